@@ -1,29 +1,29 @@
-"""Times seqattn against a notebook's way of doing the same, side by side in one run.
+"""Benchmark: seqattn and a typical notebook on the same work, in one process.
 
     make bench                                       # or: python scripts/bench.py --repeats 5
     python scripts/bench.py --only A,seeds --json figures.json --peers
 
-The notebook's loop is the way encoder-decoders with attention are usually taught: a DataLoader
-over a TensorDataset, a GRU module called once a step, a coin tossed at every step, `.item()` after
-every batch, and one validation pass an epoch. seqattn's loop does the same work with two validation
-passes an epoch (free running and teacher-forced). All use one thread. Times drift on a busy
-machine, so the sides take turns, and what counts is the ratio.
+The notebook's loop is the usual tutorial code for encoder-decoders with attention: a DataLoader
+over a TensorDataset, a GRU module called once for each step, a teacher-forcing coin for each step,
+`.item()` after every batch, and one validation pass for each epoch. seqattn's loop does the same
+work with two validation passes (free running and teacher-forced). All use one thread. Times drift
+on a busy machine, so both sides alternate, and the ratio is the result.
 
     A        hidden 2, 128 squares, batch 16, 100 epochs
     B        hidden 64, 2048 squares, batch 64, 5 epochs
     C        hidden 64, 2048 random paths of 32 -> 32 points, batch 64, 1 epoch
-    seeds    64 and 256 seeds of A side by side, against the notebook's loop for one
-    plain    A, B, C and 64 seeds of A in plain torch, as care alone would write them
-             (scripts/plain.py, which does not validate), in seqattn's place
+    seeds    64 and 256 seeds of A in one batch, against the notebook's loop for one
+    plain    A, B, C and 64 seeds of A in optimized plain torch (scripts/plain.py, without
+             validation), instead of seqattn
     folders  64 seeds of A with their run folders written
     process  `seqattn train configs/notebook.yaml` against a notebook as one script
     help     `seqattn --help` against `python -c "import typer"`
     predict  free-running forecasts of 100,000 squares, microseconds a sequence and step
-    film     A with a frame every 20 epochs and squares.yaml every 10, against none
-    report   the page of a run of squares.yaml
-    saving   B with a checkpoint each epoch, against B with none; and with nothing but a write and
-             an fsync of as many bytes in its place
-    busy     A beside a process that keeps a core busy, against A alone, threads found by trying
+    film     A with attention recorded every 20 epochs, and squares.yaml every 10, against none
+    report   the HTML report of a run of squares.yaml
+    saving   B with a checkpoint each epoch, against B with none; and with a bare write and fsync
+             of as many bytes instead
+    busy     A while another process keeps a core busy, against A alone, with measured threads
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from seqattn import experiments
 from seqattn.analysis.evaluation import free_run
 from seqattn.config import Recurrent, Squares, Training, resolve
-from seqattn.data import DataSpec, load_data, squares
+from seqattn.data import DataSpec, load, squares
 from seqattn.models import build_model
 from seqattn.runs.storage import BackgroundWriter
 from seqattn.training import (
@@ -83,11 +83,11 @@ class Work:
 
 
 def squares_of(n: int) -> tuple[Batch, Batch]:
-    splits = load_data(Squares(n_train=n, n_validation=128))
+    splits = load(Squares(n_train=n, n_validation=128))
     return to_tensors(splits.train), to_tensors(splits.validation)
 
 
-def works() -> list[Work]:
+def workloads() -> list[Work]:
     def paths(n: int, seed: int) -> Batch:
         steps = np.random.RandomState(seed).randn(n, 64, 2) * 0.1
         points = torch.as_tensor(steps.cumsum(axis=1), dtype=torch.float32)
@@ -101,9 +101,9 @@ def works() -> list[Work]:
 
 
 def notebook_loop(work: Work) -> float:
-    """Train as a notebook does; the last validation loss."""
+    """Train with the notebook's loop; return the last validation loss."""
     data, held_out = work.data, work.validation
-    _, _, losses = notebook.train(
+    _, _, losses = notebook.train_notebook(
         data.source, data.target, held_out.source, held_out.target,
         hidden=work.hidden, batch_size=work.batch_size, epochs=work.epochs,
     )  # fmt: skip
@@ -112,7 +112,7 @@ def notebook_loop(work: Work) -> float:
 
 def plain_loop(work: Work, runs: int = 1) -> None:
     """Train in plain torch."""
-    plain.train(
+    plain.train_plain(
         work.data.source, work.data.target, hidden=work.hidden, batch_size=work.batch_size,
         epochs=work.epochs, runs=runs,
     )  # fmt: skip
@@ -121,19 +121,19 @@ def plain_loop(work: Work, runs: int = 1) -> None:
 # --- the same with seqattn -----------------------------------------------------------------------
 
 
-def seqattn_loop(work: Work, *, by_hand: bool = True, seeds: int = 1) -> float:
-    """Train with seqattn; the last validation loss of the first seed."""
+def seqattn_loop(work: Work, *, manual_backward: bool = True, seeds: int = 1) -> float:
+    """Train with seqattn; return the last validation loss of the first seed."""
     config = Training(epochs=work.epochs, batch_size=work.batch_size, learning_rate=0.01)
     runs = [
         TrainingRun(build_model(Recurrent(hidden_dim=work.hidden), 2, seed), work.data,
                     work.validation, config, seed)
         for seed in range(seeds)
     ]  # fmt: skip
-    return train_models(runs, manual_backward=by_hand)[0].history[-1].validation_loss
+    return train_models(runs, manual_backward=manual_backward)[0].history[-1].validation_loss
 
 
 def with_folders(folder: Path) -> None:
-    """64 seeds of work A and everything they leave on the disk."""
+    """Train 64 seeds of work A with all their files."""
     sets = ["model.hidden_dim=2", "data.n_train=128", "training.epochs=100"]
     config = resolve(None, sets).config
     experiments.train_many(experiments.seeds_of(config, folder / "many", 64), threads=1)
@@ -209,7 +209,7 @@ def jax_loop(work: Work) -> tuple[float, float]:
         new = jnp.tanh(n1 + r * n2)
         return new + z * (h - new)
 
-    def forecast(w: Any, source: Any, target: Any, told: Any) -> Any:
+    def forecast(w: Any, source: Any, target: Any, forced: Any) -> Any:
         def read(h: Any, x: Any) -> Any:
             h = cell(w["encoder"], x, h)
             return h, h
@@ -220,20 +220,20 @@ def jax_loop(work: Work) -> tuple[float, float]:
         memory = values @ B.T + b
         truth = jnp.concatenate([source[:, -1:], target[:, :-1]], 1).swapaxes(0, 1)
 
-        def say(carry: Any, step: Any) -> Any:
-            h, said = carry
+        def decode_step(carry: Any, step: Any) -> Any:
+            h, point = carry
             heads, true = step
-            h = cell(w["decoder"], jnp.where(heads, true, said), h)
+            h = cell(w["decoder"], jnp.where(heads, true, point), h)
             scores = jnp.einsum("nh,nsh->ns", h @ A.T + a, memory) / math.sqrt(H)
             context = jnp.einsum("ns,nsh->nh", jax.nn.softmax(scores), values)
-            said = jnp.concatenate([context, h], -1) @ w["output"][0].T + w["output"][1]
-            return (h, said), said
+            point = jnp.concatenate([context, h], -1) @ w["output"][0].T + w["output"][1]
+            return (h, point), point
 
-        _, said = jax.lax.scan(say, (h, source[:, -1]), (told.at[0].set(True), truth))
-        return said.swapaxes(0, 1)
+        _, outputs = jax.lax.scan(decode_step, (h, source[:, -1]), (forced.at[0].set(True), truth))
+        return outputs.swapaxes(0, 1)
 
-    def loss(w: Any, source: Any, target: Any, told: Any) -> Any:
-        return jnp.mean((forecast(w, source, target, told) - target) ** 2)
+    def loss(w: Any, source: Any, target: Any, forced: Any) -> Any:
+        return jnp.mean((forecast(w, source, target, forced) - target) ** 2)
 
     @jax.jit
     def epoch(w: Any, m: Any, v: Any, count: Any, key: Any) -> Any:
@@ -243,8 +243,8 @@ def jax_loop(work: Work) -> tuple[float, float]:
 
         def step(carry: Any, one: Any) -> Any:
             w, m, v, count = carry
-            places, told = one
-            value, g = jax.value_and_grad(loss)(w, source[places], target[places], told)
+            places, forced = one
+            value, g = jax.value_and_grad(loss)(w, source[places], target[places], forced)
             count = count + 1
             m = jax.tree.map(lambda a, b: 0.9 * a + 0.1 * b, m, g)
             v = jax.tree.map(lambda a, b: 0.999 * a + 0.001 * b * b, v, g)
@@ -270,8 +270,8 @@ def jax_loop(work: Work) -> tuple[float, float]:
 # --- measuring ------------------------------------------------------------------------------------
 
 
-class Table:
-    """Rows of figures: printed as they come, and kept for JSON."""
+class BenchTable:
+    """A table of times, printed row by row and kept for JSON."""
 
     def __init__(self, repeats: int) -> None:
         self.repeats = repeats
@@ -282,8 +282,13 @@ class Table:
         self, name: str, theirs: Callable[[], Any], ours: Callable[[], Any], must: str, *,
         times: bool = True, warm: bool = True,
     ) -> None:  # fmt: skip
-        """Both sides in turn. `times`: the ratio says how many times faster ours is; else what
-        share of their time it takes."""
+        """Time both sides alternately.
+
+        Args:
+            must: the goal, which is printed.
+            times: whether the ratio is the speed-up of ours; else it is our share of their time.
+            warm: whether both run once before.
+        """
         if warm:
             theirs(), ours()
         pairs = [(seconds(theirs), seconds(ours)) for _ in range(self.repeats)]
@@ -312,7 +317,7 @@ def seconds(action: Callable[[], Any]) -> float:
 
 
 def command(*words: str | Path) -> Callable[[], None]:
-    """A whole process, from its start to its end."""
+    """A function that runs a command as a process."""
 
     def run() -> None:
         subprocess.run(list(map(str, words)), check=True, capture_output=True)
@@ -320,8 +325,8 @@ def command(*words: str | Path) -> Callable[[], None]:
     return run
 
 
-def predictions(table: Table) -> None:
-    """100,000 squares of a model of width 16; microseconds for each sequence and step."""
+def predictions(table: BenchTable) -> None:
+    """Time forecasts of 100,000 squares by a model of width 16, in microseconds for each step."""
     model = build_model(Recurrent(hidden_dim=16), 2, 1)
     part = squares.generate_squares(100_000, 1, noise=0.1, source_length=2, variable_length=False)
     steps = part.target.shape[1]
@@ -331,12 +336,12 @@ def predictions(table: Table) -> None:
     table.row("predict 100,000 squares, us a step", [], taken, each, "<= 1")
 
 
-def saving(table: Table, work: Work, folder: Path) -> None:
-    """Work B as `seqattn train` saves it: beside the training, waited for at its end."""
+def saving(table: BenchTable, work: Work, folder: Path) -> None:
+    """Time work B with checkpoints in the background, as `seqattn train` saves them."""
     from tests.training_session import trained
 
     config = resolve(None, [f"model.hidden_dim={work.hidden}", f"training.epochs={work.epochs}"])
-    spec = DataSpec.of(load_data(Squares(n_train=8)).train)
+    spec = DataSpec.of(load(Squares(n_train=8)).train)
     last, previous = folder / "last.safetensors", folder / "previous.safetensors"
     steps_of_epoch = math.ceil(len(work.data) / work.batch_size)
     steps = written = 0
@@ -358,11 +363,11 @@ def saving(table: Table, work: Work, folder: Path) -> None:
         settings = Training(epochs=work.epochs, batch_size=work.batch_size, learning_rate=0.01,
                             checkpoint_seconds=every)  # fmt: skip
         model = build_model(Recurrent(hidden_dim=work.hidden), 2, 1)
-        with mock.patch("time.monotonic", new=clock):  # what saves go by
+        with mock.patch("time.monotonic", new=clock):  # the clock of the saves
             run = TrainingRun(model, work.data, work.validation, settings, 1)
             trained([run], stop=count_step, save=save)
 
-    def beside(write: Callable[[RunState], None]) -> Callable[[], None]:
+    def in_background(write: Callable[[RunState], None]) -> Callable[[], None]:
         def run() -> None:
             with BackgroundWriter() as pool:
                 train_saving(1, lambda state: pool.submit(lambda: write(state)))
@@ -379,15 +384,15 @@ def saving(table: Table, work: Work, folder: Path) -> None:
         train_saving(86_400, lambda state: None)
 
     name = "saving: B with a checkpoint each epoch, of none"
-    table.pair(name, without, beside(write), "<= 1.05", times=False)
+    table.pair(name, without, in_background(write), "<= 1.05", times=False)
     print(f"    ({written / (table.repeats + 1):g} checkpoints for {work.epochs} epochs)")
     raw = last.read_bytes()
     name = "saving: B with bare writes of as many bytes"
-    table.pair(name, without, beside(bare), "", times=False)
+    table.pair(name, without, in_background(bare), "", times=False)
 
 
-def film(table: Table, work: Work, name: str, frames: int) -> None:
-    """A training that records where it looks every so many epochs, as the shipped config does."""
+def bench_recording(table: BenchTable, work: Work, name: str, frames: int) -> None:
+    """Time a training that records attention, as the shipped config does."""
 
     def trained(every: int | None) -> None:
         settings = Training(epochs=100, batch_size=work.batch_size, record_attention=every)
@@ -398,8 +403,8 @@ def film(table: Table, work: Work, name: str, frames: int) -> None:
                "<= 1.03", times=False)  # fmt: skip
 
 
-def page(table: Table, folder: Path) -> None:
-    """`seqattn report` of a run of the default config, in a process that has imported all of it."""
+def bench_report(table: BenchTable, folder: Path) -> None:
+    """Time `seqattn report` for a run of the default config, after the imports."""
     from seqattn.report import report
 
     config = resolve(ROOT / "configs" / "squares.yaml").config
@@ -409,19 +414,19 @@ def page(table: Table, folder: Path) -> None:
     table.row("report: of squares.yaml, imports not counted", found, found, found, "<= 3 s")
 
 
-def beside_a_busy_process(table: Table, folder: Path) -> None:
-    """Work A as a process, with the threads that it finds, alone and beside a busy process."""
+def bench_busy_process(table: BenchTable, folder: Path) -> None:
+    """Time work A as a process with measured threads, alone and while another process is busy."""
     words = ["train", ROOT / "configs/notebook.yaml", "--overwrite", "--quiet", "--plots", "none"]
     train_a = command(SEQATTN, *words, "--output-dir", folder / "busy")
     train_a()
-    alone, beside = [], []
+    alone, concurrent = [], []
     for _ in range(table.repeats):
         alone.append(seconds(train_a))
         with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as busy:
-            beside.append(seconds(train_a))
+            concurrent.append(seconds(train_a))
             busy.kill()
-    ratios = [b / a for a, b in zip(alone, beside, strict=True)]
-    table.row("busy: beside a busy process, of alone", alone, beside, ratios, "<= 1.5")
+    ratios = [b / a for a, b in zip(alone, concurrent, strict=True)]
+    table.row("busy: beside a busy process, of alone", alone, concurrent, ratios, "<= 1.5")
 
 
 def main() -> None:
@@ -432,30 +437,35 @@ def main() -> None:
     parser.add_argument("--json", type=Path, help="write the figures here, too")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
-    wanted = set(arguments.only.split(",")) if arguments.only else None
+    selected = set(arguments.only.split(",")) if arguments.only else None
 
-    def asked(name: str) -> bool:
-        return wanted is None or name in wanted
+    def is_selected(name: str) -> bool:
+        return selected is None or name in selected
 
     print(f"torch {torch.__version__}, Python {sys.version.split()[0]}, one thread,"
           f" {arguments.repeats} repeats, median [least, most]\n")  # fmt: skip
-    table = Table(arguments.repeats)
+    table = BenchTable(arguments.repeats)
     goals = {"A": (8, 2.2), "B": (3.5, 1.9), "C": (2.5, 1.3)}
-    by_name = {work.name: work for work in works()}
+    by_name = {work.name: work for work in workloads()}
     for name, work in by_name.items():
-        if asked(name):
-            for by_hand, goal in zip((True, False), goals[name], strict=True):
-                who = "by hand" if by_hand else "autograd"
-                table.pair(f"{name}, {who}", lambda: notebook_loop(work),  # noqa: B023
-                           lambda: seqattn_loop(work, by_hand=by_hand), f">= {goal}")  # noqa: B023  # fmt: skip
+        if is_selected(name):
+            for manual, goal in zip((True, False), goals[name], strict=True):
+                backend = "by hand" if manual else "autograd"
+                table.pair(f"{name}, {backend}", lambda: notebook_loop(work),  # noqa: B023
+                           lambda: seqattn_loop(work, manual_backward=manual), f">= {goal}")  # noqa: B023  # fmt: skip
     first = by_name["A"]
-    if asked("seeds"):
-        for seeds, by_hand, must in ((64, True, "<= 0.5"), (64, False, "<= 1"), (256, True, "")):
-            who = "by hand" if by_hand else "autograd"
-            table.pair(f"seeds: {seeds} of A, {who}, of one notebook", lambda: notebook_loop(first),
-                       lambda: seqattn_loop(first, by_hand=by_hand, seeds=seeds),  # noqa: B023
+    if is_selected("seeds"):
+        for seeds, manual, must in (
+            (64, True, "<= 0.5"),
+            (64, False, "<= 1"),
+            (256, True, ""),
+        ):
+            backend = "by hand" if manual else "autograd"
+            name = f"seeds: {seeds} of A, {backend}, of one notebook"
+            table.pair(name, lambda: notebook_loop(first),
+                       lambda: seqattn_loop(first, manual_backward=manual, seeds=seeds),  # noqa: B023
                        must, times=False)  # fmt: skip
-    if asked("plain"):
+    if is_selected("plain"):
         for name, work in by_name.items():
             table.pair(f"plain: {name} in plain torch", lambda: notebook_loop(work),  # noqa: B023
                        lambda: plain_loop(work), "")  # noqa: B023  # fmt: skip
@@ -463,7 +473,7 @@ def main() -> None:
                    lambda: plain_loop(first, 64), "", times=False)  # fmt: skip
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        if asked("folders"):
+        if is_selected("folders"):
 
             def written() -> None:
                 shutil.rmtree(folder / "many", ignore_errors=True)
@@ -471,34 +481,36 @@ def main() -> None:
 
             table.pair("folders: 64 of A written, of one notebook", lambda: notebook_loop(first),
                        written, "<= 1", times=False)  # fmt: skip
-        if asked("process"):
+        if is_selected("process"):
             ours = command(SEQATTN, "train", ROOT / "configs/notebook.yaml", "--overwrite",
                            "--quiet", "--output-dir", folder / "whole")  # fmt: skip
             theirs = command(sys.executable, ROOT / "scripts/notebook.py", folder / "notebook")
             table.pair("process: all outputs, of the notebook's", theirs, ours, "<= 0.6",
                        times=False)  # fmt: skip
-        if asked("help"):
+        if is_selected("help"):
             table.pair("help: of importing typer", command(sys.executable, "-c", "import typer"),
                        command(SEQATTN, "--help"), "<= 2.5", times=False)  # fmt: skip
-        if asked("predict"):
+        if is_selected("predict"):
             predictions(table)
-        if asked("film"):
-            film(table, first, "A", 20)
-            film(table, Work("squares", 16, 64, 100, *squares_of(1024)), "squares.yaml", 10)
-        if asked("report"):
-            page(table, folder)
-        if asked("saving"):
+        if is_selected("film"):
+            bench_recording(table, first, "A", 20)
+            bench_recording(
+                table, Work("squares", 16, 64, 100, *squares_of(1024)), "squares.yaml", 10
+            )
+        if is_selected("report"):
+            bench_report(table, folder)
+        if is_selected("saving"):
             saving(table, by_name["B"], folder)
-        if asked("busy"):
-            beside_a_busy_process(table, folder)
+        if is_selected("busy"):
+            bench_busy_process(table, folder)
     if arguments.peers:
-        peers(table, [work for name, work in by_name.items() if asked(name)])
+        peers(table, [work for name, work in by_name.items() if is_selected(name)])
     if arguments.json:
         arguments.json.write_text(json.dumps(table.rows, indent=2) + "\n")
 
 
-def peers(table: Table, chosen: list[Work]) -> None:
-    """Other libraries on the same work, where they are installed."""
+def peers(table: BenchTable, chosen: list[Work]) -> None:
+    """Time other libraries on the same work, where they are installed."""
     for work in chosen:
         if importlib.util.find_spec("lightning") is None:
             print("lightning is not installed")

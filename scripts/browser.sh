@@ -1,5 +1,5 @@
 #!/bin/sh
-# Make sure that there is a Chromium for the browser tests; on Debian and Ubuntu, install it.
+# Ensure that Chromium is installed for the browser tests; on Debian and Ubuntu, install it.
 set -eu
 for name in chromium chromium-browser google-chrome; do
     if command -v "$name" > /dev/null; then exit 0; fi

@@ -1,8 +1,8 @@
-"""Sick and healthy runs, twenty seeds of each, and what the doctor finds in them.
+"""Sensitivity of the doctor: twenty seeds of runs with and without a defect, and its findings.
 
     python scripts/doctor_cases.py     # a few minutes; `make figures` puts it into docs/doctor.md
 
-`tests/test_doctor.py` runs the same cases with fewer seeds.
+`tests/analysis/test_doctor.py` runs the same cases with fewer seeds.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import torch
 
 from seqattn import experiments
 from seqattn.analysis import doctor
-from seqattn.analysis.doctor import NAMES, Evidence
+from seqattn.analysis.doctor import CHECK_NAMES, Evidence
 from seqattn.analysis.evaluation import load_run
 from seqattn.config import resolve
 
@@ -33,36 +33,37 @@ COPY = ("data.kind=copy", "data.length=16", "data.n_train=1024", "model.hidden_d
 
 @dataclass(frozen=True)
 class Case:
-    """
+    """Runs of one config, and the finding that the doctor must report.
+
     Attributes:
-        name: what it is.
-        finding: that must be found in every seed; "": nothing may be found in any.
-        sets: of the config.
-        config: the file to begin with, in configs/; "" begins with the defaults.
-        plant: a mistake put into the evidence, where no training makes it.
+        name: description.
+        finding: finding that must be reported for every seed; "" for no finding.
+        sets: overrides of the config.
+        config: config file in configs/; "" for the defaults.
+        plant: modifies the evidence, for a defect that no training produces.
     """
 
     name: str
     finding: str
     sets: tuple[str, ...]
     config: str = ""
-    plant: Callable[[Evidence], Evidence] = lambda seen: seen
+    plant: Callable[[Evidence], Evidence] = lambda evidence: evidence
 
 
-def off_by_one(seen: Evidence) -> Evidence:
-    assert seen.weights is not None
-    return dataclasses.replace(seen, weights=np.roll(seen.weights, 1, axis=-1))
+def shift_by_one(evidence: Evidence) -> Evidence:
+    assert evidence.weights is not None
+    return dataclasses.replace(evidence, weights=np.roll(evidence.weights, 1, axis=-1))
 
 
-def one_dead(seen: Evidence) -> Evidence:
-    assert seen.weights is not None
-    weights = seen.weights.copy()
+def one_dead(evidence: Evidence) -> Evidence:
+    assert evidence.weights is not None
+    weights = evidence.weights.copy()
     weights[:, :, 0] = np.where(np.isfinite(weights[:, :, 0]), 1 / weights.shape[-1], np.nan)
-    return dataclasses.replace(seen, weights=weights)
+    return dataclasses.replace(evidence, weights=weights)
 
 
-def on_padding(seen: Evidence) -> Evidence:
-    return dataclasses.replace(seen, padding_mass=0.03)
+def on_padding(evidence: Evidence) -> Evidence:
+    return dataclasses.replace(evidence, padding_mass=0.03)
 
 
 CASES = (
@@ -71,35 +72,35 @@ CASES = (
     Case("a path of 16 points to copy", "", COPY),
     Case("mechanisms/multi_head.yaml", "", (), "mechanisms/multi_head.yaml"),
     Case("mechanisms/sparsemax.yaml", "", (), "mechanisms/sparsemax.yaml"),
-    Case("variable_length.yaml, 3% of the weight on padding (planted)", NAMES[0], (),
+    Case("variable_length.yaml, 3% of the weight on padding (planted)", CHECK_NAMES[0], (),
          "variable_length.yaml", on_padding),
-    Case("squares.yaml, stopped after one epoch", NAMES[1],
+    Case("squares.yaml, stopped after one epoch", CHECK_NAMES[1],
          ("training.epochs=1", "training.learning_rate=0.001"), "squares.yaml"),
-    Case("score: uniform", NAMES[2], ("model.attention.score=uniform",), "squares.yaml"),
-    Case("the target is the first source point, again and again", NAMES[3],
+    Case("score: uniform", CHECK_NAMES[2], ("model.attention.score=uniform",), "squares.yaml"),
+    Case("the target is the first source point, again and again", CHECK_NAMES[3],
          ("data.kind=file", "data.path=first.jsonl", "model.hidden_dim=3", "training.epochs=60",
           "training.batch_size=32")),
-    Case("copy, weights moved by a step (planted)", NAMES[4], COPY, "", off_by_one),
-    Case("score: general, learning rate 0.3", NAMES[5],
+    Case("copy, weights moved by a step (planted)", CHECK_NAMES[4], COPY, "", shift_by_one),
+    Case("score: general, learning rate 0.3", CHECK_NAMES[5],
          ("data.n_train=512", "model.hidden_dim=64", "model.attention.score=general",
           "training.learning_rate=0.3", "training.epochs=20")),
-    Case("multi_head.yaml, one head uniform (planted)", NAMES[6], (), "mechanisms/multi_head.yaml",
-         one_dead),
-    Case("four heads, hardly trained", NAMES[7],
+    Case("multi_head.yaml, one head uniform (planted)", CHECK_NAMES[6], (),
+         "mechanisms/multi_head.yaml", one_dead),
+    Case("four heads, hardly collect_evidence", CHECK_NAMES[7],
          ("data.n_train=64", "model.attention.heads=4", "training.learning_rate=1e-6",
           "training.epochs=1")),
-    Case("score: uniform", NAMES[8], ("model.attention.score=uniform",), "squares.yaml"),
-    Case("polygons of 12 corners, always told the truth", NAMES[9],
+    Case("score: uniform", CHECK_NAMES[8], ("model.attention.score=uniform",), "squares.yaml"),
+    Case("polygons of 12 corners, always told the truth", CHECK_NAMES[9],
          ("data.kind=polygons", "data.corners=12", "training.teacher_forcing.probability=1",
           "training.epochs=40")),
-    Case("notebook.yaml, a state of two numbers", NAMES[10], (), "notebook.yaml"),
-    Case("squares.yaml, 24 training squares, 64 units, 200 epochs", NAMES[11],
+    Case("notebook.yaml, a state of two numbers", CHECK_NAMES[10], (), "notebook.yaml"),
+    Case("squares.yaml, 24 training squares, 64 units, 200 epochs", CHECK_NAMES[11],
          ("data.n_train=24", "model.hidden_dim=64", "training.epochs=200"), "squares.yaml"),
 )  # fmt: skip
 
 
 def write_first(folder: Path) -> None:
-    """Sequences whose target is their first point, four times."""
+    """Write sequences whose target is their first step, four times."""
     numbers = np.random.RandomState(0)
     with (folder / "first.jsonl").open("w") as file:
         for k in range(600):
@@ -109,15 +110,18 @@ def write_first(folder: Path) -> None:
             )
 
 
-def examined(case: Case, seeds: int, folder: Path) -> list[list[doctor.Finding]]:
-    """The findings of each seed."""
+def examine_seeds(case: Case, seeds: int, folder: Path) -> list[list[doctor.Finding]]:
+    """Diagnose each seed of a case."""
     sets = tuple(text.replace("first.jsonl", str(folder / "first.jsonl")) for text in case.sets)
-    return [doctor.examine(case.plant(seen)) for seen in trained(case.config, sets, seeds)]
+    return [
+        doctor.examine(case.plant(evidence))
+        for evidence in collect_evidence(case.config, sets, seeds)
+    ]
 
 
 @functools.lru_cache(maxsize=8)
-def trained(name: str, sets: tuple[str, ...], seeds: int) -> list[Evidence]:
-    """The evidence of each seed; several cases are of the same runs."""
+def collect_evidence(name: str, sets: tuple[str, ...], seeds: int) -> list[Evidence]:
+    """Train seeds and collect the evidence of each; cached, since cases share runs."""
     path = ROOT / "configs" / name if name else None
     config = resolve(path, [*sets, "seed=1", "name=case"]).config
     with tempfile.TemporaryDirectory() as place:
@@ -127,12 +131,14 @@ def trained(name: str, sets: tuple[str, ...], seeds: int) -> list[Evidence]:
         for job in jobs:
             _, run = load_run.open_run(job.folder.path)
             found.append(
-                doctor.evidence(run, load_run.data_of(run), losses, job.folder.read_metrics())
+                doctor.collect_evidence(
+                    run, load_run.load_splits(run), losses, job.folder.read_metrics()
+                )
             )
         return found
 
 
-def named(findings: Sequence[doctor.Finding]) -> list[str]:
+def found_names(findings: Sequence[doctor.Finding]) -> list[str]:
     return [finding.name for finding in findings if finding.state == "found"]
 
 
@@ -147,11 +153,11 @@ def main() -> None:
         folder = Path(place)
         write_first(folder)
         for case in CASES:
-            every = examined(case, arguments.seeds, folder)
-            counts = Counter(name for findings in every for name in named(findings))
-            wanted = counts.pop(case.finding, 0)
+            every = examine_seeds(case, arguments.seeds, folder)
+            counts = Counter(name for findings in every for name in found_names(findings))
+            hits = counts.pop(case.finding, 0)
             others = ", ".join(f"{name} ({count})" for name, count in counts.most_common())
-            hit = f"{wanted} of {len(every)}" if case.finding else "-"
+            hit = f"{hits} of {len(every)}" if case.finding else "-"
             print(f"| {case.name} | {case.finding or 'nothing'} | {hit} | {others or '-'} |",
                   flush=True)  # fmt: skip
 

@@ -1,11 +1,11 @@
-"""Every config under configs/mechanisms, trained, exported and held against its model, as a table.
+"""Train and export each config under configs/mechanisms, and compare the graphs with the model.
 
     python scripts/exported.py
 
 `make figures` puts it into docs/export.md.
 
 Differences are the largest over both ways to run a graph (free_running; encoder and step), 64 test
-sequences and 72 random ones of every length. `int8` is the test loss with weights of one byte.
+sequences and 72 random ones of every length. `int8` is the test loss with int8 weights.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ ALSO = ("plain", "variable_length", "own_data")
 
 
 def row_of(path: Path, home: Path) -> str:
-    """Train, export and describe."""
+    """Train and export a config; return its row of the table."""
     config = resolve(path, ["seed=1"]).config
     experiments.train_many([(config, RunFolder(home / "run"))], threads=1, plots=False)
     began = time.perf_counter()
     made = export(home / "run", home / "exported", int8=True)
     seconds = time.perf_counter() - began
     kinds = {kind for row in made.rows for kind in row.differences}
-    most = {kind: max(row.differences[kind] for row in made.rows) for kind in kinds}
-    weights = max((most[kind] for kind in kinds - {"forecast"}), default=None)
+    largest = {kind: max(row.differences[kind] for row in made.rows) for kind in kinds}
+    weights = max((largest[kind] for kind in kinds - {"forecast"}), default=None)
     cells = [
         f"[{path.stem}](../{path.relative_to(ROOT)})",
-        f"{most['forecast']:.1e}",
+        f"{largest['forecast']:.1e}",
         "" if weights is None else f"{weights:.1e}",
         f"{made.losses['float32']:.4f}",
         f"{made.losses['int8']:.4f}",

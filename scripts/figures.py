@@ -47,7 +47,7 @@ NUMBER = r"[-+]?[\d,]*\.?\d+(?:e[-+]?\d+)?%?"
 
 
 def read_value(spec: dict[str, Any], folder: Path, printed: list[str]) -> float | str:
-    """One value: from JSON or CSV files below `folder`, or from what a command printed.
+    """Read one value from JSON or CSV files below `folder`, or from the output of a command.
 
     Args:
         spec: {file: GLOB, key: [..], reduce: median} for JSON; with `where` {column: text} for CSV;
@@ -81,7 +81,7 @@ def as_number(text: str) -> float | str:
 
 
 def comparison_table(spec: dict[str, Any], folder: Path) -> str:
-    """Some columns of the first table of a comparison.md."""
+    """Selected columns of the first table of a comparison.md."""
     lines = (folder / spec["table"]).read_text().splitlines()
     rows = [[cell.strip() for cell in line.strip("|").split("|")]
             for line in lines if line.startswith("|")]  # fmt: skip
@@ -91,8 +91,8 @@ def comparison_table(spec: dict[str, Any], folder: Path) -> str:
     return "\n".join("| " + " | ".join(row[k] for k in places) + " |" for row in rows[:count])
 
 
-def sentences(spec: dict[str, Any], folder: Path) -> str:
-    """The bullets of a comparison.md that speak of the given pairs of variants."""
+def comparison_sentences(spec: dict[str, Any], folder: Path) -> str:
+    """The bullets of a comparison.md about the given pairs of variants."""
     bullets = [line for line in (folder / spec["sentences"]).read_text().splitlines()
                if line.startswith("- ")]  # fmt: skip
     found = []
@@ -104,7 +104,7 @@ def sentences(spec: dict[str, Any], folder: Path) -> str:
 
 
 def expanded(plan: dict[str, Any]) -> dict[str, Any]:
-    """Groups with `each: [a, b]` have their values and texts once for a and once for b."""
+    """Repeat the values and texts of groups with `each: [a, b]` for a and for b."""
 
     def of(spec: Any, name: str) -> Any:
         return json.loads(json.dumps(spec).replace("<each>", name))
@@ -205,7 +205,7 @@ def without_docstrings(tree: ast.Module) -> ast.Module:
 # --- making and checking --------------------------------------------------------------------------
 
 
-def make(name: str, group: dict[str, Any], globs: list[str]) -> dict[str, Any]:
+def make_group(name: str, group: dict[str, Any], globs: list[str]) -> dict[str, Any]:
     """Run a group's commands in an empty folder and read its figures."""
     began = time.perf_counter()
     with tempfile.TemporaryDirectory() as temporary:
@@ -224,12 +224,12 @@ def make(name: str, group: dict[str, Any], globs: list[str]) -> dict[str, Any]:
             elif "table" in spec:
                 blocks[block] = comparison_table(spec, folder)
             elif "sentences" in spec:
-                blocks[block] = sentences(spec, folder)
+                blocks[block] = comparison_sentences(spec, folder)
             else:
                 blocks[block] = spec["text"].rstrip("\n").format(**record["values"])
         for made, kept in group.get("pictures", {}).items():
             shutil.copyfile(folder / made, ROOT / kept)
-    pictures = {kept: digest_of(ROOT / kept) for kept in group.get("pictures", {}).values()}
+    pictures = {kept: hash_file(ROOT / kept) for kept in group.get("pictures", {}).values()}
     seconds = round(time.perf_counter() - began)
     today = time.strftime("%Y-%m-%d")
     return {**record, "blocks": blocks, "pictures": pictures, "seconds": seconds, "made": today,
@@ -255,12 +255,12 @@ def run(command: str, folder: Path) -> str:
     return done.stdout + done.stderr
 
 
-def digest_of(path: Path) -> str:
+def hash_file(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def problems(plan: dict[str, Any], record: dict[str, Any]) -> Iterator[str]:
-    """Figures in the pages that are not the recorded ones, or that no command makes."""
+    """Figures in the pages that differ from the record, or that no command makes."""
     groups = plan["groups"]
     for name, group in groups.items():
         if name not in record:
@@ -269,7 +269,7 @@ def problems(plan: dict[str, Any], record: dict[str, Any]) -> Iterator[str]:
         if record[name]["commands"] != group["commands"]:
             yield f"{name}: its commands have changed since it was made"
         for kept, digest in record[name]["pictures"].items():
-            if digest_of(ROOT / kept) != digest:
+            if hash_file(ROOT / kept) != digest:
                 yield f"{kept}: is not the picture that was made for {name}"
     for path in PAGES:
         page, name = path.read_text(), str(path.relative_to(ROOT))
@@ -283,7 +283,7 @@ def problems(plan: dict[str, Any], record: dict[str, Any]) -> Iterator[str]:
 
 
 def without_commands(page: str, name: str, plan: dict[str, Any]) -> Iterator[str]:
-    """Pictures and tables of measured numbers in a page that nothing claims to make."""
+    """Pictures and tables of measured numbers in a page that have no command."""
     made = {
         kept for group in plan["groups"].values() for kept in group.get("pictures", {}).values()
     }
@@ -322,7 +322,7 @@ def main() -> None:
     for name in arguments.groups or plan["groups"]:
         print(name, flush=True)
         group = plan["groups"][name]
-        made = make(name, group, [*plan["code"], *group.get("code", ())])
+        made = make_group(name, group, [*plan["code"], *group.get("code", ())])
         record = json.loads(RECORD.read_text()) if RECORD.exists() else {}  # another may have run
         record[name] = made
         RECORD.write_text(json.dumps(record, indent=2, ensure_ascii=False) + "\n")

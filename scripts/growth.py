@@ -1,4 +1,4 @@
-"""What parts of seqattn take at sizes that this machine holds: the figures of docs/scale.md.
+"""Time and peak memory of parts of seqattn at large sizes: the figures of docs/scale.md.
 
 python scripts/growth.py
 """
@@ -38,9 +38,11 @@ def main() -> None:
         timed(f"intervals of {seeds:,} seeds", lambda: SeedSummary.of(arms["a"]))  # noqa: B023
         timed(f"a pair of {seeds:,} seeds", lambda: paired_tests([arms]))  # noqa: B023
     with tempfile.TemporaryDirectory() as place:
-        file, said = Path(place) / "c.safetensors", {"version": 3}
+        file, metadata = Path(place) / "c.safetensors", {"version": 3}
         for parameters in (10**6, 10**7, 10**8):
-            write = functools.partial(save_checksummed, file, {"w": torch.zeros(parameters)}, said)
+            write = functools.partial(
+                save_checksummed, file, {"w": torch.zeros(parameters)}, metadata
+            )
             timed(f"a checkpoint of {parameters:,} numbers written", write)
             timed(f"a checkpoint of {parameters:,} numbers read", lambda: load_checksummed(file, 3))
 

@@ -1,11 +1,10 @@
-"""Six faults against Lightning and against seqattn, on models of the same size; one table.
+"""Inject six faults into Lightning and seqattn, on models of the same size; print a table.
 
     pip install lightning pytest && python scripts/lightning_faults.py
 
-Lightning trains the notebook's model (width 5, the squares of `tests/faults`) with what its pages
-recommend: `ModelCheckpoint(save_last=True)`, here after every step, and `fit(ckpt_path="last")` to
-go on. Both get the same number of steps and the same kinds of faults; what counts as passed is the
-same for both.
+Lightning trains the notebook's model (width 5, the squares of `tests/faults`) as its documentation
+recommends: `ModelCheckpoint(save_last=True)`, here after every step, and `fit(ckpt_path="last")` to
+resume. Both get the same number of steps and the same faults, and must meet the same criteria.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ def lightning_fit(
     home: Path, *, seed: int = 1, steps: int = -1, resume: bool = False, poison: bool = False,
     payload: Path | None = None,
 ) -> Any:  # fmt: skip
-    """Train with a checkpoint after every step; the module at the end."""
+    """Train with a checkpoint after every step; return the final module."""
     warnings.simplefilter("ignore")
     for name in ("lightning.pytorch", "lightning.fabric"):
         logging.getLogger(name).setLevel(logging.ERROR)
@@ -92,7 +91,7 @@ def equal(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
 
 
 def child(home: Path, resume: bool) -> None:
-    """A training in a process of its own; its final weights beside its checkpoints."""
+    """Train in this process, and save the final weights in the folder of the checkpoints."""
     module = lightning_fit(home, resume=resume)
     torch.save(weights(module), home / "final.pt")
 
@@ -250,7 +249,7 @@ def lightning_nan() -> str:
 
 def seqattn_nan() -> str:
     from seqattn.config import resolve
-    from seqattn.data import load_data
+    from seqattn.data import load
     from seqattn.models import build_model
     from seqattn.training import TrainingRun, to_tensors
     from tests.training_session import trained
@@ -259,7 +258,7 @@ def seqattn_nan() -> str:
         None, [f"data.n_train={SQUARES}", f"training.epochs={EPOCHS}",
                f"training.batch_size={BATCH}", f"model.hidden_dim={HIDDEN}"],
     ).config  # fmt: skip
-    splits = load_data(config.data)
+    splits = load(config.data)
     data = to_tensors(splits.train)
     data.target[17] = float("nan")
     saved: list[Any] = []

@@ -1,10 +1,10 @@
-"""Ten seeds of every config under configs/mechanisms, as a table.
+"""Train ten seeds of each config under configs/mechanisms, and print a table.
 
     python scripts/mechanisms.py
 
 `make figures` puts it into docs/mechanisms.md.
 
-The ten seeds of a config are trained side by side on one thread. Losses are mean squared errors on
+The ten seeds of a config are trained together on one thread. Losses are mean squared errors on
 the test sequences, free running.
 """
 
@@ -23,8 +23,8 @@ ROOT = Path(__file__).resolve().parents[1]
 SEEDS = 10
 
 
-def measured(path: Path, home: Path) -> dict[str, float]:
-    """Losses over the seeds."""
+def measure_config(path: Path, home: Path) -> dict[str, float]:
+    """Train ten seeds of a config; return statistics of their losses."""
     config = resolve(path, ["seed=1"]).config
     jobs = experiments.train_many(experiments.seeds_of(config, home / "many", SEEDS), threads=1)
     summaries = [job.summary for job in jobs if job.summary is not None]
@@ -54,7 +54,7 @@ def main() -> None:
     print("| --- | ---: | ---: | ---: | ---: |", flush=True)
     for path in paths:
         with tempfile.TemporaryDirectory() as folder:
-            row = found[path.stem] = measured(path, Path(folder))
+            row = found[path.stem] = measure_config(path, Path(folder))
         losses = " | ".join(f"{row[key]:.4f}" for key in ("median", "min", "max"))
         print(
             f"| [{path.stem}](../configs/mechanisms/{path.name}) | {losses}"

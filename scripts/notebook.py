@@ -1,10 +1,11 @@
-"""What seqattn is timed against: an encoder-decoder with attention as notebooks teach it.
+"""The reference of the benchmark: an encoder-decoder with attention as in typical notebooks.
 
     python scripts/notebook.py FOLDER
 
-A class a part, state kept on the modules, one step at a time, a DataLoader over a TensorDataset,
-`.item()` after every batch. It leaves what `seqattn train configs/notebook.yaml` leaves in spirit:
-weights, losses, forecasts, attention, and three pictures. It imports nothing of seqattn.
+One class for each part, state stored on the modules, one step at a time, a DataLoader over a
+TensorDataset, `.item()` after every batch. Its outputs correspond to those of `seqattn train
+configs/notebook.yaml`: weights, losses, forecasts, attention, and three pictures. It does not
+import seqattn.
 """
 
 from __future__ import annotations
@@ -30,13 +31,13 @@ class Encoder(nn.Module):
         return states
 
 
-class Attention(nn.Module):
+class NotebookAttention(nn.Module):
     def __init__(self, hidden: int) -> None:
         super().__init__()
         self.width = hidden
         self.query, self.key = nn.Linear(hidden, hidden), nn.Linear(hidden, hidden)
 
-    def remember(self, states: Tensor) -> None:
+    def set_memory(self, states: Tensor) -> None:
         self.values, self.keys = states, self.key(states)
 
     def forward(self, state: Tensor) -> Tensor:
@@ -50,11 +51,11 @@ class Decoder(nn.Module):
     def __init__(self, features: int, hidden: int) -> None:
         super().__init__()
         self.rnn = nn.GRU(features, hidden, batch_first=True)
-        self.attention = Attention(hidden)
+        self.attention = NotebookAttention(hidden)
         self.output = nn.Linear(2 * hidden, features)
 
     def start(self, states: Tensor) -> None:
-        self.attention.remember(states)
+        self.attention.set_memory(states)
         self.hidden = states[:, -1:].permute(1, 0, 2).contiguous()
 
     def forward(self, point: Tensor) -> Tensor:
@@ -74,19 +75,19 @@ class NotebookModel(nn.Module):
         self.weights = torch.zeros(target.shape[0], target.shape[1], source.shape[1])
         point = source[:, -1:]
         for step in range(target.shape[1]):
-            said = self.decoder(point)
-            outputs[:, step : step + 1] = said
+            output = self.decoder(point)
+            outputs[:, step : step + 1] = output
             self.weights[:, step : step + 1] = self.decoder.attention.weights
-            told = torch.rand(1) < teacher_forcing
-            point = target[:, step : step + 1] if told else said
+            is_forced = torch.rand(1) < teacher_forcing
+            point = target[:, step : step + 1] if is_forced else output
         return outputs
 
 
-def train(
+def train_notebook(
     source: Tensor, target: Tensor, held_out_source: Tensor, held_out_target: Tensor, *,
     hidden: int, batch_size: int, epochs: int,
 ) -> tuple[NotebookModel, list[float], list[float]]:  # fmt: skip
-    """The model, and its training and validation losses, one an epoch."""
+    """Train a model; return it with the training and validation losses of each epoch."""
     torch.manual_seed(1)
     device = torch.device("cpu")
     model = NotebookModel(2, hidden).to(device)
@@ -118,7 +119,7 @@ def train(
 
 
 def squares(n: int, seed: int) -> tuple[Tensor, Tensor]:
-    """Noisy squares, two corners in and two corners out."""
+    """Generate noisy squares with two source and two target corners."""
     numbers = np.random.RandomState(seed)
     corners = np.array([[-1, -1], [-1, 1], [1, 1], [1, -1]], dtype=np.float64)
     rows = []
@@ -134,7 +135,7 @@ def main(folder: Path) -> None:
 
     torch.set_num_threads(1)
     folder.mkdir(parents=True, exist_ok=True)
-    model, losses, validation_losses = train(
+    model, losses, validation_losses = train_notebook(
         *squares(128, 13), *squares(128, 17), hidden=2, batch_size=16, epochs=100
     )
     torch.save(model.state_dict(), folder / "model.pt")
@@ -142,8 +143,8 @@ def main(folder: Path) -> None:
         csv.writer(file).writerows(zip(losses, validation_losses, strict=True))
     source, target = squares(128, 19)
     with torch.no_grad():
-        said = model(source, target, 0.0)
-    np.savez(folder / "predictions.npz", source=source, target=target, forecast=said,
+        forecast = model(source, target, 0.0)
+    np.savez(folder / "predictions.npz", source=source, target=target, forecast=forecast,
              attention=model.weights)  # fmt: skip
     plt.figure(figsize=(7, 4))
     plt.plot(losses, label="training")
@@ -152,7 +153,7 @@ def main(folder: Path) -> None:
     plt.savefig(folder / "loss_curve.png")
     figure, panels = plt.subplots(2, 5, figsize=(14, 6))
     for k, axes in enumerate(panels.ravel()):
-        for points, color in ((source, "k"), (target, "g"), (said, "r")):
+        for points, color in ((source, "k"), (target, "g"), (forecast, "r")):
             axes.plot(*points[k].T, "o-", color=color)
     figure.savefig(folder / "predictions.png")
     figure, panels = plt.subplots(2, 5, figsize=(14, 6))

@@ -3,11 +3,11 @@
     python scripts/pinned.py --write outputs/pinned.json    # with the code before
     python scripts/pinned.py --check outputs/pinned.json    # with the code after
 
-Each training runs as a process of its own with one thread. What is held: the tensors of
-best.safetensors, metrics.csv without its seconds, and predictions.npz. The digests are those of one
-machine and one version of torch, since kernels differ between processors. For other machines
+Each training runs in a process of its own with one thread. The digests are of the tensors in
+best.safetensors, of metrics.csv without its seconds, and of predictions.npz. They hold on one
+machine with one version of torch, since kernels differ between processors. For other machines
 
-    python scripts/pinned.py --figures tests/data/core_figures.json --package DIR
+    python scripts/pinned.py --figures tests/fixtures/core_figures.json --package DIR
 
 writes the losses of each epoch, by the code in DIR (that of the commit before a redesign of the
 training core made the file), and tests/walks/test_core_figures.py holds them.
@@ -37,7 +37,7 @@ OWN = [*SHORT, f"data.path={ROOT / 'configs/data/mauna_loa_co2.csv'}"]
 TWO = ["--standalone", "--nproc-per-node", "2", "-m", "seqattn"]
 
 
-def works() -> dict[str, list[str]]:
+def trainings() -> dict[str, list[str]]:
     """Name -> words after `python -m`."""
 
     def train(config: str, sets: list[str], *more: str) -> list[str]:
@@ -68,7 +68,7 @@ def works() -> dict[str, list[str]]:
 
 
 def digests_of(folder: Path) -> dict[str, str]:
-    """File -> SHA-256 of what it holds, of all runs below a folder."""
+    """SHA-256 of the content of each file, for all runs below a folder."""
     found = {}
     for best in sorted(folder.rglob("best.safetensors")):
         run = best.parents[1]
@@ -96,7 +96,7 @@ def metrics_of(run: Path) -> list[dict[str, str]]:
 
 
 def losses_of(folder: Path) -> dict[str, list[list[float]]]:
-    """Run -> the training loss and both validation losses of each epoch, of all below a folder."""
+    """Training loss and both validation losses of each epoch, for all runs below a folder."""
     names = ("train_loss", "validation_loss", "validation_loss_teacher_forced")
     return {
         str(metrics.parent.relative_to(folder)): [
@@ -107,13 +107,13 @@ def losses_of(folder: Path) -> dict[str, list[list[float]]]:
     }
 
 
-def trained(
+def run_training(
     words: list[str], package: Path = ROOT, read: Callable[[Path], Any] = digests_of
 ) -> dict[str, Any]:
-    """What `read` finds in the outputs of one work.
+    """Run a training, and return `read` of its outputs.
 
     Args:
-        package: the folder of the code.
+        package: folder of the code.
     """
     with tempfile.TemporaryDirectory() as folder:
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(package),
@@ -132,7 +132,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--write", type=Path, help="write digests to this file")
     parser.add_argument("--check", type=Path, help="hold the digests of this file")
-    parser.add_argument("--only", help="works with these letters in their names")
+    parser.add_argument("--only", help="trainings with these letters in their names")
     parser.add_argument("--figures", type=Path, help="write the losses of each epoch to this file")
     parser.add_argument(
         "--package", type=Path, default=ROOT, help="folder of the code to train with"
@@ -142,18 +142,18 @@ def main() -> None:
         parser.error("give one of --write, --check and --figures")
     if chosen.figures:
         losses = {
-            name: trained(words, chosen.package, losses_of)
-            for name, words in works().items()
+            name: run_training(words, chosen.package, losses_of)
+            for name, words in trainings().items()
             if name != "two processes"
         }
         chosen.figures.write_text(json.dumps(losses, indent=1) + "\n")
         return
     known = json.loads(chosen.check.read_text()) if chosen.check else {}
     found, others = {}, 0
-    for name, words in works().items():
+    for name, words in trainings().items():
         if chosen.only and chosen.only not in name:
             continue
-        found[name] = trained(words, chosen.package)
+        found[name] = run_training(words, chosen.package)
         before = known.get(name, found[name])
         differ = sorted(key for key in before | found[name]
                         if before.get(key) != found[name].get(key))  # fmt: skip

@@ -1,12 +1,11 @@
-"""The notebook's model in plain torch, as one writes it who knows what autograd costs: a yardstick
-of what care alone brings, without any of seqattn.
+"""The notebook's model in optimized plain torch: a reference for the benchmark, without seqattn.
 
     python scripts/bench.py --only plain
 
-One matmul for what is known before a step (the source, the keys), two maps and three
-nonlinearities a step of the GRU, no module, no DataLoader, no `.item()`, a fused optimizer, and no
-validation. With several runs every weight has a leading axis of runs, R, and independent losses
-are added up, so one backward pass gives each run its own gradient.
+One matmul for everything known before the first step (source projections, keys), two linear maps
+and three nonlinearities for each GRU step, no module, no DataLoader, no `.item()`, a fused
+optimizer, and no validation. With several runs every weight has a leading axis R of runs, and the
+independent losses are summed, so one backward pass gives each run its own gradient.
 """
 
 from __future__ import annotations
@@ -20,15 +19,15 @@ from torch import Tensor
 Weights = dict[str, Tensor]
 
 
-def train(
+def train_plain(
     source: Tensor, target: Tensor, *, hidden: int, batch_size: int, epochs: int, runs: int = 1
 ) -> float:
-    """Train with Adam, learning rate 0.01, and a coin a step; the last loss, of all runs.
+    """Train with Adam, learning rate 0.01, and one coin for each step; return the last loss.
 
     Args:
         source, target: (n, S, F) and (n, T, F).
         hidden: H.
-        runs: R, side by side, each with its own weights, order and coins.
+        runs: R, the number of runs, each with its own weights, order and coins.
     """
     n, _, features = source.shape
     lead = () if runs == 1 else (runs,)
@@ -39,10 +38,10 @@ def train(
         order = torch.rand(*lead, n).argsort(-1)
         sources, targets = source[order], target[order]  # ([R,] n, S or T, F)
         for first in range(0, n, batch_size):
-            here = slice(first, first + batch_size)
+            batch = slice(first, first + batch_size)
             coins = torch.rand(target.shape[1], *lead, *(1, 1) if lead else ()) < 0.5
             optimizer.zero_grad()
-            loss = _loss(weights, sources[..., here, :, :], targets[..., here, :, :], coins)
+            loss = _loss(weights, sources[..., batch, :, :], targets[..., batch, :, :], coins)
             loss.backward()
             optimizer.step()
     return float(loss.detach())
@@ -63,7 +62,7 @@ def _weights(lead: tuple[int, ...], H: int, points: int) -> Weights:
 
 
 def _loss(w: Weights, source: Tensor, target: Tensor, coins: Tensor) -> Tensor:
-    """Mean squared error under teacher forcing, added up over runs."""
+    """Mean squared error with teacher forcing, summed over runs."""
     *lead, N, S, _ = source.shape
     T, H = target.shape[-2], w["query"].shape[-1]
     projected = _affine(source.flatten(-3, -2), w, "encoder_x").view(*lead, N, S, 3 * H)
@@ -73,19 +72,19 @@ def _loss(w: Weights, source: Tensor, target: Tensor, coins: Tensor) -> Tensor:
         states.append(state)
     memory = torch.stack(states, dim=-2)
     keys = _affine(memory.flatten(-3, -2), w, "key").view(*lead, N, S, H) / math.sqrt(H)
-    point, said = source.select(-2, -1), []
+    point, outputs = source.select(-2, -1), []
     for t in range(T):
         step = _affine(point, w, "decoder_x")
         state = _gru(step, _affine(state, w, "decoder_h"), state)
         scores = keys @ _affine(state, w, "query").unsqueeze(-1)
         context = (scores.softmax(-2) * memory).sum(-2)
         value = _affine(torch.cat([context, state], dim=-1), w, "output")
-        said.append(value)
+        outputs.append(value)
         if lead:
             point = torch.where(coins[t], target[..., t, :], value)
         else:
             point = target[..., t, :] if coins[t] else value
-    errors = (torch.stack(said, dim=-2) - target).square()
+    errors = (torch.stack(outputs, dim=-2) - target).square()
     return errors.mean(dim=(-3, -2, -1)).sum()
 
 

@@ -1,12 +1,12 @@
-"""Six real data sets: seqattn beside neuralforecast and statsforecast, on the same windows.
+"""Six real data sets: seqattn, neuralforecast and statsforecast on the same windows.
 
     python scripts/real_data.py
 
 writes the data as CSV to outputs/real/data, trains configs/real/*.yaml with seeds 1 to 5, measures
-the other tools where they are installed, and writes outputs/real/results.json and results.md. Needs
-the packages that the data ship with: statsmodels, statsforecast, pmdarima, aeon; and for the peers
-neuralforecast. Figures of data sets and tools that are not asked for stay. `--choose` prints the
-validation errors by which the values of the configs were chosen.
+the other tools where they are installed, and writes outputs/real/results.json and results.md. It
+needs the packages that contain the data: statsmodels, statsforecast, pmdarima, aeon; and
+neuralforecast for the peers. Results of data sets and tools that are not selected are kept.
+`--choose` prints the validation errors that decided the values of the configs.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ sys.path.insert(0, str(ROOT / "scripts"))
 
 import real_peers  # noqa: E402
 import real_series  # noqa: E402
-from real_series import DATA_SETS, PARTS, Windows  # noqa: E402
+from real_series import DATA_SETS, PARTS, WindowArrays  # noqa: E402
 
 import seqattn  # noqa: E402
 from seqattn import experiments  # noqa: E402
@@ -74,11 +74,11 @@ def paths_of(name: str) -> dict[str, Path]:
     return {part: HOME / f"data/{name}-{part}.csv" for part in PARTS}
 
 
-def written(name: str) -> tuple[real_series.Parts, dict[str, Windows]]:
+def written(name: str) -> tuple[real_series.SeriesParts, dict[str, WindowArrays]]:
     """Read a data set, write its parts as CSV, and cut its windows."""
     data = DATA_SETS[name]
     try:
-        parts = real_series.parts_of(data)
+        parts = real_series.read_parts(data)
     except ModuleNotFoundError as error:
         raise SystemExit(
             f"{name} ships with {data.package}, and {error.name} is not installed: pip install"
@@ -91,7 +91,7 @@ def written(name: str) -> tuple[real_series.Parts, dict[str, Windows]]:
     }
 
 
-def trained(
+def train_seeds(
     name: str, home: Path, seeds: int, sets: list[str]
 ) -> list[seqattn.experiments.api.Run]:
     """Train seeds of a config side by side."""
@@ -114,14 +114,16 @@ def pooled(summary: dict[str, Any]) -> float:
     return float(np.sqrt(np.mean(np.square(summary["rmse"]["this model"]))))
 
 
-def errors_of(runs: list[seqattn.experiments.api.Run], windows: Windows) -> list[float]:
+def errors_of(runs: list[seqattn.experiments.api.Run], windows: WindowArrays) -> list[float]:
     return [real_series.rmse(run.predict(windows.source), windows.target) for run in runs]
 
 
-def measured(name: str, windows: dict[str, Windows], seeds: int, sets: list[str]) -> dict[str, Any]:
-    """seqattn's test errors over seeds, from forecasts of the very windows that the peers get."""
+def measure_data_set(
+    name: str, windows: dict[str, WindowArrays], seeds: int, sets: list[str]
+) -> dict[str, Any]:
+    """Measure the test errors of seqattn over seeds, on the windows that the peers get."""
     with tempfile.TemporaryDirectory() as folder:
-        runs = trained(name, Path(folder) / "many", seeds, sets)
+        runs = train_seeds(name, Path(folder) / "many", seeds, sets)
         errors = errors_of(runs, windows["test"])
         on_validation = errors_of(runs, windows["validation"])
         summaries = [run.summary for run in runs]
@@ -146,8 +148,8 @@ def measured(name: str, windows: dict[str, Windows], seeds: int, sets: list[str]
     }  # fmt: skip
 
 
-def choose(name: str, windows: Windows, arguments: argparse.Namespace) -> None:
-    """Validation errors, in the data's units, along one axis after the other."""
+def choose(name: str, windows: WindowArrays, arguments: argparse.Namespace) -> None:
+    """Print validation errors in units of the data, for one axis after the other."""
     best: list[str] = arguments.set
     seeds, width = arguments.seeds, str(arguments.hidden_dim)
     for axis, values in AXES:
@@ -159,7 +161,7 @@ def choose(name: str, windows: Windows, arguments: argparse.Namespace) -> None:
                 continue
             sets = [each.replace("hidden_dim: H", f"hidden_dim: {width}") for each in replaced]
             with tempfile.TemporaryDirectory() as folder:
-                runs = trained(name, Path(folder) / "many", seeds, [*best, *sets])
+                runs = train_seeds(name, Path(folder) / "many", seeds, [*best, *sets])
                 errors[label] = statistics.median(errors_of(runs, windows))
             print(f"{name}: {axis} {label}: {errors[label]:.5g}", flush=True)
         first = min(errors, key=lambda label: errors[label])
@@ -168,13 +170,12 @@ def choose(name: str, windows: Windows, arguments: argparse.Namespace) -> None:
         print(f"{name}: {axis}: chosen {first}", flush=True)
 
 
-def ridge(name: str, train: Windows, validation: Windows) -> None:
-    """Validation errors of ridge regression on the window of one feature, for each level: a quick
-    guide to the level where a training takes long."""
+def ridge(name: str, train: WindowArrays, validation: WindowArrays) -> None:
+    """Print validation errors of ridge regression for each level, as a quick guide to the level."""
     seen = ~np.isnan(train.target[:, :, 0]).any(axis=1)
     for level in LEVELS:
 
-        def units(part: Windows, level: str = level) -> tuple[real_series.Floats, ...]:
+        def units(part: WindowArrays, level: str = level) -> tuple[real_series.Floats, ...]:
             x, everything = part.source[:, :, 0], train.source
             match level:
                 case "global":
@@ -193,8 +194,8 @@ def ridge(name: str, train: Windows, validation: Windows) -> None:
         errors = []
         for penalty in (1e-3, 0.1, 1.0, 10.0, 100.0):
             W = np.linalg.solve(X.T @ X + penalty * np.eye(X.shape[1]), X.T @ Y)
-            said = (V @ W * scale + shift)[:, :, None]
-            errors.append(real_series.rmse(said, validation.target))
+            forecast = (V @ W * scale + shift)[:, :, None]
+            errors.append(real_series.rmse(forecast, validation.target))
         print(f"{name}: ridge {level}: {min(errors):.5g}", flush=True)
 
 
@@ -212,7 +213,7 @@ def installed(package: str) -> bool:
     return importlib.util.find_spec(package) is not None
 
 
-def table(results: dict[str, Any]) -> str:
+def results_table(results: dict[str, Any]) -> str:
     """Test errors as a table: a row a data set, a column a tool; an empty cell for no figure."""
     names = [*real_peers.NEURAL, *real_peers.STATISTICAL]
     lines = [
@@ -241,28 +242,28 @@ def table(results: dict[str, Any]) -> str:
 
 
 def notes(results: dict[str, Any]) -> list[str]:
-    """How far seqattn is from the best neural peer, and which tools are not there."""
-    said = list[str]()
+    """Lines with the distance to the best neural peer, and the tools that are not installed."""
+    lines = list[str]()
     for name, row in results.items():
         if row.get("neural") and "seqattn" in row:
             best = min(row["neural"], key=lambda each: row["neural"][each]["rmse"])
             more = row["seqattn"]["rmse"] / row["neural"][best]["rmse"] - 1
-            said.append(f"{name}: {more:+.1%} of the best neural peer ({best})")
-    said += [
+            lines.append(f"{name}: {more:+.1%} of the best neural peer ({best})")
+    lines += [
         f"{package} is not installed: its columns are empty."
         for package in ("neuralforecast", "statsforecast")
         if not installed(package)
     ]
-    return said
+    return lines
 
 
 def add(name: str, arguments: argparse.Namespace, row: dict[str, Any]) -> None:
-    """Measure some tools on one data set; figures of others stay as they are."""
+    """Measure the selected tools on one data set; results of the others are kept."""
     data, tools, seeds = DATA_SETS[name], arguments.tools.split(","), arguments.seeds
     print(f"{name}:", flush=True)
     parts, windows = written(name)
     if "seqattn" in tools:
-        row["seqattn"] = measured(name, windows, seeds, arguments.set)
+        row["seqattn"] = measure_data_set(name, windows, seeds, arguments.set)
         print(f"  seqattn: {row['seqattn']}", flush=True)
     if "statistical" in tools and installed("statsforecast"):
         row["statistical"] = real_peers.statistical(data, parts, windows["test"])
@@ -305,7 +306,7 @@ def main() -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(results, indent=2) + "\n")
     if not (arguments.choose or arguments.ridge):
-        text = "\n".join([table(results), *notes(results)]) + "\n"
+        text = "\n".join([results_table(results), *notes(results)]) + "\n"
         path.with_suffix(".md").write_text(text)
         print(text)
 

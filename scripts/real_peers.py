@@ -17,7 +17,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from real_series import DataSet, Floats, Parts, Windows, filled, rmse
+from real_series import DataSet, Floats, SeriesParts, WindowArrays, filled, rmse
 
 NEURAL = ("DLinear", "NLinear", "NHITS", "PatchTST")
 STATISTICAL = ("SeasonalNaive", "AutoETS", "AutoARIMA", "MSTL")
@@ -51,14 +51,16 @@ def long_frame(series: list[Floats]) -> Any:
 class Neural:
     """One model of neuralforecast on one data set, in units of the training part's spread."""
 
-    def __init__(self, name: str, data: DataSet, parts: Parts) -> None:
+    def __init__(self, name: str, data: DataSet, parts: SeriesParts) -> None:
         self.name, self.data = name, data
         train = [filled(values) for values in parts.series["train"]]
         together = np.concatenate(train)
         self.shift, self.scale = together.mean(axis=0), together.std(axis=0)
         self.frame = long_frame([(values - self.shift) / self.scale for values in train])
 
-    def forecast(self, options: dict[str, Any], seed: int, windows: list[Windows]) -> list[Floats]:
+    def forecast(
+        self, options: dict[str, Any], seed: int, windows: list[WindowArrays]
+    ) -> list[Floats]:
         """Train once, and forecast the windows of each part, in the data's units."""
         import neuralforecast.models as models
         from neuralforecast import NeuralForecast
@@ -72,16 +74,18 @@ class Neural:
         )  # fmt: skip
         trained = NeuralForecast(models=[model], freq=1)
         trained.fit(self.frame)
-        return [self._said(trained, part) for part in windows]
+        return [self._predict(trained, part) for part in windows]
 
-    def _said(self, trained: Any, part: Windows) -> Floats:
+    def _predict(self, trained: Any, part: WindowArrays) -> Floats:
         N, _, F = part.source.shape
         scaled = (part.source - self.shift) / self.scale
-        said = trained.predict(df=long_frame(list(scaled))).sort_values(["unique_id", "ds"])
-        values = said[self.name].to_numpy(np.float64).reshape(N, F, self.data.target)
+        table = trained.predict(df=long_frame(list(scaled))).sort_values(["unique_id", "ds"])
+        values = table[self.name].to_numpy(np.float64).reshape(N, F, self.data.target)
         return np.asarray(values.transpose(0, 2, 1) * self.scale + self.shift)
 
-    def chosen(self, validation: Windows, test: Windows) -> tuple[dict[str, Any], float, Floats]:
+    def chosen(
+        self, validation: WindowArrays, test: WindowArrays
+    ) -> tuple[dict[str, Any], float, Floats]:
         """The options with the lowest validation error, one axis after the other, that error, and
         the forecasts of the test part by the model that had it: seed 1."""
         known = dict[tuple[Any, ...], tuple[float, Floats]]()
@@ -89,8 +93,8 @@ class Neural:
         def error(options: dict[str, Any]) -> float:
             key = tuple(options.values())
             if key not in known:
-                said, of_test = self.forecast(options, 1, [validation, test])
-                known[key] = rmse(said, validation.target), of_test
+                forecast, of_test = self.forecast(options, 1, [validation, test])
+                known[key] = rmse(forecast, validation.target), of_test
             return known[key][0]
 
         longest = LONGEST_OF_LONG if self.data.source > LONG_SOURCE else LONGEST
@@ -102,7 +106,11 @@ class Neural:
 
 
 def neural(
-    data: DataSet, parts: Parts, windows: dict[str, Windows], seeds: int, names: list[str]
+    data: DataSet,
+    parts: SeriesParts,
+    windows: dict[str, WindowArrays],
+    seeds: int,
+    names: list[str],
 ) -> dict[str, Any]:
     """Test errors of the neural models: median, lowest and highest over seeds."""
     warnings.filterwarnings("ignore")
@@ -115,7 +123,7 @@ def neural(
         model = Neural(name, data, parts)
         options, on_validation, first = model.chosen(validation, test)
         more = [model.forecast(options, seed, [test])[0] for seed in range(2, seeds + 1)]
-        errors = [rmse(said, test.target) for said in (first, *more)]
+        errors = [rmse(each, test.target) for each in (first, *more)]
         found[name] = {
             "rmse": statistics.median(errors), "min": min(errors), "max": max(errors),
             "options": options, "validation": on_validation,
@@ -145,7 +153,7 @@ def _models(season: int, fitted: Floats) -> dict[str, Callable[[Floats, int], Fl
     return found
 
 
-def statistical(data: DataSet, parts: Parts, test: Windows) -> dict[str, Any]:
+def statistical(data: DataSet, parts: SeriesParts, test: WindowArrays) -> dict[str, Any]:
     """Test errors of the statistical models; none where the parts are many short series."""
     if parts.whole is None:
         return {}
@@ -156,9 +164,9 @@ def statistical(data: DataSet, parts: Parts, test: Windows) -> dict[str, Any]:
     found = dict[str, Any]()
     for name, forecast in _models(data.season, whole[:begins]).items():
         began = time.perf_counter()
-        said = np.stack([forecast(whole[:origin], data.target) for origin in origins])
+        forecasts = np.stack([forecast(whole[:origin], data.target) for origin in origins])
         found[name] = {
-            "rmse": rmse(said[:, :, None], test.target),
+            "rmse": rmse(forecasts[:, :, None], test.target),
             "seconds": round(time.perf_counter() - began),
         }
         print(f"  {name}: {found[name]}", flush=True)

@@ -1,6 +1,6 @@
-"""Six real data sets for scripts/real_data.py: where they are from, parts, windows, errors.
+"""Six real data sets for scripts/real_data.py: their sources, splits, windows and errors.
 
-All of them ship inside Python packages; nothing is fetched. Letters: N windows, S source length,
+All of them are part of Python packages; nothing is downloaded. Sizes: N windows, S source length,
 T target length, F features, L points of a series.
 """
 
@@ -24,13 +24,14 @@ class DataSet:
     """A data set and how it is scored.
 
     Attributes:
-        package: what it ships with.
-        unit: of its numbers.
+        package: package that contains it.
+        unit: unit of its values.
         features: names of its columns.
-        source, target: S and T of each window; windows begin at every step.
-        season: steps after which it repeats; 1: it has no season.
-        validation, test: points to forecast in each part, the last ones; 0: the parts are series.
-        read: the series by part; one long series has only the part "train".
+        source, target: S and T of each window; the stride is 1.
+        season: season length in steps; 1 for no season.
+        validation, test: number of steps to forecast at the end of the series; 0 if each split has
+            series of its own.
+        read: returns the series of each split; one long series is in "train".
     """
 
     package: str
@@ -45,7 +46,7 @@ class DataSet:
 
 
 @dataclass(frozen=True)
-class Parts:
+class SeriesParts:
     """The series of each part, (L, F) each, with NaN where nothing was observed.
 
     Validation and test part of a long series begin S points before the first point to forecast, so
@@ -61,7 +62,7 @@ class Parts:
 
 
 @dataclass(frozen=True)
-class Windows:
+class WindowArrays:
     """Source and target to be forecast.
 
     Attributes:
@@ -75,14 +76,14 @@ class Windows:
     origins: NDArray[np.int64] = field(repr=False)
 
 
-def cut_in_time(values: Floats, source: int, validation: int, test: int) -> Parts:
+def cut_in_time(values: Floats, source: int, validation: int, test: int) -> SeriesParts:
     """One long series (L, F) in three: the last `test` points are forecast in the test part."""
     L = len(values)
     ends = L - test
     trained = ends - validation
     if trained <= source:
         raise ValueError(f"{trained} points are left to train on; a source has {source}")
-    return Parts(
+    return SeriesParts(
         {
             "train": [values[:trained]],
             "validation": [values[trained - source : ends]],
@@ -92,12 +93,12 @@ def cut_in_time(values: Floats, source: int, validation: int, test: int) -> Part
     )
 
 
-def parts_of(data: DataSet) -> Parts:
-    """Read a data set and cut it."""
+def read_parts(data: DataSet) -> SeriesParts:
+    """Read a data set and split it."""
     found = data.read()
     if data.test:
         return cut_in_time(found["train"][0], data.source, data.validation, data.test)
-    return Parts(found)
+    return SeriesParts(found)
 
 
 def write_csv(path: Path, series: Sequence[Floats], features: Sequence[str]) -> None:
@@ -132,11 +133,11 @@ def cuts(series: Sequence[Floats], S: int, T: int) -> Iterator[tuple[Floats, Flo
             yield source, target, first + S
 
 
-def windows_of(series: Sequence[Floats], S: int, T: int) -> Windows:
+def windows_of(series: Sequence[Floats], S: int, T: int) -> WindowArrays:
     """All windows of a part, one from every step on."""
     sources, targets, origins = zip(*cuts(series, S, T), strict=True)
     source = np.stack([filled(each) if np.isnan(each).any() else each for each in sources])
-    return Windows(source, np.stack(targets), np.array(origins))
+    return WindowArrays(source, np.stack(targets), np.array(origins))
 
 
 def rmse(forecast: Floats, target: Floats) -> float:
@@ -152,38 +153,38 @@ def rmse(forecast: Floats, target: Floats) -> float:
     return float(np.sqrt(np.nanmean((forecast - target) ** 2)))
 
 
-def _column(values: object) -> dict[str, list[Floats]]:
+def _univariate(values: object) -> dict[str, list[Floats]]:
     return {"train": [np.asarray(values, dtype=np.float64).reshape(-1, 1)]}
 
 
 def read_co2() -> dict[str, list[Floats]]:
     from statsmodels.datasets import co2
 
-    return _column(co2.load_pandas().data["co2"])
+    return _univariate(co2.load_pandas().data["co2"])
 
 
 def read_sunspots() -> dict[str, list[Floats]]:
     from statsmodels.datasets import sunspots
 
-    return _column(sunspots.load_pandas().data["SUNACTIVITY"])
+    return _univariate(sunspots.load_pandas().data["SUNACTIVITY"])
 
 
 def read_air() -> dict[str, list[Floats]]:
     from statsforecast.utils import AirPassengers
 
-    return _column(AirPassengers)
+    return _univariate(AirPassengers)
 
 
 def read_elnino() -> dict[str, list[Floats]]:
     from statsmodels.datasets import elnino
 
-    return _column(elnino.load_pandas().data.drop(columns="YEAR"))
+    return _univariate(elnino.load_pandas().data.drop(columns="YEAR"))
 
 
 def read_demand() -> dict[str, list[Floats]]:
     from pmdarima.datasets import load_taylor
 
-    return _column(load_taylor())
+    return _univariate(load_taylor())
 
 
 def read_ts(path: Path) -> list[Floats]:

@@ -1,10 +1,10 @@
-"""Time and peak memory of a training step against its sizes, as a table and a picture.
+"""Time and peak memory of a training step over its sizes, as a table and a picture.
 
     python scripts/scale.py docs/images/scale.png          # about three minutes
 
-Letters: N sequences in a batch, S = T source and target length, H width of the state, F features,
-R runs side by side; one of them grows while the others stay. Every point is a process of its own,
-so that its peak is its own; the memory is what the process took above what it had before.
+Sizes: N sequences in a batch, S = T source and target length, H state width, F features, R runs in
+one batch; one of them varies. Each point is measured in a process of its own, which gives its peak
+memory; the memory is the increase over that before the step.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ KINDS = ("by hand", "autograd", "additive")
 
 
 def measure(kind: str, N: int, S: int, H: int, F: int, R: int) -> dict[str, float]:
-    """Seconds of a step, and the bytes it needs at most."""
+    """Seconds and peak bytes of a training step."""
     torch.set_num_threads(1)
     attention = AdditiveAttention() if kind == "additive" else ScaledDotAttention()
     numbers = torch.Generator().manual_seed(1)
@@ -54,7 +54,7 @@ def measure(kind: str, N: int, S: int, H: int, F: int, R: int) -> dict[str, floa
     model = Recurrent(hidden_dim=H, attention=attention)
     warm = RunProgress(TrainingRun(build_model(model, F, 0), small, small, config, 0))
     state, learner = build_group([warm], manual_backward=kind == "by hand")
-    # What torch and the allocator take once is no step's.
+    # One-time costs of torch and the allocator do not count.
     train_step(state, learner, learner.start_epoch(state))
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     runs = [
@@ -88,11 +88,11 @@ def main() -> None:
                 if kind == "additive" and letter == "S" and size > 512:
                     continue  # N * T * S * K numbers: 8 GiB
                 point = {**BASE, letter: size, "kind": kind}
-                said = subprocess.run(
+                done = subprocess.run(
                     [sys.executable, __file__, "--one", json.dumps(point)],
                     capture_output=True, text=True, check=True,
                 )  # fmt: skip
-                found[letter][kind].append({"size": size, **json.loads(said.stdout)})
+                found[letter][kind].append({"size": size, **json.loads(done.stdout)})
         print(f"\n| {letter} | " + " | ".join(f"{k}, ms | MiB" for k in KINDS) + " |")
         print("| ---: |" + " ---: |" * 2 * len(KINDS))
         for place, size in enumerate(sizes):

@@ -1,5 +1,5 @@
 #!/bin/sh
-# The verbs of daily use, once, small, in a temporary folder: does the whole way work?
+# Smoke test: run the main commands once on small data in a temporary folder.
 #   sh scripts/smoke.sh .venv/bin/seqattn
 set -eu
 seqattn=$(realpath "$1")

@@ -1,4 +1,4 @@
-"""Training from more than memory should hold: peak memory, sequences a second, and the loss.
+"""Training on data larger than memory: peak memory, sequences per second, and the loss.
 
     python scripts/streaming.py --gigabytes 5 --into FOLDER
 
@@ -30,10 +30,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-GIVEN, SAID = 24, 8
+SOURCE_STEPS, TARGET_STEPS = 24, 8
 AT_ONCE = 20_000  # sequences of a row group
 GROUPS = 5  # of a file
-BYTES = (GIVEN + SAID) * 2 * 8  # of a sequence
+BYTES = (SOURCE_STEPS + TARGET_STEPS) * 2 * 8  # of a sequence
 
 PEAK = """
 def peak():
@@ -118,7 +118,7 @@ def series(path: Path, rows: int) -> None:
 
 
 def windows(home: Path, stride: int) -> None:
-    """See the head of this file. Batches are small, so that their tensors do not count."""
+    """Measure windows (see above), with small batches so that their tensors do not count."""
     home.mkdir(parents=True, exist_ok=True)
     few, many = home / "few.csv", home / "series.csv"
     series(few, 9000)
@@ -127,28 +127,28 @@ def windows(home: Path, stride: int) -> None:
         "data.split.validation=0.05", "data.split.test=0.213", f"data.window.stride={stride}",
         "training.batch_size=64", "model.hidden_dim=2",
     ]  # fmt: skip
-    found = measured(WINDOWS, [str(few), str(many), *sets])
+    found = measure_process(WINDOWS, [str(few), str(many), *sets])
     if not isinstance(found, str):
         found = ", ".join(f"{key} {value:.5g}" for key, value in found.items())
     print(f"windows: {many.stat().st_size / 1e6:.1f} MB of CSV, {found}", flush=True)
 
 
 def group_of(n: int, seed: int) -> pa.Table:
-    """Points that turn by their own angle, on their own radius, with noise."""
+    """Generate sequences of points that rotate by a random angle on a random radius, with noise."""
     numbers = np.random.default_rng(seed)
     start, turn = numbers.uniform(0, 2 * np.pi, (n, 1)), numbers.uniform(-0.6, 0.6, (n, 1))
-    angle = start + turn * np.arange(GIVEN + SAID)
+    angle = start + turn * np.arange(SOURCE_STEPS + TARGET_STEPS)
     radius = numbers.uniform(0.5, 1.5, (n, 1))
     columns = {}
     x, y = radius * np.cos(angle), radius * np.sin(angle)
-    for t in range(GIVEN + SAID):
+    for t in range(SOURCE_STEPS + TARGET_STEPS):
         columns[f"x_{t + 1}"] = x[:, t] + numbers.normal(0, 0.05, n)
         columns[f"y_{t + 1}"] = y[:, t] + numbers.normal(0, 0.05, n)
     return pa.table(columns)
 
 
-def make(home: Path, gigabytes: float) -> int:
-    """The files, and one file with all of them; returns how many sequences."""
+def make_files(home: Path, gigabytes: float) -> int:
+    """Write the files, and one file with all their rows; return the number of sequences."""
     (home / "train").mkdir(parents=True, exist_ok=True)
     groups = max(1, round(gigabytes * 1e9 / BYTES / AT_ONCE))
     whole = None
@@ -169,7 +169,7 @@ def make(home: Path, gigabytes: float) -> int:
     return groups * AT_ONCE
 
 
-def measured(code: str, sets: list[str]) -> dict[str, float] | str:
+def measure_process(code: str, sets: list[str]) -> dict[str, float] | str:
     done = subprocess.run(
         [sys.executable, "-c", code, *sets], capture_output=True, text=True, check=False
     )
@@ -195,13 +195,13 @@ def main() -> None:
         return
     if not (home / "test.parquet").exists():
         began = time.perf_counter()
-        n = make(home, arguments.gigabytes)
+        n = make_files(home, arguments.gigabytes)
         print(f"made {n:,} sequences in {time.perf_counter() - began:.0f} s", flush=True)
     size = sum(path.stat().st_size for path in (home / "train").iterdir())
     print(f"{len([*(home / 'train').iterdir()])} files, {size / 1e9:.2f} GB", flush=True)
     shared = [
         "name=large", f"data.validation_path={home / 'validation.parquet'}",
-        f"data.test_path={home / 'test.parquet'}", f"data.source_length={GIVEN}",
+        f"data.test_path={home / 'test.parquet'}", f"data.source_length={SOURCE_STEPS}",
         "data.series=null", "data.time=null", "training.epochs=1", "training.batch_size=512",
     ]  # fmt: skip
     os.environ["SEQATTN_CACHE"] = str(home / "cache")
@@ -216,7 +216,7 @@ def main() -> None:
     for name in arguments.only.split(","):
         for seed in range(1, 1 + (1 if works[name][0] is READ else arguments.seeds)):
             code, sets = works[name]
-            found = measured(code, [*sets, f"seed={seed}"])
+            found = measure_process(code, [*sets, f"seed={seed}"])
             if not isinstance(found, str):
                 found = ", ".join(f"{key} {value:.5g}" for key, value in found.items())
             print(f"{name}, seed {seed}: {found}", flush=True)

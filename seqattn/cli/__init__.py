@@ -1,8 +1,7 @@
-"""The only door for people: options, progress, tables, exit codes.
+"""Command-line interface: options, progress, tables, exit codes.
 
-Heavy libraries are imported inside the commands, so `--help` answers at once. What goes wrong
-in a way that a user can mend is a `SeqattnError`: its message is printed without a traceback,
-and its exit code ends the process.
+Commands import heavy libraries when they run, so `--help` is fast. An error that a user can correct
+is a `SeqattnError`: its message is printed without a traceback, and its exit code ends the process.
 """
 
 from __future__ import annotations
@@ -15,96 +14,95 @@ from typing import Annotated, Any
 
 import typer
 
-from seqattn.cli.checkpoints import inspect, verify_resume
-from seqattn.cli.comparing import compare
+from seqattn.cli.checkpoints import inspect, verify_resume_command
+from seqattn.cli.comparing import compare_command
 from seqattn.cli.configs import config_app
 from seqattn.cli.data import data_app
-from seqattn.cli.explaining import explain
-from seqattn.cli.exporting import export
-from seqattn.cli.output import leave_with_the_reader, note, prepare_streams, show, show_renamed_keys
+from seqattn.cli.explaining import explain_command
+from seqattn.cli.exporting import export_command
+from seqattn.cli.help_pages import CommandIndex, CommandPage
+from seqattn.cli.output import end_on_closed_pipe, note, print_key_warnings, set_encoding, show
 from seqattn.cli.plotting import plot_attention
-from seqattn.cli.predicting import evaluate, predict
-from seqattn.cli.reporting import doctor, report
-from seqattn.cli.terminal import leave_at_once
-from seqattn.cli.training import train
-from seqattn.cli.tuning import tune
+from seqattn.cli.predicting import evaluate_command, predict
+from seqattn.cli.reporting import doctor, report_command
+from seqattn.cli.stop_signals import exit_on_signal
+from seqattn.cli.training import train_command
+from seqattn.cli.tuning import tune_command
 from seqattn.errors import SeqattnError, StorageError
 
-# Importing torch makes some hundred thousand objects that stay. At Python's own thresholds the
-# collector looks through them again and again, which is a tenth of a short process.
-FEWER_COLLECTIONS = (100_000, 20, 100)
+# Importing torch creates several hundred thousand objects that stay alive. With Python's default
+# thresholds the collector scans them repeatedly, which takes a tenth of a short process.
+GC_THRESHOLDS = (100_000, 20, 100)
 
 app = typer.Typer(
+    cls=CommandIndex,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    rich_markup_mode=None,  # help in plain text needs no rich, so it comes at once
+    rich_markup_mode=None,  # plain help does not import rich, which is slow
     context_settings={"help_option_names": ["-h", "--help"]},
     help="Learn, teach and research attention in sequence-to-sequence models.",
 )
-app.add_typer(config_app, name="config")
-app.add_typer(data_app, name="data")
 
 
-def _add(command: Callable[..., None], summary: str, example: str) -> None:
-    """
+def _add(heading: str, name: str, command: Callable[..., None], arguments: str) -> None:
+    """Add a command to the program.
+
     Args:
-        example: words after the command's name.
+        heading: heading of the command in the list of commands.
+        arguments: arguments of the example at the end of its help.
     """
-    name = command.__name__.replace("_", "-")
-    app.command(name, short_help=summary, epilog=f"Example: seqattn {name} {example}")(command)
+    add = app.command(
+        name, cls=CommandPage, rich_help_panel=heading, epilog=f"seqattn {name} {arguments}"
+    )
+    add(command)
 
 
-# fmt: off
-_add(inspect, "Show what is in a checkpoint.", "outputs/squares/checkpoints/last.safetensors")
-_add(verify_resume, "Show that stopping and resuming changes nothing.",
-     "configs/squares.yaml --set training.epochs=5")
-_add(plot_attention, "Draw where the model looked.", "outputs/squares --output where.pdf")
-_add(report, "Write a run or a comparison as one page to explore.", "outputs/squares")
-_add(doctor, "Say in words what a run's weights and losses show.", "outputs/squares")
-_add(export, "Write a run for other programs: ONNX or safetensors.",
-     "outputs/squares --output exported")
-_add(train, "Train what a config describes; leave a run folder.",
-     "configs/squares.yaml --set training.epochs=50")
-_add(compare, "Compare variants of a config over many seeds.",
-     "configs/notebook.yaml --vary model.attention.score=dot,additive --seeds 16")
-_add(tune, "Search for the values that learn best.",
-     "configs/squares.yaml --trials 20 --search 'training.learning_rate=log(1e-4,1e-1)'")
-_add(predict, "Continue sequences: your own or the run's.",
-     "outputs/squares --input my.csv --output next.csv")
-_add(explain, "Show the arithmetic of one attention step.",
-     "outputs/notebook --example 3 --step 2 --figure step.png")
-_add(evaluate, "Score a run beside baselines and noise floor.", "outputs/squares --json")
-# fmt: on
+_add("Train", "train", train_command, "configs/squares.yaml --set training.epochs=50")
+_add("Train", "compare", compare_command,
+     "configs/notebook.yaml --vary model.cell=gru,lstm --name cells")  # fmt: skip
+_add("Train", "tune", tune_command,
+     "configs/notebook.yaml --search model.hidden_dim=2,8 --name widths")  # fmt: skip
+_add("Train", "verify-resume", verify_resume_command,
+     "configs/squares.yaml --set training.epochs=5")  # fmt: skip
+_add("Use a run", "evaluate", evaluate_command, "outputs/squares --json")
+_add("Use a run", "predict", predict, "outputs/squares --example 0 --output next.csv")
+_add("Use a run", "export", export_command, "outputs/squares --output exported")
+_add("Understand a run", "plot-attention", plot_attention,
+     "outputs/squares --examples 3 --output attention.pdf")  # fmt: skip
+_add("Understand a run", "explain", explain_command,
+     "outputs/squares --example 3 --step 2 --figure step.png")  # fmt: skip
+_add("Understand a run", "doctor", doctor, "outputs/squares")
+_add("Understand a run", "report", report_command, "outputs/squares")
+_add("Understand a run", "inspect", inspect, "outputs/squares/checkpoints/last.safetensors")
+app.add_typer(config_app, name="config", rich_help_panel="Configs and data")
+app.add_typer(data_app, name="data", rich_help_panel="Configs and data")
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
+def _print_version(is_requested: bool) -> None:
+    if is_requested:
         from seqattn import __version__
 
-        leave_with_the_reader()
+        end_on_closed_pipe()
         show(f"seqattn {__version__}")
         raise typer.Exit
 
 
 @app.callback()
-def _every_command(
-    version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
-    ] = False,
-) -> None:
+def _program_options(
+    version: Annotated[bool, typer.Option(
+        "--version", callback=_print_version, is_eager=True, help="Print the version and exit."
+    )] = False,
+) -> None:  # fmt: skip
     pass
 
 
-# --- the door -----------------------------------------------------------------------------------
-
-
 def main() -> None:
-    """Run the command line; every way out has its documented exit code."""
+    """Run the command line and exit with a documented exit code."""
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, _obey)
-    gc.set_threshold(*FEWER_COLLECTIONS)
-    prepare_streams()
-    show_renamed_keys()
+        signal.signal(number, _handle_signal)
+    gc.set_threshold(*GC_THRESHOLDS)
+    set_encoding()
+    print_key_warnings()
     try:
         app(prog_name="seqattn")
     except SeqattnError as error:
@@ -114,9 +112,9 @@ def main() -> None:
         _fail(StorageError(f"{place}{error.strerror or error}."))
 
 
-def _obey(number: int, frame: Any) -> None:
-    # Not by an exception: one that rises while a library is imported may be swallowed there.
-    leave_at_once(number, "stopped.")
+def _handle_signal(number: int, frame: Any) -> None:
+    # Not an exception: one that is raised during the import of a library may be swallowed there.
+    exit_on_signal(number, "stopped.")
 
 
 def _fail(error: SeqattnError) -> None:

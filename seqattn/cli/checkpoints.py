@@ -1,4 +1,4 @@
-"""`seqattn inspect` and `seqattn verify-resume`: what is in a checkpoint, and whether it is all."""
+"""`seqattn inspect` and `seqattn verify-resume`: the content of a checkpoint; exact resuming."""
 
 from __future__ import annotations
 
@@ -7,55 +7,57 @@ from typing import Annotated
 
 import typer
 
-from seqattn.cli.options import AsJson, ConfigFile, Overrides, Quiet
-from seqattn.cli.output import after_the_work, leave_with_the_reader, note, plain_console, show
+from seqattn.cli.options import ConfigFile, JsonFlag, Overrides, Quiet
+from seqattn.cli.output import end_on_closed_pipe, ignore_closed_pipe, note, plain_console, show
 from seqattn.errors import CheckpointError, counted
 
 
 def inspect(
     file: Annotated[
-        Path, typer.Argument(metavar="FILE", help="A checkpoint, or a run folder: its best.")
+        Path, typer.Argument(metavar="FILE", help="Checkpoint, or run folder for its best one.")
     ],
-    as_json: AsJson = False,
+    as_json: JsonFlag = False,
 ) -> None:
-    """Show what a checkpoint holds, after it was found to be whole: version, position, config,
-    what it was trained on, and its tensors. No model is built."""
+    """Verify a checkpoint and print its content.
+
+    The content is version, epoch and step, config, features and tensors.
+    """
     import json
 
     from seqattn.runs import find_run
     from seqattn.training.checkpoints import describe_checkpoint
 
-    leave_with_the_reader()
+    end_on_closed_pipe()
     _, path = find_run(file)
-    described = describe_checkpoint(path)
+    content = describe_checkpoint(path)
     if as_json:
-        show(json.dumps(described, indent=2))
+        show(json.dumps(content, indent=2))
         return
     from rich.table import Table
 
     from seqattn.config import as_value, leaves
     from seqattn.data.units import with_unit
 
-    tensors = described.pop("tensors")
-    config = described.pop("config")
-    layout = described.pop("layout")
-    show(f"{path}: whole, {described.pop('bytes'):,} bytes")
-    for key, value in described.items():
+    tensors = content.pop("tensors")
+    config = content.pop("config")
+    layout = content.pop("layout")
+    show(f"{path}: valid, {content.pop('bytes'):,} bytes")
+    for key, value in content.items():
         show(f"  {key}: {value}")
     sides = [
         f"{', '.join(with_unit(name, layout.get('units', {})) for name in layout[names])}"
-        f" ({layout[length]} points at most)"
+        f" (at most {counted(layout[length], 'step')})"
         for names, length in (("features", "source_length"), ("said", "target_length"))
     ]
     show(f"  trained on: {' -> '.join(sides)}")
     show("\nconfig:")
-    for at, value in leaves(config):
-        show(f"  {'.'.join(at)}: {as_value(value)}")
+    for key_path, value in leaves(config):
+        show(f"  {'.'.join(key_path)}: {as_value(value)}")
     show()
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column("tensor", no_wrap=True)
-    for head in ("shape", "type", "smallest", "largest"):
-        table.add_column(head, justify="right", no_wrap=True)
+    for heading in ("shape", "type", "smallest", "largest"):
+        table.add_column(heading, justify="right", no_wrap=True)
     for row in tensors:
         shape = " x ".join(map(str, row["shape"])) or "1"
         low, high = (f"{row[key]:.4g}" for key in ("min", "max"))
@@ -65,34 +67,37 @@ def inspect(
     show(f"{counted(numbers, 'number')} in {counted(len(tensors), 'tensor')}")
 
 
-def verify_resume(
+def verify_resume_command(
     config: ConfigFile,
     overrides: Overrides = None,
     stops: Annotated[
-        int, typer.Option("--stops", min=1, max=1000, help="How often to stop it.")
+        int, typer.Option("--stops", metavar="N", min=1, max=1000, help="Number of stops.")
     ] = 5,
     quiet: Quiet = False,
 ) -> None:
-    """Train CONFIG at once, and again with stops after random steps, each resumed from the disk;
-    then name the first tensor that differs, if any does. Both go to a temporary folder."""
+    """Test that stopping and resuming changes no bit.
+
+    CONFIG is trained twice in a temporary folder: once without stops, and once with stops at random
+    steps, each resumed from its checkpoint. The first difference is an error.
+    """
     import tempfile
 
     from seqattn.config import resolve
-    from seqattn.experiments.verify_resume import verify_resume as verify
+    from seqattn.experiments.verify_resume import verify_resume
 
     resolved = resolve(config, overrides or []).config
-    with tempfile.TemporaryDirectory(prefix="seqattn-") as home:
-        found = verify(
-            resolved, Path(home), stops=stops, say=(lambda line: None) if quiet else note
+    with tempfile.TemporaryDirectory(prefix="seqattn-") as folder:
+        result = verify_resume(
+            resolved, Path(folder), stops=stops, message=(lambda line: None) if quiet else note
         )
-    where = ", ".join(map(str, found.stops))
-    if found.difference is not None:
+    steps = f"{', '.join(map(str, result.stops))} of {result.steps}"
+    if result.difference is not None:
         raise CheckpointError(
-            f"{config}: stopped after steps {where} of {found.steps} and resumed, it ends"
-            f" elsewhere: {found.difference}."
+            f"{config}: the training that was stopped after steps {steps} and resumed differs from"
+            f" the uninterrupted one: {result.difference}."
         )
-    with after_the_work():
+    with ignore_closed_pipe():
         show(
-            f"Stopped after steps {where} of {found.steps} and resumed, it ends bit for bit where"
-            f" it ends at once: all {found.compared:,} tensors, numbers and files are the same."
+            f"Stopped after steps {steps} and resumed, the training ends bit for bit as without"
+            f" stops: all {result.compared:,} tensors, numbers and files are equal."
         )

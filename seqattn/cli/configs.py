@@ -1,4 +1,4 @@
-"""`seqattn config`: check a config, show where its values come from, print what keys there are."""
+"""`seqattn config`: check a config, show its resolved values, print its schema."""
 
 from __future__ import annotations
 
@@ -7,79 +7,85 @@ from typing import Annotated
 
 import typer
 
+from seqattn.cli.help_pages import CommandIndex, CommandPage
 from seqattn.cli.options import ConfigFile, Overrides
-from seqattn.cli.output import leave_with_the_reader, show, text_output, write_data
+from seqattn.cli.output import end_on_closed_pipe, open_text_output, show, write_data
 from seqattn.errors import counted
 
 config_app = typer.Typer(
-    no_args_is_help=True, rich_markup_mode=None, help="Write a YAML config: check, show, schema."
-)
+    cls=CommandIndex, no_args_is_help=True, rich_markup_mode=None,
+    help="Check and print configs.",
+)  # fmt: skip
 
 
 @config_app.command(
-    "check",
-    short_help="Say everything that is wrong with a config.",
-    epilog="Example: seqattn config check my.yaml",
+    "check", cls=CommandPage, epilog="seqattn config check configs/squares.yaml --set seed=1"
 )
 def config_check(config: ConfigFile, overrides: Overrides = None) -> None:
-    """Say whether a config is right, and if not, everything that is wrong with it."""
+    """Check a config and report all mistakes."""
     from seqattn.config import DEFAULT, Draft, resolve
 
-    leave_with_the_reader()
+    end_on_closed_pipe()
     if "compare" in Draft.read(config, overrides or []).content:
         from seqattn.config.comparing import plan_comparison
 
         planned = plan_comparison(config, overrides or [])
         names = ", ".join(variant.name for variant in planned.variants)
-        data = ", each seed with data of its own" if planned.resample_data else ""
+        data = ", and new data for each seed" if planned.resample_data else ""
         seeds = counted(len(planned.seeds), "seed")
-        show(f"{config}: right. It compares {names}, with {seeds} each{data}.")
+        show(f"{config}: valid. It compares {names}, with {seeds} each{data}.")
         return
     resolved = resolve(config, overrides or [])
-    given = sum(origin != DEFAULT for origin in resolved.origins.values())
-    show(f"{config}: right. {given} of {len(resolved.origins)} values given, the rest default.")
+    count = sum(origin != DEFAULT for origin in resolved.origins.values())
+    show(f"{config}: valid. It sets {count} of {len(resolved.origins)} values; the others are"
+         " defaults.")  # fmt: skip
 
 
 @config_app.command(
-    "show",
-    short_help="Print every value and where it came from.",
-    epilog="Example: seqattn config show my.yaml --set seed=1",
+    "show", cls=CommandPage, epilog="seqattn config show configs/squares.yaml --set seed=1"
 )
 def config_show(
     config: Annotated[
-        Path | None, typer.Argument(metavar="[CONFIG]", help="A YAML file; defaults without.")
+        Path | None, typer.Argument(metavar="[CONFIG]", help="YAML file; without it, all defaults.")
     ] = None,
     overrides: Overrides = None,
 ) -> None:
-    """Print the whole config as YAML, with where each value came from."""
+    """Print the resolved config with the origin of each value.
+
+    The output is YAML, and a config that gives the same run.
+    """
     from seqattn.config import resolve, to_yaml
 
-    leave_with_the_reader()
+    end_on_closed_pipe()
     resolved = resolve(config, overrides or [])
     write_data(to_yaml(resolved.config, resolved.origins))
 
 
 @config_app.command(
-    "schema",
-    short_help="Print the JSON Schema for editors.",
-    epilog="Example: seqattn config schema --output my.schema.json",
+    "schema", cls=CommandPage, epilog="seqattn config schema --output seqattn.schema.json"
 )
 def config_schema(
     output: Annotated[
-        Path | None, typer.Option("--output", metavar="FILE", help="Standard output without.")
+        Path | None,
+        typer.Option(
+            "--output", metavar="FILE", help="File of the schema.", show_default="standard output"
+        ),
     ] = None,
     markdown: Annotated[
-        bool, typer.Option("--markdown", help="Every key as a page to read, instead.")
+        bool, typer.Option("--markdown", help="Print a Markdown reference of all keys instead.")
     ] = False,
 ) -> None:
-    """Print the JSON Schema of a config, with which editors complete and check as you type."""
+    """Print the JSON Schema of configs.
+
+    Editors use it to complete and check a config while you type.
+    """
     import json
 
     from seqattn.config import json_schema
     from seqattn.config.manual import render_manual
 
     if output is None:
-        leave_with_the_reader()
+        end_on_closed_pipe()
     schema = json_schema()
-    with text_output(output) as file:
+    with open_text_output(output) as file:
         file.write(render_manual(schema) if markdown else json.dumps(schema, indent=2) + "\n")

@@ -1,15 +1,16 @@
-"""`seqattn data`: look at a file, write what a config generates, show the formats."""
+"""`seqattn data`: check a file, write generated sequences, show the file formats."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 import typer
 
+from seqattn.cli.help_pages import CommandIndex, CommandPage
 from seqattn.cli.options import ConfigFile, Overrides, grouped_options
-from seqattn.cli.output import after_the_work, leave_with_the_reader, note, show
+from seqattn.cli.output import end_on_closed_pipe, ignore_closed_pipe, note, show
 from seqattn.errors import DataError, UsageError, counted
 
 if TYPE_CHECKING:
@@ -19,20 +20,20 @@ if TYPE_CHECKING:
     from seqattn.data.inspect import FileReport
 
 data_app = typer.Typer(
-    no_args_is_help=True, rich_markup_mode=None,
-    help="Your own sequences: check a file, sample a config, formats.",
+    cls=CommandIndex, no_args_is_help=True, rich_markup_mode=None,
+    help="Check data files and write generated sequences.",
 )  # fmt: skip
 
 
-Part = Literal["train", "validation", "test"]
+Split = Literal["train", "validation", "test"]
 EXAMPLES = {
-    "CSV, long: a point a row (.csv; .tsv with tabs)": (
+    "CSV, long: one row for each step (.csv; .tsv with tabs)": (
         "sequence,step,x,y\na,1,-1.02,-0.97\na,2,-1.05,1.01\nb,1,0.98,-1.10\nb,2,0.95,0.92\n"
     ),
-    "CSV, wide: a sequence a row": (
+    "CSV, wide: one row for each sequence": (
         "sequence,x_1,y_1,x_2,y_2\na,-1.02,-0.97,-1.05,1.01\nb,0.98,-1.10,0.95,0.92\n"
     ),
-    "JSON lines: an object a sequence; target and id as you like (.jsonl)": (
+    "JSON lines: one object for each sequence; target and id are optional (.jsonl)": (
         '{"id": "a", "source": [[-1.02, -0.97], [-1.05, 1.01]], "target": [[1.0, 1.0]]}\n'
         '{"id": "b", "source": [[0.98, -1.10]], "target": [[0.95, 0.92]]}\n'
     ),
@@ -42,7 +43,7 @@ EXAMPLES = {
         "np.savez('my.npz', source=source, target=target, source_lengths=np.full(9, 5),\n"
         "         target_lengths=np.full(9, 3), ids=np.array(list('abcdefghi')))\n"
     ),
-    "NPY, from Python; a tail of NaN is no point (.npy)": (
+    "NPY, from Python; trailing NaN are padding (.npy)": (
         "import numpy as np\n"
         "np.save('my.npy', np.zeros((9, 8, 2), dtype=np.float32))  # sequences, steps, features\n"
     ),
@@ -52,14 +53,13 @@ EXAMPLES = {
 }
 
 
-@data_app.command(
-    "formats",
-    short_help="Show a few lines of each format.",
-    epilog="Example: seqattn data formats",
-)
-def formats() -> None:
-    """Show a few lines of each format that `--input` and `data: {kind: file}` read."""
-    leave_with_the_reader()
+@data_app.command("formats", cls=CommandPage, epilog="seqattn data formats")
+def formats_command() -> None:
+    """Print an example of each file format.
+
+    These are the formats of --input and of `data: {kind: file}` in a config.
+    """
+    end_on_closed_pipe()
     for title, text in EXAMPLES.items():
         show(f"{title}\n")
         show("".join(f"    {line}\n" for line in text.splitlines()))
@@ -67,59 +67,71 @@ def formats() -> None:
 
 @dataclass(frozen=True)
 class ColumnOptions:
-    """What the columns of a file are."""
+    """Roles of the columns."""
+
+    heading: ClassVar = "Column options"
 
     series: Annotated[str | None, typer.Option(
-        "--series", metavar="NAME[,NAME]|none", help="Column of series ids."
+        "--series", metavar="NAME[,NAME]|none", help="Column of series ids.",
+        show_default="detected",
     )] = None  # fmt: skip
     time: Annotated[str | None, typer.Option(
-        "--time", metavar="NAME[,NAME]|none", help="Column that says when."
+        "--time", metavar="NAME[,NAME]|none", help="Time column.", show_default="detected"
     )] = None  # fmt: skip
-    features: Annotated[
-        str | None, typer.Option("--features", metavar="NAME,...", help="Columns that are read.")
-    ] = None
+    features: Annotated[str | None, typer.Option(
+        "--features", metavar="NAME,...", help="Feature columns.",
+        show_default="all other numeric columns",
+    )] = None  # fmt: skip
     ignore: Annotated[
-        str | None, typer.Option("--ignore", metavar="NAME,...", help="Columns that are left out.")
+        str | None, typer.Option("--ignore", metavar="NAME,...", help="Columns to leave out.")
     ] = None
     one_hot: Annotated[str | None, typer.Option(
-        "--one-hot", metavar="NAME,...", help="Columns of words that are features."
+        "--one-hot", metavar="NAME,...", help="Categorical columns to encode as features."
     )] = None  # fmt: skip
 
 
 @dataclass(frozen=True)
 class TextOptions:
-    """How the text of a file is read."""
+    """How text is parsed."""
 
+    heading: ClassVar = "Parsing options"
+
+    table_layout: Annotated[str, typer.Option(
+        "--layout", metavar="LAYOUT",
+        help="long (one row for each step), wide (one row for each sequence) or auto.",
+    )] = "auto"  # fmt: skip
     na: Annotated[
-        str | None, typer.Option("--na", metavar="WORD,...", help="What stands for an empty cell.")
+        str | None,
+        typer.Option("--na", metavar="TEXT,...", help="Texts that mean a missing value."),
     ] = None
-    time_format: Annotated[
-        str | None, typer.Option("--time-format", metavar="FORMAT", help="Such as %d.%m.%Y.")
-    ] = None
-    delimiter: Annotated[
-        str | None, typer.Option("--delimiter", help="What separates cells; found without.")
-    ] = None
-    decimal: Annotated[str, typer.Option("--decimal", help="'.', ',' or auto.")] = "auto"
-    thousands: Annotated[str, typer.Option("--thousands", help="',', '.', ' ', none or auto.")] = (
-        "auto"
-    )
+    time_format: Annotated[str | None, typer.Option(
+        "--time-format", metavar="FORMAT", help="Date format, such as %d.%m.%Y.",
+        show_default="detected",
+    )] = None  # fmt: skip
+    delimiter: Annotated[str | None, typer.Option(
+        "--delimiter", metavar="CHAR", help="Separator of cells.", show_default="detected"
+    )] = None  # fmt: skip
+    decimal: Annotated[str, typer.Option(
+        "--decimal", metavar="CHAR", help="Decimal separator: '.', ',' or auto."
+    )] = "auto"  # fmt: skip
+    thousands: Annotated[str, typer.Option(
+        "--thousands", metavar="CHAR", help="Thousands separator: ',', '.', ' ', none or auto."
+    )] = "auto"  # fmt: skip
     comment: Annotated[
-        str | None, typer.Option("--comment", help="What a line that is no row begins with.")
+        str | None, typer.Option("--comment", metavar="TEXT", help="Prefix of comment lines.")
     ] = None
-    skip_rows: Annotated[
-        int, typer.Option("--skip-rows", min=0, help="Lines before the header.")
-    ] = 0
-    encoding: Annotated[
-        str | None, typer.Option("--encoding", help="Such as latin-1; found without.")
-    ] = None
-    table_layout: Annotated[
-        str, typer.Option("--layout", help="long: a point a row; wide: a sequence a row; or auto.")
-    ] = "auto"
+    skip_rows: Annotated[int, typer.Option(
+        "--skip-rows", metavar="N", min=0, help="Number of lines before the header."
+    )] = 0  # fmt: skip
+    encoding: Annotated[str | None, typer.Option(
+        "--encoding", metavar="NAME", help="Text encoding, such as latin-1.",
+        show_default="detected",
+    )] = None  # fmt: skip
 
     def check(self) -> None:
         """
         Raises:
-            UsageError: an option has a value that is none of its choices.
+            UsageError: the value of an option is not one of its choices.
         """
         for flag, value, known in (
             ("--decimal", self.decimal, (".", ",", "auto")),
@@ -138,42 +150,40 @@ def _read_options(columns: ColumnOptions, text: TextOptions) -> ReadOptions:
         layout=text.table_layout, delimiter=text.delimiter, comment=text.comment,
         encoding=text.encoding, skip_rows=text.skip_rows, decimal=text.decimal,
         thousands=None if text.thousands == "none" else text.thousands,
-        na_values=None if text.na is None else _listed(text.na), time_format=text.time_format,
-        series="auto" if series is None else () if series == "none" else _listed(series),
-        time="auto" if time is None else None if time == "none" else _listed(time),
-        features=None if features is None else _listed(features),
-        ignore=("",) if ignore == "" else _listed(ignore or ""),
-        one_hot=_listed(columns.one_hot or ""),
+        na_values=None if text.na is None else _split_names(text.na), time_format=text.time_format,
+        series="auto" if series is None else () if series == "none" else _split_names(series),
+        time="auto" if time is None else None if time == "none" else _split_names(time),
+        features=None if features is None else _split_names(features),
+        ignore=("",) if ignore == "" else _split_names(ignore or ""),
+        one_hot=_split_names(columns.one_hot or ""),
     )  # fmt: skip
 
 
-def _listed(given: str) -> tuple[str, ...]:
-    """The names in an option's value."""
-    return tuple(name.strip() for name in given.split(",") if name.strip())
+def _split_names(value: str) -> tuple[str, ...]:
+    """Split the value of an option at commas."""
+    return tuple(name.strip() for name in value.split(",") if name.strip())
 
 
 @data_app.command(
-    "check",
-    short_help="Say what a file holds, and how to train on it.",
-    epilog="Example: seqattn data check my.csv --picture my.png",
+    "check", cls=CommandPage, epilog="seqattn data check squares.csv --picture squares.png"
 )
 @grouped_options
-def check(
+def check_command(
     file: Annotated[
-        Path,
-        typer.Argument(
-            metavar="FILE", help="Your own sequences; or a folder of files, or a pattern."
-        ),
+        Path, typer.Argument(metavar="FILE", help="Data file, folder of files, or glob pattern.")
     ],
     columns: ColumnOptions,
     text: TextOptions,
     picture: Annotated[
         Path | None,
-        typer.Option("--picture", metavar="FILE.png|svg|pdf", help="Draw the first sequences."),
+        typer.Option("--picture", metavar="FILE.png|svg|pdf", help="Draw the first ten sequences."),
     ] = None,
 ) -> None:
-    """Say what FILE holds and what each column was taken for; and print the `data:` section of a
-    config that trains on it."""
+    """Describe a data file and how to train on it.
+
+    The description has the role of each column, the range of each feature, and the `data:` section
+    of a config.
+    """
     from seqattn.data.inspect import inspect_file
     from seqattn.runs.output_files import check_outputs
 
@@ -184,29 +194,29 @@ def check(
 
         run_pictures.picture_ending(picture)
     check_outputs({"--picture": picture}, {"FILE": file})
-    several = file.is_dir() or (any(sign in str(file) for sign in "*?[") and not file.exists())
-    folder = file if several else None
-    first = ""
+    is_pattern = any(char in str(file) for char in "*?[") and not file.exists()
+    folder = file if file.is_dir() or is_pattern else None
+    heading = ""
     if folder is not None:
         from seqattn.data.paths import find_files
 
         files = find_files(str(folder), options.format)
-        size = sum(one.stat().st_size for one in files)
-        first = f"{folder}: {counted(len(files), 'file')}, {size / 1e9:.3g} GB; the first:"
+        size = sum(each.stat().st_size for each in files)
+        heading = f"{folder}: {counted(len(files), 'file')}, {size / 1e9:.3g} GB; the first:"
         file = files[0]
     report = inspect_file(file, options)
     if picture is not None:
-        _draw(report.chunk, picture)
-    leave_with_the_reader()
-    if first:
-        show(first)
-    _show(file, report)
+        _draw_sequences(report.chunk, picture)
+    end_on_closed_pipe()
+    if heading:
+        show(heading)
+    _show_report(file, report)
     show("\nTo train on it, put this into a config:\n")
     show(report.section if folder is None else report.section.replace(str(file), str(folder)))
 
 
-def _show(file: Path, report: FileReport) -> None:
-    """What a file holds, for people."""
+def _show_report(file: Path, report: FileReport) -> None:
+    """Print the description of a file."""
     from seqattn.data.files import step_text
     from seqattn.data.inspect import count_duplicates
 
@@ -215,31 +225,30 @@ def _show(file: Path, report: FileReport) -> None:
         note(f"{file}: {line}.")
     lengths = chunk.points.lengths
     low, high = int(lengths.min()), int(lengths.max())
-    span = counted(low, "point") if low == high else f"{low:,} to {high:,} points"
+    span = counted(low, "step") if low == high else f"{low:,} to {high:,} steps"
     show(f"{file}: {report.layout}, {counted(len(chunk), 'sequence')} of {span}")
     for reason in report.roles.reasons:
         show(f"  {reason}")
     sides = [("", chunk.points)]
     if chunk.target is not None:
         sides = [("source ", chunk.points), ("target ", chunk.target)]
-        told = chunk.target.lengths
-        show(f"their targets: {int(told.min())} to {int(told.max())} points")
+        lengths = chunk.target.lengths
+        show(f"targets: {int(lengths.min())} to {int(lengths.max())} steps")
     for side, ragged in sides:
         _show_features(side, ragged)
     if chunk.order is not None:
         missing = report.missing_rows
-        between = f", {counted(missing, 'row')} missing between" if missing else ""
-        apart = (
-            "not evenly spaced" if report.frequency == "irregular" else f"{report.frequency} apart"
-        )
+        gaps = f", {counted(missing, 'missing row')}" if missing else ""
+        spacing = f"spacing {report.frequency}"
+        if report.frequency == "irregular":
+            spacing = "not evenly spaced"
         show(
             f"  {report.roles.time or 'steps'}: {step_text(chunk.order.min())} to"
-            f" {step_text(chunk.order.max())}, {apart}{between}"
+            f" {step_text(chunk.order.max())}, {spacing}{gaps}"
         )
     if len(chunk) > 1:
         copies = count_duplicates(chunk)
-        said = f"{copies:,} are copies of another" if copies else "no two are the same"
-        show(f"  of the sequences {said}")
+        show(f"  duplicate sequences: {f'{copies:,}' if copies else 'none'}")
 
 
 def _show_features(side: str, ragged: Ragged) -> None:
@@ -249,25 +258,25 @@ def _show_features(side: str, ragged: Ragged) -> None:
         column = ragged.values[:, i]
         empty = int(np.isnan(column).sum())
         if empty == len(column):
-            show(f"  {side}{name}: every cell is empty")
+            show(f"  {side}{name}: all cells are empty")
             continue
-        said = f", {empty:,} of {len(column):,} cells empty" if empty else ""
+        missing = f", {empty:,} of {len(column):,} cells empty" if empty else ""
         show(
             f"  {side}{name}: {np.nanmin(column):g} to {np.nanmax(column):g}, mean"
-            f" {np.nanmean(column):g}{said}"
+            f" {np.nanmean(column):g}{missing}"
         )
 
 
-def _draw(chunk: Chunk, picture: Path) -> None:
+def _draw_sequences(chunk: Chunk, picture: Path) -> None:
     from seqattn.plots import paths_figure, run_pictures
     from seqattn.plots.style import shorten_name
 
     n = min(10, len(chunk))
     paths = [chunk.points.of(k)[:1000] for k in range(n)]
-    none = [path[:0] for path in paths]
+    no_points = [path[:0] for path in paths]
     run_pictures.save(
         paths_figure(
-            paths, none, none, titles=[shorten_name(name, 20) for name in chunk.ids[:n]],
+            paths, no_points, no_points, titles=[shorten_name(name, 20) for name in chunk.ids[:n]],
             features=list(chunk.points.features),
         ),
         picture,
@@ -276,38 +285,42 @@ def _draw(chunk: Chunk, picture: Path) -> None:
 
 
 @data_app.command(
-    "sample",
-    short_help="Write the sequences that a config generates.",
-    epilog="Example: seqattn data sample configs/squares.yaml --output squares.csv",
-)
+    "sample", cls=CommandPage,
+    epilog="seqattn data sample configs/squares.yaml --output squares.csv",
+)  # fmt: skip
 def sample(
     config: ConfigFile,
-    output: Annotated[
-        Path, typer.Option("--output", metavar="FILE", help="Its ending says which format.")
-    ],
+    output: Annotated[Path, typer.Option(
+        "--output", metavar="FILE", help="File of the sequences; its suffix selects the format."
+    )],
     overrides: Overrides = None,
-    part: Annotated[Part, typer.Option("--part", help="Which of the three parts.")] = "train",
-    wide: Annotated[bool, typer.Option("--wide", help="A table of a sequence a row.")] = False,
-) -> None:
-    """Write the sequences that CONFIG generates, and print the `data:` section that reads them."""
+    part: Annotated[Split, typer.Option("--part", help="Split to write.")] = "train",
+    wide: Annotated[
+        bool, typer.Option("--wide", help="Write one row for each sequence.")
+    ] = False,
+) -> None:  # fmt: skip
+    """Write the generated sequences of a config to a file.
+
+    The `data:` section of a config that reads the file is printed.
+    """
     from seqattn.config import Lag, OwnFile, Polygons, Squares, as_value, resolve
-    from seqattn.data import load_data
+    from seqattn.data import load
     from seqattn.data.files import file_format
     from seqattn.data.files.sequence_files import write_sequences
     from seqattn.runs.output_files import check_outputs, write_output
 
     check_outputs({"--output": output}, {"CONFIG": config})
-    described = resolve(config, overrides or []).config.data
-    if isinstance(described, OwnFile):
-        raise UsageError(f"{config}: its sequences are in a file already ({described.path}).")
+    task = resolve(config, overrides or []).config.data
+    if isinstance(task, OwnFile):
+        raise UsageError(f"{config}: its sequences are in a file already ({task.path}).")
     try:
         form = file_format(output)
     except DataError as error:
         raise UsageError(str(error)) from None
-    sequences = getattr(load_data(described), part)
-    goes_on = isinstance(described, Squares | Polygons | Lag)
-    content, cut = write_sequences(sequences, form, wide=wide, is_continuation=goes_on)
+    sequences = getattr(load(task), part)
+    is_continuation = isinstance(task, Squares | Polygons | Lag)
+    content, cut = write_sequences(sequences, form, wide=wide, is_continuation=is_continuation)
     write_output(output, content)
     note(f"Wrote {counted(len(sequences), 'sequence')} to {output}. To train on it:")
-    with after_the_work():
+    with ignore_closed_pipe():
         show(f"data:\n  kind: file\n  path: {as_value(str(output))}\n{cut}".rstrip("\n"))

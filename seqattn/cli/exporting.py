@@ -1,4 +1,4 @@
-"""A run for other programs."""
+"""`seqattn export`: the model of a run for other programs."""
 
 from __future__ import annotations
 
@@ -7,74 +7,81 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from seqattn.cli.options import Quiet, Run, StepCount
-from seqattn.cli.output import after_the_work, note, plain_console, print_lines
+from seqattn.cli.options import Quiet, RunArgument, StepCount
+from seqattn.cli.output import ignore_closed_pipe, note, plain_console, print_lines
 
 if TYPE_CHECKING:
     from seqattn.export import ExportResult
 
 
-Form = Literal["onnx", "safetensors"]
+ExportFormat = Literal["onnx", "safetensors"]
+MAX_DIFFERENCE = 1e-5
 
 
-def export(
-    run: Run,
+def export_command(
+    run: RunArgument,
     output: Annotated[
-        Path, typer.Option("--output", metavar="DIR", help="A folder, which it makes.")
+        Path,
+        typer.Option("--output", metavar="DIR", help="Folder of the export, created if missing."),
     ],
     form: Annotated[
-        Form, typer.Option("--format", help="Graphs, or only weights and config.")
+        ExportFormat, typer.Option("--format", help="ONNX graphs, or only weights and config.")
     ] = "onnx",
     steps: StepCount = None,
     check: Annotated[
-        bool, typer.Option("--check/--no-check", help="Hold the graphs against the model.")
+        bool, typer.Option("--check/--no-check", help="Compare the graphs with the model.")
     ] = True,
     int8: Annotated[
-        bool, typer.Option("--int8", help="Graphs with weights of one byte, too, and their loss.")
+        bool, typer.Option("--int8", help="Also write int8 graphs, and measure their loss.")
     ] = False,
     overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace the export that is there.")
+        bool, typer.Option("--overwrite", help="Replace an existing export.")
     ] = False,
     quiet: Quiet = False,
 ) -> None:
-    """Write RUN as ONNX graphs (encoder, one decoder step, free running) that speak the data's own
-    units and tell the attention weights, with a card and a runner that needs no torch."""
-    from seqattn import export as exporting
+    """Export a model to ONNX or safetensors.
 
-    made = exporting.export(
+    The ONNX graphs (encoder, one decoder step, free running) use the units of the data and return
+    the attention weights. A model card and a runner without torch are written beside them.
+    """
+    from seqattn.export import export
+
+    exported = export(
         run, output, export_format=form, steps=steps, check=check, int8=int8, overwrite=overwrite,
         log=(lambda line: None) if quiet else note,
     )  # fmt: skip
     if not quiet:
-        with after_the_work():
-            _print(made)
+        with ignore_closed_pipe():
+            _print_export(exported)
 
 
-def _print(made: ExportResult) -> None:
+def _print_export(exported: ExportResult) -> None:
     from rich.table import Table
 
     console = plain_console()
-    if made.rows:
-        table = Table(title="Largest difference from the model, at most 1e-5", title_justify="left")
+    if exported.rows:
+        title = f"Largest difference from the model (limit {MAX_DIFFERENCE:g})"
+        table = Table(title=title, title_justify="left")
         for heading in ("graph", "sources"):
             table.add_column(heading)
-        kinds = list(made.rows[0].differences)
+        kinds = list(exported.rows[0].differences)
         for kind in kinds:
             table.add_column(kind, justify="right")
-        for row in made.rows:
+        for row in exported.rows:
             cells = [f"{row.differences[kind]:.1e}" for kind in kinds]
             table.add_row(row.graph, row.sources, *cells)
         console.print(table)
-        noise = max(row.noise for row in made.rows)
-        if max(row.largest for row in made.rows) > 1e-5:
-            note(f"More than 1e-5, but the model in float32 is {noise:.1e} from itself in float64.")
+        noise = max(row.noise for row in exported.rows)
+        if max(row.largest for row in exported.rows) > MAX_DIFFERENCE:
+            note(f"The difference is above {MAX_DIFFERENCE:g}, but the model itself differs by"
+                 f" {noise:.1e} between float32 and float64.")  # fmt: skip
     lines = []
-    if made.losses:
-        said = ", ".join(f"{kind} {loss:.5g}" for kind, loss in made.losses.items())
-        lines.append(f"Test loss by the graphs: {said}.")
-    for name, size in made.files.items():
+    if exported.losses:
+        losses = ", ".join(f"{kind} {loss:.5g}" for kind, loss in exported.losses.items())
+        lines.append(f"Test loss of the graphs: {losses}.")
+    for name, size in exported.files.items():
         lines.append(f"  {name:<26}{size:>12,} bytes")
-    lines.append(f"Everything lies in {made.path}.")
-    if "run.py" in made.files:
-        lines[-1] += f" Try it: python {made.path / 'run.py'}"
+    lines.append(f"Files are in {exported.path}.")
+    if "run.py" in exported.files:
+        lines[-1] += f" Try them: python {exported.path / 'run.py'}"
     print_lines(lines)

@@ -1,8 +1,9 @@
-"""Forecasts of the user's own sequences: made in stretches, and written as they come."""
+"""Forecasts of the user's own sequences, read, predicted and written in chunks."""
 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -13,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqattn.analysis.evaluation import FreeRunningForecast, free_run
-from seqattn.analysis.evaluation.inputs import OwnInput, joined_sources, reading_config
+from seqattn.analysis.evaluation.inputs import InputReader, input_config, join_sources
 from seqattn.cli.output import discard_stdout, note, write_data
 from seqattn.data import Sequences
 from seqattn.data.files import COMPRESSED_SUFFIXES, file_format
@@ -32,26 +33,26 @@ from seqattn.runs.storage import npz_bytes
 from seqattn.training import LoadedModel
 
 
-def own_input(trained: LoadedModel, overrides: Sequence[str] | None = None) -> OwnInput:
-    """Reads files for a model, and prints notes.
+def input_reader(trained: LoadedModel, overrides: Sequence[str] | None = None) -> InputReader:
+    """Create the reader of input files for a model; it prints notes.
 
     Args:
-        overrides: of --set.
+        overrides: values of --set.
 
     Raises:
-        UsageError, ConfigError: see `reading_config`.
+        UsageError, ConfigError: see `input_config`.
     """
-    return OwnInput(trained, reading_config(trained, overrides or ()), note)
+    return InputReader(trained, input_config(trained, overrides or ()), note)
 
 
-class Forecasts:
-    """Forecasts of stretches of sequences, written as they come.
+class ForecastWriter:
+    """Writes forecasts of chunks of sequences to a file or standard output.
 
     Args:
-        output: a file, or None for standard output.
+        output: file of the forecasts; None for standard output.
         form: csv, tsv, jsonl, npz, parquet or arrow.
-        names: of the target features.
-        style: of the file that was read.
+        names: names of the target features.
+        style: style of the input file, such as its delimiter.
     """
 
     def __init__(
@@ -66,26 +67,27 @@ class Forecasts:
         self.style = replace(
             style, series=style.series or ((series,) if series else ()), time=style.time or time
         )
-        self.kept: list[tuple[Sequences, Any]] = []
+        self.chunks: list[tuple[Sequences, Any]] = []
         self.table: TableWriter | None = None
-        self.numbered = False
+        self.has_noted_steps = False
 
     @contextlib.contextmanager
-    def opened(self) -> Iterator[Forecasts]:
+    def opened(self) -> Iterator[None]:
+        """Open the output; it is complete when the block ends."""
         if self.form == "npz":
-            yield self
+            yield
             assert self.output is not None
             write_output(self.output, npz_bytes(self._arrays()))
             return
         try:
             if self.output is None:
                 self._open(_Stdout())
-                yield self
+                yield
                 self._close()
                 return
             with output_file(self.output) as file:
                 self._open(file)
-                yield self
+                yield
                 self._close()
         finally:
             if self.table is not None:
@@ -105,57 +107,64 @@ class Forecasts:
         self, part: Sequences, result: FreeRunningForecast, steps: ForecastSteps,
         id_parts: Sequence[tuple[str, ...]] | None = None,
     ) -> None:  # fmt: skip
-        """Take in the forecasts of a part.
+        """Write the forecasts of a chunk.
 
         Args:
-            id_parts: the words of each sequence's id, where its file has several columns for it.
+            part: the sequences.
+            result: their forecasts.
+            steps: time steps of the forecasts.
+            id_parts: id of each sequence, one text for each id column of its file.
         """
         values = self._rounded(result.values, part)
         if self.table is not None:
-            if steps.unknown.size and not self.numbered:
-                self.numbered = True
+            if steps.unknown.size and not self.has_noted_steps:
+                self.has_noted_steps = True
                 note(
                     f"The steps of sequence {part.ids[int(steps.unknown[0])]!r} are not evenly"
-                    " spaced: steps of its forecast, and of others like it, are counted from 1."
+                    " spaced: the steps of its forecast, and of similar ones, are numbered from 1."
                 )
             self.table.write(id_parts or part.ids, steps.after(values.shape[1]), values)
         elif self.form == "jsonl":
-            given = round_forecast(part.source) if self.scaling.is_identity else part.source
-            for name, source, length, said in zip(
-                part.ids, given, part.source_lengths, values, strict=True
+            sources = round_forecast(part.source) if self.scaling.is_identity else part.source
+            for name, source, length, forecast in zip(
+                part.ids, sources, part.source_lengths, values, strict=True
             ):
-                line = json_line(name, {"source": source[:length], "forecast": said})
+                line = json_line(name, {"source": source[:length], "forecast": forecast})
                 self.file.write(line.encode())
         else:
-            self.kept.append((part, values))
-        if self.output is None:  # somebody may be waiting at the end of a slow pipe
+            self.chunks.append((part, values))
+        if self.output is None:  # the reader of a pipe may wait for this chunk
             self.file.flush()
 
     def _rounded(self, values: Floats, part: Sequences) -> NDArray[np.floating]:
-        """See `round_forecast`; sequences whose units have as many digits are rounded together."""
+        """Round values to significant digits, for all sequences of equal magnitude at once."""
         if self.scaling.is_identity:
             return round_forecast(values)
         units = self.scaling.target_scale(part)[:, 0]
-        _, first, which = np.unique(
+        _, first, groups = np.unique(
             np.floor(np.log10(units)), axis=0, return_index=True, return_inverse=True
         )
-        found = np.empty_like(values)
-        for k, place in enumerate(first):
-            found[which.ravel() == k] = round_forecast(values[which.ravel() == k], units[place])
-        return found
+        result = np.empty_like(values)
+        for k, sequence in enumerate(first):
+            chosen = groups.ravel() == k
+            result[chosen] = round_forecast(values[chosen], units[sequence])
+        return result
 
     def _arrays(self) -> dict[str, Any]:
-        if len(self.kept) == 1:
-            (part, values), *_ = self.kept
+        if len(self.chunks) == 1:
+            ((part, values),) = self.chunks
             return forecast_arrays(part, values.astype(np.float64), with_target=False)
-        part = joined_sources([part for part, _ in self.kept])
-        values = np.concatenate([said for _, said in self.kept])
+        part = join_sources([part for part, _ in self.chunks])
+        values = np.concatenate([values for _, values in self.chunks])
         return forecast_arrays(part, values.astype(np.float64), with_target=False)
 
 
 class _Stdout:
-    """Standard output for UTF-8 text in bytes, safe for a terminal. Once its reader has left, what
-    comes goes nowhere: a file that is to be written as well is written to its end."""
+    """Standard output as a binary file of UTF-8 text.
+
+    On a terminal, control characters are escaped. Writes to a closed pipe are ignored, so that
+    other files are completed.
+    """
 
     def write(self, content: bytes) -> None:
         try:
@@ -171,7 +180,7 @@ class _Stdout:
 
 
 def predict_file(
-    given: OwnInput,
+    reader: InputReader,
     file: Path,
     output: Path | None,
     form: str,
@@ -179,42 +188,43 @@ def predict_file(
     override: Override | None,
     attention: Path | None,
 ) -> None:
-    """Continue all sequences of a file, in bounded memory; weights wait on the disk."""
+    """Forecast all sequences of a file in bounded memory; attention weights are spooled to disk."""
     from tqdm import tqdm
 
-    from seqattn.analysis.evaluation.attention_file import spool_for
+    from seqattn.analysis.evaluation.attention_file import open_attention_spool
 
-    trained, chunks = given.trained, given.sources(file)
+    trained, chunks = reader.trained, reader.read_sources(file)
     first = next(chunks)
-    said = trained.spec.target_features
-    same = said == trained.spec.source_features
+    names = trained.spec.target_features
+    if names == trained.spec.source_features:
+        names = first[2]
     style = first[0].style
-    if not _keeps_form(file, output, form, given.format_of(file)):
+    if not _keeps_format(file, output, form, reader.file_format(file)):
         style = style.without_format()
-    writer = Forecasts(output, form, trained, first[2] if same else said, style)
-    shows = sys.stderr.isatty() and output is not None
+    writer = ForecastWriter(output, form, trained, names, style)
+    is_shown = sys.stderr.isatty() and output is not None
     with (
-        spool_for(attention) as spool,
+        open_attention_spool(attention) as spool,
         writer.opened(),
-        tqdm(unit=" sequences", disable=not shows, desc=str(file), leave=False) as bar,
+        tqdm(unit=" sequences", disable=not is_shown, desc=str(file), leave=False) as bar,
     ):
-        for chunk, part, _ in _and_first(first, chunks):
+        for chunk, part, _ in itertools.chain([first], chunks):
             if spool is not None:
-                spool.begin(part, steps)
+                spool.start_part(part, steps)
             result = free_run(
                 trained.model, part, steps, override, with_attention=False,
-                scaling=trained.spec.scaling, watch=None if spool is None else spool.add,
+                scaling=trained.spec.scaling, on_attention=None if spool is None else spool.add,
             )  # fmt: skip
             writer.write(part, result, ForecastSteps.of_sources(part, chunk.points.lengths),
                          chunk.id_parts)  # fmt: skip
             bar.update(len(part))
 
 
-def _keeps_form(file: Path, output: Path | None, form: str, read_as: str) -> bool:
-    """Whether a forecast is written as its file is: both have one format and one ending.
+def _keeps_format(file: Path, output: Path | None, form: str, read_as: str) -> bool:
+    """Whether the forecasts have the format and suffix of the input file.
 
     Args:
-        read_as: the format of the file, or auto.
+        read_as: format of the input file, or auto.
     """
     if form != file_format(file, read_as):
         return False
@@ -224,9 +234,4 @@ def _keeps_form(file: Path, output: Path | None, form: str, read_as: str) -> boo
     return output.suffix.lower() == name.suffix.lower()
 
 
-def _and_first(first: Any, rest: Iterator[Any]) -> Iterator[Any]:
-    yield first
-    yield from rest
-
-
-__all__ = ["Forecasts", "OwnInput", "joined_sources", "own_input", "predict_file"]
+__all__ = ["ForecastWriter", "InputReader", "input_reader", "join_sources", "predict_file"]

@@ -1,6 +1,6 @@
-"""Options that several commands take, each declared once, alone or as a field of a dataclass.
+"""Options that several commands have, each declared once, alone or as a field of a dataclass.
 
-typer reads a flat signature; `grouped_options` makes it of a command that takes dataclasses.
+typer reads a flat signature; `grouped_options` makes it from a command that takes dataclasses.
 """
 
 from __future__ import annotations
@@ -12,80 +12,113 @@ from collections.abc import Callable
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from inspect import Parameter
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_type_hints
+from typing import Annotated, Any, ClassVar, Literal, get_type_hints
 
 import typer
 
-Run = Annotated[
-    Path, typer.Argument(metavar="RUN", help="A run folder, or a checkpoint file in one.")
+from seqattn.errors import UsageError
+
+RunArgument = Annotated[
+    Path, typer.Argument(metavar="RUN", help="Run folder, or a checkpoint file in one.")
 ]
-ConfigFile = Annotated[Path, typer.Argument(metavar="CONFIG", help="A YAML file.")]
+ConfigFile = Annotated[Path, typer.Argument(metavar="CONFIG", help="Config file in YAML.")]
 Overrides = Annotated[list[str] | None, typer.Option(
-    "--set", metavar="PATH=VALUE", help="Override one key; may be repeated."
-)]  # fmt: skip
-InputFile = Annotated[Path | None, typer.Option(
-    "--input", metavar="FILE",
-    help="Your own sequences: CSV, TSV, JSON lines, NPZ, NPY, Parquet or Arrow; - reads CSV from"
-    " standard input.",
-)]  # fmt: skip
-ReadingOverrides = Annotated[list[str] | None, typer.Option(
-    "--set", metavar="PATH=VALUE",
-    help="How --input is read, such as data.series=station; may be repeated.",
+    "--set", metavar="PATH=VALUE", help="Override a config key, such as seed=1; repeatable."
 )]  # fmt: skip
 StepCount = Annotated[int | None, typer.Option(
-    "--steps", min=1, max=100_000, help="Points to forecast; as trained without."
+    "--steps", metavar="N", min=1, max=100_000, help="Number of steps to forecast.",
+    show_default="target length of the training data",
 )]  # fmt: skip
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but errors.")]
-
-
+JsonFlag = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")]
 Plots = Annotated[Literal["each", "none"] | None, typer.Option(
-    "--plots", help="each run's pictures, or none; with many seeds none without."
+    "--plots", help="Draw the pictures of each run, or none.",
+    show_default="each for a single run, none for many",
 )]  # fmt: skip
 
 
 @dataclass(frozen=True)
 class RunOptions:
-    """What changes the config, and where its folder goes."""
+    """Overrides of the config, and the location of its folder."""
+
+    heading: ClassVar = "Run options"
 
     overrides: Overrides = None
-    name: Annotated[
-        str | None, typer.Option("--name", help="The folder's name, instead of the config's.")
-    ] = None
-    output_dir: Annotated[
-        Path, typer.Option("--output-dir", metavar="DIR", help="Where folders go.")
-    ] = Path("outputs")
+    name: Annotated[str | None, typer.Option(
+        "--name", metavar="NAME", help="Name of the folder.", show_default="name in CONFIG"
+    )] = None  # fmt: skip
+    output_dir: Annotated[Path, typer.Option(
+        "--output-dir", metavar="DIR", help="Parent of the folder."
+    )] = Path("outputs")  # fmt: skip
 
     @property
     def changes(self) -> list[str]:
-        """All changes of the config, as `--set` takes them."""
+        """All overrides, in the form of `--set`."""
         name = [f"name={json.dumps(self.name)}"] if self.name is not None else []
         return [*(self.overrides or []), *name]
 
 
 @dataclass(frozen=True)
-class Compute:
-    """What computes."""
+class ComputeOptions:
+    """Device and threads."""
+
+    heading: ClassVar = "Compute options"
 
     device: Annotated[Literal["auto", "cpu", "cuda"], typer.Option(
-        "--device", help="auto takes a GPU if there is one."
+        "--device", help="Device; auto uses a GPU if there is one."
     )] = "auto"  # fmt: skip
     threads: Annotated[int | None, typer.Option(
-        "--threads", min=1, max=1024, help="CPU threads; found by trying a few steps without."
+        "--threads", metavar="N", min=1, max=1024, help="CPU threads.",
+        show_default="fastest in a short measurement",
     )] = None  # fmt: skip
 
 
+@dataclass(frozen=True)
+class InputOptions:
+    """The user's own sequences, instead of the run's test sequences."""
+
+    heading: ClassVar = "Input options"
+
+    input_file: Annotated[Path | None, typer.Option(
+        "--input", metavar="FILE",
+        help="Your own sequences: CSV, TSV, JSON lines, NPZ, NPY, Parquet or Arrow; - reads CSV"
+        " from standard input.",
+        show_default="test sequences of the run",
+    )] = None  # fmt: skip
+    reading: Annotated[list[str] | None, typer.Option(
+        "--set", metavar="PATH=VALUE",
+        help="Override how --input is read, such as data.series=station; repeatable.",
+    )] = None  # fmt: skip
+
+    def check(self) -> None:
+        """
+        Raises:
+            UsageError: --set is given without --input.
+        """
+        if self.reading and self.input_file is None:
+            raise UsageError(
+                f"--set {self.reading[0]}: applies to --input only, which is not given. The data of"
+                " the run cannot be changed."
+            )
+
+
 def grouped_options(command: Callable[..., None]) -> Callable[..., None]:
-    """The command with each parameter that is a dataclass replaced by the dataclass's fields.
+    """Replace each parameter of a command that is a dataclass by the fields of the dataclass.
+
+    The result's `headings` maps the name of an option to the heading of its group in the help.
 
     Raises:
-        ValueError: two parameters of the command have one name.
+        ValueError: two parameters of the command have the same name.
     """
-    groups, parameters = dict[str, Any](), list[Parameter]()
+    groups, parameters, headings = dict[str, Any](), list[Parameter](), dict[str, str]()
     for parameter in inspect.signature(command, eval_str=True).parameters.values():
-        if is_dataclass(parameter.annotation):
-            groups[parameter.name] = parameter.annotation
-            parameters += _options_of(groups[parameter.name])
+        group = parameter.annotation
+        if is_dataclass(group):
+            groups[parameter.name] = group
+            options = _options_of(groups[parameter.name])
+            parameters += options
+            if heading := getattr(group, "heading", ""):
+                headings |= dict.fromkeys((option.name for option in options), heading)
         else:
             parameters.append(parameter.replace(kind=Parameter.KEYWORD_ONLY))
 
@@ -99,17 +132,17 @@ def grouped_options(command: Callable[..., None]) -> Callable[..., None]:
 
     flat.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     flat.__annotations__ = {each.name: each.annotation for each in parameters}
+    flat.headings = headings  # type: ignore[attr-defined]
     return flat
 
 
 @functools.cache
 def _options_of(group: Any) -> list[Parameter]:
     hints = get_type_hints(group, include_extras=True)
-    defaults = {
-        each.name: Parameter.empty if each.default is MISSING else each.default
-        for each in fields(group)
-    }
     return [
-        Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=hints[name])
-        for name, default in defaults.items()
-    ]
+        Parameter(
+            field.name, Parameter.KEYWORD_ONLY, annotation=hints[field.name],
+            default=Parameter.empty if field.default is MISSING else field.default,
+        )
+        for field in fields(group)
+    ]  # fmt: skip

@@ -1,7 +1,7 @@
-"""Standard output and standard error: text that cannot steer a terminal, readers that leave early.
+"""Standard output and error: escaped control characters, closed pipes.
 
-Names, ids and paths come from files. They are printed as they are: no console markup, no emoji
-codes, and control characters spelled out where a terminal would obey them.
+Names, ids and paths come from files, so they are printed without console markup or emoji codes, and
+control characters are escaped where a terminal would interpret them.
 """
 
 from __future__ import annotations
@@ -19,57 +19,55 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 
-def prepare_streams() -> None:
-    """A character that a terminal's encoding lacks is spelled out instead of ending the program;
-    files and pipes get UTF-8, as every file that seqattn writes."""
+def set_encoding() -> None:
+    """Escape characters that a terminal cannot encode; write UTF-8 to files and pipes."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         encoding = None if sys.stdout.isatty() else "utf-8"
         sys.stdout.reconfigure(encoding=encoding, errors="backslashreplace")
 
 
-def show_renamed_keys() -> None:
-    """What an earlier version named or split another way is told once on stderr, as a note and
-    without a line of code."""
+def print_key_warnings() -> None:
+    """Print warnings about configs of earlier versions as notes on stderr, without source lines."""
     import warnings
 
-    others = warnings.showwarning
+    default = warnings.showwarning
 
-    def shown(message: Any, category: Any, *place: Any, **more: Any) -> None:
-        if category.__name__ in ("RenamedKeyWarning", "OtherPartsWarning"):
+    def print_warning(message: Any, category: Any, *place: Any, **more: Any) -> None:
+        if category.__name__ in ("RenamedKeyWarning", "SplitsChangedWarning"):
             note(f"{message}.")
         else:
-            others(message, category, *place, **more)
+            default(message, category, *place, **more)
 
-    warnings.showwarning = shown
+    warnings.showwarning = print_warning
 
 
-def printable(text: str, keep: str = "\n") -> str:
-    """Text with control characters spelled out, but for those in `keep`."""
+def escape_controls(text: str, keep: str = "\n") -> str:
+    """Escape the control characters of a text, except those in `keep`."""
     return "".join(
-        sign if sign.isprintable() or sign in keep else sign.encode("unicode_escape").decode()
-        for sign in text
+        char if char.isprintable() or char in keep else char.encode("unicode_escape").decode()
+        for char in text
     )
 
 
 def note(text: str) -> None:
-    """A line on stderr. A closed terminal stops nothing."""
+    """Print a line on stderr; a closed stderr is ignored."""
     with contextlib.suppress(OSError, ValueError):
-        print(printable(text), file=sys.stderr, flush=True)
+        print(escape_controls(text), file=sys.stderr, flush=True)
 
 
 def show(text: str = "") -> None:
-    """A line on stdout for people."""
-    print(printable(text))
+    """Print a line on stdout."""
+    print(escape_controls(text))
 
 
 def write_data(text: str) -> None:
-    """Text for a file or another program, on stdout: as it is, unless a terminal shows it."""
-    sys.stdout.write(printable(text, keep="\n\t") if sys.stdout.isatty() else text)
+    """Write text to stdout, unchanged except that control characters are escaped on a terminal."""
+    sys.stdout.write(escape_controls(text, keep="\n\t") if sys.stdout.isatty() else text)
 
 
 @contextlib.contextmanager
-def text_output(path: Path | None) -> Iterator[TextIO]:
-    """Standard output, or a file that is written whole or not at all."""
+def open_text_output(path: Path | None) -> Iterator[TextIO]:
+    """Open a text file that is written atomically, or standard output for None."""
     from seqattn.runs.output_files import write_output
 
     text = io.StringIO()
@@ -81,49 +79,50 @@ def text_output(path: Path | None) -> Iterator[TextIO]:
 
 
 def plain_console(**options: Any) -> Console:
-    """A Rich console that prints text as it is; styles are given by objects, never by markup.
+    """Create a Rich console without markup, so that styles come from objects only.
 
     Args:
-        options: of `rich.console.Console`.
+        options: arguments of `rich.console.Console`.
     """
     from rich.console import Console
     from rich.text import Text
 
     class Plain(Console):
         def render_str(self, text: str, **options: Any) -> Text:
-            return super().render_str(printable(text), **options)
+            return super().render_str(escape_controls(text), **options)
 
         def on_broken_pipe(self) -> None:
-            raise BrokenPipeError  # Rich would end the process with status 1
+            raise BrokenPipeError  # instead of exit code 1
 
     return Plain(markup=False, emoji=False, highlight=False, **options)
 
 
 def print_lines(lines: Iterable[str]) -> None:
-    """Sentences on stdout; the terminal wraps them."""
+    """Print lines on stdout, and let the terminal wrap them."""
     console = plain_console()
     for line in lines:
         console.print(line, soft_wrap=True)
 
 
-# --- readers that leave early ---------------------------------------------------------------------
-
-READER_LEFT = 128 + 13
-"""Exit status of a filter that was ended by SIGPIPE."""
+# --- closed pipes ---------------------------------------------------------------------------------
 
 
-def leave_with_the_reader() -> None:
-    """For commands that only print: end like any filter when the reader leaves (`| head`), by
-    SIGPIPE, status 141. Call it once all files are written."""
+def end_on_closed_pipe() -> None:
+    """Let SIGPIPE end the process (exit code 141) when the reader closes stdout (`| head`).
+
+    For commands that only print; call it after all files are written.
+    """
     if hasattr(signal, "SIGPIPE"):
         sys.stdout.flush()
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
 
 
 @contextlib.contextmanager
-def after_the_work() -> Iterator[None]:
-    """For what is printed when all work is done and saved, by commands that leave files: a reader
-    that left early (`| head`) makes it no failure, and the exit status stays 0."""
+def ignore_closed_pipe() -> Iterator[None]:
+    """Ignore in the block that the reader closes stdout (`| head`), so the exit code stays 0.
+
+    For results that are printed after all files are written.
+    """
     try:
         yield
         sys.stdout.flush()
@@ -132,6 +131,6 @@ def after_the_work() -> Iterator[None]:
 
 
 def discard_stdout() -> None:
-    """Nothing more can be said on stdout: what is left in its buffer goes nowhere."""
+    """Redirect stdout to the null device after its reader has closed it."""
     with contextlib.suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

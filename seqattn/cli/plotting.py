@@ -1,4 +1,4 @@
-"""`seqattn plot-attention`: pictures of attention weights, the film of a training, or text."""
+"""`seqattn plot-attention`: heatmaps of attention weights, as pictures or text."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import typer
 
-from seqattn.cli.checks import files_read, refuse_overrides_alone
-from seqattn.cli.options import InputFile, ReadingOverrides, Run, grouped_options
+from seqattn.cli.argument_checks import protected_files
+from seqattn.cli.options import InputOptions, RunArgument, grouped_options
 from seqattn.cli.output import note
 from seqattn.errors import UsageError
 
@@ -25,42 +25,48 @@ PictureFormat = Literal["png", "svg", "pdf", "gif"]
 
 @dataclass(frozen=True)
 class PictureFile:
-    """Where to draw, and in which format."""
+    """File and format of the picture."""
+
+    heading: ClassVar = "Output options"
 
     output: Annotated[Path | None, typer.Option(
-        "--output", metavar="FILE.png|svg|pdf", help="Where to draw; the run folder without."
+        "--output", metavar="FILE.png|svg|pdf", help="File of the picture.",
+        show_default="a file in the run folder",
     )] = None  # fmt: skip
     form: Annotated[PictureFormat | None, typer.Option(
-        "--format", help="Instead of --output's ending; gif is for --epochs."
+        "--format", help="Format of the picture; gif only with --epochs.",
+        show_default="suffix of --output, or png",
     )] = None  # fmt: skip
 
     @property
     def is_gif(self) -> bool:
-        ending = None if self.output is None else self.output.suffix.lower()
-        return self.form == "gif" or ending == ".gif"
+        suffix = None if self.output is None else self.output.suffix.lower()
+        return self.form == "gif" or suffix == ".gif"
 
-    def path(self, folder: Path, words: Sequence[str]) -> Path:
-        """The file: the one that was named, or in the folder one with a name of these words."""
-        return self.output or folder / f"{'-'.join(words)}.{self.form or 'png'}"
+    def path(self, folder: Path, name_parts: Sequence[str]) -> Path:
+        """--output, or a file in the folder with a name of these parts."""
+        return self.output or folder / f"{'-'.join(name_parts)}.{self.form or 'png'}"
 
 
 @dataclass(frozen=True)
 class MapOptions:
-    """Which attention weights of a model."""
+    """Which attention weights of the model."""
+
+    heading: ClassVar = "Attention options"
 
     kind: Annotated[AttentionKind, typer.Option(
-        "--kind", help="Who looks at whom; a Transformer has all three."
+        "--kind", help="Cross-attention, or self-attention of a Transformer."
     )] = "cross"  # fmt: skip
-    layer: Annotated[
-        int | None, typer.Option("--layer", min=0, help="One layer, counted from 0.")
-    ] = None
-    head: Annotated[int | None, typer.Option("--head", min=0, help="One head, counted from 0.")] = (
-        None
-    )
+    layer: Annotated[int | None, typer.Option(
+        "--layer", metavar="L", min=0, help="Layer, from 0.", show_default="all"
+    )] = None  # fmt: skip
+    head: Annotated[int | None, typer.Option(
+        "--head", metavar="A", min=0, help="Head, from 0.", show_default="all"
+    )] = None  # fmt: skip
 
     @property
-    def words(self) -> list[str]:
-        """What is chosen, for a file's name."""
+    def name_parts(self) -> list[str]:
+        """The selection, as parts of a file name."""
         kind = [self.kind] if self.kind != "cross" else []
         layer = [f"layer{self.layer}"] if self.layer is not None else []
         head = [f"head{self.head}"] if self.head is not None else []
@@ -69,98 +75,104 @@ class MapOptions:
 
 @dataclass(frozen=True)
 class ViewOptions:
-    """What is drawn instead of a panel for each sequence."""
+    """Sequences and layout."""
 
-    grid: Annotated[
-        bool, typer.Option("--grid", help="The first sequence, a row a layer and a column a head.")
-    ] = False
+    heading: ClassVar = "View options"
+
+    examples: Annotated[int, typer.Option(
+        "--examples", metavar="N", min=1, max=100, help="Number of sequences."
+    )] = 10  # fmt: skip
+    grid: Annotated[bool, typer.Option(
+        "--grid", help="Draw the first sequence: one row for each layer, one column for each head."
+    )] = False  # fmt: skip
     epochs: Annotated[bool, typer.Option(
-        "--epochs", help="The film: where it looked while it learned, a column an epoch."
+        "--epochs", help="Draw the recorded weights over the epochs (training.record_attention)."
     )] = False  # fmt: skip
     terminal: Annotated[
-        bool, typer.Option("--terminal", help="Print blocks and numbers instead of a picture.")
+        bool, typer.Option("--terminal", help="Print text instead of drawing a picture.")
     ] = False
 
 
 @grouped_options
 def plot_attention(
-    run: Run,
-    input_file: InputFile = None,
-    examples: Annotated[
-        int, typer.Option("--examples", min=1, max=100, help="How many sequences to draw.")
-    ] = 10,
-    *,
-    picture: PictureFile,
-    steps: Annotated[
-        int | None, typer.Option("--steps", min=1, max=64, help="With --input: points to forecast.")
-    ] = None,
-    maps: MapOptions,
+    run: RunArgument,
+    source: InputOptions,
     view: ViewOptions,
-    overrides: ReadingOverrides = None,
-) -> None:
-    """Draw where the model looked, target rows against source columns: in the run's test
-    sequences, or in your own (--input)."""
+    maps: MapOptions,
+    picture: PictureFile,
+    steps: Annotated[int | None, typer.Option(
+        "--steps", metavar="N", min=1, max=64, help="With --input: number of steps to forecast.",
+        show_default="target length of the training data",
+    )] = None,
+) -> None:  # fmt: skip
+    """Draw attention weights as heatmaps.
+
+    Rows are target steps and columns source steps. The sequences are the test sequences of RUN, or
+    your own (--input).
+    """
     from seqattn.cli.weights import read_weights
     from seqattn.runs import find_run
     from seqattn.runs.output_files import check_outputs
     from seqattn.runs.storage import folder_lock
 
-    refuse_overrides_alone(overrides, input_file)
+    input_file, examples = source.input_file, 1 if view.grid else view.examples
+    source.check()
     _check_film(view, maps, input_file)
     _check_picture(picture, maps, view)
-    check_outputs({"--output": picture.output}, files_read(run, input_file))
+    check_outputs({"--output": picture.output}, protected_files(run, input_file))
     if steps is not None and input_file is None:
-        raise UsageError("--steps goes with --input; the run's test sequences have their targets.")
+        raise UsageError("--steps needs --input; the test sequences of a run have a fixed length.")
     folder, _ = find_run(run)
-    with contextlib.ExitStack() as held:
+    with contextlib.ExitStack() as locks:
         if picture.output is None and not view.terminal and folder.is_run:
-            # A picture in the folder is of what is in the folder, so no training may go on there.
-            held.enter_context(
+            # A picture in the folder shows the run in the folder, so no training may replace it.
+            locks.enter_context(
                 folder_lock(folder.path, remedy="write elsewhere with --output FILE")
             )
         if view.epochs:
-            _draw_film(folder, picture, maps, examples)
+            _draw_film(folder, picture, maps, view.examples)
             return
-        weights, titles, words, home = read_weights(
-            run, input_file, examples, steps, every_sequence=view.terminal, overrides=overrides
-        )
+        weights, titles, name_parts, output_folder = read_weights(
+            run, input_file, view.examples, steps, every_sequence=view.terminal,
+            overrides=source.reading,
+        )  # fmt: skip
         if view.terminal:
-            _print(weights, titles, 1 if view.grid else examples, maps)
+            _print_maps(weights, titles, examples, maps)
             return
-        words += [*maps.words, *(["grid"] if view.grid else [])]
-        _draw(weights, titles, 1 if view.grid else examples, maps, as_grid=view.grid,
-              target=picture.path(home, words))  # fmt: skip
+        name_parts += [*maps.name_parts, *(["grid"] if view.grid else [])]
+        _draw_maps(weights, titles, examples, maps, as_grid=view.grid,
+                   target=picture.path(output_folder, name_parts))  # fmt: skip
 
 
 def _check_film(view: ViewOptions, maps: MapOptions, input_file: Path | None) -> None:
     """
     Raises:
-        UsageError: an option that goes with other pictures.
+        UsageError: an option does not apply to --epochs.
     """
     others = view.grid or view.terminal or input_file is not None
     if view.epochs and (others or maps.kind != "cross"):
         raise UsageError(
-            "--epochs draws the film of the run's probe sequences; it goes with --layer, --head,"
-            " --examples, --output and --format only."
+            "--epochs draws the recorded weights of the run's probe sequences; it can be combined"
+            " with --layer, --head, --examples, --output and --format only."
         )
 
 
 def _check_picture(picture: PictureFile, maps: MapOptions, view: ViewOptions) -> None:
     """
     Raises:
-        UsageError: options that do not go together, or an ending that no picture has.
+        UsageError: options exclude each other, or the suffix is not that of a picture.
     """
     from seqattn.plots import run_pictures
 
     output, form = picture.output, picture.form
     if view.terminal and (output is not None or form is not None):
-        raise UsageError("--terminal prints; --output and --format are for pictures.")
+        raise UsageError("--terminal prints text; leave --output and --format out.")
     if view.grid and (maps.layer is not None or maps.head is not None):
         raise UsageError("--grid draws every layer and head; leave --layer and --head out.")
     if form == "gif" and not view.epochs:
-        raise UsageError("--format gif moves; it is for --epochs.")
+        raise UsageError("--format gif is an animation and needs --epochs.")
     if output is not None and form is not None and output.suffix.lower() != f".{form}":
-        raise UsageError(f"--output {output} and --format {form} say different things.")
+        raise UsageError(f"--output {output}: contradicts --format {form}. Leave one of them out.")
     if output is not None and not (view.epochs and picture.is_gif):
         run_pictures.picture_ending(output)
 
@@ -170,11 +182,11 @@ def _draw_film(folder: RunFolder, picture: PictureFile, maps: MapOptions, exampl
 
     if not folder.film.exists():
         raise UsageError(
-            f"{folder.path}: has no film. Train with --set training.record_attention=10 to record"
-            " one; it changes nothing that is learned."
+            f"{folder.path}: has no recorded attention weights. Train with --set"
+            " training.record_attention=10 to record them; this does not change the training."
         )
     film = folder.read_film()
-    target = picture.path(folder.path, ["attention_film", *maps.words])
+    target = picture.path(folder.path, ["attention_film", *maps.name_parts])
     layer, head = maps.layer or 0, maps.head or 0
     if picture.is_gif:
         run_pictures.save_animation(film, target, layer=layer, head=head)
@@ -185,7 +197,9 @@ def _draw_film(folder: RunFolder, picture: PictureFile, maps: MapOptions, exampl
     note(f"Drew {target}")
 
 
-def _print(weights: Mapping[str, Any], titles: list[str], examples: int, maps: MapOptions) -> None:
+def _print_maps(
+    weights: Mapping[str, Any], titles: list[str], examples: int, maps: MapOptions
+) -> None:
     from seqattn.cli.text_heatmap import print_largest_weights, print_weights
 
     print_weights(weights, titles[:examples], maps.kind, maps.layer, maps.head)
@@ -193,7 +207,7 @@ def _print(weights: Mapping[str, Any], titles: list[str], examples: int, maps: M
         print_largest_weights(weights, titles, maps.layer, maps.head)
 
 
-def _draw(
+def _draw_maps(
     weights: Mapping[str, Any], titles: list[str], examples: int, maps: MapOptions, *,
     as_grid: bool, target: Path,
 ) -> None:  # fmt: skip

@@ -1,189 +1,194 @@
-"""`seqattn predict` and `seqattn evaluate`: a trained model on sequences, its run's or your own."""
+"""`seqattn predict` and `seqattn evaluate`: a trained model on test sequences or your own."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, get_args
 
 import typer
 
-from seqattn.cli.checks import checked_example, files_read, refuse_overrides_alone
-from seqattn.cli.options import AsJson, InputFile, ReadingOverrides, Run, StepCount, grouped_options
-from seqattn.cli.output import leave_with_the_reader, note, show
-from seqattn.cli.terminal import print_evaluation
+from seqattn.cli.argument_checks import example_slice, protected_files
+from seqattn.cli.options import InputOptions, JsonFlag, RunArgument, StepCount, grouped_options
+from seqattn.cli.output import end_on_closed_pipe, note, show
+from seqattn.cli.result_tables import print_evaluation
 from seqattn.errors import UsageError
 
 if TYPE_CHECKING:
-    from seqattn.cli.inputs import Forecasts
+    from seqattn.cli.inputs import ForecastWriter
     from seqattn.data import Sequences
     from seqattn.training import LoadedModel
 
 
-Format = Literal["csv", "tsv", "jsonl", "npz", "parquet", "arrow"]
+ForecastFormat = Literal["csv", "tsv", "jsonl", "npz", "parquet", "arrow"]
 
 
 @dataclass(frozen=True)
 class ForecastFiles:
-    """What is written, and where."""
+    """Files of the forecasts and the attention weights."""
+
+    heading: ClassVar = "Output options"
 
     output: Annotated[Path | None, typer.Option(
-        "--output", metavar="FILE", help="Where to write; standard output without."
+        "--output", metavar="FILE", help="File of the forecasts.", show_default="standard output"
     )] = None  # fmt: skip
-    form: Annotated[
-        Format | None, typer.Option("--format", help="The ending of --output, or csv.")
-    ] = None
+    form: Annotated[ForecastFormat | None, typer.Option(
+        "--format", help="Format of the forecasts.", show_default="suffix of --output, or csv"
+    )] = None  # fmt: skip
     attention: Annotated[Path | None, typer.Option(
-        "--attention", metavar="FILE.npz", help="Write the weights as data, too."
+        "--attention", metavar="FILE.npz", help="Also write the attention weights."
     )] = None  # fmt: skip
 
     @property
     def path(self) -> Path | None:
-        """The file of the forecasts; None: standard output."""
+        """The file of the forecasts; None for standard output."""
         return None if str(self.output) == "-" else self.output
 
     def format(self) -> str:
-        """The format of the forecasts; CSV where none is named.
+        """The format of the forecasts: --format, the suffix of --output, or CSV.
 
         Raises:
-            UsageError: the format is unknown or needs a file; or weights go to no NPZ file.
+            UsageError: the format is unknown or needs a file, or --attention is not an NPZ file.
         """
-        known = get_args(Format)
-        ending = self.output.suffix.lower().removeprefix(".") if self.output is not None else ""
-        form = self.form or ending or "csv"
+        known = get_args(ForecastFormat)
+        suffix = self.output.suffix.lower().removeprefix(".") if self.output is not None else ""
+        form = self.form or suffix or "csv"
         if form not in known:
             raise UsageError(
-                f"--output {self.output}: ends in none of .{', .'.join(known)}. Give it one of"
-                " these, or say --format."
+                f"--output {self.output}: its suffix is none of .{', .'.join(known)}. Use one of"
+                " these, or give --format."
             )
         if form in ("npz", "parquet", "arrow") and self.path is None:
-            raise UsageError(f"--format {form} is binary and needs --output FILE.{form}.")
+            raise UsageError(f"--format {form}: is binary and needs --output FILE.{form}.")
         if self.attention is not None and self.attention.suffix.lower() != ".npz":
             raise UsageError(
-                f"--attention {self.attention}: weights are written as NPZ; end it in .npz."
+                f"--attention {self.attention}: attention weights are written as NPZ. Give a"
+                " file that ends in .npz."
             )
         return form
 
 
 @dataclass(frozen=True)
 class ForecastOptions:
-    """Which forecasts are made."""
+    """Which sequences are continued, how far, and with which attention."""
 
-    example: Annotated[
-        int | None, typer.Option("--example", metavar="K", help="Test sequence K of the run.")
-    ] = None
+    heading: ClassVar = "Forecast options"
+
+    example: Annotated[int | None, typer.Option(
+        "--example", metavar="K", help="Test sequence K of the run, from 0.",
+        show_default="all test sequences",
+    )] = None  # fmt: skip
     steps: StepCount = None
     attention_override: Annotated[str | None, typer.Option(
-        "--attention-override", metavar="WAY",
-        help="Look elsewhere than the model would: uniform, shuffled, previous or one_hot:K."
+        "--attention-override", metavar="MODE",
+        help="Replace the attention weights: uniform, shuffled, previous or one_hot:K.",
     )] = None  # fmt: skip
 
 
 @grouped_options
 def predict(
-    run: Run,
-    input_file: InputFile = None,
-    *,
+    run: RunArgument,
+    source: InputOptions,
+    options: ForecastOptions,
     files: ForecastFiles,
-    wanted: ForecastOptions,
-    overrides: ReadingOverrides = None,
 ) -> None:
-    """Continue sequences: your own (--input), one of the run's test sequences (--example K), or
-    all of these."""
-    if input_file is not None and wanted.example is not None:
-        raise UsageError("--input and --example both name sequences; give one of them.")
-    refuse_overrides_alone(overrides, input_file)
-    if files.path is None and files.attention is None:  # else a file is still to be written
-        leave_with_the_reader()
+    """Forecast the next steps of sequences.
+
+    The sequences are the test sequences of RUN, one of them (--example K), or your own (--input).
+    """
+    input_file = source.input_file
+    if input_file is not None and options.example is not None:
+        raise UsageError("--input and --example both select sequences; give one of them.")
+    source.check()
+    if files.path is None and files.attention is None:  # no file is written
+        end_on_closed_pipe()
     form = files.format()
 
     from seqattn.runs.output_files import check_outputs
 
     check_outputs(
-        {"--output": files.path, "--attention": files.attention}, files_read(run, input_file)
+        {"--output": files.path, "--attention": files.attention}, protected_files(run, input_file)
     )
 
-    from seqattn.analysis.evaluation.load_run import data_of, open_run
+    from seqattn.analysis.evaluation.load_run import load_splits, open_run
     from seqattn.cli import inputs
     from seqattn.models.attention import Override
 
-    way = wanted.attention_override
-    override = None if way is None else Override.parse(way)
+    mode = options.attention_override
+    override = None if mode is None else Override.parse(mode)
     _, trained = open_run(run)
     if (files.attention is not None or override is not None) and not trained.has_attention:
         raise UsageError(f"{run}: its model has no attention (model.attention: null).")
-    steps = wanted.steps or trained.spec.target_length
+    steps = options.steps or trained.spec.target_length
     if input_file is not None:
-        given = inputs.own_input(trained, overrides)
-        inputs.predict_file(given, input_file, files.path, form, steps, override, files.attention)
+        reader = inputs.input_reader(trained, source.reading)
+        inputs.predict_file(reader, input_file, files.path, form, steps, override, files.attention)
         return
-    part = data_of(trained).test
-    if wanted.example is not None:
-        part = part.select(checked_example(wanted.example, len(part)))
-    forecasts = inputs.Forecasts(files.path, form, trained, part.target_features)
-    _continue(trained, part, steps, way, files.attention, forecasts)
+    part = load_splits(trained).test
+    if options.example is not None:
+        part = part.select(example_slice(options.example, len(part)))
+    writer = inputs.ForecastWriter(files.path, form, trained, part.target_features)
+    _predict_part(trained, part, steps, mode, files.attention, writer)
 
 
-def _continue(
-    trained: LoadedModel, part: Sequences, steps: int, way: str | None, attention: Path | None,
-    forecasts: Forecasts,
+def _predict_part(
+    trained: LoadedModel, part: Sequences, steps: int, mode: str | None, attention: Path | None,
+    writer: ForecastWriter,
 ) -> None:  # fmt: skip
-    """Forecast sequences of a run, and write what comes of it.
+    """Write forecasts of the test sequences of a run.
 
     Args:
-        way: of looking elsewhere, as it was typed; None: the model looks for itself.
-        attention: a file for the weights; None: they are not asked for.
+        mode: value of --attention-override; None for the model's own weights.
+        attention: file of the attention weights; None for no file.
     """
-    from seqattn.analysis.evaluation import free_run, loss_of
-    from seqattn.analysis.evaluation.attention_file import spool_for
+    from seqattn.analysis.evaluation import forecast_loss, free_run
+    from seqattn.analysis.evaluation.attention_file import open_attention_spool
     from seqattn.data.files.writing import ForecastSteps
     from seqattn.models.attention import Override
 
-    override, scaling = None if way is None else Override.parse(way), trained.spec.scaling
-    with spool_for(attention) as spool:
+    override, scaling = None if mode is None else Override.parse(mode), trained.spec.scaling
+    with open_attention_spool(attention) as spool:
         if spool is not None:
-            spool.begin(part, steps)
+            spool.start_part(part, steps)
         result = free_run(
             trained.model, part, steps, override, with_attention=False, scaling=scaling,
-            watch=None if spool is None else spool.add,
+            on_attention=None if spool is None else spool.add,
         )  # fmt: skip
         if override is not None:
-            by_itself = free_run(trained.model, part, steps, with_attention=False, scaling=scaling)
-            own, forced = (loss_of(found, part, scaling) for found in (by_itself, result))
-            if own is not None and forced is not None:
-                note(f"Mean squared error: {own:.4g} by its own attention, {forced:.4g} with"
-                     f" {way}.")  # fmt: skip
-        with forecasts.opened() as writer:
+            normal = free_run(trained.model, part, steps, with_attention=False, scaling=scaling)
+            losses = [forecast_loss(each, part, scaling) for each in (normal, result)]
+            if None not in losses:
+                note(f"Mean squared error: {losses[0]:.4g} with the model's attention,"
+                     f" {losses[1]:.4g} with {mode}.")  # fmt: skip
+        with writer.opened():
             writer.write(part, result, ForecastSteps.of_sources(part))
 
 
-def evaluate(
-    run: Run,
-    input_file: InputFile = None,
-    overrides: ReadingOverrides = None,
-    as_json: AsJson = False,
-) -> None:
-    """Score a run beside the baselines and the noise floor: on its test sequences, or on your own
-    (--input), whose first points are given and the rest held against the forecast."""
+@grouped_options
+def evaluate_command(run: RunArgument, source: InputOptions, as_json: JsonFlag = False) -> None:
+    """Compare the errors of a run with baselines.
+
+    The errors are those on the test sequences, with the noise floor where it is known, or those on
+    your own sequences (--input): their first steps are the source, the others the true target.
+    """
     import json
 
-    from seqattn.analysis.evaluation import References
+    from seqattn.analysis.evaluation import ReferenceLosses
     from seqattn.analysis.evaluation import evaluate as score
-    from seqattn.analysis.evaluation.load_run import data_of, open_run
+    from seqattn.analysis.evaluation.load_run import load_splits, open_run
     from seqattn.cli import inputs
 
-    refuse_overrides_alone(overrides, input_file)
-    leave_with_the_reader()
+    source.check()
+    end_on_closed_pipe()
     _, trained = open_run(run)
-    data = data_of(trained)
-    part = data.test
+    data = load_splits(trained)
+    part, input_file = data.test, source.input_file
     if input_file is not None:
-        part = inputs.own_input(trained, overrides).scored(input_file)
+        part = inputs.input_reader(trained, source.reading).read_with_targets(input_file)
     scaling = trained.spec.scaling
-    against = References.of_data(part, data)
-    evaluation = score(trained.model, part, against, scaling)
+    evaluation = score(trained.model, part, ReferenceLosses.from_splits(part, data), scaling)
     if as_json:
         show(json.dumps(evaluation.as_plain(), indent=2, allow_nan=False))
     else:
-        what = "test sequences" if input_file is None else f"sequences of {input_file}"
-        print_evaluation(evaluation.as_plain(), f"{run}: {len(part)} {what}, epoch {trained.epoch}")
+        name = "test sequences" if input_file is None else f"sequences of {input_file}"
+        print_evaluation(evaluation.as_plain(), f"{run}: {len(part)} {name}, epoch {trained.epoch}")

@@ -1,4 +1,4 @@
-"""How far a training is: a panel, a bar, or a line now and then, on stderr."""
+"""Progress of training on stderr: a panel, a progress bar, or lines."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 from seqattn.cli.output import note
 
 if TYPE_CHECKING:
-    from seqattn.cli.terminal import StopRequest
+    from seqattn.cli.stop_signals import StopRequest
     from seqattn.experiments import Callbacks
     from seqattn.runs import EpochRecord
 
 
 class Display:
-    """What is shown of a training: here nothing."""
+    """Progress display; this base class shows nothing."""
 
     def step(self) -> None:
         pass
@@ -25,30 +25,30 @@ class Display:
     def epoch(self, record: EpochRecord) -> None:
         pass
 
-    def say(self, line: str) -> None:
+    def message(self, line: str) -> None:
         pass
 
     def close(self) -> None:
         pass
 
 
-class Lines(Display):
-    """A line for every tenth of the epochs."""
+class LineDisplay(Display):
+    """Prints a line for each tenth of the epochs."""
 
     def __init__(self, done: int = 0, epochs: int = 0) -> None:
-        self.past, self.epochs = done, epochs
+        self.done, self.epochs = done, epochs
 
     def epoch(self, record: EpochRecord) -> None:
-        self.past += 1
-        if self.past == self.epochs or self.past % max(1, self.epochs // 10) == 0:
-            note(f"epoch {self.past}/{self.epochs}: {_losses(record)}")
+        self.done += 1
+        if self.done == self.epochs or self.done % max(1, self.epochs // 10) == 0:
+            note(f"epoch {self.done}/{self.epochs}: {_format_losses(record)}")
 
-    def say(self, line: str) -> None:
+    def message(self, line: str) -> None:
         note(line)
 
 
-class Bar(Lines):
-    """A bar for the epochs of all runs. A terminal that is gone stops nothing."""
+class BarDisplay(LineDisplay):
+    """A progress bar over the epochs of all runs; errors of a closed terminal are ignored."""
 
     def __init__(self, name: str, done: int, epochs: int) -> None:
         from tqdm import tqdm
@@ -57,12 +57,12 @@ class Bar(Lines):
         self.bar = tqdm(total=epochs, initial=done, desc=name, unit="epoch", leave=True)
 
     def epoch(self, record: EpochRecord) -> None:
-        self.past += 1
+        self.done += 1
         with contextlib.suppress(OSError, ValueError):
-            if self.past == self.epochs or self.past % max(1, self.epochs // 1000) == 0:
-                self.bar.set_postfix_str(_losses(record), refresh=False)
+            if self.done == self.epochs or self.done % max(1, self.epochs // 1000) == 0:
+                self.bar.set_postfix_str(_format_losses(record), refresh=False)
             self.bar.update()
-            if self.past == self.epochs:  # what follows is not training
+            if self.done == self.epochs:  # writing the results is not part of the progress
                 self.bar.close()
 
     def close(self) -> None:
@@ -70,48 +70,53 @@ class Bar(Lines):
             self.bar.close()
 
 
-def _losses(record: EpochRecord) -> str:
+def _format_losses(record: EpochRecord) -> str:
     return f"training {record.train_loss:.4f}, validation {record.validation_loss:.4f}"
 
 
 @contextlib.contextmanager
-def progress(name: str, quiet: bool, told: StopRequest) -> Iterator[Callbacks]:
-    """On a terminal a panel for one run and a bar for many; elsewhere a line now and then; nothing
-    when quiet."""
+def show_progress(name: str, quiet: bool, stop_request: StopRequest) -> Iterator[Callbacks]:
+    """Show progress: on a terminal a panel for one run and a bar for many, elsewhere lines.
+
+    Args:
+        name: name of the run or comparison.
+        quiet: whether to show nothing.
+        stop_request: signals received so far; its `started` is set when training starts.
+    """
     from seqattn.experiments import Callbacks
 
-    display = Display() if quiet else Lines()
+    display = Display() if quiet else LineDisplay()
     facts: dict[str, Any] = {}
 
     def begin(done: int, epochs: int) -> None:
         nonlocal display
-        told.begun = True
+        stop_request.started = True
         if not quiet:
             display.close()
-            display = _display(name, done, epochs, facts)
+            display = _choose_display(name, done, epochs, facts)
 
     def stop() -> int:
         display.step()
-        return told.numbers[0] if told.numbers else 0
+        return stop_request.signals[0] if stop_request.signals else 0
 
     try:
         yield Callbacks(
-            begin, lambda record: display.epoch(record), lambda line: display.say(line), stop,
+            begin, lambda record: display.epoch(record), lambda line: display.message(line), stop,
             facts.update,
         )  # fmt: skip
     finally:
         display.close()
 
 
-def _display(name: str, done: int, epochs: int, facts: Mapping[str, Any]) -> Display:
+def _choose_display(name: str, done: int, epochs: int, facts: Mapping[str, Any]) -> Display:
     """
     Args:
-        facts: of a single run; of many there are none.
+        facts: seed and noise floor of a single run; empty for many runs.
     """
     if not sys.stderr.isatty() or os.environ.get("TERM", "dumb") == "dumb":
-        return Lines(done, epochs)
+        return LineDisplay(done, epochs)
     if not facts:
-        return Bar(name, done, epochs)
-    from seqattn.cli.panel import Panel
+        return BarDisplay(name, done, epochs)
+    from seqattn.cli.panel import PanelDisplay
 
-    return Panel(name, done, epochs, facts)
+    return PanelDisplay(name, done, epochs, facts)

@@ -1,4 +1,4 @@
-"""`seqattn report` and `seqattn doctor`: a run as a page, and what its weights and losses show."""
+"""`seqattn report` and `seqattn doctor`: the HTML report of a run, and its diagnosis."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from seqattn.cli.checks import files_read
-from seqattn.cli.output import leave_with_the_reader, note, show
+from seqattn.cli.argument_checks import protected_files
+from seqattn.cli.options import JsonFlag
+from seqattn.cli.output import end_on_closed_pipe, note, show
 from seqattn.errors import UsageError
 
 if TYPE_CHECKING:
@@ -18,100 +19,109 @@ if TYPE_CHECKING:
     from seqattn.runs import RunFolder
 
 STATES = ("found", "fine", "unknown")
-"""Of a finding, in the order of printing."""
+"""States of a finding, in the order in which they are printed."""
 
 
-def report(
-    run: Annotated[
-        Path, typer.Argument(metavar="RUN", help="A run folder, of many seeds, or a comparison's.")
-    ],
-    output: Annotated[
-        Path | None,
-        typer.Option("--output", metavar="FILE.html", help="Where to; the folder without."),
-    ] = None,
-) -> None:
-    """Write one page with everything about RUN: losses, attention to explore, errors, what the
-    doctor says. It works offline, from a double-click."""
+def report_command(
+    run: Annotated[Path, typer.Argument(
+        metavar="RUN", help="Run folder, folder of many seeds, or comparison folder."
+    )],
+    output: Annotated[Path | None, typer.Option(
+        "--output", metavar="FILE.html", help="File of the report.",
+        show_default="report.html in the folder",
+    )] = None,
+) -> None:  # fmt: skip
+    """Write an interactive HTML report.
+
+    The report has losses, attention weights, errors, the config and the diagnosis of RUN. It is one
+    file that works offline.
+    """
     from seqattn.report import report as write_report
     from seqattn.runs.output_files import check_outputs
 
     if output is not None and output.suffix.lower() not in (".html", ".htm"):
-        raise UsageError(f"--output {output}: a page's name ends in .html.")
-    check_outputs({"--output": output}, files_read(run))
+        raise UsageError(f"--output {output}: is an HTML file. Give a name that ends in .html.")
+    check_outputs({"--output": output}, protected_files(run))
     note(f"Wrote {write_report(run, output)}")
 
 
 def doctor(
     run: Annotated[
-        Path, typer.Argument(metavar="RUN", help="A run folder, or one with many seeds.")
+        Path, typer.Argument(metavar="RUN", help="Run folder, or folder of many seeds.")
     ],
-    as_json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False,
+    as_json: JsonFlag = False,
 ) -> None:
-    """Say in words what the weights and losses of RUN show: each finding with its number, what it
-    means and what to change."""
+    """Diagnose the attention and losses of a run.
+
+    Each finding has the measured value, its meaning and what to change.
+    """
     from seqattn.analysis.comparison import is_comparison, require_seed_folders
-    from seqattn.analysis.doctor import ABOUT_WEIGHTS, as_plain, told
+    from seqattn.analysis.doctor import WEIGHT_CHECK_NAMES, findings_as_plain, summarize
     from seqattn.errors import CheckpointError
     from seqattn.runs import COMPARISON, RunFolder
 
-    leave_with_the_reader()
+    end_on_closed_pipe()
     if run.is_dir() and is_comparison(run) and not RunFolder(run).is_run:
         if (run / COMPARISON).is_file():
             raise CheckpointError(
-                f"{run}: is a comparison; give the doctor one of its variants, such as"
+                f"{run}: is a comparison. Give one of its variants, such as"
                 f" {next((p for p in sorted(run.iterdir()) if p.is_dir()), run / 'VARIANT')}."
             )
-        _of_seeds(run, require_seed_folders(run), as_json)
+        _diagnose_seeds(run, require_seed_folders(run), as_json)
         return
-    findings = _findings(run, ())
+    findings = _diagnose(run, ())
     if as_json:
-        show(json.dumps(as_plain(findings), indent=2))
+        show(json.dumps(findings_as_plain(findings), indent=2))
         return
-    show(f"{run}: {told(findings)}")
+    show(f"{run}: {summarize(findings)}")
     width = max(len(finding.name) for finding in findings)
     for finding in sorted(findings, key=lambda each: STATES.index(each.state)):
         show(f"  {finding.state:<8}{finding.name:<{width}}  {finding.number}")
         if finding.state == "found":
             show(f"{'':<{width}}{'':<12}{finding.meaning}")
             show(f"{'':<{width}}{'':<12}try: {finding.change}")
-    if not any(finding.name in ABOUT_WEIGHTS for finding in findings):
-        show("The model has no attention, so there are no weights to look at.")
+    if not any(finding.name in WEIGHT_CHECK_NAMES for finding in findings):
+        show("The model has no attention, so there are no findings about weights.")
 
 
-def _findings(run: Path, losses: tuple[float, ...]) -> list[Finding]:
+def _diagnose(run: Path, losses: tuple[float, ...]) -> list[Finding]:
     from seqattn.analysis import doctor as rules
-    from seqattn.analysis.evaluation.load_run import data_of, open_run
+    from seqattn.analysis.evaluation.load_run import load_splits, open_run
 
     folder, trained = open_run(run)
-    beside = losses or tuple(rules.losses_beside(folder))
-    history = rules.history_of(folder)
-    return rules.examine(rules.evidence(trained, data_of(trained), beside, history))
+    others = losses or tuple(rules.sibling_losses(folder))
+    history = rules.read_history(folder)
+    return rules.examine(rules.collect_evidence(trained, load_splits(trained), others, history))
 
 
-def _of_seeds(home: Path, seeds: Mapping[int, RunFolder], as_json: bool) -> None:
-    """Every seed examined, and how many show what."""
+def _diagnose_seeds(folder: Path, seeds: Mapping[int, RunFolder], as_json: bool) -> None:
+    """Diagnose every seed, and print the number of seeds with each finding."""
     from seqattn.analysis.comparison import VariantResult
-    from seqattn.analysis.doctor import SEEDS_APART, as_plain
+    from seqattn.analysis.doctor import SEED_SPREAD, findings_as_plain
 
-    arm = VariantResult.read(home.name, seeds)
-    losses = tuple(arm.losses.values())
-    found = {seed: _findings(seeds[seed].path, losses) for seed in arm.summaries}
+    variant = VariantResult.read(folder.name, seeds)
+    losses = tuple(variant.losses.values())
+    by_seed = {seed: _diagnose(seeds[seed].path, losses) for seed in variant.summaries}
     if as_json:
-        show(json.dumps({str(seed): as_plain(each) for seed, each in found.items()}, indent=2))
+        show(
+            json.dumps(
+                {str(seed): findings_as_plain(each) for seed, each in by_seed.items()}, indent=2
+            )
+        )
         return
-    lost = f", {len(arm.diverged)} diverged" if arm.diverged else ""
-    show(f"{home}: {len(found)} of {len(seeds)} seeds have ended and were examined{lost}.")
-    names = [finding.name for finding in next(iter(found.values()), [])]
-    for place, name in enumerate(names):
-        states = [each[place].state for each in found.values()]
-        sick = [seed for seed, each in found.items() if each[place].state == "found"]
-        if not sick:
+    diverged = f", {len(variant.diverged)} diverged" if variant.diverged else ""
+    show(f"{folder}: {len(by_seed)} of {len(seeds)} seeds are finished and diagnosed{diverged}.")
+    names = [finding.name for finding in next(iter(by_seed.values()), [])]
+    for k, name in enumerate(names):
+        states = [findings[k].state for findings in by_seed.values()]
+        affected = [seed for seed, findings in by_seed.items() if findings[k].state == "found"]
+        if not affected:
             word = "unknown" if all(state == "unknown" for state in states) else "fine"
             show(f"  {word:<8}{name}")
             continue
-        first = found[sick[0]][place]
-        seeds_found = f"{len(sick)} of {len(states)} seeds, as in seed {sick[0]}: "
-        together = name == SEEDS_APART  # a finding of all seeds, not of each
-        show(f"  {'found':<8}{name}: {'' if together else seeds_found}{first.number}")
+        first = by_seed[affected[0]][k]
+        count = f"{len(affected)} of {len(states)} seeds, for example seed {affected[0]}: "
+        is_joint = name == SEED_SPREAD  # a finding about all seeds together
+        show(f"  {'found':<8}{name}: {'' if is_joint else count}{first.number}")
         show(f"          {first.meaning}")
         show(f"          try: {first.change}")

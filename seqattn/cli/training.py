@@ -1,121 +1,139 @@
-"""`seqattn train`: one run, many seeds side by side, or one run of several processes."""
+"""`seqattn train`: one run, many seeds at once, or one run in several processes."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import typer
 
-from seqattn.cli.many import goes_on, launcher, process_group
-from seqattn.cli.options import Compute, ConfigFile, Plots, Quiet, RunOptions, grouped_options
-from seqattn.cli.output import after_the_work
-from seqattn.cli.progress import progress
-from seqattn.cli.terminal import print_seeds, print_summary, provenance, told_to_stop
+from seqattn.cli.options import (
+    ComputeOptions,
+    ConfigFile,
+    Plots,
+    Quiet,
+    RunOptions,
+    grouped_options,
+)
+from seqattn.cli.output import ignore_closed_pipe
+from seqattn.cli.progress import show_progress
+from seqattn.cli.result_tables import print_seeds, print_summary, provenance
+from seqattn.cli.stop_signals import defer_stop_signals
+from seqattn.cli.torchrun import is_torchrun_restart, join_process_group, launcher_id
 
 if TYPE_CHECKING:
     from seqattn.experiments.job import Job
+    from seqattn.training import ProcessGroup
 
 
 @dataclass(frozen=True)
 class SeedOptions:
-    """One seed, or many from it on."""
+    """The seed, and the number of seeds."""
 
-    seed: Annotated[
-        int | None, typer.Option("--seed", help="The run's seed, instead of the config's.")
-    ] = None
+    heading: ClassVar = "Run options"
+
+    seed: Annotated[int | None, typer.Option(
+        "--seed", metavar="K", help="Seed of weights, batch order and teacher forcing.",
+        show_default="seed in CONFIG",
+    )] = None  # fmt: skip
     seeds: Annotated[int | None, typer.Option(
-        "--seeds", min=1, max=100_000, metavar="N",
-        help="Train N seeds side by side, each into a folder of its own."
+        "--seeds", metavar="N", min=1, max=100_000,
+        help="Train seeds K to K + N - 1 together, each in a folder NAME/seed-K.",
     )] = None  # fmt: skip
 
     @property
     def changes(self) -> list[str]:
-        """The change of the config, as `--set` takes it."""
+        """The override of the config, in the form of `--set`."""
         return [f"seed={self.seed}"] if self.seed is not None else []
 
 
 @dataclass(frozen=True)
 class ExistingRun:
-    """What becomes of a run that is in the folder."""
+    """What to do with an existing run in the folder."""
 
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run there.")] = False
+    heading: ClassVar = "Run options"
+
+    resume: Annotated[bool, typer.Option("--resume", help="Continue the run in the folder.")] = (
+        False
+    )
     overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace the run that is there.")
+        bool, typer.Option("--overwrite", help="Replace the run in the folder.")
     ] = False
 
 
 @grouped_options
-def train(
+def train_command(
     config: ConfigFile,
     options: RunOptions,
     seeds: SeedOptions,
-    compute: Compute,
-    plots: Plots = None,
-    *,
     existing: ExistingRun,
+    compute: ComputeOptions,
+    plots: Plots = None,
     quiet: Quiet = False,
 ) -> None:
-    """Train what CONFIG describes and leave a run folder: checkpoints, losses, predictions,
-    attention and pictures."""
+    """Train a model from a config file.
+
+    The run folder gets checkpoints, losses, predictions, attention weights and pictures. Several
+    processes of torchrun share the batches of one run.
+    """
     from seqattn.config import resolve
 
     resolved = resolve(config, [*options.changes, *seeds.changes])
     name, device, many = resolved.config.name, compute.device, seeds.seeds is not None
-    home = options.output_dir / name
+    folder = options.output_dir / name
     with (
-        told_to_stop() as told,
-        process_group(device, seeds.seeds, told) as world,
-        progress(name, quiet or (world is not None and world.rank > 0), told) as callbacks,
+        defer_stop_signals() as stop_request,
+        join_process_group(device, seeds.seeds, stop_request) as processes,
+        show_progress(name, quiet or _is_worker(processes), stop_request) as callbacks,
     ):
         from seqattn import experiments
         from seqattn.runs import RunFolder
 
-        if world is not None and world.rank > 0:
-            told.begun = True
-            experiments.run_worker(resolved.config, world, device, compute.threads, callbacks.stop)
+        if processes is not None and processes.rank > 0:
+            stop_request.started = True
+            experiments.run_worker(
+                resolved.config, processes, device, compute.threads, callbacks.stop
+            )
             return
         origin = provenance(resolved.origins)
-        if world is not None:
-            origin["launcher"] = launcher()
-            if goes_on(RunFolder(home)):
+        if processes is not None:
+            origin["launcher"] = launcher_id()
+            if is_torchrun_restart(RunFolder(folder)):
                 existing = ExistingRun(resume=True)
         configs = (
-            [(resolved.config, RunFolder(home))]
+            [(resolved.config, RunFolder(folder))]
             if seeds.seeds is None
-            else experiments.seeds_of(resolved.config, home, seeds.seeds)
+            else experiments.seeds_of(resolved.config, folder, seeds.seeds)
         )
         jobs = experiments.train_many(
-            configs,
-            device=device,
-            threads=compute.threads,
-            resume=existing.resume,
-            overwrite=existing.overwrite,
+            configs, device=device, threads=compute.threads, callbacks=callbacks,
+            resume=existing.resume, overwrite=existing.overwrite,
             plots=not many if plots is None else plots == "each",
-            callbacks=callbacks,
             launch=experiments.Launch(
-                config_path=config,
-                provenance=origin,
-                processes=world,
+                config_path=config, provenance=origin, processes=processes,
                 before_writing=lambda: experiments.create_seed_folders(configs) if many else None,
             ),
-        )
+        )  # fmt: skip
     failed = [job for job in jobs if job.error is not None]
     if not quiet and len(failed) < len(jobs):
-        with after_the_work():
-            _print(jobs, home, many=many)
+        with ignore_closed_pipe():
+            _print_results(jobs, folder, many=many)
     if failed:
         raise experiments.combined_error(failed, len(jobs))
 
 
-def _print(jobs: Sequence[Job], home: Path, *, many: bool) -> None:
-    """What came of a training in which a run has ended with a loss."""
+def _is_worker(processes: ProcessGroup | None) -> bool:
+    return processes is not None and processes.rank > 0
+
+
+def _print_results(jobs: Sequence[Job], folder: Path, *, many: bool) -> None:
+    """Print the results of runs of which at least one has a finite test loss."""
     if many:
         from seqattn.analysis.comparison import collect_seeds
 
         folders = {job.config.seed: job.folder for job in jobs}
-        print_seeds(collect_seeds(home, jobs[0].config.name, folders))
+        print_seeds(collect_seeds(folder, jobs[0].config.name, folders))
     elif jobs[0].summary is not None:
-        print_summary(jobs[0].summary, home)
+        print_summary(jobs[0].summary, folder)

@@ -1,103 +1,111 @@
-"""Searching for the values that learn best."""
+"""`seqattn tune`: hyperparameter search."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import typer
 
-from seqattn.cli.many import check_one_run
-from seqattn.cli.options import Compute, ConfigFile, Quiet, RunOptions, grouped_options
-from seqattn.cli.output import after_the_work, note, plain_console, print_lines
-from seqattn.cli.progress import progress
-from seqattn.cli.terminal import told_to_stop
+from seqattn.cli.options import ComputeOptions, ConfigFile, Quiet, RunOptions, grouped_options
+from seqattn.cli.output import ignore_closed_pipe, note, plain_console, print_lines
+from seqattn.cli.progress import show_progress
+from seqattn.cli.stop_signals import defer_stop_signals
+from seqattn.cli.torchrun import check_not_distributed
 from seqattn.errors import counted
 
 if TYPE_CHECKING:
     from seqattn.experiments.tuning.results import TuneResult
 
-SHOWN = 10
+MAX_TRIALS_SHOWN = 10
+
+
+@dataclass(frozen=True)
+class SearchOptions:
+    """The search space, the number of trials, and their database."""
+
+    heading: ClassVar = "Search options"
+
+    search: Annotated[list[str], typer.Option(
+        "--search", metavar="PATH=RANGE",
+        help="Range of a key: log(A,B), uniform(A,B) or values with commas between; repeatable.",
+    )]  # fmt: skip
+    trials: Annotated[int, typer.Option(
+        "--trials", metavar="N", min=1, max=100_000,
+        help="Number of trials, with those of an earlier call.",
+    )] = 20  # fmt: skip
+    storage: Annotated[str | None, typer.Option(
+        "--storage", metavar="URL", help="Optuna database, to share the search among processes.",
+        show_default="a file in the folder",
+    )] = None  # fmt: skip
 
 
 @grouped_options
-def tune(
+def tune_command(
     config: ConfigFile,
-    plan_search: Annotated[
-        list[str],
-        typer.Option(
-            "--search",
-            metavar="PATH=RANGE",
-            help="log(A,B), uniform(A,B) or values with commas between; may be repeated.",
-        ),
-    ],
-    trials: Annotated[
-        int, typer.Option("--trials", min=1, max=100_000, help="In all, those of before counted.")
-    ] = 20,
-    *,
+    space: SearchOptions,
     options: RunOptions,
-    storage: Annotated[
-        str | None,
-        typer.Option(
-            "--storage",
-            metavar="URL",
-            help="A database of Optuna's that processes share; a file in the folder without.",
-        ),
-    ] = None,
-    compute: Compute,
+    compute: ComputeOptions,
     quiet: Quiet = False,
 ) -> None:
-    """Train CONFIG with values from the ranges, each trial an ordinary run, and write the best as
-    YAML. No combination of values is tried twice; the search ends when all are tried. Trials that
-    do worse than the median stop early. Trials are judged on the validation part."""  # fmt: skip
-    from seqattn.config.searching import plan_search as read
+    """Search for the hyperparameters with the lowest loss.
 
-    check_one_run("tune")
-    wanted = read(config, options.changes, plan_search)
-    with told_to_stop() as told, progress(wanted.name, True, told) as callbacks:
+    Each trial is an ordinary run of CONFIG with values from the ranges, judged on the validation
+    data. Trials that are worse than the median stop early. No combination of values is tried twice.
+    The best values are written to best.yaml.
+    """
+    from seqattn.config.searching import plan_search
+
+    check_not_distributed("tune")
+    plan = plan_search(config, options.changes, space.search)
+    with (
+        defer_stop_signals() as stop_request,
+        show_progress(plan.name, True, stop_request) as callbacks,
+    ):
         from seqattn.experiments import tuning
 
-        told.begun = True
-        tuned = tuning.tune(
-            wanted, options.output_dir, trials, storage=storage, device=compute.device,
+        stop_request.started = True
+        result = tuning.tune(
+            plan, options.output_dir, space.trials, storage=space.storage, device=compute.device,
             threads=compute.threads, callbacks=callbacks,
-            say=(lambda line: None) if quiet else note,
+            message=(lambda line: None) if quiet else note,
         )  # fmt: skip
     if not quiet:
-        with after_the_work():
-            _print(tuned)
+        with ignore_closed_pipe():
+            _print_trials(result)
 
 
-def _print(tuned: TuneResult) -> None:
+def _print_trials(result: TuneResult) -> None:
     from rich.table import Table
 
-    states = [row["state"] for row in tuned.trials]
+    states = [row["state"] for row in result.trials]
     table = Table(
-        title=f"{tuned.path.name}: {counted(len(states) - states.count('interrupted'), 'trial')},"
+        title=f"{result.path.name}: {counted(len(states) - states.count('interrupted'), 'trial')},"
               f" {states.count('pruned')} pruned, {states.count('fail')} failed,"
               f" {states.count('refused')} refused",
         title_justify="left",
     )  # fmt: skip
-    keys = list(tuned.best)
+    keys = list(result.best)
     short = [key.rpartition(".")[2] for key in keys]
     names = short if len(set(short)) == len(keys) else keys
     for heading in ("trial", "validation loss", *names):
         table.add_column(heading, justify="right")
-    for row in [row for row in tuned.trials if row["state"] == "complete"][:SHOWN]:
+    for row in [row for row in result.trials if row["state"] == "complete"][:MAX_TRIALS_SHOWN]:
         cells = [f"{value:.4g}" if isinstance(value, float) else str(value)
                  for value in (row["values"].get(key) for key in keys)]  # fmt: skip
         table.add_row(str(row["trial"]), f"{row['loss']:.4g}", *cells)
     console = plain_console()
     console.print(table)
     lines = []
-    if tuned.importance:
-        said = ", ".join(f"{key} {share:.0%}" for key, share in tuned.importance.items())
-        lines.append(f"What made the difference: {said}.")
+    if result.importance:
+        shares = ", ".join(f"{key} {share:.0%}" for key, share in result.importance.items())
+        lines.append(f"Importance of the keys: {shares}.")
     else:
-        lines.append(tuned.no_importance)
+        lines.append(result.no_importance)
     lines += [
-        "One seed of each: say nothing from it before many seeds of the best have been trained.",
-        f"Everything lies in {tuned.path}: best.yaml, trials.csv"
-        f"{', importance.png' if tuned.importance else ''}. Next:",
-        f"  seqattn train {tuned.path / 'best.yaml'} --seeds 8",
+        "Each trial has one seed. Train many seeds of the best before you draw conclusions.",
+        f"Files are in {result.path}: best.yaml, trials.csv"
+        f"{', importance.png' if result.importance else ''}, ... Next:",
+        f"  seqattn train {result.path / 'best.yaml'} --seeds 8",
     ]
     print_lines(lines)

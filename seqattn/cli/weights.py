@@ -1,4 +1,4 @@
-"""The attention weights that `seqattn plot-attention` draws: a run's, or those of your own file."""
+"""Attention weights for `seqattn plot-attention`: of a run's test sequences, or of your own."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from seqattn.cli.result_tables import has_attention
 from seqattn.errors import UsageError
 
 
@@ -18,49 +19,54 @@ def read_weights(
     every_sequence: bool,
     overrides: list[str] | None = None,
 ) -> tuple[Mapping[str, Any], list[str], list[str], Path]:
-    """Arrays of weights, a title a sequence, words for a file's name, and the folder for it.
+    """Read or compute attention weights.
 
     Args:
-        every_sequence: read a large file whole, not only the examples.
+        run: run folder or checkpoint.
+        input_file: the user's own sequences; None for the run's test sequences.
+        examples: number of sequences.
+        steps: number of steps to forecast; None for the target length of the training data.
+        every_sequence: whether to read all sequences of the run, not only the examples.
+        overrides: values of --set.
+
+    Returns:
+        arrays of an attention file, title of each sequence, parts of a file name, and its folder.
     """
     from seqattn.plots import run_pictures
     from seqattn.runs import find_run
 
     folder, checkpoint = find_run(run)
     if input_file is None and checkpoint.resolve() == folder.best.resolve():
-        if not folder.attention.exists() and not folder.read_results()["model"].get(
-            "attention", True
-        ):
+        if not folder.attention.exists() and not has_attention(folder.read_results()):
             raise UsageError(f"{run}: its model has no attention (model.attention: null).")
-        most = None if every_sequence else examples
-        weights = folder.read_attention(most)
-        titles = run_pictures.sequence_titles(folder.read_predictions(most))
+        max_rows = None if every_sequence else examples
+        weights = folder.read_attention(max_rows)
+        titles = run_pictures.sequence_titles(folder.read_predictions(max_rows))
         return weights, titles, ["attention"], folder.path
     from seqattn.analysis.evaluation import free_run
-    from seqattn.analysis.evaluation.load_run import data_of, open_run
+    from seqattn.analysis.evaluation.load_run import load_splits, open_run
     from seqattn.cli import inputs
     from seqattn.data.files.writing import forecast_arrays
 
     _, trained = open_run(run)
     if not trained.has_attention:
         raise UsageError(f"{run}: its model has no attention (model.attention: null).")
-    own = input_file is not None
+    is_own = input_file is not None
     if input_file is not None:
         parts, count = [], 0
-        for _, some, _ in inputs.own_input(trained, overrides).sources(input_file):
-            parts.append(some)
-            count += len(some)
+        for _, sequences, _ in inputs.input_reader(trained, overrides).read_sources(input_file):
+            parts.append(sequences)
+            count += len(sequences)
             if count >= examples:
                 break
-        part = inputs.joined_sources(parts)
+        part = inputs.join_sources(parts)
     else:
-        part = data_of(trained).test
+        part = load_splits(trained).test
     part = part.select(slice(0, examples))
-    result = free_run(
-        trained.model, part, steps or trained.spec.target_length, scaling=trained.spec.scaling
-    )
-    weights = result.attention_arrays(part, steps_real=not own)
-    described = forecast_arrays(part, result.values, with_target=False)
-    titles = run_pictures.sequence_titles(described, "sequence" if own else "test")
-    home = folder.path if folder.is_run else checkpoint.parent
-    return weights, titles, ["attention", "input" if own else checkpoint.stem], home
+    steps = steps or trained.spec.target_length
+    result = free_run(trained.model, part, steps, scaling=trained.spec.scaling)
+    weights = result.attention_arrays(part, steps_real=not is_own)
+    arrays = forecast_arrays(part, result.values, with_target=False)
+    titles = run_pictures.sequence_titles(arrays, "sequence" if is_own else "test")
+    output_folder = folder.path if folder.is_run else checkpoint.parent
+    return weights, titles, ["attention", "input" if is_own else checkpoint.stem], output_folder

@@ -1,4 +1,4 @@
-"""Every key as a page of text, from the same source as the errors and the editor's schema."""
+"""Renders the reference of all keys in Markdown from the JSON schema."""
 
 from __future__ import annotations
 
@@ -9,30 +9,30 @@ from typing import Any
 from seqattn.config.reading import KeyPath
 from seqattn.config.sections import all_keys
 
-HEAD = """# Every key
+HEAD = """# Config keys
 
-Made by `seqattn config schema --markdown --output docs/config.md`; a test holds it to the code.
-A key that is not here is an error, with file, line and the nearest guess. `seqattn config show
-my.yaml` prints every value and where it came from.
+`seqattn config schema --markdown --output docs/config.md` generates this page from the code.
+Every other key is an error that names file, line and the nearest valid key. `seqattn config show
+my.yaml` prints every value and its origin.
 
-A heading such as `data` (kind: copy) is the section `data:` where it says `kind: copy`. What is
-required must be written; `null` turns off.
+A heading such as `data` (kind: copy) means the section `data:` with `kind: copy`. Required keys
+must be written; `null` disables a feature.
 """
 
 BOUNDS = {"minimum": "{} or more", "exclusiveMinimum": "above {}", "maximum": "{} at most",
           "exclusiveMaximum": "below {}"}  # fmt: skip
-"""JSON Schema's name of a bound -> words."""
+"""Text for each bound of JSON Schema."""
 
 
 def render_manual(schema: Mapping[str, Any]) -> str:
-    """Markdown: a heading a section, a row a key.
+    """The reference in Markdown: a heading per section, a table row per key.
 
     Args:
         schema: `seqattn.config.json_schema()`.
     """
     sections: dict[tuple[KeyPath, str], list[str]] = {}
-    said: dict[tuple[KeyPath, str], str] = {}
-    chosen_by = {"data": "kind", "model": "kind", "model.attention": "score",
+    descriptions: dict[tuple[KeyPath, str], str] = {}
+    discriminators = {"data": "kind", "model": "kind", "model.attention": "score",
                  "model.attention.location": "kind", "training.teacher_forcing": "schedule",
                  "training.learning_rate_schedule": "kind"}  # fmt: skip
     for path, section, tag in all_keys():
@@ -40,7 +40,7 @@ def render_manual(schema: Mapping[str, Any]) -> str:
         definition = schema["$defs"].get(section.__name__, schema)
         found = definition["properties"][path[-1]]
         rows = sections.setdefault(place, [])
-        said[place] = " ".join(str(definition.get("description", "")).split())
+        descriptions[place] = " ".join(str(definition.get("description", "")).split())
         row = _table_row(path[-1], found, path[-1] in definition.get("required", ()))
         if row not in rows:
             rows.append(row)
@@ -49,8 +49,8 @@ def render_manual(schema: Mapping[str, Any]) -> str:
         dotted = ".".join(path)
         name = f"`{dotted}`" if dotted else "The file"
         if tag:
-            name += f" ({chosen_by.get(dotted, 'kind')}: {tag})"
-        lines += [f"## {name}", "", said[path, tag], "", "| key | values | default | |",
+            name += f" ({discriminators.get(dotted, 'kind')}: {tag})"
+        lines += [f"## {name}", "", descriptions[path, tag], "", "| key | values | default | |",
                   "| --- | --- | --- | --- |", *rows, ""]  # fmt: skip
     return "\n".join(lines)
 
@@ -72,7 +72,7 @@ def _default_text(value: Any, found: Mapping[str, Any]) -> str:
 
 
 def _value_types(found: Mapping[str, Any]) -> str:
-    """What may stand there, in words."""
+    """The allowed values, as text."""
     if "const" in found:
         return f"`{found['const']}`"
     if "enum" in found:

@@ -35,7 +35,7 @@ from seqattn.models import FeatureSpec, build_model
 from seqattn.runs import RunFolder
 from seqattn.training import LoadedModel
 from tests.conftest import ROOT, Ended
-from tests.test_docs import blocks
+from tests.project.test_docs import blocks
 
 # Features that differ on both sides, far from 0 and 1, or taken from the last point on.
 FEATURES, TARGET_FEATURES = ("a", "b"), ("b", "new", "a")
@@ -376,7 +376,7 @@ def test_missing_data_are_reported(
     def gone(trained: LoadedModel) -> Any:
         raise DataError("my.csv: no such file.")
 
-    monkeypatch.setattr(exporting, "data_of", gone)
+    monkeypatch.setattr(exporting, "load_splits", gone)
     lines = list[str]()
     made = exporting.export(run, tmp_path / "x", log=lines.append)
     assert "my.csv: no such file." in lines[0]

@@ -91,14 +91,14 @@ def _deaf() -> None:
 
     @contextlib.contextmanager
     def told() -> Iterator[Any]:
-        from seqattn.cli.terminal import StopRequest
+        from seqattn.cli.stop_signals import StopRequest
 
         before = [signal.signal(n, signal.SIG_IGN) for n in (signal.SIGINT, signal.SIGTERM)]
         yield StopRequest()
         for number, handler in zip((signal.SIGINT, signal.SIGTERM), before, strict=True):
             signal.signal(number, handler)
 
-    _everywhere("told_to_stop", told)
+    _everywhere("defer_stop_signals", told)
 
 
 def _follows_links() -> None:
@@ -141,9 +141,9 @@ def _half() -> None:
 
 def _colours() -> None:
     """Escape codes are written whether there is a terminal or not."""
+    import seqattn.cli.training  # noqa: F401
     from seqattn.cli.output import note
 
-    _import_all()
     _everywhere("note", lambda text: note(text) or print("\x1b[31mred\x1b[0m"))  # type: ignore[func-returns-value]
 
 

@@ -32,12 +32,12 @@ class Bench:
 
     def __init__(self, home: Path, sets: list[str]) -> None:
         from seqattn.config import resolve
-        from seqattn.data import DataSpec, load_data
+        from seqattn.data import DataSpec, load
         from seqattn.training import to_tensors
 
         torch.set_num_threads(1)
         self.config, self.home = resolve(None, sets).config, home
-        splits = load_data(self.config.data)
+        splits = load(self.config.data)
         self.data, self.validation = to_tensors(splits.train), to_tensors(splits.validation)
         self.spec = DataSpec.of(splits.train)
         self.steps = -(-len(self.data) // self.config.training.batch_size)
@@ -77,7 +77,7 @@ class Bench:
 
 def same(one: Path, other: Path) -> str | None:
     """The first difference of two checkpoints; wall time is none."""
-    from seqattn.experiments.verify_resume import TIMED
+    from seqattn.experiments.verify_resume import SECONDS_COLUMN
     from seqattn.training.checkpoint_file import VERSION
     from seqattn.training.checksummed import load_checksummed
 
@@ -87,7 +87,7 @@ def same(one: Path, other: Path) -> str | None:
             return name
         a, b = tensors[name].clone(), others[name].clone()
         if name == "history":
-            a[:, TIMED] = b[:, TIMED] = 0
+            a[:, SECONDS_COLUMN] = b[:, SECONDS_COLUMN] = 0
         if a.shape != b.shape or not torch.equal(a, b):
             return name
     for key in sorted(said.keys() | told.keys()):

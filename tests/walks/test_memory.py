@@ -188,7 +188,7 @@ _, trained = open_run(Path("outputs/r"))
 
 def predict(name, attention):
     path = None if attention is None else Path(attention)
-    inputs.predict_file(inputs.own_input(trained), Path(f"{name}.csv"), Path("o.csv"), "csv", 24, None, path)
+    inputs.predict_file(inputs.input_reader(trained), Path(f"{name}.csv"), Path("o.csv"), "csv", 24, None, path)
 
 predict("few", "w.npz")
 predict("many", None)

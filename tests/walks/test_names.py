@@ -11,12 +11,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from seqattn.cli.output import printable
+from seqattn.cli.output import escape_controls
 from tests.conftest import Ended
 
 Command = Callable[..., Ended]
 NAMES = ["[bold]", "flow [/s]", "[link=http://x]y[/link]", "\x1b[31mred", "100%", "{}", ":smile: 🙂", "ש‮rtl"]  # fmt: skip
-SHOWN = [printable(name) for name in NAMES]
+SHOWN = [escape_controls(name) for name in NAMES]
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from seqattn.config import LocalWindow as LocalWindowConfig
+from seqattn.config import GaussianWindow as LocalWindowConfig
 from seqattn.config import Location as LocationConfig
 from seqattn.config import LocationShift as ShiftConfig
 from seqattn.config import Section

@@ -1,0 +1,43 @@
+"""Checks of arguments that several commands share."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+
+from seqattn.errors import ConfigError, UsageError
+
+
+def protected_files(run: Path, input_file: Path | None = None) -> dict[str, Path | None]:
+    """Files that a command reads, which its outputs must not replace, by a description of each.
+
+    These are the files of the run folder except pictures and reports, the run's own data files, and
+    --input.
+    """
+    from seqattn.config import OwnFile, resolve
+    from seqattn.runs import RunFolder
+
+    folder = RunFolder(run if run.is_dir() else run.resolve().parent.parent)
+    named = {"RUN": run, "--input": input_file} if run.is_file() else {"--input": input_file}
+    of_run = [*folder.files, folder.path / "comparison.json", folder.path / "tune.json"]
+    protected: dict[str, Path | None] = {
+        f"{file.name} of RUN": file for file in of_run if file.suffix != ".png"
+    }
+    with contextlib.suppress(ConfigError):  # reading the run raises it later, with its message
+        data = resolve(folder.config).config.data
+        if isinstance(data, OwnFile):
+            for key in ("path", "validation_path", "test_path"):
+                path = getattr(data, key)
+                protected[f"data.{key}"] = None if path is None else Path(path)
+    return {**named, **protected}
+
+
+def example_slice(k: int, n: int) -> slice:
+    """The slice of test sequence k of n.
+
+    Raises:
+        UsageError: k is not in 0 to n - 1.
+    """
+    if not 0 <= k < n:
+        raise UsageError(f"--example {k}: the run has test sequences 0 to {n - 1}.")
+    return slice(k, k + 1)

@@ -1,0 +1,62 @@
+"""Help pages: commands and options under headings, with an example at the end."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from typing import Any
+
+from typer.core import TyperCommand, TyperGroup
+
+
+class CommandPage(TyperCommand):
+    """The help page of a command.
+
+    Options stand under the headings of `grouped_options`, the others under "Options". The epilog is
+    an example, which is never wrapped.
+    """
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        arguments = (each for each in self.get_params(ctx) if each.param_type_name == "argument")
+        names = (str(each.metavar) for each in arguments)
+        return [*([self.options_metavar] if self.options_metavar else []), *names]
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        headings = getattr(self.callback, "headings", {})
+        sections = defaultdict[str, list[tuple[str, str]]](list)
+        for parameter in self.get_params(ctx):
+            if parameter.param_type_name == "argument":
+                text = getattr(parameter, "help", None) or ""
+                sections["Arguments"].append((str(parameter.metavar), text))
+            elif record := parameter.get_help_record(ctx):
+                name, text = record
+                heading = headings.get(parameter.name, "Options")
+                sections[heading].append((name, _simplify(text)))
+        sections["Options"] = sections.pop("Options")  # the last section
+        for heading, records in sections.items():
+            with formatter.section(heading):
+                formatter.write_dl(records)
+
+    def format_epilog(self, ctx: Any, formatter: Any) -> None:
+        formatter.write(f"\nExample:\n  {self.epilog}\n")
+
+
+def _simplify(text: str) -> str:
+    """Remove the range of numbers, which errors name, and the parentheses around a default."""
+    text = re.sub(r"(; |\s*\[)(\d+<=)?x[<>]=\d+\]$", lambda match: "]" * (match[1] == "; "), text)
+    return re.sub(r"\[default: \((.*)\)\]$", r"[default: \1]", text)
+
+
+class CommandIndex(TyperGroup):
+    """The help page of a group of commands, under the headings of their `rich_help_panel`."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        width = max(map(len, self.commands))
+        sections = defaultdict[str, list[tuple[str, str]]](list)
+        for name, command in self.commands.items():
+            heading = getattr(command, "rich_help_panel", None)
+            summary = command.get_short_help_str(formatter.width)
+            sections[heading or "Commands"].append((f"{name:<{width}}", summary))
+        for heading, records in sections.items():
+            with formatter.section(heading):
+                formatter.write_dl(records)

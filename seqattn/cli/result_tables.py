@@ -1,0 +1,255 @@
+"""Tables and sentences about results: of a run, of its seeds, of a comparison, of an evaluation."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from seqattn.cli.error_tables import add_error_columns, error_cells, feature_tables
+from seqattn.cli.output import escape_controls, plain_console, print_lines, show
+from seqattn.errors import counted
+
+if TYPE_CHECKING:
+    from seqattn.analysis.comparison import ComparisonResult, VariantResult
+
+
+def provenance(origins: Mapping[str, str]) -> dict[str, Any]:
+    """The command line, and the origins of config values that are not defaults."""
+    origins = {key: origin for key, origin in origins.items() if origin != "default"}
+    return {"command": shlex.join(["seqattn", *sys.argv[1:]]), "origins": origins}
+
+
+def print_summary(summary: dict[str, Any], folder: Path) -> None:
+    """Print the results of a run, the location of its files, and commands to run next."""
+    from rich.table import Table
+
+    from seqattn.data.baselines import render_verdict
+    from seqattn.data.metrics import describe_metrics
+    from seqattn.runs import RunFolder
+
+    console = plain_console()
+    table = Table(title=f"{summary['name']}, seed {summary['seed']}", title_justify="left")
+    table.add_column("on the test sequences")
+    add_error_columns(table, summary)
+    floor = summary["noise_floor"]
+    rows = [("this model, free running", summary["test_loss"], "this model", "bold")]
+    for losses in (summary["baselines"], summary["fitted"]):
+        rows += [(name, loss, name, "") for name, loss in losses.items()]
+    if floor is not None:
+        rows.append(("noise floor (irreducible error)", floor, "", ""))
+    for label, loss, name, style in sorted(rows, key=lambda row: row[1]):
+        table.add_row(label, *error_cells(summary, loss, name), style=style)
+    console.print(table)
+    for each in feature_tables(summary):
+        console.print(each)
+    compared = render_verdict(summary["test_loss"], summary["baselines"], summary["fitted"])
+    run = RunFolder(folder)
+    pictures = (run.loss_picture, run.predictions_picture, run.attention_picture)
+    drawn = [picture.name for picture in pictures if picture.exists()]
+    lines = [
+        *describe_metrics(summary),
+        *attention_lines(summary["attention"]),
+        f"The best epoch on validation is {summary['best_epoch']} of {summary['epochs']}; it"
+        f" {compared}.",
+        f"Files are in {folder}: {', '.join([*drawn, 'summary.json'])}, ...",
+        "Next:",
+        f"  seqattn evaluate {folder}",
+        f"  seqattn plot-attention {folder}" if has_attention(summary)
+        else f"  seqattn predict {folder} --example 0",
+    ]  # fmt: skip
+    print_lines(lines)
+
+
+def has_attention(summary: Mapping[str, Any]) -> bool:
+    """Whether the model has attention; kinds of models without the config key always have it."""
+    return summary["model"].get("attention", True) is not None
+
+
+def print_seeds(outcome: ComparisonResult) -> None:
+    """Print the results of the seeds of a config."""
+    from seqattn.analysis.comparison import find_seed_folders
+    from seqattn.analysis.comparison.tables import BRACKETS, describe_references, describe_scope
+
+    (variant,) = outcome.variants
+    print_variants(f"{counted(len(variant.losses), 'seed')} of {variant.name}", [variant])
+    lines = [
+        f"{describe_references(outcome)} {BRACKETS}",
+        describe_scope(outcome.data_of_seeds),
+        f"The runs are in {outcome.path}. Next, for one of them:",
+        f"  seqattn plot-attention {variant.folders[variant.seed_summary.best_seed].path}"
+        if has_attention(variant.any_summary) and variant.seed_summary is not None
+        else f"  seqattn evaluate {next(iter(variant.folders.values())).path}",
+    ]  # fmt: skip
+    others = sorted(find_seed_folders(outcome.path).keys() - variant.folders.keys())
+    if others:
+        lines.insert(
+            2,
+            f"{outcome.path} also has seeds that are not in this table"
+            f" ({', '.join(map(str, others))}); seqattn report shows all.",
+        )
+    print_lines(lines)
+
+
+def print_comparison(outcome: ComparisonResult) -> None:
+    """Print the variants of a comparison, and the test of each pair."""
+    from seqattn.analysis.comparison import describe_result
+    from seqattn.analysis.comparison.result import describe_seed_counts
+    from seqattn.analysis.comparison.tables import BRACKETS, describe_references
+
+    counts = [len(variant.folders) for variant in outcome.variants]
+    print_variants(f"{outcome.name}: {describe_seed_counts(counts)}", outcome.variants)
+    lines = [
+        f"{describe_references(outcome)} {BRACKETS}".strip(),
+        "",
+        *describe_result(outcome),
+        "",
+    ]
+    pictures = any(variant.summaries for variant in outcome.variants)
+    lines.append(
+        f"Tables and pictures are in {outcome.path}: comparison.md, comparison.png, ..." if pictures
+        else f"Tables are in {outcome.path}: comparison.md, ... All runs diverged, so there are no"
+        " pictures."
+    )  # fmt: skip
+    print_lines(lines)
+
+
+def print_variants(title: str, variants: Sequence[VariantResult]) -> None:
+    """Print a table with a row for each variant.
+
+    On a narrow terminal, less important columns are left out and names are shortened in the middle;
+    numbers are never cut. A single variant has no column of names.
+    """
+    from rich.cells import cell_len
+    from rich.table import Table
+
+    from seqattn.analysis.comparison.tables import NARROW_COLUMNS, variant_table
+
+    headings, rows = variant_table(variants)
+    first, *columns = zip(headings, *rows, strict=True)
+    names = [escape_controls(name) for name in first[1:]] if len(rows) > 1 else []
+    longest = max(map(cell_len, names), default=0)
+    console = plain_console()
+    room = console.width - (4 if names else 1)
+    widths = _widths(columns)
+    if room - sum(widths) < longest:
+        columns = [column for column in columns if column[0] in NARROW_COLUMNS]
+        name_width, min_columns = min(MIN_NAME_WIDTH, longest), 1 if names else 2
+        while (
+            len(columns) > min_columns and room - sum(_widths(columns, wrapped=True)) < name_width
+        ):
+            columns.pop()
+        widths = _widths(columns, wrapped=True)
+        names = [_shorten_middle(name, max(room - sum(widths), MIN_NAME_WIDTH)) for name in names]
+    table = Table(title=title, title_justify="left")
+    cells: list[Sequence[str]] = [column[1:] for column in columns]
+    if names:
+        table.add_column(first[0], width=max(map(cell_len, names)))
+        cells.insert(0, names)
+    for column, width in zip(columns, widths, strict=True):
+        table.add_column(column[0], justify="right", width=width - FRAME_WIDTH)
+    for row in zip(*cells, strict=True):
+        table.add_row(*row)
+    console.print(table)
+
+
+FRAME_WIDTH = 3
+"""Width of the frame between two columns."""
+MIN_NAME_WIDTH = 12
+
+
+def _widths(columns: Sequence[Sequence[str]], *, wrapped: bool = False) -> list[int]:
+    """Widths of columns of numbers with their frames.
+
+    Args:
+        columns: heading and cells of each column.
+        wrapped: whether headings are wrapped between words.
+    """
+    return [
+        FRAME_WIDTH + max(map(len, [*(heading.split() if wrapped else [heading]), *cells]))
+        for heading, *cells in columns
+    ]
+
+
+def _shorten_middle(name: str, width: int) -> str:
+    """Replace the middle of a name by an ellipsis: names of variants often share start or end."""
+    from rich.cells import cell_len
+
+    left, right = name, ""
+    while cell_len(left) + cell_len(right) > width - 1 and cell_len(name) > width:
+        if cell_len(left) >= cell_len(right) and right:
+            left = left[:-1]
+        elif right:
+            right = right[1:]
+        else:
+            half = len(name) // 2
+            left, right = name[:half], name[half:]
+    return f"{left}…{right}" if right else name
+
+
+def print_evaluation(scored: Mapping[str, Any], title: str) -> None:
+    """Print errors by target step, those of the baselines, and metrics of the attention.
+
+    Args:
+        scored: `Evaluation.as_plain()`.
+    """
+    from rich.table import Table
+
+    from seqattn.data.metrics import describe_metrics
+
+    table = Table(title=title, title_justify="left")
+    table.add_column("")
+    add_error_columns(table, scored)
+    table.add_row("free running", *error_cells(scored, scored["loss"], "this model"), style="bold")
+    table.add_row("teacher-forced", f"{scored['loss_teacher_forced']:.4f}")
+    table.add_section()
+    by_step = list(enumerate(scored["loss_by_step"], start=1))
+    every = max(1, -(-len(by_step) // 16))
+    for step, loss in by_step[::every]:
+        cell = "not observed" if loss is None else f"{loss:.4f}"
+        table.add_row(f"free running, target step {step}", cell)
+    table.add_section()
+    for name, loss in sorted(scored["baselines"].items(), key=lambda pair: pair[1]):
+        table.add_row(name, *error_cells(scored, loss, name))
+    for name, loss in scored["fitted"].items():
+        table.add_row(name, *error_cells(scored, loss, name))
+    if scored["noise_floor"] is not None:
+        table.add_section()
+        table.add_row("noise floor", f"{scored['noise_floor']:.4f}")
+        table.add_row("this run above the floor", f"{scored['above_floor']:.4f}")
+    console = plain_console()
+    console.print(table)
+    if every > 1:
+        show(f"The table has every {every}th target step; --json prints all {len(by_step)}.")
+    for each in feature_tables(scored):
+        console.print(each)
+    print_lines(describe_metrics(scored))
+    print_lines(attention_lines(scored["attention"]) or ["Attention: not applicable."])
+
+
+def attention_lines(attention: Mapping[str, Any] | None) -> list[str]:
+    """Sentences about attention metrics; weights that do not sum to 1 have no entropy."""
+    if attention is None:
+        return []
+    lines, best = [], attention["best_head"]
+    accuracy, by_head = attention["alignment_accuracy"], attention["by_head"]
+    if accuracy is not None:
+        heads = len(by_head["alignment_mass"]) * len(by_head["alignment_mass"][0])
+        of = "" if heads == 1 else f" (layer {best[0]}, head {best[1]}, the best of {heads})"
+        lines.append(
+            f"Attention: the largest weight is at the true source step in {accuracy:.1%} of"
+            f" {attention['aligned_steps']:,} steps, and {attention['alignment_mass']:.1%} of the"
+            f" weight{of}."
+        )
+    if attention["entropy_bits"] is not None:
+        share = attention["entropy_share"]
+        of_maximum = "" if share is None else f", {share:.0%} of the maximum"
+        bits = attention["entropy_bits"]
+        lines.append(f"The entropy of the weights is {bits:.2f} bits{of_maximum}.")
+    if attention["padding_mass"] > 0:
+        lines.append(
+            f"Up to {attention['padding_mass']:.2g} of the weight of a step is on padding!"
+        )
+    return lines

@@ -1,0 +1,61 @@
+"""Signals: training finishes its step and saves before it stops."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, NoReturn
+
+from seqattn.cli.output import note
+
+
+@dataclass
+class StopRequest:
+    """Signals that request a stop.
+
+    Attributes:
+        started: whether training has started, so that there is something to save.
+        signals: numbers of the signals received since then.
+    """
+
+    started: bool = False
+    signals: list[int] = field(default_factory=list)
+
+
+@contextlib.contextmanager
+def defer_stop_signals() -> Iterator[StopRequest]:
+    """Record SIGINT and SIGTERM in the block instead of exiting, once training has started.
+
+    The second signal ends the process at once. SIGHUP is ignored: training survives its terminal.
+    """
+    request = StopRequest()
+
+    def record(number: int, frame: Any) -> None:
+        if request.signals or not request.started:
+            exit_on_signal(number, "leaving at once.")
+        request.signals.append(number)
+        note(f"{signal.Signals(number).name}: finishing the step and saving.")
+
+    before = {number: signal.signal(number, record) for number in (signal.SIGINT, signal.SIGTERM)}
+    if hasattr(signal, "SIGHUP"):
+        before[signal.SIGHUP] = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        yield request
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def exit_on_signal(number: int, message: str) -> NoReturn:
+    """End the process for a signal, with exit code 128 + `number`.
+
+    Unfinished temporary files are removed; files that are being replaced keep their old content.
+    """
+    if (storage := sys.modules.get("seqattn.runs.storage")) is not None:
+        storage.remove_unfinished()
+    note(f"seqattn: {signal.Signals(number).name}: {message}")
+    os._exit(128 + number)

@@ -1,0 +1,89 @@
+"""Distributed training: the processes that torchrun starts for one run."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from seqattn.cli.output import note
+from seqattn.errors import DistributedError, UsageError
+
+if TYPE_CHECKING:
+    from seqattn.cli.stop_signals import StopRequest
+    from seqattn.runs import RunFolder
+    from seqattn.training import ProcessGroup
+
+
+def is_distributed() -> bool:
+    """Whether torchrun started this process together with others."""
+    size = os.environ.get("WORLD_SIZE", "1")
+    return size.isascii() and size.isdigit() and int(size) > 1 and "RANK" in os.environ
+
+
+def check_not_distributed(command: str) -> None:
+    """
+    Raises:
+        UsageError: torchrun started a command that trains many runs.
+    """
+    if is_distributed():
+        raise UsageError(
+            f"{command}: trains many runs in one process, but torchrun splits the batches of one"
+            " run over processes. Run it without torchrun."
+        )
+
+
+def launcher_id() -> str:
+    """Host and process id of the launcher, which stay the same when torchrun restarts processes."""
+    return f"{socket.gethostname()} {os.getppid()}"
+
+
+def is_torchrun_restart(folder: RunFolder) -> bool:
+    """Whether torchrun restarted the processes after one was lost, and the folder has their run."""
+    restarted = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") not in ("", "0")
+    if not (restarted and folder.is_run):
+        return False
+    return folder.read_environment().get("launcher") == launcher_id()
+
+
+@contextlib.contextmanager
+def join_process_group(
+    device: str, seeds: int | None, stop_request: StopRequest
+) -> Iterator[ProcessGroup | None]:
+    """Join the processes of a distributed training; None in a training with one process.
+
+    A process that loses the others ends here with the exit code of DistributedError, or of the
+    signal if it received one, as the others probably did.
+
+    Args:
+        device: auto, cpu or cuda.
+        seeds: value of --seeds.
+        stop_request: signals received so far.
+
+    Raises:
+        UsageError: --seeds is given.
+        DistributedError: the other processes cannot be reached.
+    """
+    if not is_distributed():
+        yield None
+        return
+    if seeds is not None:
+        raise UsageError(
+            "--seeds trains many runs in one process, but torchrun splits the batches of one run"
+            " over processes. Leave out --seeds or torchrun."
+        )
+    from seqattn.experiments import choose_device
+    from seqattn.training import ProcessGroup
+
+    processes = ProcessGroup.init(choose_device(device))
+    assert processes is not None
+    try:
+        yield processes
+    except DistributedError as error:
+        # Not an ordinary exit: closing the connections may wait for a process that is gone.
+        note(f"seqattn: {error}")
+        os._exit(128 + stop_request.signals[0] if stop_request.signals else error.exit_code)
+    finally:
+        processes.destroy()

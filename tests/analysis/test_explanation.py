@@ -1,0 +1,371 @@
+"""What `explain` prints, typed into a calculator, gives what it prints; and a hand on the weights."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from pydantic import TypeAdapter
+
+from seqattn.analysis.explanation import Explanation, explain
+from seqattn.cli.explaining import print_explanation
+from seqattn.config import Model
+from seqattn.errors import UsageError
+from seqattn.models import Seq2SeqModel, build_model
+from seqattn.models.attention import Override
+from seqattn.plots import as_bytes, vectors_figure
+from tests.conftest import S, T
+
+STEP, F = 3, 2
+LAST_DIGIT = 0.5001e-4
+Table = dict[str, NDArray[np.float64]]
+
+KINDS: dict[str, dict[str, Any]] = {
+    "dot": {"attention": {"score": "dot"}},
+    "scaled": {"attention": {"score": "scaled_dot"}},
+    "bare": {"attention": {"score": "scaled_dot", "project_query_key": False}},
+    "general": {"attention": {"score": "general", "project_values": True}},
+    "additive": {"attention": {"score": "additive", "key_dim": 5}},
+    "cosine": {"attention": {"score": "cosine"}},
+    "uniform": {"attention": {"score": "uniform"}},
+    "two heads": {"attention": {"score": "scaled_dot", "heads": 2}},
+    "additive heads": {"attention": {"score": "additive", "heads": 2}},
+    "sparsemax": {"attention": {"score": "dot", "normalizer": "sparsemax"}},
+    "hard": {"attention": {"score": "dot", "normalizer": "hard", "estimator": "reinforce"}},
+    "local": {"attention": {"score": "dot", "location": {"kind": "local", "window": 3}}},
+    "shift": {"attention": {"location": {"kind": "location_shift", "shift_range": 5}}},
+    "shift heads": {"attention": {"heads": 2, "location": {"kind": "location_shift"}}},
+    "context input": {"context": "input", "cell": "lstm"},
+    "input feeding": {"input_feeding": True, "layers": 2},
+    "readout tanh": {"readout": "tanh", "attention": {"heads": 2}},
+    "fast weights": {"kind": "fast_weights", "inner_steps": 2},
+    "fast weights, plain": {"kind": "fast_weights", "layer_norm": False},
+    "transformer": {"kind": "transformer", "model_dim": 12, "heads": 3},
+    "transformer, post": {"kind": "transformer", "model_dim": 12, "heads": 3, "norm": "post"},
+}
+
+
+def model_of(kind: dict[str, Any]) -> Seq2SeqModel:
+    width = {} if kind.get("kind") == "transformer" else {"hidden_dim": 6}
+    config: Model = TypeAdapter(Model).validate_python(kind | width)
+    return build_model(config, F, 3).double()
+
+
+def explanation_of(kind: dict[str, Any], **options: int) -> Explanation:
+    source = np.random.default_rng(2).normal(size=(S, F))
+    return explain(model_of(kind), source, step=STEP, features=["x", "y"], title="one", **options)
+
+
+def read_back(text: str) -> dict[str, Table]:
+    """The tables of a Markdown page: stage -> row -> numbers; those on their side set upright."""
+    found = dict[str, Table]()
+    for section in re.split(r"^## ", text, flags=re.M)[1:]:
+        name, *lines = section.splitlines()
+        cells = [[cell.strip() for cell in line.strip("|").split("|")]
+                 for line in lines if line.startswith("|") and "---" not in line]  # fmt: skip
+        if cells[1][0] == "1" and cells[0][1] != "1":  # rows are numbered: it lies on its side
+            cells = [list(column) for column in zip(*cells, strict=True)]
+        found[name] = {row[0]: np.array([float(x) for x in row[1:]]) for row in cells[1:]}
+        found[name]["columns"] = np.array(cells[0][1:])
+    return found
+
+
+def column(table: Table, name: str) -> NDArray[np.float64]:
+    place = list(table["columns"]).index(name)
+    return np.array([row[place] for key, row in table.items() if key != "columns"])
+
+
+def rows(table: Table) -> NDArray[np.float64]:
+    return np.array([row for key, row in table.items() if key != "columns"])
+
+
+def same(typed_in: Any, printed: Any) -> None:
+    np.testing.assert_allclose(printed, typed_in, atol=LAST_DIGIT, rtol=0)
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_a_calculator_gives_what_is_printed(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    kind = KINDS[name]
+    made = explanation_of(kind, head=1 if "heads" in str(kind) else 0)
+    print_explanation(made, "markdown")
+    text = capsys.readouterr().out
+    table = read_back(text)
+    fast = kind.get("kind") == "fast_weights"
+    by_place = kind.get("attention", {}).get("location")
+
+    # scores
+    if fast:
+        query = rows(table["Query state"])[0]
+        keys = rows(table["States in memory"])
+        assert len(keys) == S + STEP - 1
+        same(keys @ query, column(table["Strengths"], "h(tau) . h"))
+        product = column(table["Strengths"], "h(tau) . h")
+        factor = column(table["Strengths"], "rate decay^age")
+        same(product * factor, column(table["Strengths"], "strength"))
+        weights = column(table["Strengths"], "strength")
+        parts, total = table["Weighted states"], table["Read vector"]
+        values = keys
+    else:
+        scores = table["Scores"]
+        if "cos" in scores["columns"]:
+            query, keys = rows(table["Query, at length 1"])[0], rows(table["Keys, at length 1"])
+            same(keys @ query, column(scores, "cos"))
+            same(column(scores, "cos") * column(scores, "strength"), column(scores, "score"))
+        elif "q . k" in scores["columns"]:
+            query, keys = rows(table["Query"])[0], rows(table["Keys"])
+            same(keys @ query, column(scores, "q . k"))
+            same(column(scores, "q . k") / column(scores, "sqrt(K)"), column(scores, "score"))
+            same(np.sqrt(len(query)), column(scores, "sqrt(K)")[0])
+        elif name.startswith("additive"):
+            met = np.tanh(rows(table["Query"])[0] + rows(table["Keys"]))
+            same(met, rows(table["Hidden layer"]))
+            v = rows(table["Vector v"])[0]
+            same(rows(table["Hidden layer"]) @ v, column(scores, "score"))
+        elif name != "uniform":
+            same(rows(table["Keys"]) @ rows(table["Query"])[0], column(scores, "score"))
+
+        # weights
+        score = column(scores, "score")
+        contents = table["Content weights" if by_place else "Weights"]
+        if "tau" in contents["columns"]:
+            tau = column(contents, "tau")
+            same(np.maximum(score - tau, 0), column(contents, "weight"))
+            assert column(contents, "weight").sum() == pytest.approx(1, abs=1e-3)
+        elif "exp(score - largest)" in contents["columns"]:
+            raised = column(contents, "exp(score - largest)")
+            same(raised / raised.sum(), column(contents, "weight"))
+            inside = raised > 0
+            if not by_place or by_place["kind"] != "local":
+                inside = np.ones(S, dtype=bool)
+            same(np.exp(score - score[inside].max())[inside], raised[inside])
+        else:
+            same(np.eye(S)[score.argmax()], column(contents, "weight"))
+        weights = column(table["Weights"], "weight")
+        if by_place and by_place["kind"] == "local":
+            away = np.arange(S) - rows(table["Window centre"])[0, 0]
+            bell = np.exp(-(away**2) / (2 * 1.5**2))
+            same(bell, column(table["Weights"], "window"))
+            same(column(contents, "weight") * column(table["Weights"], "window"), weights)
+            assert (column(contents, "weight")[np.abs(away) > 3] == 0).all()
+        elif by_place:
+            g, gamma, *s = rows(table["Gate, sharpness and shift"])[0]
+            final = table["Weights"]
+            gated = g * column(contents, "weight") + (1 - g) * column(final, "previous")
+            same(gated, column(final, "gated"))
+            reach = len(s) // 2
+            moved = sum(p * np.roll(column(final, "gated"), j - reach) for j, p in enumerate(s))
+            same(moved, column(final, "shifted"))
+            same(column(final, "shifted") ** gamma, column(final, "shifted^gamma"))
+            power = column(final, "shifted^gamma")
+            same(power / power.sum(), weights)
+        values, parts, total = rows(table["Values"]), table["Weighted values"], table["Context"]
+    same(weights[:, None] * values, rows(parts))
+    same(rows(parts).sum(axis=0), rows(total)[0])
+
+    # what is said
+    if kind.get("kind") == "transformer":
+        assert made.prediction == []
+        assert "The final output of the model is" in text
+        return
+    if fast:
+        z = rows(table["Input to the inner loop"])[0] + rows(total)[0]
+        if "Mean and deviation of z" in table:
+            z, gain, bias = rows(table["Layer norm's input, gain and bias"])
+            mean, deviation = rows(table["Mean and deviation of z"])[0]
+            same(z.mean(), mean)
+            same(np.sqrt(z.var() + 1e-5), deviation)
+            z = (z - mean) / deviation * gain + bias
+        np.testing.assert_allclose(rows(table["New state"])[0], np.tanh(z), atol=1.1e-4)
+        read = rows(table["New state"])[0]
+    elif "Attentional vector a" in table:
+        read = rows(table["Attentional vector a"])[0]
+    elif "New state h'" in table:
+        read = rows(table["New state h'"])[0]
+    else:
+        heads = table.get("Contexts of all heads")
+        context = rows(total)[0] if heads is None else rows(heads).reshape(-1)
+        h = next(rows(table[stage])[0] for stage in table if stage.startswith("Decoder state h"))
+        read = rows(table["Joined"])[0]
+        same(np.concatenate([context, h]), read)
+    layer = rows(table["Output layer W, b"])
+    said = rows(table["Predicted point"])[0]
+    same(layer[:, :-1] @ read + layer[:, -1], said)
+    assert made.prediction == said.tolist()
+    np.testing.assert_allclose(made.model_prediction, said, atol=5e-3)
+    assert "Every number above follows" in text
+
+
+def test_the_model_says_what_its_forecast_says() -> None:
+    for kind in KINDS.values():
+        source = np.random.default_rng(2).normal(size=(S, F))
+        said = model_of(kind).forecast(torch.as_tensor(source)[None], STEP).values[0, -1]
+        made = explanation_of(kind)
+        np.testing.assert_allclose(made.model_prediction, said.detach(), atol=LAST_DIGIT)
+
+
+def test_a_transformers_context_is_its_own() -> None:
+    """The weights that `explain` works out against those of the forecast, layer by layer."""
+    kind = KINDS["transformer"]
+    source = torch.as_tensor(np.random.default_rng(2).normal(size=(S, F)))[None]
+    maps = model_of(kind).forecast(source, STEP).attention
+    for layer in range(2):
+        for head in range(3):
+            made = explanation_of(kind, layer=layer, head=head)
+            expected = maps[layer].weights[0, head, STEP - 1].detach()
+            np.testing.assert_allclose(made.vectors["weights"], expected, atol=2e-4)
+
+
+def test_layers_and_heads_that_are_not_there() -> None:
+    for kind, options, words in (
+        ("scaled", {"head": 1}, "--head 1: this model has 1, counted from 0"),
+        ("two heads", {"head": 2}, "--head 2: this model has 2"),
+        ("scaled", {"layer": 1}, "--layer 1: this model has 1"),
+        ("transformer", {"layer": 2}, "--layer 2: this model has 2"),
+        ("transformer", {"head": 3}, "--head 3: this model has 3"),
+        ("fast weights", {"head": 1}, "--head 1: this model has 1"),
+    ):
+        with pytest.raises(UsageError, match=words):
+            explanation_of(KINDS[kind], **options)
+    with pytest.raises(UsageError, match="no attention"):
+        explanation_of({"attention": None})
+
+
+@pytest.mark.parametrize("name", ["scaled", "uniform", "fast weights", "transformer"])
+def test_the_picture_of_vectors(name: str) -> None:
+    made = explanation_of(KINDS[name])
+    drawn = made.vectors
+    figure = vectors_figure(
+        drawn.get("query"), drawn["keys"], drawn["values"], drawn["context"], drawn["weights"],
+        title=made.title, cosines=made.cosines,
+    )  # fmt: skip
+    left, right = figure.axes
+    assert as_bytes(figure).startswith(b"\x89PNG")
+    wide = drawn["keys"].shape[1] > 2
+    assert ("on their two main directions" in left.get_title()) == wide
+    words = [text.get_text() for text in right.texts]
+    assert "context" in words
+    assert any(word.startswith("weight of value\n1:") for word in words)
+    two = vectors_figure(
+        np.array([1.0, 0.0]), np.eye(2), np.eye(2), np.array([0.5, 0.5]), np.array([0.5, 0.5]),
+        title="t", cosines=True,
+    )  # fmt: skip
+    assert two.axes[0].get_title() == "Query and keys"
+    listed = [text.get_text() for text in two.axes[0].texts]
+    assert "cosine of query and key\n1:  1.00\n2:  0.00" in listed
+
+
+def test_explain_on_the_command_line(
+    seqattn: Callable[..., Any], attention_run: Path, tmp_path: Path
+) -> None:
+    done = seqattn("explain", attention_run, "--example", "2", "--step", "2", "--format", "json",
+                   "--figure", "step.svg")  # fmt: skip
+    assert done.code == 0, done.err
+    described = json.loads(done.out)
+    assert [stage["name"] for stage in described["stages"]][:2] == [
+        "Source points", "Decoder input",
+    ]  # fmt: skip
+    assert (tmp_path / "step.svg").exists()
+    table = seqattn("explain", attention_run)
+    assert table.code == 0
+    assert "softmax: weight = exp(score - largest) / sum of these" in table.out
+    for words, said in (
+        (["--step", "9"], "Give a step of 1 to"),
+        (["--step", "0"], "Give a step of 1 to"),
+        (["--example", "9999"], "the run has test sequences 0 to"),
+        (["--figure", "a.bmp"], "End the file name in"),
+    ):
+        refused = seqattn("explain", attention_run, *words)
+        assert refused.code == 2
+        assert said in refused.err
+
+
+# --- a hand on the weights ------------------------------------------------------------------------
+
+HANDED: dict[str, dict[str, Any]] = {
+    "one head": {"attention": {"score": "dot"}},
+    "two heads": {"attention": {"score": "general", "heads": 2}},
+    "context input": {"context": "input"},
+    "transformer": {"kind": "transformer", "model_dim": 12, "heads": 3},
+}
+
+
+@pytest.mark.parametrize("name", HANDED)
+def test_an_override_takes_the_place_of_the_weights(name: str) -> None:
+    model = model_of(HANDED[name])
+    numbers = torch.Generator().manual_seed(4)
+    source = torch.randn(3, S, F, generator=numbers, dtype=torch.float64)
+    lengths = torch.tensor([S, 4, 6])
+    keep = (torch.arange(S) < lengths[:, None])[:, None, None]
+
+    def weights(way: str | None) -> Any:
+        override = None if way is None else Override.parse(way)
+        said = model.forecast(source, T, source_lengths=lengths, override=override)
+        crossed = [shown.weights for shown in said.attention if shown.kind == "cross"]
+        return said.values, torch.stack(crossed).detach()
+
+    values, own = weights(None)
+    uniform_values, uniform = weights("uniform")
+    expected = (keep / lengths.view(-1, 1, 1, 1)).expand(uniform.shape)
+    torch.testing.assert_close(uniform, expected.double(), rtol=0, atol=1e-7)
+    assert not torch.allclose(uniform_values, values)
+    _, one = weights("one_hot:3")
+    assert (one[..., 3] == 1).all()
+    assert one.sum() == one[..., 3].numel()
+    _, dealt = weights("shuffled")
+    # The first step has seen nothing yet, so its weights are the model's own, in another order.
+    torch.testing.assert_close(
+        dealt[0, ..., 0, :].sort(-1).values, own[0, ..., 0, :].sort(-1).values
+    )
+    assert not torch.equal(dealt, own)
+    assert (dealt.masked_select(~keep.expand(dealt.shape)) == 0).all()
+    torch.testing.assert_close(dealt, weights("shuffled")[1])
+    _, late = weights("previous")
+    torch.testing.assert_close(late[0, ..., 0, :], own[0, ..., 0, :])
+    torch.testing.assert_close(late[0, ..., 1, :], own[0, ..., 0, :])
+
+
+def test_previous_is_the_step_before() -> None:
+    hand = Override.parse("previous").start()
+    steps = torch.rand(2, 5, 3)
+    found = [hand(steps[:, t : t + 1], None) for t in range(5)]
+    torch.testing.assert_close(torch.cat(found, dim=1), steps[:, [0, 0, 1, 2, 3]])
+    torch.testing.assert_close(
+        Override.parse("previous").start()(steps, None), steps[:, [0, 0, 1, 2, 3]]
+    )
+
+
+def test_what_cannot_be_overridden() -> None:
+    for text in ("", "uniforn", "one_hot", "one_hot:", "one_hot:-1", "one_hot:1.5", "uniform:2"):
+        with pytest.raises(UsageError, match="expected uniform, shuffled, previous, or one_hot:K"):
+            Override.parse(text)
+    with pytest.raises(UsageError, match="has 4 points, so K must lie within 0 and 3"):
+        Override.parse("one_hot:4").check(4)
+    Override.parse("one_hot:3").check(4)
+    with pytest.raises(UsageError, match="signed read weights"):
+        model_of(KINDS["fast weights"]).forecast(
+            torch.zeros(1, S, F, dtype=torch.float64), 2, override=Override.parse("uniform")
+        )
+
+
+def test_predict_says_what_an_override_costs(
+    seqattn: Callable[..., Any], attention_run: Path
+) -> None:
+    done = seqattn("predict", attention_run, "--attention-override", "shuffled", "--attention",
+                   "w.npz", "--output", "said.csv")  # fmt: skip
+    assert done.code == 0, done.err
+    own, forced = re.search(
+        r"error: (\S+) with the model's attention, (\S+) with shuffled", done.err
+    ).groups()  # type: ignore[union-attr]
+    assert float(own) != float(forced)
+    refused = seqattn("predict", attention_run, "--attention-override", "one_hot:7")
+    assert refused.code == 2
+    assert "so K must lie within 0 and" in refused.err
+    again = seqattn("predict", attention_run, "--attention-override", "sideways")
+    assert again.code == 2

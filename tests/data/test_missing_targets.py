@@ -1,0 +1,387 @@
+"""Target cells that were not observed: never trained on, never scored, never told of what follows."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from seqattn.config import OwnFile, Recurrent
+from seqattn.data import Scaling, Sequences, load
+from seqattn.data.baselines import (
+    TRAINING_MEAN,
+    build_baselines,
+    forecast_mse,
+)
+from seqattn.data.fitting import fit_scaling
+from seqattn.data.least_squares import least_squares
+from seqattn.data.scoring import ErrorSums
+from seqattn.errors import DataError
+from seqattn.models import SampledActions, build_model
+from seqattn.training import Batch, batches, to_tensors
+from seqattn.training.batches import stack_batches
+from seqattn.training.data_loader import DataLoader
+from seqattn.training.objective import AutogradLoss, ManualBackwardLoss, build_loss, reinforce_loss
+from seqattn.training.validation import validate
+from tests.conftest import whole
+
+N, S, T, F = 23, 3, 5, 2
+MODEL = Recurrent.model_validate({"hidden_dim": 3, "attention": {"score": "dot"}})
+
+
+def part_of(seed: int, *, ragged: bool = False) -> Sequences:
+    """Sequences with random gaps, and garbage where nothing was observed."""
+    numbers = np.random.default_rng(seed)
+    source, target = numbers.normal(size=(N, S, F)), numbers.normal(size=(N, T, F))
+    lengths = numbers.integers(1, T + 1, N) if ragged else np.full(N, T)
+    lengths[0] = T
+    real = np.arange(T) < lengths[:, None]
+    observed = (numbers.random((N, T, F)) < numbers.uniform(0.2, 0.95)) & real[:, :, None]
+    observed[0, 0] = True
+    observed[1] = False  # a sequence of which nothing is known
+    target[~observed] = numbers.choice([np.nan, 0, 1e6], int((~observed).sum()))
+    target[~real] = 0
+    return Sequences(
+        source, np.full(N, S), target, lengths, ("x", "y"), tuple(map(str, range(N))),
+        target_observed=observed,
+    )  # fmt: skip
+
+
+def with_other_fill(part: Sequences) -> Sequences:
+    assert part.target_observed is not None
+    return replace(part, target=np.where(part.target_observed, part.target, -77.0))
+
+
+parts = st.builds(part_of, st.integers(0, 10**6), ragged=st.booleans())
+few = settings(max_examples=10, deadline=None)
+
+
+@few
+@given(parts)
+def test_errors_are_those_of_observed_cells(part: Sequences) -> None:
+    observed, scale = part.target_cells, np.array([2.0, 5.0])
+    forecast = np.random.default_rng(1).normal(size=part.target.shape)
+    squares = np.where(observed, np.square((forecast - part.target) / scale), np.nan)
+    assert forecast_mse(forecast, part, scale) == pytest.approx(np.nanmean(squares))
+    for t, error in enumerate(ErrorSums.of(forecast, part, scale, by_step=True).by_step):
+        seen = squares[:, t][observed[:, t]]
+        assert error == (pytest.approx(seen.mean()) if seen.size else None)
+    for f, error in enumerate(ErrorSums.of(forecast, part).rmse):
+        seen = (squares[..., f] * scale[f] ** 2)[observed[..., f]]
+        assert error == (pytest.approx(np.sqrt(seen.mean())) if seen.size else None)
+
+
+@few
+@given(parts, st.booleans())
+def test_baselines_and_scaling_are_fitted_to_observed_cells(
+    part: Sequences, relative: bool
+) -> None:
+    observed = part.target_cells
+    told = build_baselines(part, part, None).forecast(TRAINING_MEAN, part)[:][0]
+    for t in range(T):
+        for f in range(F):
+            seen = part.target[:, t, f][observed[:, t, f]]
+            expected = seen if seen.size else part.target[..., f][observed[..., f]]
+            assert told[t, f] == pytest.approx(expected.mean())
+    config = OwnFile.model_validate({"path": "-", "relative": relative})
+    scaling, _ = fit_scaling(config, part)
+    last = part.source[:, -1:] if relative else np.zeros((N, 1, F))
+    values = [
+        np.concatenate([
+            (part.source - last)[..., f].ravel(), (part.target - last)[..., f][observed[..., f]],
+        ])
+        for f in range(F)
+    ]  # fmt: skip
+    assert scaling.target.shift == pytest.approx([each.mean() for each in values])
+    assert scaling.target.scale == pytest.approx([each.std() for each in values])
+    if not part.target_keep.all():
+        assert whole(least_squares(part, part, scaling)) is None
+        return
+    fitted = whole(least_squares(part, part, scaling))
+    assert fitted is not None
+    design = np.column_stack([(part.source - last).reshape(N, -1), np.ones(N)])
+    for t in range(T):
+        for f in range(F):
+            rows = observed[:, t, f]
+            if rows.sum() > design.shape[1]:  # else several maps fit as well
+                target = (part.target - last)[rows, t, f]
+                weights, *_ = np.linalg.lstsq(design[rows], target, rcond=None)
+                expected = design @ weights + last[:, 0, f]
+                assert fitted[:, t, f] == pytest.approx(expected, rel=1e-6, abs=1e-6)
+
+
+@few
+@given(parts)
+def test_what_is_fed_for_an_unobserved_cell_comes_from_before_it(part: Sequences) -> None:
+    scaling, _ = fit_scaling(OwnFile.model_validate({"path": "-"}), part)
+    source, target = scaling.transform(part)
+    for n, t, f in np.ndindex(N, int(part.target_lengths.min()), F):
+        before = [i for i in range(t + 1) if part.target_cells[n, i, f]]
+        plain = part.target[n, before[-1], f] if before else part.source[n, -1, f]
+        shift, scale = scaling.target.shift[f], scaling.target.scale[f]
+        assert target[n, t, f] == pytest.approx((plain - shift) / scale)
+    other, same = scaling.transform(with_other_fill(part))[1], np.asarray(source)
+    assert other.tobytes() == target.tobytes()
+    assert np.isfinite(same).all()
+
+
+def test_a_feature_that_is_not_given_begins_at_zero() -> None:
+    observed = np.array([[[False], [True], [False]]])
+    part = Sequences(
+        np.full((1, 2, 1), 5.0), np.array([2]), np.array([[[np.nan], [7.0], [9.0]]]), np.array([3]),
+        ("a",), ("s",), target_features=("b",), target_observed=observed,
+    )  # fmt: skip
+    assert Scaling.identity(part).transform(part)[1].ravel().tolist() == [0, 7, 7]
+
+
+@few
+@given(parts, st.integers(0, 2**T - 1))
+def test_loss_and_gradient_are_those_of_observed_cells(part: Sequences, coins: int) -> None:
+    """By hand and by autograd, whatever is fed, against a sum over cells that are chosen one by
+    one; and one batch weighs what its shares weigh together."""
+    model = build_model(MODEL, F, 1).double()
+    data = to_tensors(part, dtype=torch.float64)
+    assert data.target_keep is not None
+    told = torch.tensor([bool(coins >> t & 1) for t in range(T)])
+    forecast = model(
+        data.source, data.target, source_lengths=None, teacher_forcing=told, with_attention=False
+    )
+    chosen = torch.from_numpy(np.argwhere(part.target_cells))
+    cells = [forecast.values[n, t, f] - float(part.target[n, t, f]) for n, t, f in chosen.tolist()]
+    expected = torch.stack(cells).square().mean()
+    slopes = torch.cat([
+        slope.flatten() for slope in torch.autograd.grad(expected, list(model.parameters()))
+    ])  # fmt: skip
+    assert data.loss_counts == [len(cells)]
+    for by_hand in (True, False):
+        stack, objective = build_loss([copy.deepcopy(model)], manual_backward=by_hand)
+        assert isinstance(objective, ManualBackwardLoss if by_hand else AutogradLoss)
+        loss = objective.value_and_grad(data, told)
+        assert float(loss) == pytest.approx(expected.item())
+        assert torch.allclose(stack.gradient.flatten(), slopes, atol=1e-12)
+        shares = torch.zeros_like(stack.gradient)
+        for rows in (slice(0, 2), slice(2, 9), slice(9, N)):
+            share = data.take(rows)
+            objective.value_and_grad(share, told)
+            shares += stack.gradient * share.loss_counts[0]
+        assert torch.allclose(shares.flatten() / len(cells), slopes, atol=1e-12)
+        free, forced = validate(objective, data)
+        alone = model.forecast(data.source, T).values.detach().numpy()
+        assert free == [pytest.approx(forecast_mse(alone, part))]
+        assert len(forced) == 1
+
+
+@pytest.mark.parametrize("by_hand", [True, False])
+def test_a_batch_of_which_nothing_was_observed_teaches_nothing(by_hand: bool) -> None:
+    stack, objective = build_loss([build_model(MODEL, F, 1)], manual_backward=by_hand)
+    batch = to_tensors(part_of(1)).take(slice(1, 2))
+    loss = objective.value_and_grad(batch, torch.ones(T, dtype=torch.bool))
+    assert float(loss) == 0
+    assert batch.loss_counts == [0]
+    assert not stack.gradient.any()
+
+
+@pytest.mark.parametrize("by_hand", [True, False])
+def test_runs_side_by_side_keep_the_mask_that_one_of_them_has(by_hand: bool) -> None:
+    """Two runs, of which one has unobserved cells, and one short targets or no mask at all."""
+    cells, points = part_of(3), part_of(4, ragged=True)
+    target = np.nan_to_num(points.target, nan=0.5)
+    points = replace(points, target=target, target_observed=None)
+    whole = replace(points, target_lengths=np.full(N, T))
+    told = torch.ones(T, dtype=torch.bool)
+    for others in ([cells, points], [whole, cells], [points, whole]):
+        models = [build_model(MODEL, F, seed).double() for seed in (1, 2)]
+        alone = [
+            AutogradLoss(model).loss(to_tensors(part, dtype=torch.float64), told).item()
+            for model, part in zip(models, others, strict=True)
+        ]
+        _, objective = build_loss(models, manual_backward=by_hand)
+        data = stack_batches([to_tensors(part, dtype=torch.float64) for part in others])
+        assert objective.value_and_grad(data, told).tolist() == pytest.approx(alone)
+        if others[0] is cells:
+            assert data.loss_counts == [
+                int(cells.target_cells.sum()),
+                int(points.target_cells.sum()),
+            ]
+
+
+def test_short_sources_of_one_run_stay_short_beside_another() -> None:
+    whole = to_tensors(part_of(3))
+    short = Batch(whole.source, whole.target, torch.ones(N, dtype=torch.int64), whole.target_keep)
+    lengths = stack_batches([short, whole]).source_lengths
+    assert lengths is not None
+    assert lengths.tolist() == [[1] * N, [S] * N]
+
+
+def test_reinforced_errors_are_those_of_observed_cells() -> None:
+    numbers = torch.Generator().manual_seed(1)
+    squared = torch.rand(N, T, F, generator=numbers, dtype=torch.float64)
+    chance = torch.randn(N, T, generator=numbers, dtype=torch.float64, requires_grad=True)
+    keep = torch.from_numpy(part_of(5).target_cells.copy())
+    choices = SampledActions(chance, torch.tensor(0.3, dtype=torch.float64))
+    share = keep.double().mean(dim=-1)
+    reinforce_loss(choices, squared.masked_fill(~keep, 0).mean(dim=-1), share).backward()
+    assert chance.grad is not None
+    errors = torch.where(keep, squared - 0.3, torch.zeros_like(squared))
+    for n, t in np.ndindex(N, T):
+        expected = errors[n, t:].sum() / keep.sum()
+        assert float(chance.grad[n, t]) == pytest.approx(float(expected), abs=1e-12)
+
+
+# --- from a file ----------------------------------------------------------------------------------
+
+
+def text_of(values: np.ndarray[Any, Any], steps: int) -> str:
+    rows = [f"s{k},{t}," + ",".join("" if np.isnan(v) else repr(float(v)) for v in values[k, t])
+            for k in range(len(values)) for t in range(steps)]  # fmt: skip
+    return "\n".join(["sequence,step,x,y", *rows]) + "\n"
+
+
+def values_of(seed: int, n: int = 30) -> np.ndarray[Any, Any]:
+    numbers = np.random.default_rng(seed)
+    values = numbers.normal(size=(n, 6, 2)).cumsum(axis=1)
+    values[numbers.random(values.shape) < 0.2] = np.nan
+    values[:, 0] = 1.0
+    return values
+
+
+@pytest.mark.parametrize("missing", ["cells", "rows"])
+def test_what_a_file_lacks_stays_missing(tmp_path: Path, missing: str) -> None:
+    values = values_of(1)
+    if missing == "rows":
+        values[np.isnan(values).any(axis=2)] = np.nan
+    text = text_of(values, 6)
+    if missing == "rows":
+        text = "\n".join(line for line in text.splitlines() if not line.endswith(",,")) + "\n"
+    (tmp_path / "f.csv").write_text(text)
+    splits = load(OwnFile.model_validate({
+        "path": str(tmp_path / "f.csv"), "source_length": 3, "missing": "interpolate",
+    }))  # fmt: skip
+    for part in (splits.train, splits.validation, splits.test):
+        for k, name in enumerate(part.ids):
+            told = values[int(name[1:]), 3:]
+            last = ~np.isnan(told).all(axis=1)
+            steps = int(np.flatnonzero(last)[-1]) + 1 if missing == "rows" and last.any() else 3
+            if missing == "rows" and not last.any():
+                continue
+            assert np.array_equal(part.target[k, :steps], told[:steps], equal_nan=True)
+            assert np.array_equal(part.target_cells[k, :steps], ~np.isnan(told[:steps]))
+    assert to_tensors(splits.train, scaling=splits.scaling).target.isfinite().all()
+
+
+@pytest.mark.parametrize("part", ["train", "validation", "test"])
+def test_a_part_without_an_observed_target_is_refused(tmp_path: Path, part: str) -> None:
+    keys = {"source_length": 3, "missing": "interpolate", "scaling": "none"}
+    for name in ("train", "validation", "test"):
+        values = values_of(len(name), 6)
+        if name == part:
+            values[:, 3:] = np.nan
+        (tmp_path / f"{name}.csv").write_text(text_of(values, 6))
+    described = OwnFile.model_validate({
+        **keys, "path": str(tmp_path / "train.csv"),
+        "validation_path": str(tmp_path / "validation.csv"), "test_path": str(tmp_path / "test.csv"),
+    })  # fmt: skip
+    with pytest.raises(DataError, match=f"the {part} part has no target that was observed"):
+        load(described)
+
+
+def test_a_feature_that_cannot_be_learned_is_refused(tmp_path: Path) -> None:
+    values = values_of(2)
+    values[:, 3:, 1] = np.nan
+    (tmp_path / "f.csv").write_text(text_of(values, 6))
+    keys = {"path": str(tmp_path / "f.csv"), "source_length": 3, "missing": "interpolate"}
+    with pytest.raises(DataError, match="the train part has no observed 'y' in its targets"):
+        load(OwnFile.model_validate(keys))
+
+
+def test_a_cache_trains_on_the_cells_that_memory_trains_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    values = values_of(3, 48)
+    names = [f"s{k}" for k in range(48)]
+    for name, rows in (
+        ("train", slice(0, 32)),
+        ("validation", slice(32, 40)),
+        ("test", slice(40, 48)),
+    ):
+        part = values[rows]
+        pq.write_table(pa.table({
+            "sequence": np.repeat(names[rows], 6), "step": np.tile(np.arange(6), len(part)),
+            "x": pa.array(part[..., 0].ravel(), from_pandas=True),
+            "y": pa.array(part[..., 1].ravel(), from_pandas=True),
+        }), tmp_path / f"{name}.parquet")  # fmt: skip
+    keys = {
+        "path": str(tmp_path / "train.parquet"), "source_length": 3, "missing": "interpolate",
+        "validation_path": str(tmp_path / "validation.parquet"),
+        "test_path": str(tmp_path / "test.parquet"),
+    }  # fmt: skip
+    monkeypatch.setattr(batches, "MAX_RESIDENT", 0)
+    in_memory, on_disk = (
+        load(OwnFile.model_validate({**keys, "cache": cache})) for cache in ("never", "always")
+    )
+    assert np.array_equal(on_disk.test.target, in_memory.test.target, equal_nan=True)
+    loaders = [DataLoader([batches.batch_of(data.train, scaling=data.scaling)], 8, None)
+             for data in (on_disk, in_memory)]  # fmt: skip
+    assert [type(loader.data) for loader in loaders] == [batches.GatheredBatch, batches.Batch]
+    for loader in loaders:
+        loader.start_epoch([1], 0)
+    for step in range(4):
+        one, other = (loader.fetch(step).batch for loader in loaders)
+        assert one.target_keep is not None and other.target_keep is not None
+        assert torch.equal(one.target_keep, other.target_keep)
+        assert torch.equal(one.target, other.target)
+        assert loaders[0].loss_counts(step) == loaders[1].loss_counts(step)
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.integers(0, 10**6), st.integers(8, 28), st.booleans())
+def test_no_value_tells_of_what_lies_before_it(
+    tmp_path_factory: pytest.TempPathFactory, seed: int, row: int, relative: bool
+) -> None:
+    """Whatever is changed in a later part changes nothing of the parts before it; whatever is
+    changed in a series changes no source that ends before, and nothing that is fed before."""
+    numbers = np.random.default_rng(seed)
+    values = numbers.normal(size=(2, 60))
+    values[numbers.random(values.shape) < 0.3] = np.nan
+    values[:, ::6] = 1.0
+    later = values.copy()
+    at = int(numbers.choice([row, 48]))  # in the training part, or where another begins
+    later[:, at:] = np.where(numbers.random((2, 60 - at)) < 0.3, np.nan, 9.0)
+    later[:, ::6] = np.where(np.arange(0, 60, 6) < at, values[:, ::6], 2.0)
+    found = []
+    for each in (values, later):
+        file = tmp_path_factory.mktemp("f") / "f.csv"
+        rows = [
+            f"{k},{t},{'' if np.isnan(v) else v}" for k in (0, 1) for t, v in enumerate(each[k])
+        ]
+        file.write_text("\n".join(["sequence,step,x", *rows]) + "\n")
+        found.append(load(OwnFile.model_validate({
+            "path": str(file), "window": {"source": 5, "target": 3}, "missing": "interpolate",
+            "split": {"by": "time", "validation": 0.2, "test": 0.2}, "relative": relative,
+        })))  # fmt: skip
+    one, other = found
+    if at == 48:
+        for name in ("train", "validation"):
+            a, b = (to_tensors(getattr(each, name), scaling=each.scaling) for each in found)
+            assert torch.equal(a.source, b.source) and torch.equal(a.target, b.target)
+        return
+    scaling = one.scaling  # which knows of all that trains
+    both = [dict(zip(each.train.ids, range(len(each.train)), strict=True)) for each in found]
+    fed = [scaling.transform(each.train) for each in found]
+    for name, i in both[0].items():
+        begins = int(name.partition("@")[2])
+        if begins > at or name not in both[1]:
+            continue
+        j = both[1][name]
+        assert np.array_equal(fed[0][0][i], fed[1][0][j])
+        assert np.array_equal(fed[0][1][i][: at - begins], fed[1][1][j][: at - begins])
+    assert len(other.train)

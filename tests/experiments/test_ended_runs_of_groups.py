@@ -1,0 +1,379 @@
+"""Runs that end before their last epoch: at their first step, all of a group, or for want of data."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from seqattn import experiments
+from seqattn.config import Config, Training, resolve
+from seqattn.data import load
+from seqattn.errors import DataError, NonFiniteError
+from seqattn.experiments import folder_session as session_module
+from seqattn.experiments import group_training, train_many
+from seqattn.experiments.verify_resume import first_difference
+from seqattn.models import build_model
+from seqattn.runs import EpochRecord, RunFolder
+from seqattn.training import (
+    Batch,
+    RunProgress,
+    RunState,
+    TrainingRun,
+    load_state,
+    loop,
+    to_tensors,
+    train_models,
+)
+from seqattn.training.data_loader import DataLoader
+from tests.training_session import Recorder, trained
+
+SIZES = ["data.n_train=12", "data.n_validation=7", "data.n_test=5", "model.hidden_dim=3",
+         "training.batch_size=5", "training.epochs=3", "training.teacher_forcing.probability=0.5",
+         "training.checkpoint_seconds=1000"]  # fmt: skip
+STEPS = 3  # of an epoch
+
+
+def config_of(*sets: str) -> Config:
+    return resolve(None, [*SIZES, *sets]).config
+
+
+def run_of(seed: int, *sets: str) -> TrainingRun:
+    config = config_of(*sets)
+    data = load(config.data)
+    parts = to_tensors(data.train), to_tensors(data.validation)
+    return TrainingRun(build_model(config.model, 2, seed), *parts, config.training, seed, group="g")
+
+
+def without_targets(run: TrainingRun) -> TrainingRun:
+    """The run with training targets of which none is finite."""
+    return replace(run, data=filled(run.data, math.inf))
+
+
+@pytest.fixture
+def overflowing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs at learning rate 99 have a first update that is not finite."""
+    build_runs = group_training.build_runs
+
+    def steeper(*args: Any) -> list[TrainingRun]:
+        steep = {"learning_rate": 1e300}
+        return [
+            replace(run, config=run.config.model_copy(update=steep))
+            if run.config.learning_rate == 99 else run
+            for run in build_runs(*args)
+        ]  # fmt: skip
+
+    monkeypatch.setattr(group_training, "build_runs", steeper)
+
+
+def filled(data: Any, number: float) -> Batch:
+    """The sequences with one number as all their targets."""
+    assert isinstance(data, Batch)
+    return replace(data, target=torch.full_like(data.target, number))
+
+
+def same_state(one: RunState | None, other: RunState | None) -> bool:
+    """Whether two states are equal to the bit, but for wall time."""
+    assert one is not None and other is not None
+    tensors = [
+        {
+            "weights": state.weights,
+            "best": state.best_weights,
+            **{f"buffers of {key}": kept for key, kept in state.buffers.items()},
+        }
+        for state in (one, other)
+    ]
+    numbers = [
+        (state.position, state.loss_sum, state.loss_count, state.best_epoch, state.slot,
+         [replace(record, seconds=0.0) for record in state.history])
+        for state in (one, other)
+    ]  # fmt: skip
+    return (
+        numbers[0] == numbers[1]
+        and tensors[0].keys() == tensors[1].keys()
+        and all(
+            left.keys() == right.keys() and all(torch.equal(left[k], right[k]) for k in left)
+            for left, right in zip(tensors[0].values(), tensors[1].values(), strict=True)
+        )
+    )
+
+
+# --- the first step -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("what", ["training loss", "update of the weights"])
+@pytest.mark.parametrize("optimizer", ["adam", "sgd"])
+def test_a_run_that_diverges_at_its_first_step_is_saved_as_it_began(
+    what: str, optimizer: str
+) -> None:
+    run = run_of(1, f"training.optimizer={optimizer}")
+    if what == "training loss":
+        run = without_targets(run)
+    else:
+        steep = run.config.model_copy(update={"learning_rate": 1e300})
+        run = replace(run, config=steep)
+    before = {name: tensor.clone() for name, tensor in run.model.state_dict().items()}
+    saved = list[RunState]()
+    (ended,) = trained([run], save=saved.append)
+    assert ended.error is not None
+    assert (ended.error.epoch, ended.error.step) == (1, 1)
+    assert f"The {what} is " in str(ended.error)
+    assert "in epoch 1, step 1, at learning rate" in str(ended.error)
+    assert (ended.ended, ended.is_finished, ended.history) == ("diverged", False, [])
+    (state,) = saved
+    assert state is ended.checkpoint
+    assert (state.position, state.loss_count, state.loss_sum) == ((0, 0), 0, 0.0)
+    assert (state.best_epoch, state.best_weights, state.buffers) == (0, {}, {})
+    assert state.weights.keys() == before.keys()
+    assert all(torch.equal(state.weights[name], tensor) for name, tensor in before.items())
+
+
+def test_the_others_go_on_from_the_first_step() -> None:
+    """One of five diverges at once, and its row stays: the four end as beside one that goes on."""
+    runs = [run_of(seed) for seed in range(5)]
+    runs[2] = without_targets(runs[2])
+    saved = list[RunState]()
+    found = trained(runs, save=saved.append)
+    assert [run.ended for run in found] == ["all epochs"] * 2 + ["diverged"] + ["all epochs"] * 2
+    assert [state.slot.row for state in saved if state.slot and state.position == (0, 0)] == [2]
+    for k in (0, 1, 3, 4):
+        (alone,) = train_models([run_of(k)])
+        assert found[k].validation_losses == pytest.approx(alone.validation_losses, rel=1e-4)
+
+
+@pytest.mark.usefixtures("overflowing")
+def test_a_folder_of_a_run_that_diverged_at_its_first_step(tmp_path: Path) -> None:
+    config = config_of("training.learning_rate=99", "name=first")
+    for resume in (False, True):
+        with pytest.raises(
+            NonFiniteError, match="update of the weights is nan in epoch 1, step 1, at"
+        ):
+            experiments.train_one(config, tmp_path, plots=False, resume=resume)
+    folder = RunFolder(tmp_path / "first")
+    summary = folder.read_summary()
+    assert summary["diverged_at"] == {"epoch": 1, "step": 1}
+    assert (summary["epochs"], summary["test_loss"]) == (0, None)
+    assert folder.read_metrics() == []
+    state = load_state(folder.last, build_model(config.model, 2, 1))
+    assert (state.position, state.buffers) == ((0, 0), {})
+    began = build_model(config.model, 2, config.seed).state_dict()
+    assert all(torch.equal(state.weights[name], tensor) for name, tensor in began.items())
+
+
+# --- all of a group -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("count", [1, 2, 5])
+@pytest.mark.parametrize("when", ["training", "validation"])
+def test_a_group_of_which_all_diverge_ends(count: int, when: str) -> None:
+    runs = [run_of(seed) for seed in range(count)]
+    if when == "training":
+        runs = [without_targets(run) for run in runs]
+    else:
+        runs = [replace(run, validation=filled(run.validation, math.nan)) for run in runs]
+    saved, epochs = list[RunState](), list[Any]()
+    found = trained(runs, save=saved.append, on_epoch=epochs.append)
+    position = (0, 0) if when == "training" else (0, STEPS)
+    assert [state.position for state in saved] == [position] * count
+    assert epochs == []
+    for run in found:
+        assert run.error is not None
+        assert (run.error.epoch, run.error.step) == (1, 1 if when == "training" else None)
+        assert (run.ended, run.history) == ("diverged", [])
+        assert run.checkpoint is not None
+        assert all(tensor.isfinite().all() for tensor in run.checkpoint.weights.values())
+
+
+@pytest.mark.usefixtures("overflowing")
+def test_folders_of_a_group_of_which_all_diverged(tmp_path: Path) -> None:
+    """Some at once, others later: each has a reason, none is trained again."""
+    rates = {"a": 99, "b": 90, "c": 99, "d": 100}
+    runs = [
+        (config_of("training.optimizer=sgd", "training.momentum=0.5", "training.epochs=6",
+                   f"training.learning_rate={rate}"), RunFolder(tmp_path / name))
+        for name, rate in rates.items()
+    ]  # fmt: skip
+    jobs = train_many(runs, threads=1)
+    assert all(job.error is not None and job.summary is None for job in jobs)
+    ends = [folder.read_summary()["diverged_at"] for _, folder in runs]
+    assert ends[0] == ends[2] == {"epoch": 1, "step": 1}
+    assert ends[1]["epoch"] > 1 and ends[3]["epoch"] > 1
+    files = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    epochs = list[Any]()
+    again = train_many(
+        runs, threads=1, resume=True, callbacks=experiments.Callbacks(epoch=epochs.append)
+    )
+    assert all("would again" in str(job.error) for job in again)
+    assert epochs == []
+    assert {path: path.read_bytes() for path in files} == files
+
+
+# --- data that can no longer be read --------------------------------------------------------------
+
+
+def gone_at(monkeypatch: pytest.MonkeyPatch, at: tuple[int, int]) -> None:
+    """The files of the training sequences are gone once a batch is asked for: epoch and step."""
+    fetch, start_epoch = DataLoader.fetch, DataLoader.start_epoch
+    epochs = dict[int, int]()
+
+    def start(loader: DataLoader, seeds: Any, epoch: int) -> None:
+        epochs[id(loader)] = epoch
+        start_epoch(loader, seeds, epoch)
+
+    def gone(loader: DataLoader, step: int) -> Any:
+        if (epochs[id(loader)], step) == at:
+            raise DataError("my.parquet: is gone.")
+        return fetch(loader, step)
+
+    monkeypatch.setattr(DataLoader, "start_epoch", start)
+    monkeypatch.setattr(DataLoader, "fetch", gone)
+
+
+@pytest.mark.parametrize("count", [1, 3])
+@pytest.mark.parametrize("at", [(0, 0), (0, 2), (1, 0), (1, 1), (2, 2)])
+def test_data_gone_in_an_epoch_save_the_state_before_once(
+    at: tuple[int, int], count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = train_models([run_of(seed) for seed in range(count)])
+    saved = list[list[RunProgress]]()
+    states = list[RunState | None]()
+
+    class Saves(Recorder):
+        def save(self, runs: Any) -> None:
+            saved.append(list(runs))
+            states.extend(run.checkpoint for run in runs)
+
+    with monkeypatch.context() as patch:
+        gone_at(patch, at)
+        runs = [run_of(seed) for seed in range(count)]
+        with pytest.raises(DataError, match="is gone"):
+            train_models(runs, Saves(1000.0))
+    last = saved[-1]
+    assert [len(each) for each in saved if each] == [count]  # at the end of an epoch none was due
+    assert [run.run for run in last] == runs
+    assert [state.position for state in states if state] == [at] * count
+    assert [state.slot.row for state in states if state and state.slot] == list(range(count))
+    again = [run_of(seed) for seed in range(count)]
+    rest = train_models(again, states=dict(zip(again, states, strict=True)))  # type: ignore[arg-type]
+    for one, other in zip(rest, whole, strict=True):
+        assert one.is_finished
+        assert same_state(one.checkpoint, other.checkpoint)
+
+
+def test_data_gone_in_the_validation_save_the_whole_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
+    (whole,) = train_models([run_of(1)])
+    validate, calls = loop.validate, iter(range(9))
+
+    def gone(*args: Any) -> Any:
+        if next(calls) == 1:
+            raise DataError("my.parquet: is gone.")
+        return validate(*args)
+
+    saved = list[RunState]()
+    with monkeypatch.context() as patch:
+        patch.setattr(loop, "validate", gone)
+        with pytest.raises(DataError, match="is gone"):
+            trained([run_of(1)], save=saved.append)
+    assert [state.position for state in saved] == [(1, STEPS)]
+    run = run_of(1)
+    (rest,) = train_models([run], states={run: saved[0]})
+    assert same_state(rest.checkpoint, whole.checkpoint)
+
+
+def test_a_step_that_was_not_finite_is_not_saved_where_data_are_gone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Nothing between the last save and the error is known to be finite."""
+    run = run_of(1)
+    run = replace(run, config=run.config.model_copy(update={"learning_rate": 1e300}))
+    gone_at(monkeypatch, (0, 2))
+    saved = list[RunState]()
+    with pytest.raises(DataError, match="is gone"):
+        trained([run], save=saved.append)
+    assert saved == []
+
+
+def test_a_folder_goes_on_once_its_data_are_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = config_of("name=one")
+    whole, _ = experiments.train_one(config, tmp_path / "whole", plots=False)
+    saved, save_state = list[tuple[int, int]](), session_module.save_state
+
+    def counted(path: Path, state: RunState, *args: Any, **options: Any) -> None:
+        saved.append(state.position)
+        save_state(path, state, *args, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(session_module, "save_state", counted)
+        gone_at(patch, (1, 2))
+        with pytest.raises(DataError, match="is gone"):
+            experiments.train_one(config, tmp_path / "parted", plots=False)
+    assert saved == [(1, 2)]
+    folder = RunFolder(tmp_path / "parted" / "one")
+    assert "ended: my.parquet: is gone." in folder.log.read_text()
+    experiments.train_one(config, tmp_path / "parted", plots=False, resume=True)
+    _, found = first_difference(whole, folder)
+    assert found is None
+
+
+# --- when folders are saved to --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_folder_is_saved_to_at_the_end_of_an_epoch_that_is_due(
+    count: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An epoch takes a second of a clock that goes by steps, and a save is due each second."""
+    taken, saved, save_state = 0, list[tuple[int, int]](), session_module.save_state
+
+    def counted(path: Path, state: RunState, *args: Any, **options: Any) -> None:
+        saved.append(state.position)
+        save_state(path, state, *args, **options)
+
+    def step() -> int:
+        nonlocal taken
+        taken += 1
+        return 0
+
+    monkeypatch.setattr(session_module, "save_state", counted)
+    monkeypatch.setattr(session_module.time, "monotonic", lambda: taken / STEPS)
+    runs = experiments.seeds_of(config_of("training.checkpoint_seconds=1"), tmp_path, count)
+    train_many(runs, threads=1, callbacks=experiments.Callbacks(stop=step))
+    assert saved == [(epoch, 0) for epoch in (1, 2, 3) for _ in range(count)]
+
+
+@pytest.mark.parametrize("kind", ["ended", "diverged"])
+def test_a_save_of_one_run_leaves_the_timer_of_the_others(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else runs that end one after another would keep the others from ever being saved."""
+    now = [0.0]
+    monkeypatch.setattr(session_module.time, "monotonic", lambda: now[0])
+    config = Training(checkpoint_seconds=10)
+    progress = [RunProgress(TrainingRun(None, None, None, config, k)) for k in range(3)]  # type: ignore[arg-type]
+    session = session_module.FolderSession({p.run: None for p in progress}, experiments.Callbacks())  # type: ignore[misc]
+    saved = list[int]()
+    monkeypatch.setattr(session, "_write", lambda runs: saved.extend(p.run.seed for p in runs))
+    monkeypatch.setattr(session_module, "write_divergence", lambda *_: None)
+    now[0] = 11.0
+    assert session.save_due()
+    record = EpochRecord(1, 1.0, 1.0, 1.0, 0.1, 1.0, 0.1)
+    if kind == "ended":
+        for p in progress:
+            p.history.append(record)
+        session.epoch_end(progress, progress[:1])
+    else:
+        error = NonFiniteError("not finite")
+        diverged = replace(progress[0], error=error, checkpoint=RunState({}))
+        session.writers = {diverged.run: type("W", (), {"job": None})()}  # type: ignore[dict-item]
+        session.diverged(diverged)
+    assert saved == [0]
+    assert session.save_due()
+    session.save(progress[1:])
+    assert saved == [0, 1, 2]
+    assert not session.save_due()

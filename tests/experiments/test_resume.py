@@ -1,0 +1,198 @@
+"""Runs that were stopped side by side, and how they go on."""
+
+from __future__ import annotations
+
+import json
+import resource
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from seqattn import experiments
+from seqattn.analysis.comparison import read_comparison
+from seqattn.config import Config, resolve
+from seqattn.errors import CheckpointError, Interrupted, StorageError
+from seqattn.experiments import Callbacks, run_folders, seeds_of, train_many
+from seqattn.runs import RunFolder
+from seqattn.runs.storage import limits
+from seqattn.runs.storage.atomic import _PendingFile
+from seqattn.training.checkpoints import describe_checkpoint
+
+Runs = list[tuple[Config, RunFolder]]
+SETS = ["data.n_train=64", "data.n_validation=16", "data.n_test=8", "training.epochs=8",
+        "training.checkpoint_seconds=0", "name=s"]  # fmt: skip
+
+
+def base(*more: str) -> Config:
+    return resolve(None, [*SETS, *more]).config
+
+
+def after(steps: int) -> Callable[[], int]:
+    """Asks to stop after so many steps."""
+    asked = iter(range(steps))
+    return lambda: 0 if next(asked, None) is not None else 2
+
+
+def stopped(runs: Runs, steps: int) -> None:
+    with pytest.raises(Interrupted):
+        train_many(runs, threads=1, callbacks=Callbacks(stop=after(steps)))
+
+
+def resumed(runs: Runs, **more: Any) -> tuple[list[int], list[str], list[experiments.Job]]:
+    """The epochs that were trained, what was said, and what came of it."""
+    epochs, said = list[int](), list[str]()
+    callbacks = Callbacks(epoch=lambda record: epochs.append(record.epoch), message=said.append)
+    jobs = train_many(runs, threads=1, resume=True, callbacks=callbacks, **more)
+    return epochs, said, jobs
+
+
+def test_a_run_that_diverged_early_takes_none_back(tmp_path: Path) -> None:
+    """It stands where it diverged, long before the others."""
+    rates = {"a": 0.05, "b": 0.04, "far": 90.0, "d": 0.03}
+    runs = [
+        (base("training.optimizer=sgd", f"training.learning_rate={rate}"), RunFolder(tmp_path / k))
+        for k, rate in rates.items()
+    ]
+    stopped(runs, 22)
+    places = {folder.path.name: describe_checkpoint(folder.last)["epoch"] for _, folder in runs}
+    assert places.pop("far") < 3
+    assert set(places.values()) == {5}
+    epochs, said, jobs = resumed(runs)
+    assert min(epochs) == 6, said
+    assert [job.error is None for job in jobs] == [True, True, False, True]
+
+
+def test_more_seeds_take_none_back(tmp_path: Path) -> None:
+    stopped(seeds_of(base(), tmp_path / "s", 2), 22)
+    runs = seeds_of(base(), tmp_path / "s", 4)
+    epochs, said, jobs = resumed(runs)
+    assert sorted(epochs) == sorted(2 * [6, 7, 8] + 2 * list(range(1, 9))), said
+    assert all(job.summary is not None for job in jobs)
+
+
+def test_a_save_ahead_twice_takes_none_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed between two files of a common save, and again at the first save after that."""
+
+    class Killed(BaseException): ...
+
+    shows, show = 0, _PendingFile.commit
+
+    def dying(written: _PendingFile) -> None:
+        nonlocal shows
+        if written.path.name == "last.safetensors" and written.path.parts[-3] == "seed-24":
+            shows += 1
+            if shows in (9, 10):
+                raise Killed
+        show(written)
+
+    monkeypatch.setattr(_PendingFile, "commit", dying)
+    runs = seeds_of(base(), tmp_path / "s", 2)
+    whole = seeds_of(base(), tmp_path / "whole", 2)
+    with pytest.raises(Killed):
+        train_many(runs, threads=1)
+    ahead, behind = (describe_checkpoint(folder.last) for _, folder in runs)
+    assert (ahead["epoch"], ahead["step"]) > (behind["epoch"], behind["step"])
+    with pytest.raises(Killed):
+        resumed(runs)
+    epochs, said, _ = resumed(runs)
+    assert min(epochs) == behind["epoch"] + 1, said
+    train_many(whole, threads=1)
+    for (_, folder), (_, other) in zip(runs, whole, strict=True):
+        assert folder.best.read_bytes() == other.best.read_bytes()
+
+
+def test_killed_in_the_first_common_save_all_begin_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Killed(BaseException): ...
+
+    show = _PendingFile.commit
+
+    def dying(written: _PendingFile) -> None:
+        if written.path.name == "last.safetensors" and written.path.parts[-3] == "seed-24":
+            raise Killed
+        show(written)
+
+    runs = seeds_of(base(), tmp_path / "s", 2)
+    with monkeypatch.context() as patch:
+        patch.setattr(_PendingFile, "commit", dying)
+        with pytest.raises(Killed):
+            train_many(runs, threads=1)
+    epochs, said, _ = resumed(runs)
+    assert sorted(epochs) == sorted(2 * list(range(1, 9)))
+    assert sum("begins again" in line for line in said) == 2
+
+
+def test_what_was_trained_before_another_began_is_not_trained_again(tmp_path: Path) -> None:
+    """That one was killed before its first save; the others have no checkpoint but their last."""
+    quick = base("training.checkpoint_seconds=1000")
+    train_many(seeds_of(quick, tmp_path / "s", 2), threads=1)
+    runs = seeds_of(quick, tmp_path / "s", 3)
+    new = runs[2][1]
+    shutil.copytree(runs[0][1].path, new.path)
+    for file in new.files:
+        if file not in (new.config, new.environment):
+            file.unlink(missing_ok=True)
+    told = json.loads(new.environment.read_text())
+    new.environment.write_text(json.dumps({**told, "started": "2020-01-01T00:00:00+0000"}))
+    more = [(config.model_copy(update={"training": config.training.model_copy(
+        update={"epochs": 9})}), folder) for config, folder in runs]  # fmt: skip
+    epochs, said, _ = resumed(more)
+    assert sorted(epochs) == sorted([9, 9, *range(1, 10)]), said
+
+
+def test_seeds_of_two_configs_are_not_told_of_as_one(tmp_path: Path) -> None:
+    train_many(seeds_of(base(), tmp_path / "s", 3), threads=1)
+    assert len(read_comparison(tmp_path / "s").variants[0].folders) == 3
+    fewer = seeds_of(base("training.epochs=2"), tmp_path / "s", 2)
+    train_many(fewer, threads=1, overwrite=True)
+    with pytest.raises(CheckpointError, match=r"seed-25 is of another .*training.epochs: 2 -> 8"):
+        read_comparison(tmp_path / "s")
+
+
+def test_an_interrupted_overwrite_leaves_a_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without config.yaml the folder would be nobody's, and every command would refuse it."""
+    runs = [(base(), RunFolder(tmp_path / "one"))]
+    train_many(runs, threads=1)
+
+    def full(path: Path, content: bytes) -> None:
+        raise OSError(28, "No space left on device", str(path))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(run_folders, "atomic_write", full)
+        with pytest.raises(OSError, match="No space"):
+            train_many(runs, threads=1, overwrite=True)
+    folder = runs[0][1]
+    assert folder.is_run
+    assert not folder.best.exists()
+    train_many(runs, threads=1, overwrite=True)
+    assert folder.summary.exists()
+
+
+def test_locks_of_many_runs_are_no_more_than_open_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    asked = list[tuple[int, int]]()
+    monkeypatch.setattr(resource, "setrlimit", lambda _, limits: asked.append(limits))
+    limits.allow_open_files(soft - limits.RESERVED_FDS)
+    assert not asked
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (256, 4096))
+    limits.allow_open_files(300)
+    assert asked == [(300 + limits.RESERVED_FDS, 4096)]
+    limits.allow_open_files(4000)
+    assert asked[1:] == [(4096, 4096)]
+    with pytest.raises(StorageError, match=r"no more than 4,096 \(ulimit -n\)"):
+        limits.allow_open_files(4096)
+
+
+def test_what_folders_of_one_disk_need_is_added_up(tmp_path: Path) -> None:
+    free = shutil.disk_usage(tmp_path).free
+    limits.check_free_space({tmp_path / "a": free // 2})
+    with pytest.raises(StorageError, match="two checkpoints of each run need"):
+        limits.check_free_space({tmp_path / k / "run": free // 2 for k in "abc"})

@@ -1,0 +1,381 @@
+"""What a picture says, not only that there is one."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.image import imread
+
+from seqattn.errors import UsageError
+from seqattn.plots import (
+    LossHistory,
+    as_bytes,
+    attention_figure,
+    band_figure,
+    comparison_figure,
+    loss_figure,
+    paths_figure,
+    shorten_name,
+    vectors_figure,
+)
+from seqattn.plots.run_pictures import picture_ending, sequence_titles
+from seqattn.plots.style import FORMATS
+
+WEIGHTS = np.array([[0.9, 0.1, np.nan], [0.25, 0.75, np.nan]])
+
+
+def texts(axes: Axes) -> list[str]:
+    return [text.get_text() for text in axes.texts]
+
+
+def ticks(axes: Axes) -> tuple[list[str], list[str]]:
+    return (
+        [label.get_text() for label in axes.get_xticklabels()],
+        [label.get_text() for label in axes.get_yticklabels()],
+    )
+
+
+def test_a_heatmap_prints_its_weights_and_leaves_padding_blank() -> None:
+    figure = attention_figure([WEIGHTS, WEIGHTS[:, :2]], titles=["one", "two"])
+    first, second, *_ = figure.axes
+    assert texts(first) == ["0.90", "0.10", "0.25", "0.75"]
+    assert first.get_title() == "one"
+    assert ticks(first) == (["Point 1", "Point 2", "Point 3"], ["Point 3", "Point 4"])
+    assert ticks(second) == (["Point 1", "Point 2"], ["Point 3", "Point 4"])
+    image = first.images[0]
+    assert image.get_clim() == (0, 1)
+    assert np.ma.getmaskarray(image.get_array())[:, 2].all()
+    assert first.patch.get_hatch()
+    labels = [axes.get_ylabel() for axes in figure.axes]
+    assert "attention weight" in labels  # the colour bar
+
+
+def test_a_number_can_be_read_on_its_cell() -> None:
+    """WCAG contrast of text and cell, at least 4.5 for the normal text of every weight."""
+    from matplotlib import colormaps
+    from matplotlib.colors import to_rgb
+
+    def luminance(color: tuple[float, ...]) -> float:
+        linear = [c / 12.92 if c <= 0.03928 else ((c + 0.055) / 1.055) ** 2.4 for c in color[:3]]
+        return float(np.dot([0.2126, 0.7152, 0.0722], linear))
+
+    levels = np.linspace(0, 1, 21)
+    figure = attention_figure([levels[None, :10], levels[None, 10:]], titles=["", ""])
+    seen = 0
+    for axes in figure.axes[:2]:
+        for text in axes.texts:
+            cell = luminance(colormaps["viridis"](float(text.get_text())))
+            ink = luminance(to_rgb(text.get_color()))
+            contrast = (max(cell, ink) + 0.05) / (min(cell, ink) + 0.05)
+            assert contrast > 4.5, text.get_text()
+            seen += 1
+    assert seen == 21
+
+
+@pytest.mark.parametrize(("T", "S"), [(1, 1), (2, 64), (64, 2), (64, 64), (13, 11)])
+def test_any_length_up_to_64_is_drawn_whole(T: int, S: int) -> None:
+    figure = attention_figure([np.full((T, S), 1 / S)] * 10, titles=["t"] * 10)
+    picture = imread(io.BytesIO(as_bytes(figure)))
+    height, width, _ = picture.shape
+    assert 100 < height < 3000
+    assert 200 < width < 2500
+    across, down = ticks(figure.axes[0])
+    assert len(across) <= 8
+    assert len(down) <= 8
+    assert across[0].split()[-1] == "1"
+    assert down[0].split()[-1] == str(S + 1)
+
+
+def loss() -> Figure:
+    return loss_figure(
+        LossHistory([1, 2, 3], [1.0, 0.5, 0.2], [1.1, 0.3, 0.4], [0.9, 0.3, 0.3]),
+        best_epoch=2, noise_floor=0.01, baseline=("a $rule", 0.02), title="name $x, seed 1",
+    )  # fmt: skip
+
+
+def test_the_loss_curve_shows_what_a_loss_is_read_against() -> None:
+    (axes,) = loss().axes
+    labels = [line.get_label() for line in axes.lines]
+    assert labels[:4] == [
+        "training", "validation, teacher-forced", "validation, free running",
+        "best epoch: 2 (0.3)",
+    ]  # fmt: skip
+    best = axes.lines[3]
+    assert (list(best.get_xdata()), list(best.get_ydata())) == ([2], [0.3])  # type: ignore[arg-type]
+    assert texts(axes) == ["noise floor\n0.01", "a $rule\n0.02"]
+    assert axes.get_yscale() == "log"
+    levels = [line.get_ydata()[0] for line in axes.lines[4:]]  # type: ignore[index]
+    assert levels == [0.01, 0.02]
+
+
+def test_the_lines_of_a_loss_curve_differ_without_colour() -> None:
+    (axes,) = loss().axes
+    looks = {(line.get_linestyle(), line.get_linewidth(), line.get_marker()) for line in axes.lines}
+    assert len(looks) == len(axes.lines)
+
+
+@pytest.mark.parametrize(("low", "high"), [(0.61, 0.89), (0.03, 0.04), (0.5, 1.2), (1e-4, 3.0)])
+def test_a_log_axis_has_ticks_however_little_it_spans(low: float, high: float) -> None:
+    epochs, losses = [1, 2, 3], [high, (low + high) / 2, low]
+    (one,) = loss_figure(
+        LossHistory(epochs, losses, losses, losses), best_epoch=3, noise_floor=None, baseline=None,
+        title="t",
+    ).axes  # fmt: skip
+    (many,) = band_figure(["a"], [np.array([losses])], title="t").axes
+    (points,) = comparison_figure(
+        ["a"], [np.array(losses)], [(losses[1], low, high)], lines=[], title="t"
+    ).axes
+    for axes, axis, (first, last) in ((one, one.yaxis, one.get_ylim()),
+                                      (many, many.yaxis, many.get_ylim()),
+                                      (points, points.xaxis, points.get_xlim())):  # fmt: skip
+        FigureCanvasAgg(axes.figure).draw()  # type: ignore[arg-type]
+        said = [tick.label1.get_text() for tick in (*axis.get_major_ticks(), *axis.get_minor_ticks())
+                if first <= tick.get_loc() <= last and tick.label1.get_text()]  # fmt: skip
+        assert 3 <= len(said) == len(set(said)) <= 20
+    for axes in (one, many):
+        assert all(tick == int(tick) for tick in axes.get_xticks())
+
+
+def test_paths_show_given_true_and_forecast() -> None:
+    given, truth = np.array([[0.0, 0.0], [1.0, 0.0]]), np.array([[1.0, 1.0]])
+    figure = paths_figure([given], [truth], [truth + 0.5], titles=["test 0"], features=["x", "y"])
+    axes = figure.axes[0]
+    assert axes.get_title() == "test 0\nMSE 0.2500"
+    assert texts(axes) == ["1", "2", "3"]
+    lines = [np.column_stack(line.get_data()).tolist() for line in axes.lines]  # type: ignore[arg-type]
+    assert [[0.0, 0.0], [1.0, 0.0]] in lines
+    assert [[1.0, 0.0], [1.0, 1.0]] in lines  # the truth goes on from the last point given
+    assert [[1.0, 0.0], [1.5, 1.5]] in lines
+    (legend,) = figure.legends
+    assert [text.get_text() for text in legend.get_texts()] == [
+        "given", "true continuation", "forecast",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("features", [["a"], ["a", "b", "c"]])
+def test_paths_of_other_widths_go_over_the_steps(features: list[str]) -> None:
+    F = len(features)
+    figure = paths_figure(
+        [np.zeros((5, F))], [np.zeros((0, F))], [np.ones((3, F))], titles=["t"], features=features
+    )
+    assert len(figure.axes) == F
+    assert all(len(axes.lines) >= 3 for axes in figure.axes)
+    (legend,) = figure.legends
+    assert [text.get_text() for text in legend.get_texts()] == ["given", "forecast"]
+
+
+def test_paths_are_joined_by_name_alone() -> None:
+    """What is said goes on from what was given only where it is the same feature; others stand
+    alone, and what is only given has nothing after it."""
+    given = np.array([[1.0, 10.0], [2.0, 20.0]])  # a, b
+    truth, said = np.array([[21.0, 300.0]]), np.array([[22.0, 400.0]])  # b, c
+    figure = paths_figure(
+        [given], [truth], [said], titles=["t"], features=["a", "b"], target_features=["b", "c"]
+    )
+    lines = {
+        axes.get_ylabel(): [
+            np.column_stack(line.get_data()).tolist()  # type: ignore[arg-type]
+            for line in axes.lines
+            if len(line.get_xdata()) and len(set(line.get_xdata())) == len(line.get_xdata())  # type: ignore[arg-type]
+        ]
+        for axes in figure.axes
+    }
+    assert list(lines) == ["b", "c", "a"]  # what is said comes first
+    assert lines["a"] == [[[1.0, 1.0], [2.0, 2.0]]]
+    assert [[1.0, 10.0], [2.0, 20.0]] in lines["b"]
+    assert [[2.0, 20.0], [3.0, 21.0]] in lines["b"]
+    assert [[2.0, 20.0], [3.0, 22.0]] in lines["b"]
+    assert lines["c"] == [[[3.0, 300.0]]] * 2 + [[[3.0, 400.0]]] * 2  # a path of one, and its mark
+
+
+def test_each_feature_of_a_series_has_a_scale_and_an_error_of_its_own() -> None:
+    """A pressure of 1000 beside a temperature of 10 would else be two flat lines."""
+    given = np.array([[10.0, 1000.0], [11.0, 1001.0]]).repeat(2, axis=1)
+    truth = np.array([[12.0, 12.0, 1002.0, 1002.0]])
+    said = truth + np.array([[1.0, 2.0, 3.0, 4.0]])
+    names = ["warm", "warmer", "a_name_that_is_too_long_1", "a_name_that_is_too_long_2"]
+    figure = paths_figure(
+        [given] * 7, [truth] * 7, [said] * 7, titles=[f"test {k}" for k in range(7)], features=names
+    )
+    shown = np.array(figure.axes).reshape(4, 5)  # the first sequences, a column each
+    assert [axes.get_ylabel() for axes in shown[:, 0]] == [
+        "warm", "warmer", "a_name_th…too_long_1", "a_name_th…too_long_2",
+    ]  # fmt: skip
+    assert [axes.get_title() for axes in shown[:, 4]] == [
+        "test 4\nMSE 1.0000", "MSE 4.0000", "MSE 9.0000", "MSE 16.0000",
+    ]  # fmt: skip
+    assert [axes.get_ylim()[0] > 900 for axes in shown[:, 0]] == [False, False, True, True]
+    assert figure.get_supxlabel() == "step"
+
+
+def test_scaled_runs_have_errors_in_the_units_of_the_data() -> None:
+    """Squared pascals say nothing; the root can be held against the numbers on the axis."""
+    given, truth = np.zeros((3, 1)), np.ones((2, 1))
+    figure = paths_figure(
+        [given], [truth], [truth + 3], titles=["t"], features=["pressure"], use_rmse=True
+    )
+    assert figure.axes[0].get_title() == "t\nRMSE 3.0000"
+    (axes,) = loss_figure(
+        LossHistory([1, 2], [0.2, 0.1], [0.2, 0.1], [0.2, 0.1]), best_epoch=2, noise_floor=None,
+        baseline=None, title="t", scaled=True,
+    ).axes  # fmt: skip
+    assert axes.get_ylabel() == "mean squared error, scaled units (log scale)"
+
+
+def test_features_that_are_not_drawn_are_counted() -> None:
+    names = [f"f{k}" for k in range(8)]
+    figure = paths_figure(
+        [np.zeros((5, 8))], [np.zeros((2, 1))], [np.ones((2, 1))], titles=["t"], features=names,
+        target_features=["f7"],
+    )  # fmt: skip
+    assert [axes.get_ylabel() for axes in figure.axes] == ["f7", "f0", "f1", "f2", "f3", "f4"]
+    assert figure.get_supxlabel() == "step (2 more features are not drawn)"
+
+
+def test_where_nothing_is_said_there_is_no_forecast_in_the_legend() -> None:
+    none = np.zeros((0, 1))
+    figure = paths_figure([np.zeros((5, 1))], [none], [none], titles=["t"], features=["x"])
+    assert not figure.legends
+    assert len(figure.axes[0].lines) == 5  # no line where the forecast would begin
+
+
+@pytest.mark.parametrize("said", [["y", "x"], ["x", "z"], ["z"]])
+def test_a_plane_is_for_the_same_two_features(said: list[str]) -> None:
+    F = len(said)
+    figure = paths_figure(
+        [np.zeros((4, 2))], [np.zeros((3, F))], [np.ones((3, F))], titles=["t"],
+        features=["x", "y"], target_features=said,
+    )  # fmt: skip
+    assert figure.get_supxlabel() == "step"
+
+
+def test_features_of_unlike_units_share_no_plane() -> None:
+    """Metres beside pascals: at one scale the path would be a line."""
+    given = np.array([[0.0, 101325.0], [1.0, 101425.0], [2.0, 101225.0]])
+    none = given[:0]
+    figure = paths_figure([given], [none], [none], titles=["t"], features=["x", "p"])
+    assert [axes.get_ylabel() for axes in figure.axes] == ["x", "p"]
+    figure = paths_figure([given / [1, 100]], [none], [none], titles=["t"], features=["x", "p"])
+    assert len(figure.axes) == 1
+
+
+def test_empty_cells_are_left_out_of_a_plane() -> None:
+    given = np.array([[0.0, 1.0], [np.nan, 1.0], [2.0, 0.0]])
+    none = given[:0]
+    figure = paths_figure([given], [none], [none], titles=["t"], features=["x", "y"])
+    assert as_bytes(figure).startswith(b"\x89PNG")
+    assert figure.axes[0].get_xlim()[1] > 2
+
+
+def strengths() -> Figure:
+    return attention_figure(
+        [np.array([[-1.95, 0.25], [1.0, np.nan]])] * 6, titles=["one\ntwo"] * 6, signed=True
+    )
+
+
+def test_signed_strengths_are_white_at_0() -> None:
+    figure = strengths()
+    image = figure.axes[0].images[0]
+    assert image.get_clim() == (-1.95, 1.95)
+    red, green, blue, _ = image.get_cmap()(0.5)
+    assert min(red, green, blue) > 0.95
+    assert texts(figure.axes[0]) == ["-1.95", "0.25", "1.00"]
+    assert figure.axes[-1].get_ylabel() == "read strength"
+
+
+def test_axes_say_who_looks_at_whom() -> None:
+    square = np.eye(2)
+    for kind, below, beside, first in (
+        ("encoder_self", "source points (given)", "source points (given)", "Point 1"),
+        ("decoder_self", "decoder steps, named by the point they forecast",
+         "target points (forecast)", "Point 6"),
+    ):  # fmt: skip
+        figure = attention_figure([square], titles=["t"], kind=kind, source_lengths=[5])
+        assert figure.get_supxlabel() == below
+        assert figure.get_supylabel() == beside
+        assert ticks(figure.axes[0])[0][0] == first
+
+
+def pictures_of_every_kind() -> dict[str, Callable[[], Figure]]:
+    """With what makes margins narrow: large numbers, long words, a single panel, many lines."""
+    numbers = np.random.default_rng(1)
+
+    def paths(panels: int, features: int, scale: float) -> Figure:
+        given, truth, said = scale * numbers.normal(size=(3, panels, 4, features))
+        return paths_figure(
+            given, truth, said, titles=["sequence number one\nMSE 0.1234"] * panels,
+            features=[f"a feature {k}" for k in range(features)],
+        )  # fmt: skip
+
+    return {
+        "loss": loss,
+        "loss, tiny": lambda: loss_figure(
+            LossHistory([1, 2], [1e-7, 1e-8], [1e-7, 1e-7], [1e-7, 1e-7]), best_epoch=2,
+            noise_floor=1e-9, baseline=("a rule with a rather long name", 1e-8), title="t",
+        ),
+        "one path": lambda: paths(1, 2, 1.0),
+        "many paths": lambda: paths(7, 2, 1e5),
+        "one series": lambda: paths(1, 1, 1e6),
+        "series": lambda: paths(6, 3, 1e-6),
+        "one weight": lambda: attention_figure([np.ones((1, 1))], titles=["t"]),
+        "one weight of a long name": lambda: attention_figure(
+            [np.ones((1, 1))],
+            titles=[f"{shorten_name('W' * 60, 24)}\nof sequences of 24 and 24 points"],
+        ),
+        "long": lambda: attention_figure([np.full((64, 3), 0.1)] * 6, titles=["a\nb\nc"] * 6),
+        "strengths": strengths,
+        "vectors": lambda: vectors_figure(
+            np.ones(5), numbers.normal(size=(9, 5)), numbers.normal(size=(9, 5)), np.ones(5),
+            np.full(9, 1 / 9), title="one, forecast step 2", cosines=True,
+        ),
+    }  # fmt: skip
+
+
+def test_names_that_begin_alike_are_told_apart() -> None:
+    assert shorten_name("attention_heads-2", 17) == "attention_heads-2"
+    for most in (10, 11):
+        short = [shorten_name(f"model_attention_heads-{k}", most) for k in (2, 4)]
+        assert [len(name) for name in short] == [most, most]
+        assert short[0] != short[1]
+        assert short[0].startswith("mode")
+
+
+@pytest.mark.parametrize("name", list(pictures_of_every_kind()))
+def test_no_word_is_cut_off(name: str) -> None:
+    """All that is drawn lies within the picture."""
+    figure = pictures_of_every_kind()[name]()
+    as_bytes(figure)
+    width, height = figure.get_size_inches()
+    drawn = figure.get_tightbbox(FigureCanvasAgg(figure).get_renderer())
+    assert drawn.x0 > -0.01, drawn
+    assert drawn.y0 > -0.01, drawn
+    assert drawn.x1 < width + 0.01, (drawn, width)
+    assert drawn.y1 < height + 0.01, (drawn, height)
+
+
+@pytest.mark.parametrize("ending", FORMATS)
+def test_the_same_figure_is_the_same_bytes(ending: str) -> None:
+    assert as_bytes(loss(), ending) == as_bytes(loss(), ending)
+
+
+def test_titles_from_files_are_drawn_as_they_are() -> None:
+    arrays = {
+        "ids": np.array(["a$\\frac", "x" * 99 + "12", "e\x1b[31m"]),
+        "labels": np.array([], str),
+    }
+    titles = sequence_titles(arrays, "sequence")
+    assert titles == ["sequence a$\\frac", f"sequence {'x' * 9}…{'x' * 8}12", "sequence e?[31m"]
+    as_bytes(attention_figure([WEIGHTS], titles=titles[:1]))
+
+
+def test_an_ending_that_is_no_pictures_is_refused() -> None:
+    assert picture_ending(Path("a.PDF")) == "pdf"
+    with pytest.raises(UsageError, match=r"End the file name in .png, .svg, .pdf"):
+        picture_ending(Path("a.gif"))

@@ -1,0 +1,113 @@
+"""Large attention files, folders that were renamed, files that are gone."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from seqattn.analysis.comparison import read_comparison
+from seqattn.plots.comparison_pictures import median_attention, validation_losses
+from seqattn.runs import RunFolder
+from seqattn.runs.storage import arrays, read_arrays
+from tests.comparisons import train_comparison, write_divergence
+from tests.conftest import ROOT, SMALL, Ended, train_small
+
+TEXT = """
+name: mine
+data: {n_train: 12, n_validation: 8, n_test: 9, variable_length: true}
+model: {hidden_dim: 2}
+training: {epochs: 2, batch_size: 6}
+compare: {seeds: 2, variants: {plain: {model.attention: null}, dot: {model.attention: {score: dot}}}}
+"""
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return train_comparison(tmp_path_factory.mktemp("finished"), TEXT)
+
+
+def test_the_commonest_lengths_of_a_file_that_is_read_in_part(
+    finished: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    variant = read_comparison(finished).variants[1]
+    whole = median_attention(variant)
+    monkeypatch.setattr(arrays, "MAX_VERIFIED_BYTES", 100)
+    monkeypatch.setattr(arrays, "MAX_WHOLE_BYTES", 100)
+    in_part = median_attention(variant)
+    assert whole is not None
+    assert in_part is not None
+    assert in_part.title == whole.title
+    np.testing.assert_array_equal(in_part.weights, whole.weights)
+
+
+def test_the_terminal_shows_the_shares_of_a_large_file(
+    seqattn: Callable[..., Ended], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heads = ["model.attention.heads=2", "model.hidden_dim=6"]
+    run = train_small(tmp_path, "heads", *heads)
+    words = ["plot-attention", run, "--terminal", "--examples", "2"]
+    before = seqattn(*words).out
+    assert "all 12 sequences" in before
+    monkeypatch.setattr(arrays, "MAX_VERIFIED_BYTES", 100)
+    monkeypatch.setattr(arrays, "MAX_WHOLE_BYTES", 100)
+    assert seqattn(*words).out == before
+
+
+def test_a_comparison_may_be_copied_under_any_name(finished: Path, tmp_path: Path) -> None:
+    copied = Path(shutil.copytree(finished, tmp_path / "mine (copy)"))
+    assert [variant.losses for variant in read_comparison(copied).variants] == [
+        variant.losses for variant in read_comparison(finished).variants
+    ]
+
+
+def test_curves_leave_out_a_run_without_metrics(finished: Path, tmp_path: Path) -> None:
+    home = Path(shutil.copytree(finished, tmp_path / "mine"))
+    variant = read_comparison(home).variants[0]
+    both = validation_losses(variant)
+    first = next(iter(variant.folders.values()))
+    first.metrics.unlink()
+    np.testing.assert_array_equal(validation_losses(variant), both[1:])
+
+
+def test_seeds_that_differ_in_what_changes_nothing_learned_are_of_one_config(
+    seqattn: Callable[..., Ended],
+) -> None:
+    sets = [word for text in SMALL for word in ("--set", text)]
+    words = ["train", ROOT / "configs/squares.yaml", "--name", "many", *sets, "-q"]
+    assert seqattn(*words, "--seeds", "2").code == 0
+    later = ["--seeds", "3", "--resume", "--set", "training.checkpoint_seconds=7"]
+    assert seqattn(*words, *later).code == 0
+    done = seqattn("doctor", "outputs/many")
+    assert done.code == 0, done.err
+    assert "3 of 3 seeds are finished" in done.out
+
+
+def test_a_run_whose_test_loss_was_not_finite_may_have_more_epochs(
+    seqattn: Callable[..., Ended], tmp_path: Path
+) -> None:
+    run = train_small(tmp_path / "outputs", "one")
+    write_divergence(RunFolder(run), 3, "The test loss is nan", diverged_at=None)
+    config = run / "config.yaml"
+    shutil.copyfile(config, tmp_path / "one.yaml")
+    words = ["train", "one.yaml", "--resume", "-q", "--plots", "none"]
+    assert seqattn(*words).code == 7
+    assert seqattn(*words, "--set", "training.epochs=4").code == 0
+    assert json.loads((run / "summary.json").read_text())["epochs"] == 4
+    assert "weights" in read_arrays(run / "attention.npz")
+
+
+@pytest.mark.parametrize("value", [5, {}, {"epoch": 3}])
+def test_where_a_run_diverged_is_checked(
+    seqattn: Callable[..., Ended], tmp_path: Path, value: object
+) -> None:
+    run = train_small(tmp_path / "outputs", "one")
+    write_divergence(RunFolder(run), 1, "It did.", diverged_at=value)
+    shutil.copyfile(run / "config.yaml", tmp_path / "one.yaml")
+    done = seqattn("train", "one.yaml", "--resume", "-q")
+    assert done.code == 4
+    assert "diverged_at" in done.err

@@ -1,0 +1,279 @@
+"""Read vector from a run folder is checked as a config is."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from seqattn.analysis.comparison import read_comparison
+from seqattn.errors import CheckpointError
+from seqattn.runs import (
+    RunFolder,
+    read_environment,
+    read_manifest,
+    read_search,
+    read_summary,
+)
+from seqattn.runs.storage import read_arrays
+from tests.conftest import SMALL, Ended
+
+Command = Callable[..., Ended]
+REMOVED = object()
+OPTIONAL = {"skipped_checkpoints", "interrupted"}  # earlier versions do not write them
+TOLD_OF = {"seed": "whole number", "test_loss": "number", "baselines": "object", "name": "text",
+           "beats_best_baseline": "true or false", "features": "list"}  # fmt: skip
+
+
+@pytest.fixture
+def mine(attention_run: Path, tmp_path: Path) -> RunFolder:
+    shutil.copytree(attention_run, tmp_path / "mine")
+    return RunFolder(tmp_path / "mine")
+
+
+def keys_of(content: dict[str, Any]) -> list[tuple[str, ...]]:
+    """Every key, and those of the objects inside."""
+    found = []
+    for key, value in content.items():
+        found.append((key,))
+        if isinstance(value, dict):
+            found += [(key, *inner) for inner in keys_of(value)]
+    return found
+
+
+def changed(content: dict[str, Any], at: tuple[str, ...], value: object) -> dict[str, Any]:
+    copied = json.loads(json.dumps(content))
+    place = copied
+    for key in at[:-1]:
+        place = place[key]
+    if value is REMOVED:
+        del place[at[-1]]
+    else:
+        place[at[-1]] = value
+    return copied
+
+
+def other_type(value: object) -> object:
+    return 3 if isinstance(value, str) else "text"
+
+
+def test_every_key_of_a_summary_has_a_type(mine: RunFolder) -> None:
+    content = mine.read_summary()
+    for at in keys_of(content):
+        if at[0] == "model" and at != ("model",):
+            continue  # config.yaml is what says it
+        value: Any = content
+        for key in at:
+            value = value[key]
+        mine.summary.write_text(json.dumps(changed(content, at, other_type(value))))
+        with pytest.raises(CheckpointError) as raised:
+            mine.read_summary()
+        assert f"{mine.summary}: {'.'.join(at)}" in str(raised.value)
+        assert TOLD_OF.get(".".join(at), "") in str(raised.value)
+        mine.summary.write_text(json.dumps(changed(content, at, REMOVED)))
+        if at[0] in OPTIONAL:
+            mine.read_summary()
+        elif at[0] not in ("fitted", "rmse") or len(at) == 1:
+            if at in (("baselines", at[-1]), ("validation_baselines", at[-1])):
+                continue  # one of several; only the best is needed
+            with pytest.raises(CheckpointError, match="is needed, and is not there"):
+                mine.read_summary()
+
+
+@pytest.mark.parametrize("text", ["", "[1, 2]", "3", '{"name": "a", ', "{" * 100_000, '{"seed": NaN}', "\xff"])  # fmt: skip
+def test_a_file_that_is_no_object(text: str, tmp_path: Path) -> None:
+    file = tmp_path / "some.json"
+    file.write_bytes(text.encode("latin-1"))
+    for read in (read_summary, read_environment, read_manifest, read_search):
+        with pytest.raises(CheckpointError, match=r"some\.json: "):
+            read(file)
+
+
+def test_only_a_diverged_run_has_no_loss(mine: RunFolder) -> None:
+    content = mine.read_summary()
+    mine.summary.write_text(json.dumps({**content, "test_loss": None}))
+    with pytest.raises(CheckpointError, match="test_loss: expected a number"):
+        mine.read_summary()
+    few = {key: content[key] for key in ("name", "seed", "epochs")}
+    words = "The training loss is nan in epoch 2, step 1"
+    mine.summary.write_text(json.dumps({**few, "diverged": words, "test_loss": None}))
+    assert mine.read_summary()["diverged"] == words
+    mine.summary.write_text(json.dumps({**few, "diverged": words, "test_loss": 1.0}))
+    with pytest.raises(CheckpointError, match="test_loss: must be null"):
+        mine.read_summary()
+    mine.summary.write_text(json.dumps({**few, "diverged": True, "test_loss": None}))
+    with pytest.raises(CheckpointError, match="diverged: expected a text"):
+        mine.read_summary()
+
+
+def damaged(mine: RunFolder, file: Path, key: str, change: Callable[[Any], Any]) -> None:
+    arrays = read_arrays(file)
+    arrays[key] = change(arrays[key])
+    np.savez(file, **arrays)
+
+
+@pytest.mark.parametrize(
+    ("file", "key", "change"),
+    [
+        ("attention", "source_lengths", lambda lengths: -lengths),
+        ("attention", "target_lengths", lambda lengths: lengths + 9),
+        ("attention", "source_lengths", lambda lengths: lengths[1:]),
+        ("attention", "target_lengths", lambda lengths: lengths * 1.0),
+        ("attention", "weights", lambda weights: weights[0]),
+        ("attention", "weights", lambda weights: weights.astype(np.str_)),
+        ("attention", "weights", lambda weights: weights[:0]),
+        ("attention", "ids", lambda ids: ids[::-1]),
+        ("attention", "ids", lambda ids: np.arange(len(ids))),
+        ("attention", "meaning", lambda meaning: np.array("else")),
+        ("predictions", "source", lambda points: points[:, :, 0]),
+        ("predictions", "target", lambda points: points[:, 1:]),
+        ("predictions", "forecast", lambda points: points[..., :1]),
+        ("predictions", "features", lambda names: names[:1]),
+        ("predictions", "labels", lambda names: names[:1]),
+        ("predictions", "target_lengths", lambda lengths: lengths * 0),
+    ],
+)
+def test_arrays_that_contradict_each_other(
+    file: str, key: str, change: Callable[[Any], Any], mine: RunFolder, seqattn: Command
+) -> None:
+    path = {"attention": mine.attention, "predictions": mine.predictions}[file]
+    damaged(mine, path, key, change)
+    done = seqattn("plot-attention", mine.path, "--terminal")
+    assert done.code == 4
+    assert path.name in done.err
+
+
+def test_a_film_whose_frames_do_not_count_up(mine: RunFolder) -> None:
+    weights = mine.read_attention()
+    P = len(weights["ids"])
+    film = {
+        "weights": np.stack([weights["weights"]] * 2), "epochs": np.array([3, 3]),
+        "meaning": weights["meaning"], "ids": weights["ids"], "labels": np.array([""] * P),
+        "source_lengths": weights["source_lengths"], "target_lengths": weights["target_lengths"],
+    }  # fmt: skip
+    np.savez(mine.film, **film)
+    with pytest.raises(CheckpointError, match=r"film\.npz: epochs: expected increasing epochs"):
+        mine.read_film()
+    np.savez(mine.film, **{**film, "epochs": np.array([0, 3])})
+    assert len(mine.read_film()["weights"]) == 2
+
+
+@pytest.mark.parametrize(
+    "row", ["1,nan,1,1,1,1,1", "1.5,1,1,1,1,1,1", "1,1,1", "2,1,1,1,1,1,1", "inf,1,1,1,1,1,1"]
+)
+def test_metrics_that_no_training_writes(row: str, mine: RunFolder) -> None:
+    header = mine.metrics.read_text().splitlines()[0]
+    mine.metrics.write_text(f"{header}\n{row}\n")
+    with pytest.raises(CheckpointError, match=r"metrics\.csv: cannot be read"):
+        mine.read_metrics()
+
+
+def test_what_is_missing_is_named(mine: RunFolder, seqattn: Command) -> None:
+    mine.environment.unlink()
+    done = seqattn("report", mine.path)
+    assert done.code == 4
+    assert "(no environment.json)" in done.err
+    assert "config.yaml" not in done.err
+
+
+# --- runs that are not what their folder says -----------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def compared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two variants that differ in no shape, so that every file of one fits the other."""
+    from seqattn.config.comparing import plan_comparison
+    from seqattn.experiments import compare as comparison
+
+    home = tmp_path_factory.mktemp("swapped")
+    (home / "two.yaml").write_text("name: two\nseed: 3\n")
+    sets = [*SMALL, "training.epochs=2"]
+    planned = plan_comparison(
+        home / "two.yaml", sets, ["training.learning_rate=0.01,0.02"], seeds=2
+    )
+    comparison.compare(planned, home, threads=1)
+    return home / "two"
+
+
+@pytest.fixture
+def two(compared: Path, tmp_path: Path) -> Path:
+    shutil.copytree(compared, tmp_path / "two")
+    return tmp_path / "two"
+
+
+def swap(one: Path, other: Path) -> None:
+    between = one.with_name("between")
+    one.rename(between)
+    other.rename(one)
+    between.rename(other)
+
+
+@pytest.mark.parametrize("file", ["", "summary.json", "metrics.csv", "config.yaml"])
+def test_runs_swapped_between_variants(file: str, two: Path, seqattn: Command) -> None:
+    one, other = (two / f"learning_rate-{rate}/seed-3" / file for rate in ("0.01", "0.02"))
+    swap(one, other)
+    with pytest.raises(CheckpointError, match="learning_rate-0.01/seed-3"):
+        read_comparison(two)
+    done = seqattn("report", two)
+    assert done.code == 4
+    assert "learning_rate-0.01/seed-3" in done.err
+
+
+@pytest.mark.parametrize("file", ["", "summary.json", "config.yaml"])
+def test_runs_swapped_between_seeds(file: str, two: Path, seqattn: Command) -> None:
+    home = two / "learning_rate-0.01"
+    swap(home / "seed-3" / file, home / "seed-4" / file)
+    for folder in (two, home):
+        with pytest.raises(CheckpointError, match=r"seed-3.*seed"):
+            read_comparison(folder)
+    assert seqattn("doctor", home).code == 4
+
+
+def test_a_manifest_that_names_no_folder(two: Path) -> None:
+    manifest = json.loads((two / "comparison.json").read_text())
+    first = next(iter(manifest["variants"].values()))
+    for name in ("../elsewhere", "/tmp/x", "..", ""):
+        (two / "comparison.json").write_text(json.dumps({"variants": {name: first}}))
+        with pytest.raises(CheckpointError, match=r"comparison\.json: variants"):
+            read_comparison(two)
+
+
+def test_seeds_that_were_trained_on_different_files(tmp_path: Path, seqattn: Command) -> None:
+    numbers = np.random.default_rng(1)
+
+    def write() -> None:
+        rows = [
+            f"{k},{t},{a:.6f}\n" for k in range(30) for t, a in enumerate(numbers.normal(size=4))
+        ]
+        Path("own.csv").write_text("sequence,step,x\n" + "".join(rows))
+
+    config = (
+        "name: own\ndata: {kind: file, path: own.csv, source_length: 2}\nmodel: {hidden_dim: 3}\n"
+    )
+    Path("own.yaml").write_text(config + "training: {epochs: 1}\n")
+    write()
+    assert seqattn("train", "own.yaml", "--seeds", "2", "-q").code == 0
+    assert seqattn("report", "outputs/own").code == 0
+    write()
+    assert seqattn("train", "own.yaml", "--seeds", "1", "--overwrite", "-q").code == 0
+    for command in ("report", "doctor"):
+        done = seqattn(command, "outputs/own")
+        assert done.code == 4
+        assert "seed-24: was trained on other files than outputs/own/seed-23" in done.err
+
+
+def test_no_seed_is_left_out_without_a_word(two: Path, seqattn: Command) -> None:
+    home = two / "learning_rate-0.01"
+    (home / "seed-5").mkdir()  # of a training that is about to begin
+    shutil.copytree(home / "seed-3", home / "seed-03")  # no name of ours
+    assert list(read_comparison(two).variants[0].folders) == [3, 4]
+    (home / "seed-3/environment.json").unlink()
+    for words in (("report", two), ("report", home), ("doctor", home)):
+        done = seqattn(*words)
+        assert done.code == 4
+        assert "seed-3: is not the folder of a run (no environment.json)" in done.err
