@@ -194,7 +194,7 @@ def test_a_film_of_strengths_has_a_scale_for_both_signs(
     draw = run_pictures.attention_figure
 
     def noted(*arrays: Any, **more: Any) -> Any:
-        asked.append(more["largest"])
+        asked.append(more["max_weight"])
         return draw(*arrays, **more)
 
     monkeypatch.setattr(run_pictures, "attention_figure", noted)
@@ -372,7 +372,7 @@ def test_all_errors_of_a_page_are_in_the_units_of_the_loss(tmp_path: Path, relat
     content = run_content(folder)
     assert content["unit_of_one"] == " (not scaled as the losses are)"
     assert np.mean(content["examples"]["losses"]) != pytest.approx(summary["test_loss"], rel=1e-3)
-    assert "which only the checkpoint knows" in content["notices"][0]
+    assert "which need the checkpoint" in content["notices"][0]
 
 
 def test_errors_that_were_not_scaled_have_no_unit(tmp_path: Path) -> None:
