@@ -83,7 +83,7 @@ def in_float64() -> Iterator[None]:
 @pytest.fixture(scope="session")
 def golden() -> dict[str, dict[str, Any]]:
     """Cases of the notebook by id."""
-    cases = json.loads((ROOT / "tests/data/squares-notebook.json").read_text())
+    cases = json.loads((ROOT / "tests/fixtures/squares-notebook.json").read_text())
     return {case["id"]: case for case in cases}
 
 

@@ -1,4 +1,4 @@
-"""What processes of tests/test_logging.py run. It imports no torch: each of them would wait for it."""
+"""What processes of tests/runs/test_logging.py run. It imports no torch: each of them would wait for it."""
 
 from __future__ import annotations
 
