@@ -60,8 +60,7 @@ def tune(
         search: config and ranges.
         output_dir: parent of the search folder.
         count: number of trials in the study at the end.
-        storage: database URL of Optuna, which several processes or machines can share; None: a
-            file in the search folder, for one process at a time.
+        storage: database URL of Optuna, for several processes; None: a file, for one process.
         device, threads: see `train_many`.
         callbacks: progress over the epochs of all trials, and the stop signal.
         message: called with a line for each trial that ends.
@@ -71,8 +70,7 @@ def tune(
             another search.
         DataError: the data files cannot be read or used.
         FolderLockedError: another process searches in the folder.
-        StorageError: the database cannot be used, or a write failed; the same call repeats the
-            trial.
+        StorageError: the database cannot be used, or a write failed.
         Interrupted: SIGINT or SIGTERM.
     """
     try:
