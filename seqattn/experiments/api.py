@@ -56,8 +56,8 @@ def train(
     Args:
         config: path of a YAML file, a `Config` from `seqattn.config.resolve`, or None for the
             defaults.
-        data: replaces the file of data.path. It is written to a Parquet file in `output_dir`, whose
-            path config.yaml then contains, so that every command works on the run.
+        data: replaces the file of data.path. It is written to a Parquet file in `output_dir`, and
+            config.yaml contains its path, so that every command works on the run.
         validation, test: replace the files of data.validation_path and data.test_path.
         overrides: "PATH=VALUE" each, as in `--set`; not allowed with a `Config`.
         output_dir: parent of the run folder.
