@@ -22,7 +22,7 @@ import torch
 
 from seqattn import experiments
 from seqattn.analysis import doctor
-from seqattn.analysis.doctor import NAMES, Evidence
+from seqattn.analysis.doctor import CHECK_NAMES, Evidence
 from seqattn.analysis.evaluation import load_run
 from seqattn.config import resolve
 
@@ -72,29 +72,29 @@ CASES = (
     Case("a path of 16 points to copy", "", COPY),
     Case("mechanisms/multi_head.yaml", "", (), "mechanisms/multi_head.yaml"),
     Case("mechanisms/sparsemax.yaml", "", (), "mechanisms/sparsemax.yaml"),
-    Case("variable_length.yaml, 3% of the weight on padding (planted)", NAMES[0], (),
+    Case("variable_length.yaml, 3% of the weight on padding (planted)", CHECK_NAMES[0], (),
          "variable_length.yaml", on_padding),
-    Case("squares.yaml, stopped after one epoch", NAMES[1],
+    Case("squares.yaml, stopped after one epoch", CHECK_NAMES[1],
          ("training.epochs=1", "training.learning_rate=0.001"), "squares.yaml"),
-    Case("score: uniform", NAMES[2], ("model.attention.score=uniform",), "squares.yaml"),
-    Case("the target is the first source point, again and again", NAMES[3],
+    Case("score: uniform", CHECK_NAMES[2], ("model.attention.score=uniform",), "squares.yaml"),
+    Case("the target is the first source point, again and again", CHECK_NAMES[3],
          ("data.kind=file", "data.path=first.jsonl", "model.hidden_dim=3", "training.epochs=60",
           "training.batch_size=32")),
-    Case("copy, weights moved by a step (planted)", NAMES[4], COPY, "", shift_by_one),
-    Case("score: general, learning rate 0.3", NAMES[5],
+    Case("copy, weights moved by a step (planted)", CHECK_NAMES[4], COPY, "", shift_by_one),
+    Case("score: general, learning rate 0.3", CHECK_NAMES[5],
          ("data.n_train=512", "model.hidden_dim=64", "model.attention.score=general",
           "training.learning_rate=0.3", "training.epochs=20")),
-    Case("multi_head.yaml, one head uniform (planted)", NAMES[6], (), "mechanisms/multi_head.yaml",
-         one_dead),
-    Case("four heads, hardly collect_evidence", NAMES[7],
+    Case("multi_head.yaml, one head uniform (planted)", CHECK_NAMES[6], (),
+         "mechanisms/multi_head.yaml", one_dead),
+    Case("four heads, hardly trained", CHECK_NAMES[7],
          ("data.n_train=64", "model.attention.heads=4", "training.learning_rate=1e-6",
           "training.epochs=1")),
-    Case("score: uniform", NAMES[8], ("model.attention.score=uniform",), "squares.yaml"),
-    Case("polygons of 12 corners, always told the truth", NAMES[9],
+    Case("score: uniform", CHECK_NAMES[8], ("model.attention.score=uniform",), "squares.yaml"),
+    Case("polygons of 12 corners, always told the truth", CHECK_NAMES[9],
          ("data.kind=polygons", "data.corners=12", "training.teacher_forcing.probability=1",
           "training.epochs=40")),
-    Case("notebook.yaml, a state of two numbers", NAMES[10], (), "notebook.yaml"),
-    Case("squares.yaml, 24 training squares, 64 units, 200 epochs", NAMES[11],
+    Case("notebook.yaml, a state of two numbers", CHECK_NAMES[10], (), "notebook.yaml"),
+    Case("squares.yaml, 24 training squares, 64 units, 200 epochs", CHECK_NAMES[11],
          ("data.n_train=24", "model.hidden_dim=64", "training.epochs=200"), "squares.yaml"),
 )  # fmt: skip
 
@@ -115,12 +115,12 @@ def examine_seeds(case: Case, seeds: int, folder: Path) -> list[list[doctor.Find
     sets = tuple(text.replace("first.jsonl", str(folder / "first.jsonl")) for text in case.sets)
     return [
         doctor.examine(case.plant(evidence))
-        for evidence in collect_evidence(case.config, sets, seeds)
+        for evidence in collect_seeds_evidence(case.config, sets, seeds)
     ]
 
 
 @functools.lru_cache(maxsize=8)
-def collect_evidence(name: str, sets: tuple[str, ...], seeds: int) -> list[Evidence]:
+def collect_seeds_evidence(name: str, sets: tuple[str, ...], seeds: int) -> list[Evidence]:
     """Train seeds and collect the evidence of each; cached, since cases share runs."""
     path = ROOT / "configs" / name if name else None
     config = resolve(path, [*sets, "seed=1", "name=case"]).config
@@ -131,7 +131,9 @@ def collect_evidence(name: str, sets: tuple[str, ...], seeds: int) -> list[Evide
         for job in jobs:
             _, run = load_run.open_run(job.folder.path)
             found.append(
-                doctor.evidence(run, load_run.data_of(run), losses, job.folder.read_metrics())
+                doctor.collect_evidence(
+                    run, load_run.load_splits(run), losses, job.folder.read_metrics()
+                )
             )
         return found
 

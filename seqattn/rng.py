@@ -30,7 +30,7 @@ def rng_for(seed: int, name: StreamName, position: int | str) -> np.random.Rando
         position: an epoch, or the name of a parameter.
     """
     counter = np.array([0, 0, 0, _position_word(position)], dtype=np.uint64)
-    return np.random.RandomState(np.random.Philox(key=_key(seed, name), counter=counter))
+    return np.random.RandomState(np.random.Philox(key=_philox_key(seed, name), counter=counter))
 
 
 def rngs_for(
@@ -45,14 +45,14 @@ def rngs_for(
     rng, initial = _reusable_generator(name)
     state = initial["state"]
     for seed, position in keys:
-        state["key"] = _key(seed, name)
+        state["key"] = _philox_key(seed, name)
         state["counter"][3] = _position_word(position)
         rng.set_state(initial)  # also clears the second of a pair of normal numbers
         yield rng
 
 
 @functools.lru_cache(maxsize=65_536)
-def _key(seed: int, name: StreamName) -> NDArray[np.uint64]:
+def _philox_key(seed: int, name: StreamName) -> NDArray[np.uint64]:
     entropy = np.random.SeedSequence([seed, zlib.crc32(name.encode())])
     return np.asarray(entropy.generate_state(2, np.uint64), dtype=np.uint64)
 

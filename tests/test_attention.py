@@ -13,12 +13,12 @@ from seqattn.models import SampledActions
 from seqattn.models.attention import (
     AdditiveScore,
     Attention,
+    AttentionMemory,
     CosineScore,
     DotScore,
     GeneralScore,
     LocalWindow,
     LocationShiftAddressing,
-    Memory,
     Normalizer,
     Reinforce,
     ScaledDotScore,
@@ -157,9 +157,11 @@ def test_a_row_with_nothing_to_attend_to_is_not_uniform(golden: Golden) -> None:
 def test_every_must_case_of_the_notebook_is_held_somewhere(golden: Golden) -> None:
     # A case that is added to the file must be added to a test: this one counts them.
     tests = "".join(path.read_text() for path in Path(__file__).parent.glob("test_*.py"))
-    asked = [name for name, case in golden.items() if case["role"] in ("must", "must_not_match")]
-    assert len(asked) == 23
-    assert [name for name in asked if f'"{name}"' not in tests] == []
+    required_cases = [
+        name for name, case in golden.items() if case["role"] in ("must", "must_not_match")
+    ]
+    assert len(required_cases) == 23
+    assert [name for name in required_cases if f'"{name}"' not in tests] == []
 
 
 # --- derived by hand ----------------------------------------------------------------------------
@@ -251,12 +253,12 @@ def test_project_values_averages_projected_values(states: tuple[Tensor, Tensor])
     value = value.double()
     attention = Attention(DotScore(), value=value)
     memory = attention.precompute_memory(encoded, None)
-    assert isinstance(memory, Memory)
+    assert isinstance(memory, AttentionMemory)
     expected = encoded @ value.weight.T + value.bias
     torch.testing.assert_close(memory.values, expected)
     torch.testing.assert_close(memory.keys, encoded)
     unused = dict(Attention(DotScore()).named_parameters())
-    assert unused == {}  # a projection that is not asked for does not exist
+    assert unused == {}  # a projection that is not required_cases for does not exist
 
 
 # --- the building blocks ------------------------------------------------------------------------
@@ -359,10 +361,10 @@ def soft_scores() -> tuple[Tensor, Tensor]:
 @pytest.mark.parametrize("normalizer", [StraightThrough(), Reinforce()])
 def test_hard_choices_are_drawn_from_the_softmax(normalizer: Normalizer) -> None:
     scores, numbers = soft_scores()
-    drawn = normalizer.normalize(scores, None, numbers).weights
-    assert ((drawn == 0) | (drawn == 1)).all()
+    sampled = normalizer.normalize(scores, None, numbers).weights
+    assert ((sampled == 0) | (sampled == 1)).all()
     # 20,000 draws: the standard error of a share is at most 0.0035.
-    torch.testing.assert_close(drawn.mean(dim=1), scores.softmax(-1)[:, 0], atol=0.015, rtol=0)
+    torch.testing.assert_close(sampled.mean(dim=1), scores.softmax(-1)[:, 0], atol=0.015, rtol=0)
     best = normalizer.normalize(scores[:, :1] * 1.0, None, None).weights
     assert best[[0, 1, 3], 0].argmax(-1).tolist() == [2, 0, 2]
     keep = torch.tensor([[True, True, False]] * 4)
@@ -376,8 +378,8 @@ def test_straight_through_goes_back_as_the_soft_weights_would() -> None:
     scores, numbers = soft_scores()
     scores = scores[:, :7].clone().requires_grad_()
     upstream = torch.randn(4, 7, 3, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
-    drawn = StraightThrough().normalize(scores, None, numbers[:, :7]).weights
-    (found,) = torch.autograd.grad(drawn, scores, upstream)
+    sampled = StraightThrough().normalize(scores, None, numbers[:, :7]).weights
+    (found,) = torch.autograd.grad(sampled, scores, upstream)
     (soft,) = torch.autograd.grad(scores.softmax(-1), scores, upstream)
     torch.testing.assert_close(found, soft)
 
@@ -409,7 +411,7 @@ def test_reinforce_has_the_slope_of_the_expected_error(baseline: float) -> None:
     found, of_baseline = torch.autograd.grad(surrogate, [scores, normalizer.baseline.value])
     torch.testing.assert_close(found, exact, atol=0.005, rtol=0)
     assert exact.abs().max() > 0.03
-    # The baseline is pulled down the slope of mean (G - b steps)^2.
+    # The baseline is pulled down the grad of mean (G - b steps)^2.
     rest = torch.stack([errors.sum(-1), errors[:, 1]], dim=-1)
     steps = torch.tensor([2.0, 1.0])
     pull = (-2 * steps * (rest - baseline * steps)).sum(-1).mean() / 2
@@ -456,9 +458,9 @@ def test_heads_against_torchs_multihead_attention() -> None:
     expected, weights = theirs(
         queries, states, states, key_padding_mask=~keep, average_attn_weights=False
     )
-    look = attention.attend(queries, attention.precompute_memory(states, keep))
-    torch.testing.assert_close(look.weights, weights, atol=1e-12, rtol=0)
-    found = theirs.out_proj(look.context)  # the recurrent decoder's output layer is its own
+    attended = attention.attend(queries, attention.precompute_memory(states, keep))
+    torch.testing.assert_close(attended.weights, weights, atol=1e-12, rtol=0)
+    found = theirs.out_proj(attended.context)  # the recurrent decoder's output layer is its own
     torch.testing.assert_close(found, expected, atol=1e-12, rtol=0)
 
 
@@ -489,8 +491,8 @@ def test_heads_of_every_score_are_scores_of_their_share(heads: int) -> None:
     assert isinstance(additive, AdditiveScore)
     assert isinstance(general, GeneralScore)
     found = additive.scores(queries, additive.keys(states)).view(2, heads, T, S)
-    met = additive.query(queries).unsqueeze(2) + additive.key(states).unsqueeze(1)
-    terms = met.tanh() * additive.combine.weight[0]  # (2, T, S, 6), before they are summed
+    hidden = additive.query(queries).unsqueeze(2) + additive.key(states).unsqueeze(1)
+    terms = hidden.tanh() * additive.combine.weight[0]  # (2, T, S, 6), before they are summed
     expected = terms.unflatten(-1, (heads, -1)).sum(-1).permute(0, 3, 1, 2)
     torch.testing.assert_close(found, expected)
     found = general.scores(queries, general.keys(states)).view(2, heads, T, S)
@@ -507,9 +509,9 @@ def test_cosine_by_hand() -> None:
     found = score.scores(queries, score.keys(keys))
     np.testing.assert_allclose(found[0].detach(), [[2, -2, 0], [0, 0, 0]], atol=1e-6)
     found[0, 0, 0].backward()
-    slope = score.log_temperature.value.grad
-    assert slope is not None
-    assert slope.item() == pytest.approx(-2)  # d exp(-t) = -exp(-t): hotter is flatter
+    grad = score.log_temperature.value.grad
+    assert grad is not None
+    assert grad.item() == pytest.approx(-2)  # d exp(-t) = -exp(-t): hotter is flatter
 
 
 def focus(gate: float, sharpness: float, shift: list[float]) -> LocationShiftAddressing:
@@ -613,10 +615,10 @@ def test_both_directions_against_torch_one_length_at_a_time(cell: type[Cell]) ->
     )  # fmt: skip
     lengths = torch.tensor([11, 1, 2, 3, 5, 7, 10])
     source = torch.randn(N, S, F)
-    said, last = reader.forward(source, lengths)
+    outputs, last = reader.forward(source, lengths)
     for n, length in enumerate(lengths.tolist()):
         states, ends = theirs(source[n : n + 1, :length])
-        torch.testing.assert_close(said[n, :length], reader.merge(states[0]))
+        torch.testing.assert_close(outputs[n, :length], reader.merge(states[0]))
         ends = (ends,) if isinstance(ends, Tensor) else ends
         bridged = [bridge(end[:, 0].flatten())
                    for bridge, end in zip(reader.bridges, ends, strict=True)]  # fmt: skip

@@ -50,11 +50,11 @@ def test_a_spooled_file_has_the_bytes_of_one_written_at_once(
     """Of weights that come 5 sequences at a time."""
     for module in (npz_arrays, npz):
         monkeypatch.setattr(module, "MIN_COMPRESSED_BYTES", packed_from)
-    monkeypatch.setattr(attention_file, "IN_MEMORY", in_memory)
+    monkeypatch.setattr(attention_file, "MAX_MEMORY_BYTES", in_memory)
     found, sequences = weights(kinds), part()
     for run in range(R):
         with AttentionSpool(tmp_path) as spool:
-            spool.begin(sequences)
+            spool.start_part(sequences)
             for first in range(0, N, 5):
                 places = slice(first, min(first + 5, N))
                 maps = {kind: cells[run, places] for kind, cells in found.items()}

@@ -69,12 +69,14 @@ def test_nothing_but_products_is_rounded(config: dict[str, Any]) -> None:
     """Forecasts with and without attention maps, and the loss of a step with every draw."""
     model = model_of(config)
     source, target = (x.float() for x in sequences())
-    told = torch.ones(T, dtype=torch.bool)
+    forced_steps = torch.ones(T, dtype=torch.bool)
     draws = StepRNG([1], 0, 0, torch.zeros(1))
     with torch.no_grad(), torch.autocast("cpu", torch.bfloat16), Rounded() as rounded:
         free = model.forecast(source, T, source_lengths=LENGTHS)
         model.forecast(source, T, source_lengths=LENGTHS, with_attention=False)
-        forced = model(source, target, source_lengths=LENGTHS, teacher_forcing=told, rng=draws)
+        forced = model(
+            source, target, source_lengths=LENGTHS, teacher_forcing=forced_steps, rng=draws
+        )
     assert rounded.functions
     assert rounded.functions <= PRODUCTS
     assert free.values.dtype == forced.values.dtype == torch.float32
@@ -86,22 +88,22 @@ def test_nothing_but_products_is_rounded(config: dict[str, Any]) -> None:
 def test_nothing_but_products_of_many_runs_is_rounded(config: dict[str, Any]) -> None:
     """Loss and gradient of a step of two runs, and that of a run alone is the same."""
     numbers = torch.Generator().manual_seed(3)
-    source = torch.randn(2, N, S, POINTS.given, generator=numbers)
-    target = torch.randn(2, N, T, POINTS.said, generator=numbers)
+    source = torch.randn(2, N, S, POINTS.source_dim, generator=numbers)
+    target = torch.randn(2, N, T, POINTS.target_dim, generator=numbers)
     lengths = torch.stack([LENGTHS, LENGTHS.flip(0)])
-    told = torch.ones(T, dtype=torch.bool)
+    forced_steps = torch.ones(T, dtype=torch.bool)
     models = [model_of(config, seed) for seed in (4, 9)]
     stack = StackedParams(copy.deepcopy(models))
     objective = AutogradLoss(stack.model, stack, bfloat16=True)
     with Rounded() as rounded:
-        losses = objective.loss(Batch(source, target, lengths), told)
+        losses = objective.loss(Batch(source, target, lengths), forced_steps)
     assert rounded.functions
     assert rounded.functions <= PRODUCTS
-    objective.value_and_grad(Batch(source, target, lengths), told)
+    objective.value_and_grad(Batch(source, target, lengths), forced_steps)
     assert stack.gradient.isfinite().all()
     alone = StackedParams([models[1]])
     batch = Batch(source[1], target[1], lengths[1])
-    loss = AutogradLoss(alone.model, alone, bfloat16=True).loss(batch, told)
+    loss = AutogradLoss(alone.model, alone, bfloat16=True).loss(batch, forced_steps)
     torch.testing.assert_close(losses[1], loss, rtol=0.02, atol=0)
 
 
@@ -115,10 +117,10 @@ LONG_KEEP = torch.arange(LONG) < LONG_LENGTHS[:, None]
 def test_positions_and_lengths_are_those_of_float32() -> None:
     """bfloat16 holds whole numbers up to 256."""
     sinusoidal, like = SinusoidalPositionalEncoding(32), torch.zeros(3, LONG, 32)
-    expected = sinusoidal.at(0, LONG, like)
+    expected = sinusoidal.encode(0, LONG, like)
     with torch.autocast("cpu", torch.bfloat16):
         for x in (like, like.bfloat16()):
-            assert torch.equal(sinusoidal.at(0, LONG, x), expected)
+            assert torch.equal(sinusoidal.encode(0, LONG, x), expected)
             assert valid_lengths(LONG_KEEP, x[..., 0]).flatten().tolist() == [600, 257, 513]
             assert valid_lengths(None, x[:, 0]).tolist() == 32
 

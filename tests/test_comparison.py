@@ -132,7 +132,7 @@ def test_what_cannot_be_compared_is_refused_before_anything_is_written(
         ("{variants: {a b: {seed: 1}, c: {}}}", "compare.variants.a b"),
         ("{variants: {a: {}, b: {}}}", "variants a and b are the same config"),
         ("{varants: {}}", "Did you mean compare.variants?"),
-        ("{vary: {model.hidden_dim: [2, 3]}, variants: {a: {}}}", "cannot both be meant"),
+        ("{vary: {model.hidden_dim: [2, 3]}, variants: {a: {}}}", "cannot both be set"),
         ("{variants: {a: {}, b: {model.hiden_dim: 3}}}", "Did you mean model.hidden_dim?"),
     ],
 )
@@ -442,11 +442,14 @@ def test_what_has_not_ended_has_not_diverged(seqattn: Command, tmp_path: Path) -
 
 def test_a_pair_has_in_common_what_was_not_varied(seqattn: Command, tmp_path: Path) -> None:
     words = ["compare", config(tmp_path), "--seeds", "6", "--vary"]
-    for key, values, of_data in (("data.noise", "0.1,0.2", 1), ("training.batch_size", "8,16", 0)):
+    for key, values, from_splits in (
+        ("data.noise", "0.1,0.2", 1),
+        ("training.batch_size", "8,16", 0),
+    ):
         assert seqattn(*words, f"{key}={values}", "--name", key).code == 0
         text = (tmp_path / "outputs" / key / "comparison.md").read_text()
         assert "draws, unless the variation changes them" in text
-        assert text.count("The variants differ in their data") == of_data
+        assert text.count("The variants differ in their data") == from_splits
 
 
 # --- train --seeds --------------------------------------------------------------------------------

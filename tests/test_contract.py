@@ -33,10 +33,10 @@ from seqattn.training.stacked_params import StackedParams
 from seqattn.training.step_rng import StepRNG
 
 N, S, T, F, H, A, RUNS = 3, 7, 5, 2, 11, 2, 2
-SAID = 3
-POINTS = FeatureSpec(F, SAID, (1, -1, 0))  # the second feature to be said is never given
+TARGET_DIM = 3
+POINTS = FeatureSpec(F, TARGET_DIM, (1, -1, 0))  # the source lacks the second target feature
 LENGTHS = torch.tensor([7, 1, 4])
-SKIPPED = 4  # points of every source where a skip reads them; the rest of S is padding
+SKIP_SOURCE_LENGTH = 4  # valid steps of every source of a model with a skip
 EXACT: dict[str, Any] = {"atol": 1e-11, "rtol": 0}
 
 SCORES = sorted({tag for path, _, tag in all_keys() if path == ("model", "attention", "score")})
@@ -206,7 +206,7 @@ def test_every_other_combination_is_refused_with_a_reason(
 
 
 def model_of(config: dict[str, Any], seed: int = 1) -> Seq2SeqModel:
-    model = build_model(validated(config), POINTS, seed, Lengths(SKIPPED, T)).double()
+    model = build_model(validated(config), POINTS, seed, Lengths(SKIP_SOURCE_LENGTH, T)).double()
     if model.skip is not None:  # what starts at zero would hide everything else
         numbers = torch.Generator().manual_seed(seed)
         with torch.no_grad():
@@ -217,7 +217,7 @@ def model_of(config: dict[str, Any], seed: int = 1) -> Seq2SeqModel:
 
 
 def lengths_of(config: dict[str, Any]) -> Tensor:
-    return torch.full((N,), SKIPPED) if config.get("skip") == "linear" else LENGTHS
+    return torch.full((N,), SKIP_SOURCE_LENGTH) if config.get("skip") == "linear" else LENGTHS
 
 
 def validated(config: dict[str, Any]) -> Model:
@@ -229,7 +229,7 @@ def sequences(lengths: Tensor = LENGTHS, seed: int = 0) -> tuple[Tensor, Tensor]
     """Sources whose padding is NaN, and targets."""
     numbers = torch.Generator().manual_seed(seed)
     source = torch.randn(N, S, F, generator=numbers, dtype=torch.float64)
-    target = torch.randn(N, T, SAID, generator=numbers, dtype=torch.float64)
+    target = torch.randn(N, T, TARGET_DIM, generator=numbers, dtype=torch.float64)
     source[torch.arange(S) >= lengths[:, None]] = math.nan
     return source, target
 
@@ -256,7 +256,7 @@ def test_padding_changes_nothing_and_weights_are_what_they_say(config: dict[str,
                 torch.testing.assert_close(one.weights[0], weights[:, :rows, :columns], **EXACT)
                 assert (weights[..., columns:] == 0).all()
                 assert (weights[:, rows:] == 0).all()
-        hands_over_the_truth(model, source, target, lengths, free)
+        check_teacher_forcing(model, source, target, lengths, free)
     heads = config.get("heads", (config.get("attention") or {}).get("heads", 1))
     layers = config["layers"] if config.get("kind") == "transformer" else 1
     if config.get("attention", 1) is None:
@@ -274,7 +274,7 @@ def test_padding_changes_nothing_and_weights_are_what_they_say(config: dict[str,
             continue
         assert (shown.weights >= 0).all()
         sums = shown.weights.sum(-1)
-        if shown.kind == "encoder_self":  # rows of padding look nowhere
+        if shown.kind == "encoder_self":  # rows of padding are 0
             sums = sums[(torch.arange(S) < lengths[:, None])[:, None].expand_as(sums)]
         if shown.meaning == "partial":
             assert (sums <= 1 + 1e-12).all()
@@ -286,11 +286,11 @@ def test_padding_changes_nothing_and_weights_are_what_they_say(config: dict[str,
         assert ((weights == 0) | (weights == 1)).all()
 
 
-def hands_over_the_truth(
+def check_teacher_forcing(
     model: Seq2SeqModel, source: Tensor, target: Tensor, lengths: Tensor, free: ModelOutput
 ) -> None:
-    """Fed its own word a model does what it does on its own; fed the truth, the same as when its
-    own word happened to be the truth."""
+    """Without teacher forcing a model runs free; with teacher forcing on its own forecast it gives
+    that forecast."""
     always = torch.ones(T, dtype=torch.bool)
     its_own = model(source, free.values, source_lengths=lengths, teacher_forcing=always)
     torch.testing.assert_close(its_own.values, free.values, **EXACT)
@@ -300,18 +300,18 @@ def hands_over_the_truth(
         with pytest.raises(ValueError, match="teacher forcing at every step"):
             model(source, target, source_lengths=lengths, teacher_forcing=~always)
         return
-    told = model(source, target, source_lengths=lengths, teacher_forcing=~always)
-    torch.testing.assert_close(told.values, free.values, **EXACT)
+    forced_free = model(source, target, source_lengths=lengths, teacher_forcing=~always)
+    torch.testing.assert_close(forced_free.values, free.values, **EXACT)
     mixed = torch.arange(N * T).view(N, T) % 3 == 0
-    truth = model(source, target, source_lengths=lengths, teacher_forcing=always)
-    said = model(source, target, source_lengths=lengths, teacher_forcing=mixed)
-    torch.testing.assert_close(said.values[:, 0], truth.values[:, 0], **EXACT)
-    assert not torch.allclose(said.values[:, 1:], truth.values[:, 1:])
+    forced = model(source, target, source_lengths=lengths, teacher_forcing=always)
+    mixed_output = model(source, target, source_lengths=lengths, teacher_forcing=mixed)
+    torch.testing.assert_close(mixed_output.values[:, 0], forced.values[:, 0], **EXACT)
+    assert not torch.allclose(mixed_output.values[:, 1:], forced.values[:, 1:])
 
 
 @pytest.mark.parametrize("config", ALLOWED + MIXED + RECURRENT_WITH_SKIP, ids=name_of)
 def test_one_step_at_a_time(config: dict[str, Any]) -> None:
-    """A stretch of known inputs against its steps."""
+    """A segment of known inputs against its single steps."""
     model, lengths = model_of(config), lengths_of(config)
     assert isinstance(model, RecurrentModel)
     source, target = sequences(lengths)
@@ -320,18 +320,18 @@ def test_one_step_at_a_time(config: dict[str, Any]) -> None:
             source, target, source_lengths=lengths,
             teacher_forcing=torch.ones(T, dtype=torch.bool),
         )  # fmt: skip
-        _, state, fed = model.encode(source, lengths)
+        _, state, x = model.encode(source, lengths)
         memory = model.encode(source, lengths).memory
-        skipped = model.skip_outputs(source, lengths, [1] * T)
-        for t in range(T):  # one step at a time, against the stretch of all
-            said, look, state = model.step(fed, state, memory)
-            added = skipped[t]
-            said = said if added is None else said + added
-            torch.testing.assert_close(always.values[:, [t]], said, **EXACT)
-            fed = target[:, t]
-            if look is not None:
+        skips = model.skip_outputs(source, lengths, [1] * T)
+        for t in range(T):  # one step at a time, against the segment of all
+            output, attended, state = model.step(x, state, memory)
+            added = skips[t]
+            output = output if added is None else output + added
+            torch.testing.assert_close(always.values[:, [t]], output, **EXACT)
+            x = target[:, t]
+            if attended is not None:
                 shown = always.attention[0].weights[..., [t], :]
-                torch.testing.assert_close(shown, look.weights.view_as(shown), **EXACT)
+                torch.testing.assert_close(shown, attended.weights.view_as(shown), **EXACT)
 
 
 def test_the_covering_sample_has_every_triple() -> None:
@@ -353,7 +353,7 @@ def test_run_k_of_many_is_the_run_alone(config: dict[str, Any]) -> None:
     """Loss and gradient of a training step with its own coins, dropout and choices."""
     numbers = torch.Generator().manual_seed(3)
     source = torch.randn(RUNS, N, S, F, generator=numbers, dtype=torch.float64)
-    target = torch.randn(RUNS, N, T, SAID, generator=numbers, dtype=torch.float64)
+    target = torch.randn(RUNS, N, T, TARGET_DIM, generator=numbers, dtype=torch.float64)
     lengths = torch.stack([lengths_of(config), lengths_of(config).flip(0)])
     source[torch.arange(S) >= lengths[..., None]] = math.nan
     keep = torch.arange(T) < torch.tensor([[5, 2, 3], [1, 5, 4]]).unsqueeze(-1)

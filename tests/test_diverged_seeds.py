@@ -14,7 +14,7 @@ import pytest
 from seqattn.analysis.comparison import describe_result, read_comparison
 from seqattn.analysis.comparison.statistics import paired_tests
 from seqattn.analysis.comparison.tables import markdown, variant_cells, write_tables
-from seqattn.analysis.doctor import losses_beside, seeds_apart
+from seqattn.analysis.doctor import check_seed_spread, sibling_losses
 from seqattn.plots import band_figure, comparison_figure, sweep_figure
 from seqattn.plots.comparison import quartiles
 from seqattn.plots.comparison_pictures import draw_comparison, validation_losses
@@ -174,9 +174,9 @@ def test_figures_show_what_has_no_number(recwarn: pytest.WarningsRecorder) -> No
 
 def test_the_doctor_counts_what_diverged(home: Path) -> None:
     diverge(home, "dot", [4])
-    losses = losses_beside(RunFolder(home / "dot/seed-3"))
+    losses = sibling_losses(RunFolder(home / "dot/seed-3"))
     assert (len(losses), sum(map(math.isinf, losses))) == (8, 1)
-    found = seeds_apart(losses)
+    found = check_seed_spread(losses)
     assert (found.state, found.number.endswith("1 diverged")) == ("found", True)
 
 

@@ -6,12 +6,19 @@ import dataclasses
 
 import pytest
 
-from seqattn.analysis.doctor import ABOUT_WEIGHTS, CHECKS, NAMES, Evidence, Finding, examine
-from seqattn.analysis.doctor.check import UndecidableError, Verdict, check
+from seqattn.analysis.doctor import (
+    CHECK_NAMES,
+    CHECKS,
+    WEIGHT_CHECK_NAMES,
+    Evidence,
+    Finding,
+    examine,
+)
+from seqattn.analysis.doctor.check import UndecidableError, Verdict, define_check
 from tests.test_doctor import healthy, seen_with
 
 
-@check("loss above a limit")
+@define_check("loss above a limit")
 def high_loss(evidence: Evidence) -> Verdict:
     if evidence.loss < 0:
         raise UndecidableError("a loss below 0")
@@ -34,9 +41,11 @@ def test_a_check_names_its_finding(loss: float, finding: Finding) -> None:
 
 
 def test_every_check_has_a_name_of_its_own_and_a_change_for_what_it_finds() -> None:
-    assert len(set(NAMES)) == len(CHECKS)
-    findings = examine(seen_with(healthy(), loss=9.0, forced=0.1, seeds=(1.0, 1.0, 9.0)))
-    assert tuple(finding.name for finding in findings) == NAMES
+    assert len(set(CHECK_NAMES)) == len(CHECKS)
+    findings = examine(
+        seen_with(healthy(), loss=9.0, loss_teacher_forced=0.1, seeds=(1.0, 1.0, 9.0))
+    )
+    assert tuple(finding.name for finding in findings) == CHECK_NAMES
     found = [finding for finding in findings if finding.state == "found"]
     assert len(found) >= 3
     assert all(finding.meaning and finding.change for finding in found)
@@ -46,4 +55,4 @@ def test_every_check_has_a_name_of_its_own_and_a_change_for_what_it_finds() -> N
 def test_checks_of_weights_are_left_out_without_attention() -> None:
     seen = dataclasses.replace(seen_with(healthy()), weights=None)
     names = [finding.name for finding in examine(seen)]
-    assert names == [name for name in NAMES if name not in ABOUT_WEIGHTS]
+    assert names == [name for name in CHECK_NAMES if name not in WEIGHT_CHECK_NAMES]

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from seqattn import experiments
 from seqattn.config import Config, Recurrent, all_keys, resolve
-from seqattn.data import load_data
+from seqattn.data import load
 from seqattn.errors import ConfigError, UsageError
 from seqattn.experiments import group_training
 from seqattn.experiments import resume as resume_module
@@ -98,7 +98,7 @@ def batch_of(lead: tuple[int, ...], ragged: bool, seed: int = 0) -> tuple[Tensor
     return source, target.masked_fill(~keep.unsqueeze(-1), 1e6), lengths, keep
 
 
-def coins_of(coin: str, lead: tuple[int, ...]) -> Tensor:
+def random_forcing(coin: str, lead: tuple[int, ...]) -> Tensor:
     numbers = torch.Generator().manual_seed(len(coin))
     shape = {"step": (1, T), "sequence": (N, 1), "element": (N, T)}.get(coin)
     if shape is None:
@@ -125,17 +125,19 @@ def test_derived_gradients_are_autograds(
     parameters = dict(model.named_parameters())
     for repeat in range(2):
         source, target, lengths, keep = batch_of(lead, ragged, repeat)
-        told = coins_of(coin, lead)
-        plain = model(source, target, source_lengths=lengths, teacher_forcing=told)
+        forcing = random_forcing(coin, lead)
+        plain = model(source, target, source_lengths=lengths, teacher_forcing=forcing)
         expected = mse_loss(plain.values, target, keep)
         stack.gradient.fill_(math.nan)
         found = derived.value_and_grad(
-            source, target, source_lengths=lengths, target_keep=keep, teacher_forcing=told
+            source, target, source_lengths=lengths, target_keep=keep, teacher_forcing=forcing
         )
         torch.testing.assert_close(found, expected.detach(), atol=1e-10, rtol=1e-12)
         slopes = stack.as_named(stack.gradient)
-        wanted = torch.autograd.grad(expected.sum(), [*parameters.values()], allow_unused=True)
-        for (name, parameter), other in zip(parameters.items(), wanted, strict=True):
+        expected_grads = torch.autograd.grad(
+            expected.sum(), [*parameters.values()], allow_unused=True
+        )
+        for (name, parameter), other in zip(parameters.items(), expected_grads, strict=True):
             scale = 1e-10 * max(1.0, float(expected.detach().max()))
             torch.testing.assert_close(
                 slopes[name], torch.zeros_like(parameter) if other is None else other,
@@ -153,12 +155,12 @@ def test_runs_innermost_are_the_same(ragged: bool, coin: str) -> None:
     assert stack.runs_innermost
     assert isinstance(objective, ManualBackwardLoss)
     source, target, lengths, keep = batch_of((9,), ragged)
-    told = coins_of(coin, (9,))
-    objective.value_and_grad(Batch(source, target, lengths, keep), told)
+    forcing = random_forcing(coin, (9,))
+    objective.value_and_grad(Batch(source, target, lengths, keep), forcing)
     for k, model in enumerate(models):
-        of_run = [None if x is None else x[k] for x in (source, target, lengths, keep, told)]
-        said = model(of_run[0], of_run[1], source_lengths=of_run[2], teacher_forcing=of_run[4])
-        mse_loss(said.values, of_run[1], of_run[3]).backward()
+        of_run = [None if x is None else x[k] for x in (source, target, lengths, keep, forcing)]
+        output = model(of_run[0], of_run[1], source_lengths=of_run[2], teacher_forcing=of_run[4])
+        mse_loss(output.values, of_run[1], of_run[3]).backward()
         found = stack.get_row(stack.gradient, k)
         for name, parameter in model.named_parameters():
             torch.testing.assert_close(found[name], parameter.grad, atol=1e-10, rtol=1e-9)
@@ -198,7 +200,7 @@ def test_sequences_innermost_are_the_same(
             layers_module.is_batch_innermost(stack.model.encode(source, lengths).state.cells[0])
         )
         found, gradients = [*objective.validation_losses(batch)], list[Tensor]()
-        for coins in (coins_of("element", (RUNS,))[..., :3], torch.ones(3, dtype=torch.bool)):
+        for coins in (random_forcing("element", (RUNS,))[..., :3], torch.ones(3, dtype=torch.bool)):
             found.append(objective.value_and_grad(batch, coins))
             gradients.append(stack.gradient.clone())
         losses.append(torch.stack(found))
@@ -214,13 +216,15 @@ def test_validation_is_the_plain_models() -> None:
         stack = side_by_side({"hidden_dim": H}, RUNS if lead else 1)
         source, target, lengths, keep = batch_of(lead, ragged)
         derived = ManualLoss(stack.model, stack.gradient)  # type: ignore[arg-type]
-        free, forced = derived.both_losses(source, target, source_lengths=lengths, target_keep=keep)
+        free, forced = derived.validation_losses(
+            source, target, source_lengths=lengths, target_keep=keep
+        )
         alone = stack.model.forecast(source, T, source_lengths=lengths).values
-        told = stack.model(
+        output = stack.model(
             source, target, source_lengths=lengths, teacher_forcing=torch.ones(T, dtype=torch.bool)
         ).values
         torch.testing.assert_close(free, mse_loss(alone, target, keep))
-        torch.testing.assert_close(forced, mse_loss(told, target, keep))
+        torch.testing.assert_close(forced, mse_loss(output, target, keep))
 
 
 def test_what_is_not_covered_goes_to_autograd() -> None:
@@ -286,7 +290,7 @@ def config_of(model: dict[str, Any], training: dict[str, Any], ragged: bool, see
 
 
 def run_of(config: Config, dtype: torch.dtype) -> TrainingRun:
-    data = load_data(config.data)
+    data = load(config.data)
     model = build_model(config.model, 2, config.seed).to(dtype)
     return TrainingRun(
         model, to_tensors(data.train, dtype=dtype), to_tensors(data.validation, dtype=dtype),
@@ -554,9 +558,9 @@ def test_bfloat16_rounds_the_steps_and_nothing_else(name: str, lengths: bool) ->
         training = {"epochs": 3, "precision": precision}
         runs = [run_of(config_of(MODELS[name], training, lengths, seed), torch.float32)
                 for seed in range(2)]  # fmt: skip
-        said: list[str] = []
-        ended = trained(runs, log=said.append)
-        assert ("bfloat16" in said[0]) == (precision == "bfloat16")
+        log_lines: list[str] = []
+        ended = trained(runs, log=log_lines.append)
+        assert ("bfloat16" in log_lines[0]) == (precision == "bfloat16")
         assert all(p.dtype == torch.float32 for p in runs[1].model.parameters())
         losses[precision] = losses_of(ended[1])
     torch.testing.assert_close(losses["bfloat16"], losses["float32"], rtol=0.05, atol=0)
@@ -579,9 +583,9 @@ def test_a_compiled_step_trains_the_same(model: dict[str, Any], quick_compiler: 
     losses = []
     for compiling in ("off", "on"):
         run = run_of(config_of(model, {"epochs": 2, "compile": compiling}, True, 1), torch.float64)
-        said: list[str] = []
-        losses.append(losses_of(*trained([run], log=said.append)))
-        assert ("a step compiled" in said[0]) == (compiling == "on")
+        log_lines: list[str] = []
+        losses.append(losses_of(*trained([run], log=log_lines.append)))
+        assert ("a step compiled" in log_lines[0]) == (compiling == "on")
     torch.testing.assert_close(*losses, atol=1e-9, rtol=0)
 
 
@@ -601,21 +605,21 @@ def test_auto_compiles_when_that_is_shorter_and_goes_back_where_it_is_slower(
 
     monkeypatch.setattr(StepCompiler, "after_epoch", timed)
     config = config_of(MODELS["plain"], {"epochs": 4, "compile": "auto"}, False, 1)
-    said: list[str] = []
+    log_lines: list[str] = []
     took = iter([1.0, after, after, after])
-    trained([run_of(config, torch.float64)], log=said.append)
-    assert said == ["autograd"]  # a second of training is no reason to compile
+    trained([run_of(config, torch.float64)], log=log_lines.append)
+    assert log_lines == ["autograd"]  # a second of training is no reason to compile
     monkeypatch.setattr(compiling_module, "COMPILE_SECONDS", 0.0)
-    said.clear()
+    log_lines.clear()
     ended.clear()
     took = iter([1.0, after, after, after])
-    trained([run_of(config, torch.float64)], log=said.append)
-    assert said[:2] == ["autograd", "autograd, a step compiled"]
-    assert said[2:] == ["autograd; compilation disabled (no speed-up)"] * (after > 1)
+    trained([run_of(config, torch.float64)], log=log_lines.append)
+    assert log_lines[:2] == ["autograd", "autograd, a step compiled"]
+    assert log_lines[2:] == ["autograd; compilation disabled (no speed-up)"] * (after > 1)
     assert ended == ["autograd, a step compiled", *[ends_as] * 3]
 
 
-def test_what_cannot_be_compiled_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_compilation_is_logged(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: Any) -> Any:
         raise RuntimeError("no compiler here")
 

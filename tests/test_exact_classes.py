@@ -42,8 +42,8 @@ class ChangedGRU(GRU):
 
 class ChangedAttention(Attention):
     def attend(self, *args: Any, **options: Any) -> AttentionOutput:
-        look = super().attend(*args, **options)
-        return look._replace(context=look.context.sin())
+        attended = super().attend(*args, **options)
+        return attended._replace(context=attended.context.sin())
 
 
 class ChangedSoftmax(Softmax):
@@ -108,15 +108,15 @@ def batch() -> Batch:
 
 
 def loss_and_gradient(stack: StackedParams, objective: LossFn) -> tuple[float, Tensor]:
-    told = torch.arange(T) % 3 > 0
-    loss = objective.value_and_grad(batch(), told)
+    forced = torch.arange(T) % 3 > 0
+    loss = objective.value_and_grad(batch(), forced)
     return float(loss.sum()), stack.gradient[0].clone()
 
 
 def test_every_covered_class_is_tested() -> None:
     parts = {type(part) for name in COVERED for part in covered_model(name).modules()}
     assert parts - {nn.ModuleList} == set(CHANGED)
-    assert {*manual_backward.COVERED_CLASSES} == parts
+    assert {*manual_backward.SUPPORTED_CLASSES} == parts
 
 
 @pytest.mark.parametrize(("name", "path"), places())

@@ -102,7 +102,7 @@ def test_a_calculator_gives_what_is_printed(name: str, capsys: pytest.CaptureFix
 
     # scores
     if fast:
-        query = rows(table["State that asks"])[0]
+        query = rows(table["Query state"])[0]
         keys = rows(table["States in memory"])
         assert len(keys) == S + STEP - 1
         same(keys @ query, column(table["Strengths"], "h(tau) . h"))
@@ -110,7 +110,7 @@ def test_a_calculator_gives_what_is_printed(name: str, capsys: pytest.CaptureFix
         factor = column(table["Strengths"], "rate decay^age")
         same(product * factor, column(table["Strengths"], "strength"))
         weights = column(table["Strengths"], "strength")
-        parts, total = table["Weighted states"], table["What is read"]
+        parts, total = table["Weighted states"], table["Read vector"]
         values = keys
     else:
         scores = table["Scores"]
@@ -171,11 +171,11 @@ def test_a_calculator_gives_what_is_printed(name: str, capsys: pytest.CaptureFix
 
     # what is said
     if kind.get("kind") == "transformer":
-        assert made.said == []
+        assert made.prediction == []
         assert "The final output of the model is" in text
         return
     if fast:
-        z = rows(table["What comes from outside"])[0] + rows(total)[0]
+        z = rows(table["Input to the inner loop"])[0] + rows(total)[0]
         if "Mean and deviation of z" in table:
             z, gain, bias = rows(table["Layer norm's input, gain and bias"])
             mean, deviation = rows(table["Mean and deviation of z"])[0]
@@ -195,10 +195,10 @@ def test_a_calculator_gives_what_is_printed(name: str, capsys: pytest.CaptureFix
         read = rows(table["Joined"])[0]
         same(np.concatenate([context, h]), read)
     layer = rows(table["Output layer W, b"])
-    said = rows(table["Point that is said"])[0]
+    said = rows(table["Predicted point"])[0]
     same(layer[:, :-1] @ read + layer[:, -1], said)
-    assert made.said == said.tolist()
-    np.testing.assert_allclose(made.model_says, said, atol=5e-3)
+    assert made.prediction == said.tolist()
+    np.testing.assert_allclose(made.model_prediction, said, atol=5e-3)
     assert "Every number above follows" in text
 
 
@@ -207,7 +207,7 @@ def test_the_model_says_what_its_forecast_says() -> None:
         source = np.random.default_rng(2).normal(size=(S, F))
         said = model_of(kind).forecast(torch.as_tensor(source)[None], STEP).values[0, -1]
         made = explanation_of(kind)
-        np.testing.assert_allclose(made.model_says, said.detach(), atol=LAST_DIGIT)
+        np.testing.assert_allclose(made.model_prediction, said.detach(), atol=LAST_DIGIT)
 
 
 def test_a_transformers_context_is_its_own() -> None:
@@ -269,7 +269,7 @@ def test_explain_on_the_command_line(
     assert done.code == 0, done.err
     described = json.loads(done.out)
     assert [stage["name"] for stage in described["stages"]][:2] == [
-        "Source points", "What the decoder is fed",
+        "Source points", "Decoder input",
     ]  # fmt: skip
     assert (tmp_path / "step.svg").exists()
     table = seqattn("explain", attention_run)

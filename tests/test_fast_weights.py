@@ -27,7 +27,7 @@ def test_the_equations_written_out(layer_norm: bool, inner_steps: int) -> None:
     weights = {name: p.detach().numpy() for name, p in made.named_parameters()}
     source = torch.randn(1, S, F, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
 
-    def settle(part: str, x: Any, h: Any, A: Any) -> Any:
+    def inner_loop(part: str, x: Any, h: Any, A: Any) -> Any:
         def bent(z: Any) -> Any:
             if layer_norm:
                 z = (z - z.mean()) / np.sqrt(z.var() + 1e-5)
@@ -43,34 +43,37 @@ def test_the_equations_written_out(layer_norm: bool, inner_steps: int) -> None:
 
     A, h = np.zeros((H, H)), np.zeros(H)
     for x in source[0].numpy():
-        h = settle("encoder", x, h, A)
+        h = inner_loop("encoder", x, h, A)
         A = 0.9 * A + 0.4 * np.outer(h, h)
-    x, said = source[0, -1].numpy(), []
+    x, outputs = source[0, -1].numpy(), []
     for _ in range(T):
-        h = settle("decoder", x, h, A)
+        h = inner_loop("decoder", x, h, A)
         A = 0.9 * A + 0.4 * np.outer(h, h)
         x = weights["output.weight"] @ h + weights["output.bias"]
-        said.append(x)
+        outputs.append(x)
     found = made.forecast(source, T)
-    np.testing.assert_allclose(found.values[0].detach(), said, atol=1e-12)
+    np.testing.assert_allclose(found.values[0].detach(), outputs, atol=1e-12)
     assert found.attention[0].meaning == "strength"
 
 
 @pytest.mark.parametrize("lengths", [None, torch.tensor([1, 11, 2, 3, 5, 7, 10])])
 def test_states_and_matrix_agree(lengths: Any) -> None:
-    """And the matrix is used where it is smaller and nobody asks for strengths."""
+    """And the matrix is used where it is smaller and nobody asks for weights."""
     made = model(inner_steps=2)
     source = torch.randn(N, S, F, dtype=torch.float64)
-    start = {way: made.encode(source, lengths, use_matrix=way) for way in (False, True)}
+    start = {
+        use_matrix: made.encode(source, lengths, use_matrix=use_matrix)
+        for use_matrix in (False, True)
+    }
     (past, state, point), (matrix, *others) = start[False], start[True]
     torch.testing.assert_close([state, point], others)
     h = torch.randn(N, H, dtype=torch.float64)
-    read, strengths = past.read(h)
+    read, weights = past.read(h)
     torch.testing.assert_close(read, matrix.read(h)[0])
-    assert strengths is not None
-    assert strengths.shape == (N, S)
+    assert weights is not None
+    assert weights.shape == (N, S)
     if lengths is not None:
-        assert (strengths[torch.arange(S) >= lengths[:, None]] == 0).all()
+        assert (weights[torch.arange(S) >= lengths[:, None]] == 0).all()
     assert made._use_matrix(S, T, with_attention=False)
     assert not made._use_matrix(S, T, with_attention=True)
     assert not made._use_matrix(2, 3, with_attention=False)

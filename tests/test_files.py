@@ -19,7 +19,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from seqattn.config import Copy, OwnFile, Polygons, Squares
-from seqattn.data import load_data, tasks
+from seqattn.data import load, tasks
 from seqattn.data.cutting import make_sources
 from seqattn.data.files import Chunk, ReadOptions, file_format, read_all, read_chunks, step_text
 from seqattn.data.files.sequence_files import write_sequences
@@ -100,7 +100,7 @@ def test_what_is_no_number_with_a_decimal_comma(cell: str, features: tuple[str] 
 def test_points_between_thousands_are_said() -> None:
     piece = read("sequence;step;x\na;1;0,5\na;2;1.234\n", ReadOptions(delimiter=";"))
     assert points(piece) == [[[0.5], [1234]]]
-    assert piece.notes == ("'x': ',' stands before decimals and '.' between thousands",)
+    assert piece.notes == ("'x': ',' is the decimal mark and '.' the thousands separator",)
 
 
 def test_a_blank_line_of_one_column_is_an_empty_cell() -> None:
@@ -335,11 +335,11 @@ def test_what_is_found_without_being_said(text: str | bytes, same: str) -> None:
         (HEAD, "has a header but no rows"),
         ("sequence,step,x\na,1,2\n", "no column 'y'; found sequence, step, x. Needed are x, y"),
         ("sequence,step,x,z\na,1,2,3\n", "no column 'y'"),
-        ("sequence,step,x,x\na,1,2,3\n", "the column 'x' stands there twice"),
+        ("sequence,step,x,x\na,1,2,3\n", "the column 'x' occurs twice"),
         (HEAD + "a,1,2\n", "line 2 has 3 cells, the header has 4: 'a,1,2'"),
         (HEAD + "a,1,2,3\na,2,2,3,4\n", "line 3 has 5 cells, the header has 4"),
         (HEAD + "a,1,1.0,1.5m\na,2,1.0,1.5\n", "line 2, column 'y' holds '1.5m', not a number"),
-        (HEAD + 'a,1,1,"1,500"\n', "column 'y' holds '1,500' and the like, where the comma may stand between thousands or before decimals. Say which: data.thousands"),
+        (HEAD + 'a,1,1,"1,500"\n', "column 'y' holds numbers such as '1,500', whose comma may be a thousands separator or a decimal mark. Set data.thousands"),
         (HEAD + "a,1,-inf,1\n", "line 2, column 'x' holds '-inf', not a number"),
         (HEAD + "a,1,1e16,1\n", "line 2, column 'x' is 1e+16; values up to 1e+15"),
         (HEAD + "a,1,1_0,1\n", "line 2, column 'x' holds '1_0', not a number"),
@@ -560,7 +560,7 @@ def test_an_npy_file_is_mapped(tmp_path: Path) -> None:
     ids=["squares", "ragged", "polygons", "copy"],
 )
 def test_what_is_written_is_read_again(task: Any, goes_on: bool, form: str, tmp_path: Path) -> None:
-    part = load_data(task).test if isinstance(task, Squares) else tasks.generate(task, 50, 3)
+    part = load(task).test if isinstance(task, Squares) else tasks.generate(task, 50, 3)
     if form in ("npy", "wide") and not goes_on:
         with pytest.raises(UsageError, match="sources and targets of their own"):
             write_sequences(
@@ -582,7 +582,7 @@ def test_what_is_written_is_read_again(task: Any, goes_on: bool, form: str, tmp_
     file = tmp_path / f"a.{written}"
     file.write_bytes(content)
     config = OwnFile.model_validate({**described, "test_path": str(file)})
-    again = load_data(config).test
+    again = load(config).test
     assert np.array_equal(again.source, part.source)
     assert np.array_equal(again.target, part.target)
     assert np.array_equal(again.source_lengths, part.source_lengths)
@@ -627,7 +627,7 @@ def test_any_bytes_are_read_or_refused(raw: bytes, ending: str) -> None:
 
 
 def with_one_byte_changed(data: st.DataObject, *forms: str) -> None:
-    part = load_data(Squares(n_test=5)).test
+    part = load(Squares(n_test=5)).test
     for form in forms:
         content = bytearray(write_sequences(part, form, is_continuation=True)[0])
         place = data.draw(st.integers(0, len(content) - 1))

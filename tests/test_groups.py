@@ -16,7 +16,7 @@ from seqattn.analysis import doctor
 from seqattn.analysis.comparison import read_comparison
 from seqattn.config import resolve
 from seqattn.config.comparing import plan_comparison
-from seqattn.data import DataSpec, load_data
+from seqattn.data import DataSpec, load
 from seqattn.errors import CheckpointError
 from seqattn.experiments import Callbacks, api, groups_to_train, train_many
 from seqattn.experiments.compare import compare
@@ -43,7 +43,7 @@ PLATEAU = ["training.learning_rate_schedule.kind=plateau",
 
 def run_of(seed: int, *sets: str) -> TrainingRun:
     config = resolve(None, [*SIZES, *sets]).config
-    data = load_data(config.data)
+    data = load(config.data)
     model = build_model(config.model, FeatureSpec.of(DataSpec.of(data.train)), seed)
     parts = to_tensors(data.train), to_tensors(data.validation)
     return TrainingRun(model, *parts, config.training, seed, group="g")
@@ -187,7 +187,7 @@ def test_a_run_that_diverged_says_so_and_is_not_trained_again(tmp_path: Path) ->
     assert folder.divergence() == found["diverged"]
     with pytest.raises(CheckpointError, match="diverged, so it has no results. The "):
         list(run_pictures.draw_run(folder))
-    assert doctor.losses_beside(folder) == [math.inf]
+    assert doctor.sibling_losses(folder) == [math.inf]
     page = run_content(folder, examine=False)
     assert page["summary"] is None
     assert any(line.startswith("The training diverged, so") for line in page["notices"])

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from seqattn.analysis.evaluation import References
+from seqattn.analysis.evaluation import ReferenceLosses
 from seqattn.config import OwnFile
 from seqattn.data import Scaling, Sequences, sequences
 from seqattn.data.baselines import (
@@ -77,8 +77,8 @@ def test_the_linear_baseline_is_relative_where_the_model_is() -> None:
     moved = whole(least_squares(train, changed(test, 1, 1e3), scaling))
     assert moved == pytest.approx(found + 1e3, abs=1e-9)
     name = "linear least squares (fitted)"
-    relative = References.of(test, train, None, scaling).fitted[name]
-    plain = References.of(test, train, None, Scaling.identity(train)).fitted
+    relative = ReferenceLosses.from_part(test, train, None, scaling).fitted[name]
+    plain = ReferenceLosses.from_part(test, train, None, Scaling.identity(train)).fitted
     assert relative < plain[name] * 10  # under one name, whatever it is fitted to
 
 

@@ -9,7 +9,7 @@ import pytest
 from seqattn import experiments
 from seqattn.analysis.evaluation import load_run
 from seqattn.config import resolve
-from seqattn.errors import UsageError
+from seqattn.errors import StorageError, UsageError
 from seqattn.experiments import group_training
 from seqattn.runs import RunFolder
 from seqattn.training import load_model
@@ -59,7 +59,7 @@ def test_a_divergence_is_logged_before_others_are_scored(
          RunFolder(tmp_path / name))
         for name, rate in rates.items()
     ]  # fmt: skip
-    with pytest.raises(OSError, match="No space left"):
+    with pytest.raises(StorageError, match=r"No space left .* train --resume goes on from them"):
         experiments.train_many(runs, threads=1)
     assert "\n".join(runs[1][1].log.read_text().splitlines()[-2:]).count("ended: The ") == 1
 

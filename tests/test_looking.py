@@ -29,12 +29,12 @@ from seqattn.errors import CheckpointError, DataError, Interrupted, UsageError
 from seqattn.plots import attention_figure, run_pictures
 from seqattn.report import report
 from seqattn.report.content import (
-    MOST_EXAMPLES,
-    classes,
+    MAX_EXAMPLES,
     comparison_content,
-    errors,
+    group_losses,
     run_content,
-    thinned,
+    sequence_losses,
+    thin_history,
 )
 from seqattn.runs import EpochRecord, RunFolder
 from seqattn.runs.storage import read_arrays
@@ -271,7 +271,7 @@ def test_what_was_typed_and_where_values_are_from(seqattn: Callable[..., Ended])
     ]
     assert seqattn(*words).code == 0
     content = run_content(RunFolder(Path("outputs/squares")))
-    assert content["asked"] == "Trained by"
+    assert content["command_label"] == "Trained by"
     assert content["command"].startswith("seqattn train ")
     assert content["command"].endswith("squares.yaml --set training.epochs=1 --seed 7 -q")
     origins = {key: origin for key, _, origin in content["config"]}
@@ -289,7 +289,7 @@ def test_half_a_run_is_told_of_as_far_as_it_goes(mine: RunFolder) -> None:
     assert "examples" not in content
     report(mine.path)
     mine.metrics.unlink()
-    with pytest.raises(CheckpointError, match="no epoch has ended"):
+    with pytest.raises(CheckpointError, match="no epoch has finished"):
         run_content(mine)
 
 
@@ -320,7 +320,7 @@ def test_files_of_an_older_version_are_read(mine: RunFolder) -> None:
     mine.environment.write_text(json.dumps({"python": "3.11"}))
     content = run_content(mine)
     assert not content["notices"]
-    assert content["asked"] == "Train it again"
+    assert content["command_label"] == "Train it again"
     assert content["command"] == f"seqattn train {mine.config} --name small-again"
 
 
@@ -341,8 +341,8 @@ def test_ten_thousand_sequences_are_sampled_and_it_is_said(mine: RunFolder) -> N
     content = run_content(mine)
     assert "1,000 of 10,000 test sequences" in content["notices"][0]
     examples = content["examples"]
-    assert len(examples["ids"]) == MOST_EXAMPLES
-    worst = np.argsort(-errors(many))[:10]
+    assert len(examples["ids"]) == MAX_EXAMPLES
+    worst = np.argsort(-sequence_losses(many))[:10]
     assert [examples["ids"][k] for k in content["worst"]] == [str(k) for k in worst]
     assert sum(row[1] for row in content["classes"][0]["rows"]) == 10_000
 
@@ -411,11 +411,11 @@ def test_where_it_starts_is_of_a_plane_alone() -> None:
         "source": source, "target": source, "forecast": source,
         "source_lengths": np.ones(3), "target_lengths": np.ones(3),
     }  # fmt: skip
-    assert classes(said, np.ones(3)) == []
+    assert group_losses(said, np.ones(3)) == []
     for part in ("source", "target", "forecast"):
         said[part] = source / [1, 1e5]
-    (found,) = classes(said, np.ones(3))
-    assert found["name"] == "where it starts"
+    (found,) = group_losses(said, np.ones(3))
+    assert found["name"] == "quadrant of the first point"
 
 
 def test_what_is_shown_of_a_chosen_run(tmp_path: Path) -> None:
@@ -442,7 +442,7 @@ def test_a_long_curve_keeps_its_best_and_last(best: int) -> None:
     history = [
         EpochRecord(k, 1.0, abs(k - best) + 1.0, 1.0, 0.01, 0.5, 0.1) for k in range(1, 1000)
     ]
-    curve = thinned(history)
+    curve = thin_history(history)
     assert len(curve) < 400
     assert [best, 1.0] in curve
     assert [epoch for epoch, _ in (curve[0], curve[-1])] == [1, 999]

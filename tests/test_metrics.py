@@ -12,9 +12,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from seqattn.analysis.evaluation import References
+from seqattn.analysis.evaluation import ReferenceLosses
 from seqattn.config import OwnFile
-from seqattn.data import Sequences, Splits, load_data
+from seqattn.data import Sequences, Splits, load
 from seqattn.data.baselines import (
     DRIFT,
     LAST_POINT,
@@ -181,7 +181,7 @@ WINDOWS = {"series": None, "window": {"source": 21, "target": 5}, "split": {"by"
 
 
 def loaded(path: Path, **keys: Any) -> Splits:
-    return load_data(OwnFile.model_validate({"path": str(path), **WINDOWS, **keys}))
+    return load(OwnFile.model_validate({"path": str(path), **WINDOWS, **keys}))
 
 
 def test_the_season_is_of_the_training_series_and_not_of_its_windows(tmp_path: Path) -> None:
@@ -193,7 +193,7 @@ def test_the_season_is_of_the_training_series_and_not_of_its_windows(tmp_path: P
     train = values[: 420 - 2 * 63]
     assert found.scale == pytest.approx(np.abs(train[7:] - train[:-7]).mean(axis=0).tolist())
     assert any(note.startswith("a season of 7 steps was found") for note in data.notes)
-    against = References.of_data(data.test, data)
+    against = ReferenceLosses.from_splits(data.test, data)
     name = "seasonal naive (season 7, found)"
     assert {LAST_POINT, DRIFT, name} < set(against.baselines)
     # Test windows of 26 points, the first of which begins at row 357.
@@ -211,7 +211,7 @@ def test_a_given_season_wins(tmp_path: Path) -> None:
     data = loaded(written(tmp_path / "f.csv", weekly(1)), season=14)
     assert data.in_sample is not None
     assert data.in_sample.seasonal_naive == "seasonal naive (season 14, given)"
-    assert data.in_sample.seasonal_naive in References.of_data(data.test, data).baselines
+    assert data.in_sample.seasonal_naive in ReferenceLosses.from_splits(data.test, data).baselines
     assert not any("season" in note for note in data.notes)
     with pytest.raises(DataError, match="data.season is 22, but a source may have only 21 points"):
         loaded(tmp_path / "f.csv", season=22)
@@ -226,7 +226,9 @@ def test_where_there_is_no_season_there_is_no_row_but_a_note(tmp_path: Path) -> 
     assert data.in_sample.scale == pytest.approx(
         np.abs(np.diff(train, axis=0)).mean(axis=0).tolist()
     )
-    assert not any("seasonal" in name for name in References.of_data(data.test, data).baselines)
+    assert not any(
+        "seasonal" in name for name in ReferenceLosses.from_splits(data.test, data).baselines
+    )
     assert any("no season was found in the training series" in note for note in data.notes)
 
 
@@ -245,7 +247,7 @@ def test_nothing_leaks_from_validation_and_test(tmp_path: Path, kind: str) -> No
     """Other values there, with other gaps, lengths and seasons, change nothing that baselines and
     MASE are made of."""
 
-    def data_of(folder: Path, after: np.ndarray[Any, Any]) -> Splits:
+    def load_splits(folder: Path, after: np.ndarray[Any, Any]) -> Splits:
         folder.mkdir()
         before = weekly(1, 294)
         before[[40, 41], 1] = NAN
@@ -262,12 +264,12 @@ def test_nothing_leaks_from_validation_and_test(tmp_path: Path, kind: str) -> No
             columns |= {k: pa.array(values[:, i], from_pandas=True) for i, k in enumerate("xy")}
             pq.write_table(pa.table(columns), paths[key])
         keys["cache"] = "always" if kind == "cache" else "auto"
-        return load_data(OwnFile.model_validate({**keys, **paths}))
+        return load(OwnFile.model_validate({**keys, **paths}))
 
     numbers = np.random.default_rng(2)
     other = np.sin(np.arange(126.0))[:, None] * [5, -1] + numbers.normal(size=(126, 2))
     other[::11] = NAN
-    one, two = (data_of(tmp_path / name, after) for name, after in (
+    one, two = (load_splits(tmp_path / name, after) for name, after in (
         ("one", weekly(5, 126)), ("two", other)))  # fmt: skip
     assert not np.array_equal(one.test.target, two.test.target)
     assert one.in_sample == two.in_sample
@@ -304,7 +306,7 @@ def test_a_folder_has_the_season_and_scale_of_a_file(tmp_path: Path) -> None:
         "window": {"source": 14, "target": 3},
         "split": {"by": "sequence", "validation": 0.2, "test": 0.2},
     }
-    data = load_data(OwnFile.model_validate({**keys, "path": str(folder), "cache": "always"}))
+    data = load(OwnFile.model_validate({**keys, "path": str(folder), "cache": "always"}))
     assert data.in_sample is not None
     assert (data.in_sample.season, data.in_sample.origin) == (7, "found")
     train = {name.rpartition("@")[0] for name in data.train.ids}
@@ -320,7 +322,7 @@ def test_targets_that_a_file_keeps_apart_are_series_of_their_own(tmp_path: Path)
         tmp_path / "f.npz", source=numbers.normal(size=(20, 5, 1)) + 100,
         target=numbers.normal(size=(20, 6, 1)),
     )  # fmt: skip
-    data = load_data(OwnFile.model_validate({"path": str(tmp_path / "f.npz")}))
+    data = load(OwnFile.model_validate({"path": str(tmp_path / "f.npz")}))
     assert data.in_sample is not None
     moves = np.abs(np.diff(data.train.target[..., 0], axis=1)).mean()
     assert data.in_sample.scale == pytest.approx([moves])

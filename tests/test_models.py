@@ -49,8 +49,8 @@ def sequences(seed: int = 1, steps: int = T) -> tuple[Tensor, Tensor]:
     return source, torch.randn(N, steps, F, generator=numbers, dtype=torch.float64)
 
 
-def coins(*shape: int, chance: float = 0.5, seed: int = 4) -> Tensor:
-    return torch.rand(*shape, generator=torch.Generator().manual_seed(seed)) < chance
+def random_mask(*shape: int, prob: float = 0.5, seed: int = 4) -> Tensor:
+    return torch.rand(*shape, generator=torch.Generator().manual_seed(seed)) < prob
 
 
 def weights_of(forecast: ModelOutput) -> Tensor:
@@ -85,8 +85,8 @@ def test_the_notebooks_decoder(golden: Golden, case: str) -> None:
     source = torch.tensor([[[-1.0, -1.0], [-1.0, 1.0]]])
     close(model.forecast(source, 2).values, golden[case])
     never = torch.zeros(2, dtype=torch.bool)
-    told = model(source, torch.full((1, 2, 2), 9.0), source_lengths=None, teacher_forcing=never)
-    close(told.values, golden[case])
+    output = model(source, torch.full((1, 2, 2), 9.0), source_lengths=None, teacher_forcing=never)
+    close(output.values, golden[case])
 
 
 @pytest.mark.parametrize(
@@ -115,22 +115,22 @@ def test_padding_and_batch_mates_change_no_output(kind: Any) -> None:
     padded = torch.cat([source, torch.zeros(N, 2, F, dtype=torch.float64)], dim=1)
     keep = torch.arange(S + 2) < LENGTHS[:, None]
     padded = padded.masked_fill(~keep.unsqueeze(-1), float("nan"))
-    heads = coins(N, T)
-    together = model(padded, target, source_lengths=LENGTHS, teacher_forcing=heads)
+    forced = random_mask(N, T)
+    together = model(padded, target, source_lengths=LENGTHS, teacher_forcing=forced)
     running = model.forecast(padded, T, source_lengths=LENGTHS)
     for n in range(N):
         length = int(LENGTHS[n])
         own, truth = source[n : n + 1, :length], target[n : n + 1]
-        alone = model(own, truth, source_lengths=None, teacher_forcing=heads[n : n + 1])
+        alone = model(own, truth, source_lengths=None, teacher_forcing=forced[n : n + 1])
         torch.testing.assert_close(together.values[n : n + 1], alone.values, atol=1e-12, rtol=0)
         free = model.forecast(own, T)
         torch.testing.assert_close(running.values[n : n + 1], free.values, atol=1e-12, rtol=0)
         if kind[0] is not None:
             for many, single in ((together, alone), (running, free)):
-                looked = weights_of(many)[n : n + 1]
+                weights = weights_of(many)[n : n + 1]
                 expected = weights_of(single)
-                torch.testing.assert_close(looked[..., :length], expected, atol=1e-12, rtol=0)
-                assert (looked[..., length:] == 0).all()
+                torch.testing.assert_close(weights[..., :length], expected, atol=1e-12, rtol=0)
+                assert (weights[..., length:] == 0).all()
 
 
 @every_kind
@@ -138,8 +138,8 @@ def test_padding_gets_no_gradient(kind: Any) -> None:
     model = model_of(kind)
     source, target = sequences()
     source.requires_grad_()
-    said = model(source, target, source_lengths=LENGTHS, teacher_forcing=coins(T)).values
-    (said * torch.randn_like(said)).sum().backward()
+    output = model(source, target, source_lengths=LENGTHS, teacher_forcing=random_mask(T)).values
+    (output * torch.randn_like(output)).sum().backward()
     keep = torch.arange(S) < LENGTHS[:, None]
     assert source.grad is not None
     assert (source.grad[~keep] == 0).all()
@@ -153,47 +153,49 @@ def test_step_by_step_equals_all_at_once(kind: Any) -> None:
     always = torch.ones(T, dtype=torch.bool)
     at_once = model(source, target, source_lengths=LENGTHS, teacher_forcing=always)
     start = model.encode(source, LENGTHS)
-    fed, state = start.start_token, start.state
+    x, state = start.start_token, start.state
     for t in range(T):
-        said, look, state = model.step(fed, state, start.memory)
-        torch.testing.assert_close(at_once.values[:, [t]], said, atol=1e-12, rtol=0)
-        if look is not None:
-            found = look.weights if look.weights.dim() == 4 else look.weights.unsqueeze(1)
+        output, attended, state = model.step(x, state, start.memory)
+        torch.testing.assert_close(at_once.values[:, [t]], output, atol=1e-12, rtol=0)
+        if attended is not None:
+            found = (
+                attended.weights if attended.weights.dim() == 4 else attended.weights.unsqueeze(1)
+            )
             maps = at_once.attention[0].weights[..., [t], :]
             torch.testing.assert_close(maps, found, atol=1e-12, rtol=0)
-        fed = target[:, t]
+        x = target[:, t]
 
 
 @every_kind
-def test_never_told_equals_free_running(kind: Any) -> None:
+def test_no_teacher_forcing_equals_free_running(kind: Any) -> None:
     model = model_of(kind)
     source, target = sequences()
     never = torch.zeros(N, T, dtype=torch.bool)
-    told = model(source, target, source_lengths=LENGTHS, teacher_forcing=never)
+    output = model(source, target, source_lengths=LENGTHS, teacher_forcing=never)
     free = model.forecast(source, T, source_lengths=LENGTHS)
-    torch.testing.assert_close(told.values, free.values, atol=1e-12, rtol=0)
+    torch.testing.assert_close(output.values, free.values, atol=1e-12, rtol=0)
 
 
 @every_kind
 @pytest.mark.parametrize("shape", [(T,), (N, 1), (N, T)], ids=["step", "sequence", "element"])
-def test_each_coin_feeds_what_it_says(kind: Any, shape: tuple[int, ...]) -> None:
-    """A loop that reads the coins one by one, against the stretches of `forward`."""
+def test_each_step_gets_its_own_input(kind: Any, shape: tuple[int, ...]) -> None:
+    """A loop over single steps, against the segments of `forward`."""
     model = model_of(kind)
     assert isinstance(model, RecurrentModel)
     source, target = sequences()
-    heads = coins(*shape)
-    found = model(source, target, source_lengths=None, teacher_forcing=heads)
-    each = heads.expand(N, T)
+    forced = random_mask(*shape)
+    found = model(source, target, source_lengths=None, teacher_forcing=forced)
+    each = forced.expand(N, T)
     assert each.any()
     assert not each.all()
     start = model.encode(source, None)
-    fed, state = start.start_token, start.state
+    x, state = start.start_token, start.state
     for t in range(T):
-        said, _, state = model.step(fed, state, start.memory)
-        said = said.squeeze(-2)
-        torch.testing.assert_close(found.values[:, t], said, atol=1e-12, rtol=0)
+        output, _, state = model.step(x, state, start.memory)
+        output = output.squeeze(-2)
+        torch.testing.assert_close(found.values[:, t], output, atol=1e-12, rtol=0)
         if t + 1 < T:
-            fed = torch.where(each[:, t + 1, None], target[:, t], said)
+            x = torch.where(each[:, t + 1, None], target[:, t], output)
 
 
 @every_kind
@@ -209,15 +211,15 @@ def test_run_k_of_many_equals_the_run_alone(kind: Any) -> None:
         tensor.requires_grad_()
     parts = [sequences(seed) for seed in (1, 2)]
     source, target = (torch.stack(both) for both in zip(*parts, strict=True))
-    heads, upstream = coins(2, N, T), torch.randn(2, N, T, F, dtype=torch.float64)
+    forced, upstream = random_mask(2, N, T), torch.randn(2, N, T, F, dtype=torch.float64)
     lengths = torch.stack([LENGTHS, LENGTHS.flip(0)])
     both = torch.func.functional_call(
         models[0], stacked, (source, target),
-        {"source_lengths": lengths, "teacher_forcing": heads},
+        {"source_lengths": lengths, "teacher_forcing": forced},
     )  # fmt: skip
     (both.values * upstream).sum().backward()
     for k, model in enumerate(models):
-        alone = model(source[k], target[k], source_lengths=lengths[k], teacher_forcing=heads[k])
+        alone = model(source[k], target[k], source_lengths=lengths[k], teacher_forcing=forced[k])
         torch.testing.assert_close(both.values[k], alone.values, atol=1e-12, rtol=0)
         (alone.values * upstream[k]).sum().backward()
         for name, parameter in model.named_parameters():
@@ -236,11 +238,17 @@ def test_a_forecast_never_sees_a_target_and_carries_its_weights(kind: Any) -> No
     if kind[0] is None:
         assert forecast.attention == ()
         return
-    (looked,) = forecast.attention
-    assert looked.weights.shape == (N, 1, 2, S)
-    assert (looked.kind, looked.meaning, looked.layer) == ("cross", "distribution", 0)
-    torch.testing.assert_close(looked.weights.sum(-1), torch.ones(N, 1, 2, dtype=torch.float64))
-    assert (looked.weights >= 0).all()
+    (attention_map,) = forecast.attention
+    assert attention_map.weights.shape == (N, 1, 2, S)
+    assert (attention_map.kind, attention_map.meaning, attention_map.layer) == (
+        "cross",
+        "distribution",
+        0,
+    )
+    torch.testing.assert_close(
+        attention_map.weights.sum(-1), torch.ones(N, 1, 2, dtype=torch.float64)
+    )
+    assert (attention_map.weights >= 0).all()
 
 
 def test_the_same_seed_shares_what_two_models_share() -> None:
@@ -307,9 +315,9 @@ def test_a_product_is_a_product(
     ]
     found = layers.matmul(*factors)
     assert "Sum" in type(found.grad_fn).__name__
-    slopes = torch.autograd.grad(found.cos().sum(), factors)
+    grads = torch.autograd.grad(found.cos().sum(), factors)
     monkeypatch.setattr(layers, "MIN_SLOW_SIDE", 1000)
     expected = layers.matmul(*factors)
     assert "Sum" not in type(expected.grad_fn).__name__
-    wanted = torch.autograd.grad(expected.cos().sum(), factors)
-    torch.testing.assert_close((found, *slopes), (expected, *wanted), atol=1e-12, rtol=0)
+    expected_grads = torch.autograd.grad(expected.cos().sum(), factors)
+    torch.testing.assert_close((found, *grads), (expected, *expected_grads), atol=1e-12, rtol=0)

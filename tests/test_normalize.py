@@ -17,12 +17,12 @@ import pytest
 
 from seqattn import experiments
 from seqattn.analysis.comparison import describe_result
-from seqattn.analysis.evaluation import References, evaluate, free_run
-from seqattn.analysis.evaluation.load_run import data_of, open_run
+from seqattn.analysis.evaluation import ReferenceLosses, evaluate, free_run
+from seqattn.analysis.evaluation.load_run import load_splits, open_run
 from seqattn.config import Config, OwnFile, from_plain, resolve
 from seqattn.config.comparing import plan_comparison
 from seqattn.config.searching import plan_search
-from seqattn.data import Scaling, Sequences, Splits, load_data
+from seqattn.data import Scaling, Sequences, Splits, load
 from seqattn.data.baselines import (
     build_baselines,
     forecast_mse,
@@ -179,7 +179,7 @@ def test_what_follows_a_window_does_not_change_it(tmp_path: Path) -> None:
 
     def test_part(values: Floats) -> Floats:
         (tmp_path / "s.csv").write_text("x\n" + "".join(f"{value}\n" for value in values))
-        found = load_data(OwnFile.model_validate({"path": str(tmp_path / "s.csv"), **window}))
+        found = load(OwnFile.model_validate({"path": str(tmp_path / "s.csv"), **window}))
         return np.asarray(found.scaling.transform(found.test)[0])
 
     changed = rows.copy()
@@ -224,12 +224,12 @@ def test_the_linear_baseline_gets_what_the_model_gets() -> None:
     fitted = whole(least_squares(part, part, scaling))
     assert fitted == pytest.approx(expected, abs=1e-9)
     name = "linear least squares (fitted)"
-    against = References.of(part, part, None, scaling)
+    against = ReferenceLosses.from_part(part, part, None, scaling)
     assert against.fitted[name] == pytest.approx(
         np.square((expected - points[:, 10:]) / scaling.target.scale).mean()
     )
-    as_trained = References.of(part, part, None, scaling, as_trained=True)
-    assert as_trained.fitted[name] == pytest.approx(
+    in_training_units = ReferenceLosses.from_part(part, part, None, scaling, in_training_units=True)
+    assert in_training_units.fitted[name] == pytest.approx(
         np.square((expected - points[:, 10:]) / std).mean()
     )
 
@@ -246,7 +246,7 @@ def test_losses_are_worked_out_from_values(run: tuple[RunFolder, LoadedModel]) -
     """In the unit of the training part, as with normalize: global; those of the training are in
     units of each sequence."""
     folder, trained = run
-    data, summary = data_of(trained), folder.read_summary()
+    data, summary = load_splits(trained), folder.read_summary()
     said, scaling = folder.read_predictions(), data.scaling
     spread = np.concatenate([data.train.source.ravel(), data.train.target.ravel()]).std()
     assert scaling.target.scale == pytest.approx([spread])
@@ -256,7 +256,9 @@ def test_losses_are_worked_out_from_values(run: tuple[RunFolder, LoadedModel]) -
         [np.sqrt(np.square(errors).mean())], rel=1e-5
     )
     alike, _ = fit_scaling(OwnFile(path="-"), data.train)
-    for name, loss in References.of(data.test, data.train, None, alike).baselines.items():
+    for name, loss in ReferenceLosses.from_part(
+        data.test, data.train, None, alike
+    ).baselines.items():
         assert summary["baselines"][name] == pytest.approx(loss)
     # Told the truth: each sequence's loss in its own units, brought back.
     units = scaling.target_scale(data.test)[:, 0, 0]
@@ -318,7 +320,7 @@ def test_explain_says_what_its_numbers_are_of(
     run: tuple[RunFolder, LoadedModel], seqattn: Command
 ) -> None:
     folder, trained = run
-    test = data_of(trained).test
+    test = load_splits(trained).test
     mean, std = test.source[2].mean(), test.source[2].std()
     taken = json.loads(seqattn("explain", folder.path, "--example", "2", "--format", "json").out)
     (name,) = trained.spec.source_features
@@ -372,7 +374,7 @@ def test_filled_cells_do_not_count_when_a_file_is_forecast(
         a_run(tmp_path / "gaps.csv", "data.missing=interpolate"), tmp_path, plots=False
     )
     saved = folder.read_predictions()
-    test = data_of(open_run(folder.path)[1]).test
+    test = load_splits(open_run(folder.path)[1]).test
     assert test.source_observed is not None
     wanted = [int(name[1:]) for name in saved["ids"]]
     lines = [rows[15 * k + t] for k in wanted for t in range(10)]
@@ -412,9 +414,9 @@ def test_a_cache_is_scaled_as_memory_is(tmp_path: Path) -> None:
     shared = {"target_length": 3, "normalize": "instance"}
     folders = {f"{part}_path": str(tmp_path / part) for part in ("validation", "test")}
     files = {key: f"{path}/p.parquet" for key, path in folders.items()}
-    cached = load_data(OwnFile.model_validate(
+    cached = load(OwnFile.model_validate(
         {"path": str(tmp_path / "train"), **folders, **shared, "cache": "always"}))  # fmt: skip
-    filed = load_data(
+    filed = load(
         OwnFile.model_validate({"path": str(tmp_path / "train" / "p.parquet"), **files, **shared})
     )
     assert cached.scaling.as_plain() == filed.scaling.as_plain()
@@ -528,14 +530,14 @@ def test_a_changing_level_is_forecast_better(tmp_path: Path) -> None:
 
 
 def evaluated(trained: LoadedModel, data: Splits) -> float:
-    against = References.of(data.test, data.train, None, data.scaling)
+    against = ReferenceLosses.from_part(data.test, data.train, None, data.scaling)
     return evaluate(trained.model, data.test, against, data.scaling).loss
 
 
 def test_a_loss_is_what_the_same_forecast_costs(run: tuple[RunFolder, LoadedModel]) -> None:
     """Sequences of ten times the size count a hundred times, as in the units of the data."""
     _, trained = run
-    data = data_of(trained)
+    data = load_splits(trained)
     test = data.test.select(slice(None))
     large = replace(test, source=10 * test.source, target=10 * test.target)
     assert evaluated(trained, replace(data, test=large)) == pytest.approx(

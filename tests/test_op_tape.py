@@ -249,9 +249,9 @@ def test_gates_and_their_gradients(inner: bool) -> None:
         tape.run(forward)
         torch.testing.assert_close(states[1:], torch.stack(expected).detach(), **CLOSE)
         tape.run(backward)
-        wanted = torch.autograd.grad(torch.stack(expected), [x, gh], upstream[1:])
-        for found, slope in zip((gates.dgi, gates.dgh), wanted, strict=True):
-            torch.testing.assert_close(found, slope.permute(2, 0, 3, 1, 4), **CLOSE)
+        expected_grads = torch.autograd.grad(torch.stack(expected), [x, gh], upstream[1:])
+        for found, expected_grad in zip((gates.dgi, gates.dgh), expected_grads, strict=True):
+            torch.testing.assert_close(found, expected_grad.permute(2, 0, 3, 1, 4), **CLOSE)
 
 
 def batch_buffers(
@@ -289,8 +289,8 @@ def test_the_error_and_its_gradient(inner: bool, runs: int, mask: int) -> None:
         batch.tape.run(error.forward)
         torch.testing.assert_close(error.loss(), expected.detach(), **CLOSE)
         batch.tape.run(error.backward, dy)
-        (wanted,) = torch.autograd.grad(expected.sum(), given)
-        torch.testing.assert_close(dy, wanted, **CLOSE)
+        (expected_grads,) = torch.autograd.grad(expected.sum(), given)
+        torch.testing.assert_close(dy, expected_grads, **CLOSE)
 
 
 @LAYOUTS
@@ -305,7 +305,7 @@ def test_a_decoder_is_fed_the_last_real_point_and_then_the_truth(inner: bool, ra
         expected = source.gather(2, last[..., None, None].expand(R, N, 1, F)).squeeze(2)
         assert torch.equal(batch.x[:, start], expected)
         assert torch.equal(batch.x[:, start + 1 :].transpose(1, 2), target[:, :, :-1])
-        y, coins = torch.randn(R, N, F).double(), torch.rand(R, N, T) < 0.5
-        batch.load_teacher_forcing(coins)
-        assert torch.equal(batch.feed(2, y, mixed=True), target[:, :, 1].where(coins[..., 2:3], y))
+        y, forced = torch.randn(R, N, F).double(), torch.rand(R, N, T) < 0.5
+        batch.load_teacher_forcing(forced)
+        assert torch.equal(batch.feed(2, y, mixed=True), target[:, :, 1].where(forced[..., 2:3], y))
         assert torch.equal(batch.feed(3, y, mixed=False), y)

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from seqattn.config import OwnFile
-from seqattn.data import DataSpec, Splits, load_data, sequences
+from seqattn.data import DataSpec, Splits, load, sequences
 from seqattn.data.fitting import fit_features
 from seqattn.data.least_squares import least_squares
 from seqattn.data.scaling import Method
@@ -35,7 +35,7 @@ def paths(n: int = 20, length: int = 6) -> str:
 def loaded(tmp_path: Path, text: str, **keys: Any) -> Splits:
     file = tmp_path / "f.csv"
     file.write_text(text)
-    return load_data(OwnFile.model_validate({"path": str(file), **keys}))
+    return load(OwnFile.model_validate({"path": str(file), **keys}))
 
 
 def test_fractions_are_of_sequences_and_fixed_by_the_seed(tmp_path: Path) -> None:
@@ -145,7 +145,7 @@ def test_a_stretch_at_a_time_gives_what_all_at_once_gives(
     config = OwnFile.model_validate(plain)
 
     def found() -> list[Any]:
-        splits = load_data(config)
+        splits = load(config)
         batch = to_tensors(splits.train, scaling=splits.scaling)
         places = [np.arange(len(batch))[::-1].copy(), np.arange(len(batch))]
         linear = whole(least_squares(splits.train, splits.test))
@@ -278,7 +278,7 @@ def test_other_columns_are_said_than_given(tmp_path: Path) -> None:
         (paths(1), {"source_length": 2}, "of 1 sequences the validation part would get 0"),
         (paths(2), {"source_length": 2}, "Three parts need three at least"),
         (paths(20), {"source_length": 2, "split": {"validation": 0.01}}, "validation part would get 0"),
-        (paths(20), {}, "nothing says what is source and what is target"),
+        (paths(20), {}, "source and target are not defined"),
         (paths(20), {"source_length": 6}, "no sequence has more than data.source_length = 6 points; the longest, 's0', has 6"),
         (paths(20), {"window": {"source": 5, "target": 2}}, "a window needs 7 points (data.window), and the longest sequence has 6"),
         (paths(20), {"window": {"source": 2, "target": 2}, "split": {"by": "time"}}, "part of series 's0' has 4 of its 6 points|has 1 of its 6 points, but a window needs 4"),
@@ -312,7 +312,7 @@ def test_a_run_on_a_file_speaks_its_units(seqattn: Command, tmp_path: Path) -> N
     home = tmp_path / "outputs" / "own"
     assert (home / "split.csv").read_text().startswith("sequence,part,first_step,last_step\n")
     saved = np.load(home / "predictions.npz")
-    splits = load_data(OwnFile(path=str(file), source_length=3))
+    splits = load(OwnFile(path=str(file), source_length=3))
     assert np.array_equal(saved["target"], splits.test.target)
     assert b"f.csv" not in (home / "checkpoints" / "best.safetensors").read_bytes()
     done = seqattn("predict", home, "--input", "f.csv", "--output", "next.csv", "--steps", "2")

@@ -164,7 +164,7 @@ def test_a_score_that_only_this_test_knows_is_built_and_explained(heads: int) ->
     np.testing.assert_allclose(scores, -0.5 * squares, atol=0.5001e-4)
     assert "Scores" not in made.computed_by_model
     np.testing.assert_allclose(column(made, "Weights"), weights_of(model, heads - 1), atol=2e-4)
-    np.testing.assert_allclose(made.said, made.model_says, atol=2e-3)
+    np.testing.assert_allclose(made.prediction, made.model_prediction, atol=2e-3)
 
 
 def test_a_class_is_registered_by_its_knobs() -> None:

@@ -77,7 +77,7 @@ def test_weights_of_several_pieces_are_those_of_one(
     assert calls == [7]
     calls.clear()
     monkeypatch.setattr(lines, "MAX_CHUNK_VALUES", 4)
-    monkeypatch.setattr(attention_file, "IN_MEMORY", 100)
+    monkeypatch.setattr(attention_file, "MAX_MEMORY_BYTES", 100)
     monkeypatch.setattr(npz, "MIN_COMPRESSED_BYTES", 100)
     assert seqattn(*words, "--attention", "pieces.npz").code == 0
     assert len(calls) > 2

@@ -13,17 +13,17 @@ import pytest
 
 from seqattn.analysis import evaluation
 from seqattn.analysis.evaluation import (
-    References,
+    ReferenceLosses,
     evaluate,
     forecasts,
     free_run,
     npz,
     predictions_file,
 )
-from seqattn.analysis.evaluation.forecasts import with_targets
+from seqattn.analysis.evaluation.forecasts import pair_with_targets
 from seqattn.analysis.evaluation.predictions_file import ForecastSpool
 from seqattn.config import resolve
-from seqattn.data import Sequences, Splits, load_data, windows
+from seqattn.data import Sequences, Splits, load, windows
 from seqattn.data.files.writing import forecast_arrays
 from seqattn.data.metrics import Errors
 from seqattn.errors import CheckpointError
@@ -64,14 +64,14 @@ CASES = {
 
 @pytest.fixture(params=CASES, ids=str)
 def data(request: pytest.FixtureRequest, tmp_path: Path) -> Splits:
-    return load_data(resolve(None, ["name=n", *CASES[request.param](tmp_path)]).config.data)
+    return load(resolve(None, ["name=n", *CASES[request.param](tmp_path)]).config.data)
 
 
 @pytest.fixture
 def few_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """A part in chunks of 3 windows, and 7 sequences in a call of the model."""
     monkeypatch.setattr(windows, "CHUNK_NUMBERS", 50)
-    monkeypatch.setattr(forecasts, "CHUNK", 7)
+    monkeypatch.setattr(forecasts, "MAX_CHUNK_SEQUENCES", 7)
 
 
 @pytest.mark.parametrize("in_memory", [2**22, 100], ids=["memory", "disk"])
@@ -82,9 +82,9 @@ def test_a_spooled_file_has_the_bytes_of_one_written_at_once(
 ) -> None:  # fmt: skip
     for module in (npz_arrays, npz):
         monkeypatch.setattr(module, "MIN_COMPRESSED_BYTES", packed_from)
-    monkeypatch.setattr(predictions_file, "IN_MEMORY", in_memory)
-    monkeypatch.setattr(predictions_file, "AT_ONCE", 40)
-    monkeypatch.setattr(npz, "TEXTS_AT_ONCE", 5)
+    monkeypatch.setattr(predictions_file, "MAX_MEMORY_BYTES", in_memory)
+    monkeypatch.setattr(predictions_file, "MAX_CHUNK_NUMBERS", 40)
+    monkeypatch.setattr(npz, "STRINGS_PER_CHUNK", 5)
     part = data.test
     forecast = SEEDED.normal(size=(len(part), part.target_steps, len(part.target_features)))
     (tmp_path / "d").mkdir()
@@ -146,10 +146,10 @@ def test_errors_are_to_the_last_bit_those_of_all_forecasts(data: Splits) -> None
     model = build_model(
         config.model, FeatureSpec(len(part.features), len(part.target_features), carried), 1
     )
-    against = References.of_data(part, data)
+    against = ReferenceLosses.from_splits(part, data)
     kept = list[np.ndarray]()
     found = evaluate(
-        model, part, against, data.scaling, keep=lambda chunk: kept.append(chunk.values)
+        model, part, against, data.scaling, on_chunk=lambda chunk: kept.append(chunk.values)
     )
     values = free_run(model, part, part.target_steps, scaling=data.scaling).values
     assert np.array_equal(np.concatenate(kept), values)
@@ -174,10 +174,10 @@ def test_forecasts_come_with_the_chunks_of_their_part(
     size: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(windows, "CHUNK_NUMBERS", 50)
-    part = load_data(resolve(None, ["name=n", *own(tmp_path, *WINDOWS)]).config.data).test
+    part = load(resolve(None, ["name=n", *own(tmp_path, *WINDOWS)]).config.data).test
     values = SEEDED.normal(size=(len(part), 3, 2))
     pieces = ((slice(k, k + size), values[k : k + size]) for k in range(0, len(part), size))
-    found = list(with_targets(part, pieces))
+    found = list(pair_with_targets(part, pieces))
     assert [one[0] for one in found] == [places for places, _ in part.chunks()]
     assert all(len(one[1]) == len(one[2]) for one in found)
     assert np.array_equal(np.concatenate([one[2] for one in found]), values)

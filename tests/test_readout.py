@@ -23,13 +23,13 @@ def test_the_readout_is_the_equation(readout: str) -> None:
     model = model_of(readout=readout)
     source = torch.randn(N, S, F, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     memory, state, point = model.encode(source, None)
-    said, look, state = model.step(point, state, memory)
-    assert look is not None
-    read = torch.cat([look.context[:, 0], model.top_layer_output(state.cells)], dim=-1)
+    output, attended, state = model.step(point, state, memory)
+    assert attended is not None
+    joined = torch.cat([attended.context[:, 0], model.top_layer_output(state.cells)], dim=-1)
     if model.combine is not None:
-        read = torch.tanh(read @ model.combine.weight.T + model.combine.bias)
-    expected = read @ model.output.weight.T + model.output.bias
-    torch.testing.assert_close(said[:, 0], expected)
+        joined = torch.tanh(joined @ model.combine.weight.T + model.combine.bias)
+    expected = joined @ model.output.weight.T + model.output.bias
+    torch.testing.assert_close(output[:, 0], expected)
     torch.testing.assert_close(model.forecast(source, T).values[:, 0], expected)
     assert (model.combine is None) == (readout == "linear")
 
@@ -49,8 +49,11 @@ def test_the_default_is_what_it_was() -> None:
 
 
 def test_input_feeding_has_the_tanh_readout() -> None:
-    fed, both = model_of(input_feeding=True), model_of(input_feeding=True, readout="tanh")
-    assert {k: v.shape for k, v in fed.state_dict().items()} == {
+    with_input_feeding, both = (
+        model_of(input_feeding=True),
+        model_of(input_feeding=True, readout="tanh"),
+    )
+    assert {k: v.shape for k, v in with_input_feeding.state_dict().items()} == {
         k: v.shape for k, v in both.state_dict().items()
     }
-    assert fed.combine is not None
+    assert with_input_feeding.combine is not None

@@ -30,7 +30,7 @@ from seqattn.models.numpy_reference import (
     additive_forward,
     attention_backward,
     attention_forward,
-    causal_keep,
+    causal_mask,
     general_forward,
     glorot_weights,
     linear_backward,
@@ -72,7 +72,7 @@ NOTES = cases("attention-notes")
 @pytest.fixture(scope="module")
 def multiplied() -> dict[str, Array]:
     """The source's attention with its mask multiplied onto the scores, a mistake: the arithmetic is
-    tested through it, from the same parts, and nobody is offered it."""
+    tested through it, from the same parts, and no config offers it."""
     inputs = PRINTED["output"]["inputs"]
     x, mask = np.array(inputs["Q"]), np.array(inputs["mask"])
     queries, query_cache = linear_forward(x, np.array(inputs["w_Q"]))
@@ -136,7 +136,7 @@ def test_the_walk_through_self_attention() -> None:
     eye = np.eye(4, 8)
     scores, _ = scaled_dot_forward(products @ eye, eye)
     close(scores.var(), WALK["var-scaled"])
-    close(causal_keep(4, 4), WALK["mask"])
+    close(causal_mask(4, 4), WALK["mask"])
 
 
 def test_the_walks_softmax() -> None:
@@ -144,7 +144,7 @@ def test_the_walks_softmax() -> None:
     raised = np.array(case["inputs"]["exp_x_T"]).T  # the source prints its transpose
     close(raised.sum(axis=-1), WALK["expsum"])
     scores = np.log(raised, out=np.full((4, 4), 7.0), where=raised > 0)
-    close(softmax_forward(scores, causal_keep(4, 4))[0], case)
+    close(softmax_forward(scores, causal_mask(4, 4))[0], case)
 
 
 @pytest.fixture
@@ -201,24 +201,24 @@ def test_fast_weights_and_that_they_are_attention() -> None:
         past = past.write(state, None, decay, rate)
     close(matrix.A[0], NOTES["fastweights-A"])
     W, C, x = (torch.tensor(inputs[name], dtype=torch.float64) for name in ("W_h", "C", "x"))
-    settled = torch.tanh(W @ states[-1, 0] + C @ x).unsqueeze(0)
-    close(matrix.read(settled)[0][0], NOTES["fastweights-is-attention"])
-    read, strengths = past.read(settled)
+    state = torch.tanh(W @ states[-1, 0] + C @ x).unsqueeze(0)
+    close(matrix.read(state)[0][0], NOTES["fastweights-is-attention"])
+    read, read_weights = past.read(state)
     close(read[0], NOTES["fastweights-is-attention"])
-    by_hand = [rate * decay ** (2 - t) * float(states[t, 0] @ settled[0]) for t in range(3)]
-    np.testing.assert_allclose(strengths[0], by_hand, atol=1e-15)
+    expected_weights = [rate * decay ** (2 - t) * float(states[t, 0] @ state[0]) for t in range(3)]
+    np.testing.assert_allclose(read_weights[0], expected_weights, atol=1e-15)
 
 
 def test_every_must_case_is_held() -> None:
     """Each file's cases by role, and each named by a test of this project."""
     files = [PRINTED, WALK, ARTICLE, NOTES]
-    asked = [name for file in files for name, case in file.items()
+    required = [name for file in files for name, case in file.items()
              if case["role"].startswith("must")]  # fmt: skip
     assert [len(file) for file in files] == [9, 6, 4, 5]
-    assert len(asked) == 22
+    assert len(required) == 22
     tests = Path(__file__).read_text()
     missing = [
-        name for name in asked if f'"{name}"' not in tests.partition("def test_every_must")[0]
+        name for name in required if f'"{name}"' not in tests.partition("def test_every_must")[0]
     ]
     assert missing == []
 
@@ -315,9 +315,9 @@ def in_torch(
     elif score == "general":
         scores = torch.einsum("...tq,qc,...sc->...ts", query, tensors["W"], key)
     else:
-        asked, offered = query @ tensors["W"], key @ tensors["U"] + tensors["b"]
-        met = torch.tanh(asked.unsqueeze(-2) + offered.unsqueeze(-3))
-        scores = (met * tensors["v"]).sum(-1)
+        projected_queries, projected_keys = query @ tensors["W"], key @ tensors["U"] + tensors["b"]
+        hidden = torch.tanh(projected_queries.unsqueeze(-2) + projected_keys.unsqueeze(-3))
+        scores = (hidden * tensors["v"]).sum(-1)
     if keep is not None:
         scores = scores.masked_fill(~torch.from_numpy(keep).unsqueeze(-2), -math.inf)
     if causal:
@@ -380,19 +380,19 @@ def test_the_projects_attention_against_the_referee(which: int, masked: bool) ->
     queries, states = numbers.normal(size=(2, T, Q)), numbers.normal(size=(2, S, Q))
     doutput = numbers.normal(size=(2, T, Q))
     keep = np.array([[True, True, False, False, False], [True] * 5]) if masked else None
-    asked = torch.tensor(queries, requires_grad=True)
+    queries_tensor = torch.tensor(queries, requires_grad=True)
     seen = torch.tensor(states, requires_grad=True)
     memory = attention.precompute_memory(seen, None if keep is None else torch.from_numpy(keep))
-    weights = attention.attention_weights(asked, memory)[0].weights
+    weights = attention.attention_weights(queries_tensor, memory)[0].weights
     weighted_sum(weights, memory.values).backward(torch.from_numpy(doutput))
     _, cache = attention_forward(
         queries, states, states, weights_from(score), score=name, keep=keep
     )
     found = attention_backward(doutput, cache)
     np.testing.assert_allclose(weights.detach().numpy(), cache[0], atol=1e-12)
-    assert asked.grad is not None
+    assert queries_tensor.grad is not None
     assert seen.grad is not None
-    np.testing.assert_allclose(asked.grad.numpy(), found.query, atol=1e-10)
+    np.testing.assert_allclose(queries_tensor.grad.numpy(), found.query, atol=1e-10)
     np.testing.assert_allclose(seen.grad.numpy(), found.key + found.value, atol=1e-10)
 
 

@@ -180,11 +180,11 @@ def test_locks_of_many_runs_are_no_more_than_open_files(monkeypatch: pytest.Monk
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     asked = list[tuple[int, int]]()
     monkeypatch.setattr(resource, "setrlimit", lambda _, limits: asked.append(limits))
-    limits.allow_open_files(soft - limits.SPARE_FILES)
+    limits.allow_open_files(soft - limits.RESERVED_FDS)
     assert not asked
     monkeypatch.setattr(resource, "getrlimit", lambda _: (256, 4096))
     limits.allow_open_files(300)
-    assert asked == [(300 + limits.SPARE_FILES, 4096)]
+    assert asked == [(300 + limits.RESERVED_FDS, 4096)]
     limits.allow_open_files(4000)
     assert asked[1:] == [(4096, 4096)]
     with pytest.raises(StorageError, match=r"no more than 4,096 \(ulimit -n\)"):

@@ -8,7 +8,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from seqattn import load_data
+from seqattn import load
 from seqattn.errors import DataError
 from tests.conftest import Ended
 
@@ -74,6 +74,6 @@ def test_a_dataframe_is_told_to_rename_a_column(seqattn: Callable[..., Ended]) -
     trained(seqattn, "path: t.csv")
     frame = pd.DataFrame({"shop": ["s1"] * 4, "x": [1.0, 2.0, 3.0, 4.0]})
     with pytest.raises(DataError, match="no column 'day'") as refused:
-        load_data("outputs/c").predict(frame)
+        load("outputs/c").predict(frame)
     assert str(refused.value).endswith("Rename a column of the DataFrame, or its index.")
-    assert load_data("outputs/c").predict(frame.rename_axis("day")).shape == (1, 2, 1)
+    assert load("outputs/c").predict(frame.rename_axis("day")).shape == (1, 2, 1)

@@ -1,4 +1,4 @@
-"""What is read from a run folder is checked as a config is."""
+"""Read vector from a run folder is checked as a config is."""
 
 from __future__ import annotations
 

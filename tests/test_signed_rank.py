@@ -118,7 +118,7 @@ def test_many_differences_take_no_list_of_all_averages(monkeypatch: pytest.Monke
         numbers = np.random.RandomState(trial)
         gaps = random_gaps(numbers)
         listed = signed_rank(gaps, 0.05)
-        monkeypatch.setattr(module, "MOST_AVERAGES", 0)
+        monkeypatch.setattr(module, "MAX_STORED_DIFFERENCES", 0)
         found = signed_rank(gaps, 0.05)
         assert found.p == listed.p
         assert found.estimate == pytest.approx(listed.estimate, nan_ok=True)
@@ -130,7 +130,7 @@ def test_beyond_the_exact_distribution_little_changes(monkeypatch: pytest.Monkey
     gaps = np.random.RandomState(3).randn(200) + 0.12
     exact = signed_rank(gaps, 0.05)
     try:
-        monkeypatch.setattr(module, "MOST_EXACT", 10)
+        monkeypatch.setattr(module, "MAX_EXACT_DIFFERENCES", 10)
         module._upper_tail.cache_clear()
         module._critical_value.cache_clear()
         normal = signed_rank(gaps, 0.05)

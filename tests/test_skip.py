@@ -116,7 +116,7 @@ def test_the_map_and_the_output_layer_start_at_zero_and_nothing_else_changes(nam
     assert not model.forecast(source, T).values.any()
     stack, objective = build_loss([model])
     objective.value_and_grad(Batch(source, target), torch.ones(T, dtype=torch.bool))
-    moved = {key for key, slope in stack.as_named(stack.gradient).items() if slope.any()}
+    moved = {key for key, grad in stack.as_named(stack.gradient).items() if grad.any()}
     assert moved == zero
 
 
@@ -128,15 +128,15 @@ def test_a_forecast_is_network_plus_skip_and_the_sum_is_fed_back(name: str) -> N
     source, target = sequences()
     assert model.skip is not None
     share = model.skip(source, None, T)
-    told = torch.ones(T, dtype=torch.bool)
-    both = model(source, target, source_lengths=None, teacher_forcing=told).values
+    forced = torch.ones(T, dtype=torch.bool)
+    both = model(source, target, source_lengths=None, teacher_forcing=forced).values
     free = model.forecast(source, T).values
-    again = model(source, free, source_lengths=None, teacher_forcing=told).values
+    again = model(source, free, source_lengths=None, teacher_forcing=forced).values
     torch.testing.assert_close(again, free)  # so what was fed back is the whole forecast
     with torch.no_grad():
         for parameter in model.skip.parameters():
             parameter.zero_()
-    network = model(source, target, source_lengths=None, teacher_forcing=told).values
+    network = model(source, target, source_lengths=None, teacher_forcing=forced).values
     torch.testing.assert_close(both, network + share)
     assert not torch.allclose(free - share, model.forecast(source, T).values)
 
@@ -145,23 +145,23 @@ def test_a_forecast_is_network_plus_skip_and_the_sum_is_fed_back(name: str) -> N
 def test_gradients_of_map_and_network_are_those_of_differences(name: str) -> None:
     model = filled(model_of(name))
     source, target = sequences()
-    coins = torch.ones(T, dtype=torch.bool)
+    forced = torch.ones(T, dtype=torch.bool)
     if name != "transformer":
-        coins[2] = coins[4] = False
+        forced[2] = forced[4] = False
     objective = AutogradLoss(model)
     parameters = dict(model.named_parameters())
-    slopes = torch.autograd.grad(objective.loss(Batch(source, target), coins), parameters.values())
-    for (key, parameter), slope in zip(parameters.items(), slopes, strict=True):
+    grads = torch.autograd.grad(objective.loss(Batch(source, target), forced), parameters.values())
+    for (key, parameter), grad in zip(parameters.items(), grads, strict=True):
         if not key.startswith(("skip", "output", "decoder")):
             continue
-        flat, at = parameter.data.view(-1), int(slope.abs().argmax())
+        flat, at = parameter.data.view(-1), int(grad.abs().argmax())
         before, losses = float(flat[at]), []
         for change in (1e-6, -1e-6):
             flat[at] = before + change
-            losses.append(float(objective.loss(Batch(source, target), coins).detach()))
+            losses.append(float(objective.loss(Batch(source, target), forced).detach()))
         flat[at] = before
         measured = (losses[0] - losses[1]) / 2e-6
-        assert measured == pytest.approx(float(slope.view(-1)[at]), rel=1e-6, abs=1e-9), key
+        assert measured == pytest.approx(float(grad.view(-1)[at]), rel=1e-6, abs=1e-9), key
 
 
 def test_passes_by_hand_leave_it_to_autograd() -> None:
@@ -308,8 +308,8 @@ def test_explain_says_the_shares_of_network_and_skip(
     np.testing.assert_allclose(shares["skip"], right, atol=5e-4)
     summed = np.add(shares["network"], shares["skip"])
     np.testing.assert_allclose(shares["forecast"], summed, atol=1e-9)
-    assert made.said == shares["forecast"]
-    np.testing.assert_allclose(made.said, made.model_says, atol=2e-3)
+    assert made.prediction == shares["forecast"]
+    np.testing.assert_allclose(made.prediction, made.model_prediction, atol=2e-3)
     assert np.abs(shares["network"]).max() > 0.01
     assert np.abs(shares["skip"]).max() > 0.01
     assert ("Skip's share" in made.computed_by_model) == (2 * points > MAX_PRINTED_SIDE)

@@ -22,7 +22,9 @@ def jacobian(scores: Tensor, keep: Tensor | None = None) -> tuple[Tensor, Tensor
     return weights.detach(), torch.stack(rows)
 
 
-def by_hand(scores: list[float], keep: list[bool] | None = None) -> tuple[Tensor, Tensor]:
+def reference_sparsemax(
+    scores: list[float], keep: list[bool] | None = None
+) -> tuple[Tensor, Tensor]:
     """The same in fractions: weights by the definition, and Diag(s) - s s^T / |S| (Martins and
     Astudillo 2016, section 2.5) of the support S of positive weights."""
     real = [s for s in range(len(scores)) if keep is None or keep[s]]
@@ -41,7 +43,7 @@ def check(scores: list[float], dtype: torch.dtype, keep: list[bool] | None = Non
     found = jacobian(
         torch.tensor(scores, dtype=dtype), None if keep is None else torch.tensor(keep)
     )
-    expected = by_hand(scores, keep)
+    expected = reference_sparsemax(scores, keep)
     exact = 1e-12 if dtype == torch.float64 else 1e-6
     # Slopes with respect to bfloat16 scores are bfloat16.
     slopes = 1e-2 if dtype == torch.bfloat16 else exact
@@ -77,7 +79,7 @@ def test_unequal_scores_with_one_at_the_threshold(dtype: torch.dtype) -> None:
 
 @pytest.mark.parametrize("dtype", TYPES)
 def test_ties_beside_masked_scores(dtype: torch.dtype) -> None:
-    """What is masked has no weight and no slope, even the best score and one at the threshold."""
+    """What is masked has no weight and no grad, even the best score and one at the threshold."""
     check([1.0, 9.0, 0.0], dtype, [True, False, True])
     check([0.0, 0.0, 0.0, 0.0], dtype, [True, False, True, False])
     check([0.5, 0.5, 0.0, 0.0], dtype, [True, True, False, True])
@@ -101,9 +103,9 @@ def test_support_of_the_slope_is_that_of_the_weights(dtype: torch.dtype) -> None
     scores = torch.cat([best, tau, near], dim=-1).unsqueeze(0).requires_grad_()
     upstream = torch.randn(1, 2000, 5, generator=numbers, dtype=dtype)
     weights = sparsemax(scores, None)
-    (slope,) = torch.autograd.grad(weights, scores, upstream)
+    (grad,) = torch.autograd.grad(weights, scores, upstream)
     inside = (weights > 0).to(dtype)
     mean = (upstream * inside).sum(-1, keepdim=True) / inside.sum(-1, keepdim=True)
     exact = 1e-12 if dtype == torch.float64 else 1e-5
-    torch.testing.assert_close(slope, inside * (upstream - mean), atol=exact, rtol=0)
+    torch.testing.assert_close(grad, inside * (upstream - mean), atol=exact, rtol=0)
     torch.testing.assert_close(weights.sum(-1), torch.ones_like(weights[..., 0]), atol=1e-6, rtol=0)

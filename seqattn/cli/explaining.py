@@ -126,14 +126,14 @@ def explain_command(
         run_pictures.picture_ending(figure)
     check_outputs({"--figure": figure}, protected_files(run))
 
-    from seqattn.analysis.evaluation.load_run import data_of, open_run
+    from seqattn.analysis.evaluation.load_run import load_splits, open_run
     from seqattn.analysis.explanation import explain
     from seqattn.data.files.writing import forecast_arrays
 
     _, trained = open_run(run)
     if not trained.has_attention:
         raise UsageError(f"{run}: its model has no attention (model.attention: null).")
-    part, step = data_of(trained).test, options.step
+    part, step = load_splits(trained).test, options.step
     sequence = part.select(example_slice(options.example, len(part)))
     steps = int(sequence.target_lengths[0])
     if not 1 <= step <= steps:
@@ -147,12 +147,12 @@ def explain_command(
     title = run_pictures.sequence_titles(arrays)[0]
     explanation = explain(
         trained.model, source, step=step, layer=options.layer, head=options.head,
-        features=trained.spec.source_features, said=trained.spec.target_features,
+        features=trained.spec.source_features, target_features=trained.spec.target_features,
         title=title.replace("\n", ", "),
     )  # fmt: skip
     units = None
     if not trained.spec.scaling.is_identity:
-        units = DataUnits.of(trained.spec, sequence, explanation.model_says)
+        units = DataUnits.of(trained.spec, sequence, explanation.model_prediction)
     if figure is not None:
         _draw_vectors(explanation, figure)
     end_on_closed_pipe()
@@ -182,8 +182,8 @@ def print_explanation(explanation: Explanation, form: str, units: DataUnits | No
         content: dict[str, Any] = {
             "title": explanation.title,
             "stages": [asdict(stage) for stage in explanation.stages],
-            "said": explanation.said,
-            "model_says": explanation.model_says,
+            "said": explanation.prediction,
+            "model_says": explanation.model_prediction,
         }
         if units is not None:
             content["model_says_in_units"] = units.output
@@ -214,13 +214,13 @@ def _cells(stage: Stage) -> tuple[list[str], list[list[str]]]:
 def _conclusion(explanation: Explanation, units: DataUnits | None) -> str:
     from seqattn.analysis.explanation import DECIMALS
 
-    output = ", ".join(f"{x:.{DECIMALS}f}" for x in explanation.model_says)
+    output = ", ".join(f"{x:.{DECIMALS}f}" for x in explanation.model_prediction)
     if units is not None:
         unscaled = ", ".join(
             f"{name} {x:g} {units.units.get(name, '')}".rstrip() for name, x in units.output.items()
         )
         output += f", which is {unscaled} in the units of the data; {units.sentence}"
-    if not explanation.said:
+    if not explanation.prediction:
         return f"The final output of the model is {output}."
     names = explanation.computed_by_model
     return (

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqattn.analysis.evaluation import FreeRunningForecast, free_run
-from seqattn.analysis.evaluation.inputs import OwnInput, joined_sources, reading_config
+from seqattn.analysis.evaluation.inputs import InputReader, input_config, join_sources
 from seqattn.cli.output import discard_stdout, note, write_data
 from seqattn.data import Sequences
 from seqattn.data.files import COMPRESSED_SUFFIXES, file_format
@@ -33,16 +33,16 @@ from seqattn.runs.storage import npz_bytes
 from seqattn.training import LoadedModel
 
 
-def input_reader(trained: LoadedModel, overrides: Sequence[str] | None = None) -> OwnInput:
+def input_reader(trained: LoadedModel, overrides: Sequence[str] | None = None) -> InputReader:
     """Create the reader of input files for a model; it prints notes.
 
     Args:
         overrides: values of --set.
 
     Raises:
-        UsageError, ConfigError: see `reading_config`.
+        UsageError, ConfigError: see `input_config`.
     """
-    return OwnInput(trained, reading_config(trained, overrides or ()), note)
+    return InputReader(trained, input_config(trained, overrides or ()), note)
 
 
 class ForecastWriter:
@@ -154,7 +154,7 @@ class ForecastWriter:
         if len(self.chunks) == 1:
             ((part, values),) = self.chunks
             return forecast_arrays(part, values.astype(np.float64), with_target=False)
-        part = joined_sources([part for part, _ in self.chunks])
+        part = join_sources([part for part, _ in self.chunks])
         values = np.concatenate([values for _, values in self.chunks])
         return forecast_arrays(part, values.astype(np.float64), with_target=False)
 
@@ -180,7 +180,7 @@ class _Stdout:
 
 
 def predict_file(
-    reader: OwnInput,
+    reader: InputReader,
     file: Path,
     output: Path | None,
     form: str,
@@ -191,29 +191,29 @@ def predict_file(
     """Forecast all sequences of a file in bounded memory; attention weights are spooled to disk."""
     from tqdm import tqdm
 
-    from seqattn.analysis.evaluation.attention_file import spool_for
+    from seqattn.analysis.evaluation.attention_file import open_attention_spool
 
-    trained, chunks = reader.trained, reader.sources(file)
+    trained, chunks = reader.trained, reader.read_sources(file)
     first = next(chunks)
     names = trained.spec.target_features
     if names == trained.spec.source_features:
         names = first[2]
     style = first[0].style
-    if not _keeps_format(file, output, form, reader.format_of(file)):
+    if not _keeps_format(file, output, form, reader.file_format(file)):
         style = style.without_format()
     writer = ForecastWriter(output, form, trained, names, style)
     is_shown = sys.stderr.isatty() and output is not None
     with (
-        spool_for(attention) as spool,
+        open_attention_spool(attention) as spool,
         writer.opened(),
         tqdm(unit=" sequences", disable=not is_shown, desc=str(file), leave=False) as bar,
     ):
         for chunk, part, _ in itertools.chain([first], chunks):
             if spool is not None:
-                spool.begin(part, steps)
+                spool.start_part(part, steps)
             result = free_run(
                 trained.model, part, steps, override, with_attention=False,
-                scaling=trained.spec.scaling, watch=None if spool is None else spool.add,
+                scaling=trained.spec.scaling, on_attention=None if spool is None else spool.add,
             )  # fmt: skip
             writer.write(part, result, ForecastSteps.of_sources(part, chunk.points.lengths),
                          chunk.id_parts)  # fmt: skip
@@ -234,4 +234,4 @@ def _keeps_format(file: Path, output: Path | None, form: str, read_as: str) -> b
     return output.suffix.lower() == name.suffix.lower()
 
 
-__all__ = ["ForecastWriter", "OwnInput", "input_reader", "joined_sources", "predict_file"]
+__all__ = ["ForecastWriter", "InputReader", "input_reader", "join_sources", "predict_file"]

@@ -33,7 +33,7 @@ def print_key_warnings() -> None:
     default = warnings.showwarning
 
     def print_warning(message: Any, category: Any, *place: Any, **more: Any) -> None:
-        if category.__name__ in ("RenamedKeyWarning", "OtherPartsWarning"):
+        if category.__name__ in ("RenamedKeyWarning", "SplitsChangedWarning"):
             note(f"{message}.")
         else:
             default(message, category, *place, **more)

@@ -110,7 +110,7 @@ def predict(
         {"--output": files.path, "--attention": files.attention}, protected_files(run, input_file)
     )
 
-    from seqattn.analysis.evaluation.load_run import data_of, open_run
+    from seqattn.analysis.evaluation.load_run import load_splits, open_run
     from seqattn.cli import inputs
     from seqattn.models.attention import Override
 
@@ -124,7 +124,7 @@ def predict(
         reader = inputs.input_reader(trained, source.reading)
         inputs.predict_file(reader, input_file, files.path, form, steps, override, files.attention)
         return
-    part = data_of(trained).test
+    part = load_splits(trained).test
     if options.example is not None:
         part = part.select(example_slice(options.example, len(part)))
     writer = inputs.ForecastWriter(files.path, form, trained, part.target_features)
@@ -141,22 +141,22 @@ def _predict_part(
         mode: value of --attention-override; None for the model's own weights.
         attention: file of the attention weights; None for no file.
     """
-    from seqattn.analysis.evaluation import free_run, loss_of
-    from seqattn.analysis.evaluation.attention_file import spool_for
+    from seqattn.analysis.evaluation import forecast_loss, free_run
+    from seqattn.analysis.evaluation.attention_file import open_attention_spool
     from seqattn.data.files.writing import ForecastSteps
     from seqattn.models.attention import Override
 
     override, scaling = None if mode is None else Override.parse(mode), trained.spec.scaling
-    with spool_for(attention) as spool:
+    with open_attention_spool(attention) as spool:
         if spool is not None:
-            spool.begin(part, steps)
+            spool.start_part(part, steps)
         result = free_run(
             trained.model, part, steps, override, with_attention=False, scaling=scaling,
-            watch=None if spool is None else spool.add,
+            on_attention=None if spool is None else spool.add,
         )  # fmt: skip
         if override is not None:
             normal = free_run(trained.model, part, steps, with_attention=False, scaling=scaling)
-            losses = [loss_of(each, part, scaling) for each in (normal, result)]
+            losses = [forecast_loss(each, part, scaling) for each in (normal, result)]
             if None not in losses:
                 note(f"Mean squared error: {losses[0]:.4g} with the model's attention,"
                      f" {losses[1]:.4g} with {mode}.")  # fmt: skip
@@ -173,20 +173,20 @@ def evaluate_command(run: RunArgument, source: InputOptions, as_json: JsonFlag =
     """
     import json
 
-    from seqattn.analysis.evaluation import References
+    from seqattn.analysis.evaluation import ReferenceLosses
     from seqattn.analysis.evaluation import evaluate as score
-    from seqattn.analysis.evaluation.load_run import data_of, open_run
+    from seqattn.analysis.evaluation.load_run import load_splits, open_run
     from seqattn.cli import inputs
 
     source.check()
     end_on_closed_pipe()
     _, trained = open_run(run)
-    data = data_of(trained)
+    data = load_splits(trained)
     part, input_file = data.test, source.input_file
     if input_file is not None:
-        part = inputs.input_reader(trained, source.reading).scored(input_file)
+        part = inputs.input_reader(trained, source.reading).read_with_targets(input_file)
     scaling = trained.spec.scaling
-    evaluation = score(trained.model, part, References.of_data(part, data), scaling)
+    evaluation = score(trained.model, part, ReferenceLosses.from_splits(part, data), scaling)
     if as_json:
         show(json.dumps(evaluation.as_plain(), indent=2, allow_nan=False))
     else:

@@ -56,7 +56,7 @@ def doctor(
     Each finding has the measured value, its meaning and what to change.
     """
     from seqattn.analysis.comparison import is_comparison, require_seed_folders
-    from seqattn.analysis.doctor import ABOUT_WEIGHTS, as_plain, told
+    from seqattn.analysis.doctor import WEIGHT_CHECK_NAMES, findings_as_plain, summarize
     from seqattn.errors import CheckpointError
     from seqattn.runs import COMPARISON, RunFolder
 
@@ -71,39 +71,43 @@ def doctor(
         return
     findings = _diagnose(run, ())
     if as_json:
-        show(json.dumps(as_plain(findings), indent=2))
+        show(json.dumps(findings_as_plain(findings), indent=2))
         return
-    show(f"{run}: {told(findings)}")
+    show(f"{run}: {summarize(findings)}")
     width = max(len(finding.name) for finding in findings)
     for finding in sorted(findings, key=lambda each: STATES.index(each.state)):
         show(f"  {finding.state:<8}{finding.name:<{width}}  {finding.number}")
         if finding.state == "found":
             show(f"{'':<{width}}{'':<12}{finding.meaning}")
             show(f"{'':<{width}}{'':<12}try: {finding.change}")
-    if not any(finding.name in ABOUT_WEIGHTS for finding in findings):
+    if not any(finding.name in WEIGHT_CHECK_NAMES for finding in findings):
         show("The model has no attention, so there are no findings about weights.")
 
 
 def _diagnose(run: Path, losses: tuple[float, ...]) -> list[Finding]:
     from seqattn.analysis import doctor as rules
-    from seqattn.analysis.evaluation.load_run import data_of, open_run
+    from seqattn.analysis.evaluation.load_run import load_splits, open_run
 
     folder, trained = open_run(run)
-    others = losses or tuple(rules.losses_beside(folder))
-    history = rules.history_of(folder)
-    return rules.examine(rules.evidence(trained, data_of(trained), others, history))
+    others = losses or tuple(rules.sibling_losses(folder))
+    history = rules.read_history(folder)
+    return rules.examine(rules.collect_evidence(trained, load_splits(trained), others, history))
 
 
 def _diagnose_seeds(folder: Path, seeds: Mapping[int, RunFolder], as_json: bool) -> None:
     """Diagnose every seed, and print the number of seeds with each finding."""
     from seqattn.analysis.comparison import VariantResult
-    from seqattn.analysis.doctor import SEEDS_APART, as_plain
+    from seqattn.analysis.doctor import SEED_SPREAD, findings_as_plain
 
     variant = VariantResult.read(folder.name, seeds)
     losses = tuple(variant.losses.values())
     by_seed = {seed: _diagnose(seeds[seed].path, losses) for seed in variant.summaries}
     if as_json:
-        show(json.dumps({str(seed): as_plain(each) for seed, each in by_seed.items()}, indent=2))
+        show(
+            json.dumps(
+                {str(seed): findings_as_plain(each) for seed, each in by_seed.items()}, indent=2
+            )
+        )
         return
     diverged = f", {len(variant.diverged)} diverged" if variant.diverged else ""
     show(f"{folder}: {len(by_seed)} of {len(seeds)} seeds are finished and diagnosed{diverged}.")
@@ -117,7 +121,7 @@ def _diagnose_seeds(folder: Path, seeds: Mapping[int, RunFolder], as_json: bool)
             continue
         first = by_seed[affected[0]][k]
         count = f"{len(affected)} of {len(states)} seeds, for example seed {affected[0]}: "
-        is_joint = name == SEEDS_APART  # a finding about all seeds together
+        is_joint = name == SEED_SPREAD  # a finding about all seeds together
         show(f"  {'found':<8}{name}: {'' if is_joint else count}{first.number}")
         show(f"          {first.meaning}")
         show(f"          try: {first.change}")

@@ -26,7 +26,7 @@ def print_summary(summary: dict[str, Any], folder: Path) -> None:
     """Print the results of a run, the location of its files, and commands to run next."""
     from rich.table import Table
 
-    from seqattn.data.baselines import describe_verdict
+    from seqattn.data.baselines import render_verdict
     from seqattn.data.metrics import describe_metrics
     from seqattn.runs import RunFolder
 
@@ -45,7 +45,7 @@ def print_summary(summary: dict[str, Any], folder: Path) -> None:
     console.print(table)
     for each in feature_tables(summary):
         console.print(each)
-    compared = describe_verdict(summary["test_loss"], summary["baselines"], summary["fitted"])
+    compared = render_verdict(summary["test_loss"], summary["baselines"], summary["fitted"])
     run = RunFolder(folder)
     pictures = (run.loss_picture, run.predictions_picture, run.attention_picture)
     drawn = [picture.name for picture in pictures if picture.exists()]

@@ -44,7 +44,7 @@ def read_weights(
         titles = run_pictures.sequence_titles(folder.read_predictions(max_rows))
         return weights, titles, ["attention"], folder.path
     from seqattn.analysis.evaluation import free_run
-    from seqattn.analysis.evaluation.load_run import data_of, open_run
+    from seqattn.analysis.evaluation.load_run import load_splits, open_run
     from seqattn.cli import inputs
     from seqattn.data.files.writing import forecast_arrays
 
@@ -54,14 +54,14 @@ def read_weights(
     is_own = input_file is not None
     if input_file is not None:
         parts, count = [], 0
-        for _, sequences, _ in inputs.input_reader(trained, overrides).sources(input_file):
+        for _, sequences, _ in inputs.input_reader(trained, overrides).read_sources(input_file):
             parts.append(sequences)
             count += len(sequences)
             if count >= examples:
                 break
-        part = inputs.joined_sources(parts)
+        part = inputs.join_sources(parts)
     else:
-        part = data_of(trained).test
+        part = load_splits(trained).test
     part = part.select(slice(0, examples))
     steps = steps or trained.spec.target_length
     result = free_run(trained.model, part, steps, scaling=trained.spec.scaling)

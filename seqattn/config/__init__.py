@@ -1,4 +1,4 @@
-"""From a YAML file and overrides to one frozen `Config`, and back to text.
+"""Reads a YAML file and overrides into one frozen `Config`, and writes it back.
 
 resolved = resolve(Path("configs/squares.yaml"), ["training.epochs=10"])
 resolved.config.training.epochs            # 10

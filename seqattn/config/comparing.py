@@ -1,4 +1,4 @@
-"""What a comparison compares: variants of one config, each with the same seeds."""
+"""Plans a comparison: variants of one config, each with the same seeds."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ FILES = frozenset({
     "comparison.json", "variants.csv", "pairs.csv", "seeds.csv", "comparison.md", "comparison.png",
     "curves.png", "attention.png", "along.png", "report.html",
 })  # fmt: skip
-"""Names in the folder of a comparison that no variant's folder can have."""
+"""Files in the folder of a comparison, which no folder of a variant can be called."""
 
 
 @dataclass(frozen=True)
 class VariantConfig:
-    """One arm of a comparison.
+    """A variant of a comparison.
 
     Attributes:
-        name: of its folder and in every table.
+        name: of its folder, and in tables.
         config: with the seed of the first run.
-        series: the variant without the number it is at; its own name where there is none.
-        at: the number, where variants are compared along a key.
+        series: name without the value of the sweep key; the whole name without a sweep.
+        at: value of the sweep key (compare.along); None without a sweep.
     """
 
     name: str
@@ -48,15 +48,14 @@ class VariantConfig:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Variants and their seeds.
+    """The variants and seeds of a comparison.
 
     Attributes:
         name: of the folder.
-        variants: at least two, of different names and configs.
-        seeds: the same for each, at least two.
-        along: the key whose numbers variants are compared along, or "".
-        resample_data: whether each seed has generated data of its own; False where all data are
-            the user's files.
+        variants: at least two, with different names and configs.
+        seeds: of each variant, at least two.
+        along: the sweep key, or "".
+        resample_data: whether each seed draws new generated data; False if all data are files.
     """
 
     name: str
@@ -66,12 +65,13 @@ class Comparison:
     resample_data: bool = False
 
     def config_of(self, variant: VariantConfig, seed: int) -> Config:
-        """What a variant trains with a seed; trained by itself it is the same run."""
+        """The config of one run."""
         config = variant.config.model_copy(update={"seed": seed})
         return resample_data_seeds(config) if self.resample_data else config
 
     def as_plain(self) -> dict[str, Any]:
-        """What makes it this comparison and no other; more seeds are still the same."""
+        """The identity of the comparison, which does not include its seeds, as JSON-serializable
+        data."""
         return {
             "variants": {variant.name: _identity_of(variant) for variant in self.variants},
             "resample_data": self.resample_data,
@@ -79,8 +79,8 @@ class Comparison:
 
 
 def resample_data_seeds(config: Config) -> Config:
-    """The config with data seeds that follow from its own data seeds and its seed; as it is where
-    the data are files."""
+    """The config with data seeds derived from its data seeds and its seed; unchanged if the data
+    are files."""
     if not isinstance(config.data, Generated):
         return config
     seeds = {
@@ -90,19 +90,18 @@ def resample_data_seeds(config: Config) -> Config:
     return config.model_copy(update={"data": config.data.model_copy(update=seeds)})
 
 
-def derive_data_seed(own: int, seed: int, part: str) -> int:
+def derive_data_seed(base: int, seed: int, part: str) -> int:
     """The seed of one part of the data of one run.
 
-    The first 32-bit word of NumPy's SeedSequence([own, seed]), its lowest two bits replaced by the
-    number of the part (train 0, validation 1, test 2), so that no part of any run shares a seed
-    with another part of any run.
+    The first 32-bit word of NumPy's SeedSequence([base, seed]), with the lowest two bits replaced
+    by the number of the part (train 0, validation 1, test 2), so that parts never share a seed.
 
     Args:
-        own: the config's seed of that part.
+        base: seed of the part in the config.
         seed: of the run.
         part: one of `PARTS`.
     """
-    (word,) = np.random.SeedSequence([own, seed]).generate_state(1)
+    (word,) = np.random.SeedSequence([base, seed]).generate_state(1)
     return int(word) // 4 * 4 + PARTS.index(part)
 
 
@@ -115,14 +114,15 @@ def plan_comparison(
     seeds: int | None = None,
     resample_data: bool | None = None,
 ) -> Comparison:
-    """Read a config file and say what is to be compared.
+    """Read a config file, and plan its comparison. Arguments replace the values of the file.
 
     Args:
+        path: the config file.
         overrides: "PATH=VALUE" each, for all variants.
-        vary: "PATH=A,B,..." each; every combination is a variant. Instead of the file's own.
-        along: "PATH=A,B,..." of numbers; instead of the file's own.
-        seeds: how many; instead of the file's own.
-        resample_data: whether each seed draws new data; instead of the file's own.
+        vary: "PATH=A,B,..." each; every combination is a variant.
+        along: "PATH=A,B,..." with numbers, the sweep.
+        seeds: number of seeds.
+        resample_data: whether each seed draws new data.
 
     Raises:
         ConfigError: with all mistakes of all variants.
@@ -154,8 +154,7 @@ def plan_comparison(
 
 @dataclass(frozen=True)
 class _VariantDraft:
-    """A variant that is not validated yet: changes of the config, dotted path -> value, and where
-    they were given."""
+    """A variant before validation: changed values by dotted path, and their origin."""
 
     name: str
     changes: Mapping[str, Any]
@@ -166,13 +165,13 @@ class _VariantDraft:
 
 @dataclass(frozen=True)
 class _Design:
-    """What is varied.
+    """The keys that are varied.
 
     Attributes:
-        grid: dotted path -> values; every combination is a variant.
-        place: where the grid was given.
-        named: variants by their names, instead of a grid.
-        along: one dotted path -> the numbers that every variant is trained at; or nothing.
+        grid: values by dotted path; every combination is a variant.
+        place: origin of the grid, for messages.
+        named: variants by name, instead of a grid.
+        along: numbers by dotted path of the sweep key; empty without a sweep.
     """
 
     grid: Mapping[str, Sequence[Any]]
@@ -182,10 +181,10 @@ class _Design:
 
     @classmethod
     def read(cls, path: Path, compare: Compare, vary: Sequence[str], along: str | None) -> _Design:
-        """The file's own design, or what the command line has instead of it.
+        """The design of the file, or of the command line if that has one.
 
         Raises:
-            ConfigError: with every mistake of the grid and the numbers.
+            ConfigError: with all mistakes of the grid and the sweep.
         """
         mistakes: list[str] = []
         grid = _parse_grid(vary, mistakes) if vary else compare.vary
@@ -204,8 +203,8 @@ class _Design:
         return cls(grid, place, {} if vary else compare.variants, numbers)
 
     def arms(self) -> list[_VariantDraft]:
-        """Every variant, at every number where there are some. Without variants the numbers alone
-        are compared."""
+        """Every variant at every value of the sweep. Without variants the values of the sweep are
+        compared."""
         variants = list(self.named.items()) or _combinations(self.grid)
         if not self.along:
             return [self._arm(name, changes, name, None) for name, changes in variants]
@@ -227,7 +226,7 @@ class _Design:
 def _validate_variants(
     draft: Draft, arms: Sequence[_VariantDraft]
 ) -> tuple[list[VariantConfig], list[str]]:
-    """The arms whose configs are valid, and the mistakes of all."""
+    """The valid variants, and the mistakes of all."""
     variants, mistakes = list[VariantConfig](), list[str]()
     for arm in arms:
         fixed = [key for key in arm.changes if key in NOT_VARIED]
@@ -241,9 +240,10 @@ def _validate_variants(
 
 
 def _check_counts(path: Path, arms: int, count: int) -> None:
-    """
+    """Check the number of variants and seeds.
+
     Raises:
-        ConfigError: too few variants or seeds, or too many together.
+        ConfigError: too few variants or seeds, or too many runs.
     """
     if arms < 2:
         raise ConfigError(
@@ -285,7 +285,7 @@ def _is_generated(variant: VariantConfig) -> bool:
 
 
 def _check_data_seeds(variants: Sequence[VariantConfig]) -> list[str]:
-    """Data seeds cannot be compared where each seed draws its own."""
+    """Mistakes of variants with different data seeds, which resampling would replace."""
     generated = [variant.config.data for variant in variants if _is_generated(variant)]
     return [
         f"variants differ in data.{part}_seed, but each seed draws new data"
@@ -311,7 +311,7 @@ def _parse_section(section: Any, path: Path) -> Compare:
 
 
 def _parse_grid(vary: Sequence[str], mistakes: list[str]) -> dict[str, list[Any]]:
-    """`--vary PATH=A,B,...` as lists of values; the values are YAML."""
+    """The lists of values of `--vary PATH=A,B,...`, with values in YAML."""
     grid: dict[str, list[Any]] = {}
     for option in vary:
         dotted, equals, text = option.partition("=")
@@ -346,7 +346,7 @@ def _check_grid(grid: Mapping[str, Sequence[Any]], place: str) -> list[str]:
 
 
 def _combinations(grid: Mapping[str, Sequence[Any]]) -> list[tuple[str, Mapping[str, Any]]]:
-    """Every combination of values, under a name made of them."""
+    """Every combination of values as (name, changes)."""
     combinations = itertools.product(*grid.values()) if grid else ()
     arms = [dict(zip(grid, values, strict=True)) for values in combinations]
     return [
@@ -355,7 +355,7 @@ def _combinations(grid: Mapping[str, Sequence[Any]]) -> list[tuple[str, Mapping[
 
 
 def _value_name(key: str, value: Any) -> str:
-    """A text stands for itself, a number needs its key: `dot`, `hidden_dim-16`."""
+    """A name for a value: a string alone, a number with its key, as in `dot` or `hidden_dim-16`."""
     if isinstance(value, dict):
         value = "-".join(str(inner) for inner in value.values())
     elif not isinstance(value, str):

@@ -1,4 +1,4 @@
-"""From a YAML file and overrides to one frozen `Config`, with every mistake at once."""
+"""Reads a YAML file and overrides into one frozen `Config`, and reports all mistakes at once."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from seqattn.errors import ConfigError
 DEFAULT = "default"
 
 MAX_MISTAKES = 200
-"""Mistakes that are told one by one: with more it is no config."""
+"""Most mistakes in a message."""
 
 
 @dataclass(frozen=True)
 class Resolved:
-    """A valid config, and where each value came from.
+    """A valid config with the origin of each value.
 
     Attributes:
-        config: every knob, defaults filled in.
-        origins: dotted path of a leaf -> "default", "FILE:LINE" or "--set PATH=VALUE".
+        config: with all defaults.
+        origins: "default", "FILE:LINE" or "--set PATH=VALUE" by dotted path of a value.
     """
 
     config: Config
@@ -39,11 +39,11 @@ class Resolved:
 
 
 def resolve(path: Path | None, overrides: Sequence[str] = ()) -> Resolved:
-    """Read a config file, apply overrides, validate everything at once.
+    """Read a config file, apply overrides, and validate the result.
 
     Args:
         path: a YAML file, or None to start from the defaults.
-        overrides: "PATH=VALUE" each, where VALUE is YAML, as `--set` takes them.
+        overrides: "PATH=VALUE" each, with VALUE in YAML, like the option `--set`.
 
     Raises:
         ConfigError: with every mistake of the file and the overrides.
@@ -58,10 +58,10 @@ def resolve(path: Path | None, overrides: Sequence[str] = ()) -> Resolved:
 
 
 def read_stored(path: Path) -> Config:
-    """The config.yaml of a run folder, with what keys meant in the version that wrote it.
+    """Read the config.yaml of a run folder, with the defaults of the version that wrote it.
 
     Raises:
-        ConfigError: it cannot be read, or is not valid.
+        ConfigError: the file cannot be read, or is not a valid config.
     """
     draft = Draft.read(path)
     draft.content = apply_old_defaults(draft.content)
@@ -70,12 +70,12 @@ def read_stored(path: Path) -> Config:
 
 @dataclass
 class Draft:
-    """A config that is not validated yet.
+    """A config before validation.
 
     Attributes:
-        path: the file it is from, if any.
+        path: of the file; None: there is none.
         content: plain data.
-        places: where each path of keys was given.
+        places: "FILE:LINE" or "--set ..." by path of keys.
         mistakes: found so far.
     """
 
@@ -86,7 +86,7 @@ class Draft:
 
     @classmethod
     def read(cls, path: Path | None, overrides: Sequence[str] = ()) -> Draft:
-        """A file with `--set PATH=VALUE` overrides."""
+        """Read a file, and apply overrides "PATH=VALUE"."""
         draft = cls(path, {}, {}, [])
         if path is not None:
             document = read_yaml_file(path)
@@ -97,7 +97,12 @@ class Draft:
         return draft
 
     def changed(self, changes: Mapping[str, Any], origin: str) -> Draft:
-        """A copy with dotted paths set to plain values; `origin` says who wants it."""
+        """A copy with changed values.
+
+        Args:
+            changes: new value by dotted path.
+            origin: of the changes, for messages.
+        """
         copied = Draft(
             self.path, copy.deepcopy(self.content), dict(self.places), list(self.mistakes)
         )
@@ -106,10 +111,10 @@ class Draft:
         return copied
 
     def resolve(self) -> Resolved:
-        """Validate everything at once.
+        """Validate the config.
 
         Raises:
-            ConfigError: with every mistake.
+            ConfigError: with all mistakes.
         """
         content, places = rename_keys(self.content, self.places, warn=True)
         found: list[ErrorDetails] = []
@@ -133,7 +138,7 @@ class Draft:
         return Resolved(config, {".".join(at): _place(at, places, None) for at, _ in values})
 
     def _override(self, override: str) -> None:
-        """Set what one `--set PATH=VALUE` gives."""
+        """Apply one override "PATH=VALUE"."""
         origin = f"--set {override}"
         dotted, equals, text = override.partition("=")
         path = tuple(dotted.strip().split("."))
@@ -149,7 +154,7 @@ class Draft:
             self.places |= {(*path, *inner): origin for inner in document.lines}
 
     def _put(self, path: KeyPath, value: Any, origin: str) -> bool:
-        """Set one value; False, and a mistake more, where a key above it is no section."""
+        """Set one value; returns False, and adds a mistake, if a key above it is not a section."""
         section = self.content
         for depth, key in enumerate(path[:-1], start=1):
             below = section.get(key)
@@ -167,13 +172,13 @@ class Draft:
 
 
 def _line(mistake: str) -> tuple[bool, int]:
-    """Order of reading: the file's lines from the top, then the overrides."""
+    """Sort key of a mistake: lines of the file first, then overrides."""
     number = re.match(r"[^ ]+?:(\d+): ", mistake)
     return (number is None, int(number.group(1)) if number else 0)
 
 
 def _place(at: KeyPath, places: Mapping[KeyPath, str], path: Path | None) -> str:
-    """The file and line, or the override, that gave a path its value."""
+    """The origin of the value at a path: file and line, or the override."""
     if at in places:
         return places[at]
     if path is None:

@@ -1,4 +1,4 @@
-"""From what pydantic found to what a person reads: where, what came, what would do."""
+"""Converts errors of pydantic to messages: the path, the value, and what is expected."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from seqattn.config.sections import SectionType, all_keys, field_variants, secti
 
 
 def describe_error(error: ErrorDetails) -> tuple[KeyPath, str]:
-    """The path that an error is about, and what to say of it.
+    """The path of an error, and its message.
 
     Args:
         error: one of `ValidationError.errors()`.
@@ -29,8 +29,8 @@ def describe_error(error: ErrorDetails) -> tuple[KeyPath, str]:
             return (*path, context["key"]), f"{context['message']}."
         case "union_tag_invalid":
             key, names = _discriminator_key(path), list(sections_at(path))
-            came = given.get(key) if isinstance(given, dict) else given
-            return (*path, key), _not_a_choice(names, came)
+            actual = given.get(key) if isinstance(given, dict) else given
+            return (*path, key), _not_a_choice(names, actual)
         case "literal_error":
             return path, _not_a_choice(_literal_options(context["expected"]), given)
         case kind:
@@ -44,7 +44,7 @@ EXPECTED = {
     "bool_type": "true or false", "bool_parsing": "true or false",
     "list_type": "a list such as [4, 16]", "string_type": "a text",
 }  # fmt: skip
-"""pydantic's name of a wrong type -> what is expected."""
+"""Expected value by type of error in pydantic."""
 BOUNDS = {
     "greater_than_equal": "at least {ge:g}", "greater_than": "greater than {gt:g}",
     "less_than_equal": "at most {le:,g}", "less_than": "less than {lt:g}",
@@ -53,45 +53,47 @@ SECTION_TYPES = ("model_type", "model_attributes_type", "union_tag_not_found", "
 
 
 def describe_expectation(kind: str, context: Mapping[str, Any], path: KeyPath, given: Any) -> str:
-    """What a value must be, and what it is.
+    """A message with the expected and the actual value.
 
     Args:
-        kind: pydantic's name of the mistake.
-        context: of the mistake, such as the bound that the value crosses.
+        kind: type of the error in pydantic.
+        context: of the error, such as a bound.
+        path: of the key.
+        given: the value.
     """
-    came = f"got {describe_value(given)}."
+    actual = f"got {describe_value(given)}."
     if kind in EXPECTED:
-        return f"expected {EXPECTED[kind]}, {came}{_correction(kind, given)}"
+        return f"expected {EXPECTED[kind]}, {actual}{_correction(kind, given)}"
     if kind in BOUNDS:
-        return f"must be {BOUNDS[kind].format(**context)}, {came}"
+        return f"must be {BOUNDS[kind].format(**context)}, {actual}"
     if kind in SECTION_TYPES:
         keys = dict.fromkeys(key for each in sections_at(path).values() for key in each.names())
         if not keys:
-            return f"expected a mapping such as {{temperature: degC}}, {came}"
-        return f"expected a section with keys ({', '.join(keys)}), {came}"
+            return f"expected a mapping such as {{temperature: degC}}, {actual}"
+        return f"expected a section with keys ({', '.join(keys)}), {actual}"
     match kind:
         case "int_parsing_size":
-            return f"the number is too large, {came}"
+            return f"the number is too large, {actual}"
         case "missing":
             return "is needed, and is not there."
         case "too_short" | "string_too_short":
-            return f"must not be empty, {came}"
+            return f"must not be empty, {actual}"
         case "too_long":
-            return f"may have {context['max_length']} entries at most, {came}"
+            return f"may have {context['max_length']} entries at most, {actual}"
         case "string_too_long" if context["max_length"] != 100:
             signs = context["max_length"]
-            return f"may be {signs} character{'s' * (signs > 1)} long at most, {came}"
+            return f"may be {signs} character{'s' * (signs > 1)} long at most, {actual}"
         case "string_pattern_mismatch" | "string_too_long":
             return (
                 "may hold up to 100 letters, digits, '.', '_' and '-', and starts with a letter,"
-                f" a digit or '_'; {came}"
+                f" a digit or '_'; {actual}"
             )
-        case _:  # a kind of error that no field of ours raises today
-            return f"is not valid ({kind}), {came}"
+        case _:  # no field raises another kind of error today
+            return f"is not valid ({kind}), {actual}"
 
 
 def _correction(kind: str, given: Any) -> str:
-    """What to change in a text that was meant as a number or a truth value."""
+    """A suggestion for a string in place of a number or boolean."""
     if not isinstance(given, str):
         return ""
     if kind.startswith("bool"):
@@ -107,7 +109,8 @@ def _correction(kind: str, given: Any) -> str:
 
 
 def _without_tags(loc: Sequence[int | str]) -> tuple[KeyPath, SectionType, str]:
-    """A pydantic location as keys of the file, with the section (and its tag) that holds it."""
+    """The location of a pydantic error as a path of keys, with the section that holds it and its
+    tag."""
     section: SectionType = ComparisonFile
     tag, path = "", list[str]()
     below: dict[str, SectionType] = {}
@@ -123,7 +126,7 @@ def _without_tags(loc: Sequence[int | str]) -> tuple[KeyPath, SectionType, str]:
 
 
 def _discriminator_key(path: KeyPath) -> str:
-    """The key that tells a section's variants apart: the Literal with one value in each."""
+    """The key that selects the variant of a section: a Literal with one value in each variant."""
     tag, section = next(iter(sections_at(path).items()))
     return next(
         key
@@ -133,7 +136,7 @@ def _discriminator_key(path: KeyPath) -> str:
 
 
 def _suggest_inside(path: KeyPath, given: Any) -> str:
-    """What misspelt keys of a section were meant to be that stands where it cannot."""
+    """Suggestions for the misspelt keys of a misplaced section."""
     if not isinstance(given, dict):
         return ""
     known = {name for section in sections_at(path).values() for name in section.model_fields}
@@ -142,9 +145,10 @@ def _suggest_inside(path: KeyPath, given: Any) -> str:
 
 
 def _unknown_key(path: KeyPath, section: SectionType, tag: str, given: Any) -> str:
+    """The message for a key that its section does not have."""
     *parents, key = path
     parent = ".".join(parents)
-    here = f"{parent} ({tag})" if tag else parent or "the top level"
+    holder = f"{parent} ({tag})" if tag else parent or "the top level"
     tags_by_parent: dict[str, list[str]] = {}
     for known, _, known_tag in all_keys():
         if known[-1] == key:
@@ -154,23 +158,23 @@ def _unknown_key(path: KeyPath, section: SectionType, tag: str, given: Any) -> s
         inner = [f"{place}.{key}" for place in tags_by_parent if place.startswith(f"{parent}.")]
         meant = f" Or did you mean {inner[0]}?" if inner else ""
         return (
-            f"{here} has no such key; it works with {_name_variants(path[:-1], tags)}.{meant}"
+            f"{holder} has no such key; it works with {_name_variants(path[:-1], tags)}.{meant}"
             f"{_suggest_inside(path, given)}"
         )
     if close := _nearest_sibling(path, section):
         return close
     if tags_by_parent:
-        homes = " or in ".join(home or "the top level" for home in tags_by_parent)
-        return f"unknown key here; this key belongs in {homes}."
+        sections = " or in ".join(home or "the top level" for home in tags_by_parent)
+        return f"unknown key here; this key belongs in {sections}."
     names = {known[-1]: ".".join(known) for known, _, _ in all_keys()}
     far = nearest(key, list(names))
     if far:
         return f"unknown key. Did you mean {names[far]}?"
-    return f"unknown key. The keys of {here} are {', '.join(section.names())}."
+    return f"unknown key. The keys of {holder} are {', '.join(section.names())}."
 
 
 def _nearest_sibling(path: KeyPath, section: SectionType) -> str:
-    """The guess that a key is a misspelt one of its section, or of another variant of it; or ""."""
+    """The message for a misspelt key of a section or of another variant of it; or ""."""
     *parents, key = path
     around = sections_at(parents)
     every = [name for each in around.values() for name in each.model_fields]
@@ -185,12 +189,12 @@ def _nearest_sibling(path: KeyPath, section: SectionType) -> str:
 
 
 def _name_variants(path: KeyPath, tags: Sequence[str]) -> str:
-    """`kind: file`; a tag once, however many sections it may stand in."""
+    """The variants as text, such as `kind: file`."""
     return f"{_discriminator_key(path)}: {' or '.join(dict.fromkeys(tags))}"
 
 
 def nearest(word: str, known: Sequence[str]) -> str | None:
-    """The known word that a misspelt one most likely meant, or None."""
+    """The known word that is most similar to a misspelt one, or None."""
     folded = {name.lower().replace("_", ""): name for name in known}
     found = difflib.get_close_matches(
         word.lower().replace("_", "").replace("-", ""), folded, 1, 0.6
@@ -199,6 +203,7 @@ def nearest(word: str, known: Sequence[str]) -> str | None:
 
 
 def _not_a_choice(allowed: Sequence[str], given: Any) -> str:
+    """The message for a value that is not one of the choices."""
     if len(allowed) == 1:
         head = f"so far only {allowed[0]} is offered, got {describe_value(given)}."
     else:
@@ -215,4 +220,5 @@ def _literal_options(expected: str) -> list[str]:
 
 
 def count_mistakes(mistakes: int) -> str:
+    """The number of mistakes as text."""
     return "1 mistake" if mistakes == 1 else f"{mistakes} mistakes"

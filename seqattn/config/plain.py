@@ -1,4 +1,5 @@
-"""A config as plain data (dicts, lists, texts, numbers, booleans and None) and back; as YAML."""
+"""Converts a config to plain data (dicts, lists, strings, numbers, booleans, None) or YAML and
+back."""
 
 from __future__ import annotations
 
@@ -18,18 +19,18 @@ from seqattn.config.renames import apply_old_defaults, rename_keys
 from seqattn.errors import ConfigError
 
 MAPPINGS = (("data", "units"),)
-"""Paths of the values that are mappings; every other mapping is a section."""
+"""Paths of values that are mappings; all other mappings are sections."""
 NOT_IN_YAML = re.compile("[\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]")
-"""Signs that YAML takes for the end of a line, or refuses, where they are not escaped."""
+"""Characters that YAML reads as line ends, or rejects, unless they are escaped."""
 
 
 def as_plain(config: Section) -> dict[str, Any]:
-    """A config as dicts, texts, numbers and None, in the order of the knobs."""
+    """A config as plain data, in the order of the keys."""
     return _order_keys(config.model_dump(mode="json"))
 
 
 def _order_keys(content: dict[str, Any]) -> dict[str, Any]:
-    """The same with each section in the order of `Section.names`."""
+    """Each section in the order of `Section.names`."""
     first = [key for key in DISCRIMINATORS if key in content]
     ordered = first + [key for key in content if key not in first]
     return {
@@ -39,12 +40,12 @@ def _order_keys(content: dict[str, Any]) -> dict[str, Any]:
 
 
 def is_section(value: Any, path: KeyPath) -> bool:
-    """Whether what stands at a path holds keys of the config."""
+    """Whether the value at a path is a section of the config."""
     return isinstance(value, dict) and path not in MAPPINGS
 
 
 def leaves(content: Mapping[str, Any], path: KeyPath = ()) -> list[tuple[KeyPath, Any]]:
-    """(path, value) of every value that is no section."""
+    """(path, value) of every value that is not a section."""
     found: list[tuple[KeyPath, Any]] = []
     for key, value in content.items():
         at = (*path, key)
@@ -53,7 +54,7 @@ def leaves(content: Mapping[str, Any], path: KeyPath = ()) -> list[tuple[KeyPath
 
 
 def config_differences(old: Config, new: Config) -> dict[str, tuple[Any, Any]]:
-    """Dotted path -> (old, new) of every value that is not the same."""
+    """(old, new) by dotted path, of the values that differ."""
     before = {".".join(at): value for at, value in leaves(as_plain(old))}
     after = {".".join(at): value for at, value in leaves(as_plain(new))}
     return {
@@ -64,10 +65,14 @@ def config_differences(old: Config, new: Config) -> dict[str, tuple[Any, Any]]:
 
 
 def from_plain(content: Mapping[str, Any], origin: str) -> Config:
-    """A config from plain data that this program wrote, in a checkpoint say.
+    """A config from stored plain data, as in a checkpoint.
+
+    Args:
+        content: plain data.
+        origin: of the data, for messages.
 
     Raises:
-        ConfigError: it is not valid.
+        ConfigError: the data is not a valid config.
     """
     content, _ = rename_keys(apply_old_defaults(content), {}, warn=False)
     try:
@@ -81,8 +86,8 @@ def from_plain(content: Mapping[str, Any], origin: str) -> Config:
 
 
 def upgrade_stored(content: Mapping[str, Any], origin: str) -> dict[str, Any]:
-    """A config, or some sections of one, that this program stored as plain data, as it would store
-    them now: with the keys that have come since. What is not valid any more stays as it is.
+    """Stored sections of a config with the keys and defaults of this version. Invalid ones are
+    returned unchanged.
     """
     try:
         found = as_plain(from_plain({"name": "stored", **content}, origin))
@@ -92,7 +97,7 @@ def upgrade_stored(content: Mapping[str, Any], origin: str) -> dict[str, Any]:
 
 
 def to_yaml(config: Config, origins: Mapping[str, str] | None = None) -> str:
-    """The config as YAML that loads again, each value's origin as a comment beside it."""
+    """The config as YAML, with the origin of each value as a comment."""
     lines: list[tuple[str, str]] = []
 
     def write(section: Mapping[str, Any], path: KeyPath) -> None:
@@ -115,14 +120,14 @@ def to_yaml(config: Config, origins: Mapping[str, str] | None = None) -> str:
 
 
 def _on_one_line(text: str) -> str:
-    """For a comment: a path may hold a line break, behind which YAML would read on."""
+    """Escape characters such as line breaks for a comment."""
     return "".join(
         sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in text
     )
 
 
 def as_value(value: Any) -> str:
-    """A value as YAML on one line."""
+    """A value as YAML in one line."""
     if isinstance(value, float):
         return repr(value)  # the shortest text that reads back as the same number
     if isinstance(value, str) and _is_plain(value):
@@ -131,8 +136,8 @@ def as_value(value: Any) -> str:
 
 
 def _in_quotes(value: Any) -> str:
-    """A text, or a list or mapping of them, for YAML to read back: as JSON writes it, but for signs
-    beyond U+FFFF, of which JSON makes two that YAML does not put together again."""
+    """A string, or a list or mapping of strings, as JSON that YAML can read: characters beyond
+    U+FFFF are not written as surrogate pairs, which YAML does not support."""
     return NOT_IN_YAML.sub(
         lambda sign: f"\\u{ord(sign.group()):04x}", json.dumps(value, ensure_ascii=False)
     )
@@ -140,7 +145,7 @@ def _in_quotes(value: Any) -> str:
 
 @functools.cache
 def _is_plain(text: str) -> bool:
-    """Whether YAML reads a text without quotes back as that text, where a file would have it."""
+    """Whether YAML reads the string back without quotes."""
     try:
         return bool(
             read_yaml_text(f"a:\n  b: {text}  # c\nd: 1", "").content == {"a": {"b": text}, "d": 1}

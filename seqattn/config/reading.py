@@ -1,9 +1,8 @@
-"""A hardened reader of YAML: plain data in, with the line of every key.
+"""Reads YAML as plain data with the line of every key.
 
-On top of PyYAML's safe loader it refuses what a config has no use for (tags, anchors and
-aliases, several documents, duplicate keys, keys that are no text) and what could exhaust
-the machine (size, depth). Scalars follow YAML 1.2's core schema, so `1e-4` is a number,
-and `off`, `no` and `12:30` are texts rather than a boolean or 750.
+It rejects what configs do not need (tags, anchors and aliases, several documents, duplicate keys,
+keys that are not strings) and excessive size or depth. Scalars follow the core schema of YAML 1.2,
+so `1e-4` is a number, and `off`, `no` and `12:30` are strings.
 """
 
 from __future__ import annotations
@@ -38,11 +37,11 @@ _MAX_DIGITS = 400
 
 @dataclass(frozen=True)
 class Document:
-    """Plain data, and where each key stood.
+    """Plain data with line numbers.
 
     Attributes:
-        content: dicts, lists, texts, numbers, booleans and None.
-        lines: for each path of keys, its line number (from 1).
+        content: dicts, lists, strings, numbers, booleans and None.
+        lines: line number, from 1, by path of keys.
     """
 
     content: Any
@@ -50,10 +49,10 @@ class Document:
 
 
 def read_yaml_file(path: Path) -> Document:
-    """Read one YAML file.
+    """Read a YAML file.
 
     Raises:
-        ConfigError: the file cannot be read, or is no plain YAML mapping.
+        ConfigError: the file cannot be read, or is not a plain YAML mapping.
     """
     try:
         if not stat.S_ISREG(path.stat().st_mode):
@@ -96,7 +95,7 @@ def read_yaml_text(text: str, origin: str) -> Document:
     """Read YAML text; `origin` names it in messages.
 
     Raises:
-        ConfigError: what was written is not plain YAML.
+        ConfigError: the text is not plain YAML.
     """
     try:
         _check_yaml_features(text, origin)
@@ -120,7 +119,7 @@ def read_yaml_text(text: str, origin: str) -> Document:
 
 
 def describe_value(value: Any) -> str:
-    """What came, in a few words, safe to print."""
+    """A short description of a value for messages."""
     match value:
         case None:
             return "nothing (null)"
@@ -138,12 +137,17 @@ def describe_value(value: Any) -> str:
             return shorten_text(str(value))
 
 
-def shorten_text(text: str, most: int = 60) -> str:
-    return text if len(text) <= most else text[: most - 3] + "..."
+def shorten_text(text: str, size: int = 60) -> str:
+    """The text, cut to `size` characters."""
+    return text if len(text) <= size else text[: size - 3] + "..."
 
 
 def _check_yaml_features(text: str, origin: str) -> None:
-    """Walk the events, which needs no recursion, before anything is built from them."""
+    """Check the events of the parser, without recursion, before data is built from them.
+
+    Raises:
+        ConfigError: the text has tags, anchors, several documents, or too many levels.
+    """
     depth = documents = 0
     for event in yaml.parse(text, Loader=yaml.SafeLoader):
         line = event.start_mark.line + 1 if event.start_mark else 1
@@ -179,7 +183,7 @@ def _check_yaml_features(text: str, origin: str) -> None:
 def _to_plain(
     node: yaml.Node, path: KeyPath, lines: dict[KeyPath, int], mistakes: list[str], origin: str
 ) -> Any:
-    """Turn a node into plain data and note the lines of its keys."""
+    """Convert a node to plain data; records lines of keys and mistakes."""
     if isinstance(node, yaml.ScalarNode):
         try:
             return _parse_scalar(node)
@@ -195,20 +199,20 @@ def _to_plain(
         if not isinstance(key, str):
             mistakes.append(f"{origin}:{line}: a key must be a text, got {describe_value(key)}.")
             continue
-        where = (*path, key)
+        key_path = (*path, key)
         if key in content:
             mistakes.append(
-                f"{origin}:{line}: {'.'.join(where)}: stands here again, first on line"
-                f" {lines[where]}. Keep one of the two."
+                f"{origin}:{line}: {'.'.join(key_path)}: is repeated, first on line"
+                f" {lines[key_path]}. Keep one of the two."
             )
             continue
-        lines[where] = line
-        content[key] = _to_plain(value_node, where, lines, mistakes, origin)
+        lines[key_path] = line
+        content[key] = _to_plain(value_node, key_path, lines, mistakes, origin)
     return content
 
 
 def _parse_scalar(node: yaml.ScalarNode) -> Any:
-    """A scalar by YAML 1.2's core schema; what is quoted is a text."""
+    """The value of a scalar in the core schema of YAML 1.2; quoted scalars are strings."""
     text: str = node.value
     if node.style is not None:
         return text
@@ -221,7 +225,7 @@ def _parse_scalar(node: yaml.ScalarNode) -> Any:
     if _CORE_SCHEMA["int"].match(text):
         return int(text)
     if _LEADING_ZEROS.match(text):
-        return text  # octal to some readers, decimal to others: never guess
+        return text  # octal in YAML 1.1, decimal in 1.2
     if _CORE_SCHEMA["float"].match(text):
         return float(text.lower().replace(".inf", "inf").replace(".nan", "nan"))
     return text

@@ -1,4 +1,4 @@
-"""Keys of earlier versions: they work for a release, and a warning names the new one."""
+"""Keys of earlier versions, which work for one release with a warning."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ RENAMED: dict[KeyPath, tuple[KeyPath, str]] = {
     ("data", "sequence"): (("data", "series"), "sequence"),
     ("data", "order"): (("data", "time"), "step"),
 }
-"""Old key -> new key, and the value that was the default: it means that the column is found."""
+"""Old key -> new key, and the old default value, which becomes auto."""
 
 
 STREAM_SPLIT = {"validation": 0.01, "test": 0.01}
-"""Shares that `kind: stream` had."""
+"""Default shares of the former `kind: stream`."""
 
 
 def apply_old_defaults(content: Mapping[str, Any]) -> dict[str, Any]:
-    """What an earlier version stored, with the values of keys that it did not have yet: a linear
-    skip was learned."""
+    """A config that an earlier version stored, with the values of keys that did not exist yet: a
+    linear skip was learned."""
     model = content.get("model")
     if isinstance(model, dict) and model.get("skip") == "linear" and "skip_map" not in model:
         return {**content, "model": {**model, "skip_map": "learned"}}
@@ -30,15 +30,20 @@ def apply_old_defaults(content: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class RenamedKeyWarning(FutureWarning):
-    """A config has a key of an earlier version."""
+    """Warns of a key of an earlier version in a config."""
 
 
 def rename_keys(
     content: Mapping[str, Any], places: Mapping[KeyPath, str], *, warn: bool
 ) -> tuple[dict[str, Any], dict[KeyPath, str]]:
-    """A config's content, and where its keys stand, with the keys of this version.
+    """Replace keys of earlier versions; returns the content, and the places of keys.
 
-    Both names of one key are left as they are: the old one is then unknown.
+    If a config has both names of a key, the old one stays and is unknown.
+
+    Args:
+        content: plain data.
+        places: file and line, or override, of each key.
+        warn: whether to warn.
     """
     found, moved = _replace_stream(content, dict(places), warn=warn), dict(places)
     for old, (new, default) in RENAMED.items():
@@ -69,7 +74,7 @@ def rename_keys(
 def _replace_stream(
     content: Mapping[str, Any], places: Mapping[KeyPath, str], *, warn: bool
 ) -> dict[str, Any]:
-    """The same where `data` was `kind: stream`: now every file may be larger than memory."""
+    """Replace the former `data.kind: stream` by `kind: file`, which reads files of any size."""
     section = content.get("data")
     if not isinstance(section, dict) or section.get("kind") != "stream":
         return dict(content)

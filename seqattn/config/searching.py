@@ -1,4 +1,4 @@
-"""Ranges of config keys to search in: `training.learning_rate=log(1e-4,1e-1)`."""
+"""Search spaces of config keys, such as `training.learning_rate=log(1e-4,1e-1)`."""
 
 from __future__ import annotations
 
@@ -18,22 +18,24 @@ from seqattn.config.reading import read_yaml_text
 from seqattn.errors import ConfigError
 
 SEARCHED_DATA = ("data.n_train", "data.train_seed")
-"""Keys of the data that change neither the validation part nor the units of its loss."""
+"""Keys of `data` that change neither the validation part nor the units of its loss."""
 EPOCHS = "training.epochs"
 FORMS = "log(A,B), uniform(A,B), or values with commas between"
 TrialConfig = Callable[[Mapping[str, Any]], Config]
 Label = None | bool | int | float | str
-"""What a database can store of a value."""
+"""A value in the form that the database of trials stores."""
 
 
 @dataclass(frozen=True)
 class Range:
-    """What a key may be.
+    """The range of one key.
 
     Attributes:
-        path: of the key, dotted.
-        kind: numbers between `low` and `high`, evenly or by their logarithm; or one of `values`.
-        whole: only whole numbers.
+        path: dotted path of the key.
+        kind: numbers from `low` to `high`, uniform or log-uniform; or one of `values`.
+        low, high: bounds.
+        whole: whether only integers are allowed.
+        values: of kind choice.
     """
 
     path: str
@@ -45,8 +47,8 @@ class Range:
 
     @property
     def labels(self) -> tuple[Label, ...]:
-        """Each of `values` as a database stores it: itself where it is None, a number, a truth
-        value or a text, else its JSON text. No two are equal (in Python 1 equals True)."""
+        """The labels of `values`: None, numbers, booleans and strings as they are, others as JSON.
+        All as JSON if two labels would be equal, as 1 and True are."""
         labels = tuple(
             value if isinstance(value, Label) else json.dumps(value, sort_keys=True)
             for value in self.values
@@ -57,24 +59,24 @@ class Range:
 
     @property
     def size(self) -> float:
-        """How many values there are; infinity where any number will do."""
+        """Number of values; infinite for ranges of real numbers."""
         if self.kind == "choice":
             return len(self.values)
         return int(self.high) - int(self.low) + 1 if self.whole else math.inf
 
     def value_of(self, label: Any) -> Any:
-        """The value that a database stores as `label`."""
+        """The value of a label."""
         return self.values[self.labels.index(label)] if self.kind == "choice" else label
 
     def index_of(self, label: Any) -> int:
-        """Of a value among the `size` that there are."""
+        """Index of a label among the `size` labels."""
         return self.labels.index(label) if self.kind == "choice" else int(label) - int(self.low)
 
-    def label_of_index(self, place: int) -> Label:
-        return self.labels[place] if self.kind == "choice" else int(self.low) + place
+    def label_of_index(self, index: int) -> Label:
+        return self.labels[index] if self.kind == "choice" else int(self.low) + index
 
     def as_text(self) -> str:
-        """As it is typed after `--plan_search PATH=`."""
+        """The range as text for `--search PATH=RANGE`."""
         if self.kind != "choice":
             return f"{self.kind}({self.low:.10g},{self.high:.10g})"
         return ",".join(
@@ -84,13 +86,13 @@ class Range:
 
 @dataclass(frozen=True)
 class Search:
-    """What to search.
+    """A search space.
 
     Attributes:
         name: of the folder.
-        base: the config that every trial changes.
-        ranges: each of another key.
-        config: of a trial, from a value for each key.
+        base: the config that trials change.
+        ranges: one per key.
+        config: makes the config of a trial from a value per key.
     """
 
     name: str
@@ -104,7 +106,7 @@ class Search:
 
     @property
     def epochs(self) -> int:
-        """Of a trial at most."""
+        """Most epochs of a trial."""
         for each in self.ranges:
             if each.path == EPOCHS:
                 return int(max(each.values or (each.high,)))
@@ -112,7 +114,7 @@ class Search:
 
     @property
     def varies_epochs(self) -> bool:
-        """Whether trials differ in how many epochs they have."""
+        """Whether trials have different numbers of epochs."""
         return EPOCHS in self.paths
 
     @property
@@ -121,34 +123,32 @@ class Search:
 
     @property
     def size(self) -> float:
-        """How many combinations of values there are; infinity where numbers are searched that do
-        not count."""
+        """Number of combinations of values; infinite with a range of real numbers."""
         return math.prod(each.size for each in self.ranges)
 
     @property
     def ordered(self) -> list[Range]:
-        """The ranges by their keys: what is drawn does not depend on the order they were given
-        in."""
+        """The ranges sorted by key, so that draws do not depend on the order of options."""
         return sorted(self.ranges, key=lambda each: each.path)
 
     def index_of(self, labels: Mapping[str, Any]) -> int:
-        """Of a combination among the `size` that there are."""
-        place = 0
+        """Index of a combination among the `size` combinations."""
+        index = 0
         for each in self.ordered:
-            place = place * int(each.size) + each.index_of(labels[each.path])
-        return place
+            index = index * int(each.size) + each.index_of(labels[each.path])
+        return index
 
-    def labels_of_index(self, place: int) -> dict[str, Label]:
-        """The combination at a place."""
+    def labels_of_index(self, index: int) -> dict[str, Label]:
+        """The combination with this index."""
         labels = dict[str, Label]()
         for each in reversed(self.ordered):
-            place, here = divmod(place, int(each.size))
-            labels[each.path] = each.label_of_index(here)
+            index, remainder = divmod(index, int(each.size))
+            labels[each.path] = each.label_of_index(remainder)
         return labels
 
     def as_plain(self) -> dict[str, Any]:
-        """What makes it this search and no other: the values that all trials share, but for the
-        name, and what is searched."""
+        """The identity of the search as JSON-serializable data: the values that all trials share,
+        without the name, and the ranges."""
         shared = {
             path: value
             for at, value in leaves(as_plain(self.base))
@@ -162,22 +162,23 @@ class Search:
 
 
 def plan_search(path: Path, overrides: Sequence[str], texts: Sequence[str]) -> Search:
-    """Read a config and what is to be searched, and try the ends of every range.
+    """Read a config and ranges, and validate the bounds of every range.
 
     Args:
+        path: the config file.
         overrides: "PATH=VALUE" each, for all trials.
         texts: "PATH=RANGE" each.
 
     Raises:
-        ConfigError: with every mistake.
+        ConfigError: with all mistakes.
     """
     draft = Draft.read(path, overrides)
     draft.content.pop("compare", None)
-    draft.resolve()  # the config itself comes first
+    draft.resolve()  # mistakes of the config itself come first
 
     def config(values: Mapping[str, Any]) -> Config:
-        given = ", ".join(f"{key}={json.dumps(value)}" for key, value in values.items())
-        return draft.changed(values, f"--search {given}").resolve().config
+        changes = ", ".join(f"{key}={json.dumps(value)}" for key, value in values.items())
+        return draft.changed(values, f"--search {changes}").resolve().config
 
     mistakes, ranges = list[str](), list[Range]()
     for text in texts:
@@ -202,9 +203,10 @@ def plan_search(path: Path, overrides: Sequence[str], texts: Sequence[str]) -> S
 
 
 def _check_key(key: str, ranges: Sequence[Range], path: Path) -> None:
-    """
+    """Check the key of a range.
+
     Raises:
-        ConfigError: the key cannot be searched, or is among the ranges already.
+        ConfigError: the key cannot be searched, or has a range already.
     """
     if key in NOT_VARIED:
         raise ConfigError(f"--search {key}: {NOT_VARIED[key]}.")
@@ -220,7 +222,7 @@ def _check_key(key: str, ranges: Sequence[Range], path: Path) -> None:
 
 
 def _check_nesting(key: str, ranges: Sequence[Range]) -> list[str]:
-    """A key and a section that holds it cannot both be searched."""
+    """Mistakes of a key and a section that holds it, if both are searched."""
     pairs = [sorted((key, each.path), key=len) for each in ranges]
     return [
         f"--search {inner}: lies inside {outer}, which is searched, too; give {outer} each of its"
@@ -231,7 +233,7 @@ def _check_nesting(key: str, ranges: Sequence[Range]) -> list[str]:
 
 
 def _to_integer_range(found: Range, config: TrialConfig) -> Range:
-    """A range between whole numbers, of whole numbers only where the key takes no others."""
+    """The range with integers only if its bounds are integers and the key requires them."""
     if found.kind == "choice" or not (found.low.is_integer() and found.high.is_integer()):
         return found
     if not _config_mistakes(config, found.path, found.low + 0.5):
@@ -240,12 +242,11 @@ def _to_integer_range(found: Range, config: TrialConfig) -> Range:
 
 
 def _check_values(found: Range, config: TrialConfig) -> list[str]:
-    """Mistakes of the ends of a range; or values that stand for one config, which would be tried
-    as if they were several."""
+    """Mistakes of the bounds or values of a range, and of values that give the same config."""
     ends = found.values or (found.low, found.high)
-    refusals = [words for end in ends for words in _config_mistakes(config, found.path, end)]
-    if refusals:
-        return refusals
+    mistakes = [words for end in ends for words in _config_mistakes(config, found.path, end)]
+    if mistakes:
+        return mistakes
     configs = [config({found.path: value}) for value in found.values]
     return [
         f"--search {found.path}: {json.dumps(found.values[i])} and {json.dumps(found.values[k])}"
@@ -256,7 +257,7 @@ def _check_values(found: Range, config: TrialConfig) -> list[str]:
 
 
 def _config_mistakes(config: TrialConfig, key: str, value: Any) -> list[str]:
-    """The mistakes of a config with this value."""
+    """The mistakes of the config with this value."""
     try:
         config({key: value})
     except ConfigError as error:
@@ -265,16 +266,17 @@ def _config_mistakes(config: TrialConfig, key: str, value: Any) -> list[str]:
 
 
 def _parse_range(text: str) -> Range:
-    """
+    """Parse "PATH=RANGE".
+
     Raises:
-        ConfigError: it is no range.
+        ConfigError: it is not a range.
     """
-    path, equals, said = (part.strip() for part in text.partition("="))
-    if not equals or not path or not said:
+    path, equals, range_text = (part.strip() for part in text.partition("="))
+    if not equals or not path or not range_text:
         raise ConfigError(f"--search {text}: expected PATH=RANGE, a range being {FORMS}.")
-    call = re.fullmatch(r"(\w+)\((.*)\)", said)
+    call = re.fullmatch(r"(\w+)\((.*)\)", range_text)
     if call is None:
-        values = read_yaml_text(f"[{said}]", f"--search {text}").content
+        values = read_yaml_text(f"[{range_text}]", f"--search {text}").content
         if len(values) < 2:
             raise ConfigError(f"--search {text}: one value is nothing to search; expected {FORMS}.")
         return Range(path, "choice", values=tuple(values))

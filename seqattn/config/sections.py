@@ -1,4 +1,4 @@
-"""The shape of the config as data: which keys there are, and in which variant of a section."""
+"""The keys of the config as data: which keys exist, and in which variants of a section."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ SectionType = type[Section]
 
 
 def variants(annotation: Any) -> dict[str, SectionType]:
-    """The sections an annotation allows, by tag; a plain section has the tag ''.
+    """The sections that an annotation allows, by tag; a section without variants has the tag "".
 
-    Empty where the annotation is a plain value.
+    Empty if the annotation is a plain value.
     """
     found: dict[str, SectionType] = {}
     origin = get_origin(annotation)
@@ -35,31 +35,31 @@ def variants(annotation: Any) -> dict[str, SectionType]:
 
 
 def field_variants(section: SectionType, key: str) -> dict[str, SectionType]:
-    """The sections that may stand under `key` of a section, by tag."""
+    """The sections that a key of a section can hold, by tag."""
     return variants(section.model_fields[key].annotation)
 
 
 def choices(annotation: Any) -> tuple[Any, ...]:
-    """The values of the Literal inside an annotation, or nothing."""
+    """The values of the Literal in an annotation; empty without one."""
     if get_origin(annotation) is Literal:
         return get_args(annotation)
     return tuple(value for inner in get_args(annotation) for value in choices(inner))
 
 
 def sections_at(path: Sequence[str]) -> dict[str, SectionType]:
-    """Every section that may stand at a path, by tag; empty where none can."""
-    here: dict[str, SectionType] = {"": ComparisonFile}
+    """All sections that a path can hold, by tag; empty if it holds a value."""
+    sections: dict[str, SectionType] = {"": ComparisonFile}
     for key in path:
         below: dict[str, SectionType] = {}
-        for section in here.values():
+        for section in sections.values():
             if key in section.model_fields:
                 below |= field_variants(section, key)
-        here = below
-    return here
+        sections = below
+    return sections
 
 
 def all_keys() -> Iterator[tuple[KeyPath, SectionType, str]]:
-    """(path, section, tag of the section) of every key of every variant."""
+    """Yields (path, section, tag of the section) for every key of every variant."""
 
     def walk(section: SectionType, tag: str, path: KeyPath) -> Iterator[Any]:
         for key in section.model_fields:

@@ -13,7 +13,7 @@ from seqattn.data.splits import Splits
 from seqattn.data.windows import Windows
 
 
-def load_data(config: Data) -> Splits:
+def load(config: Data) -> Splits:
     """Generate or read the data set of a config.
 
     Raises:
@@ -25,12 +25,10 @@ def load_data(config: Data) -> Splits:
         return file_dataset.load_file_dataset(config)
     train = tasks.generate(config, config.n_train, config.train_seed)
     return Splits(
-        train=train,
-        validation=tasks.generate(config, config.n_validation, config.validation_seed),
+        train=train, validation=tasks.generate(config, config.n_validation, config.validation_seed),
         test=tasks.generate(config, config.n_test, config.test_seed),
-        scaling=Scaling.identity(train),
-        rule=tasks.naive_forecast_of(config),
-    )
+        scaling=Scaling.identity(train), rule=tasks.naive_forecast_of(config),
+    )  # fmt: skip
 
 
 def fixed_shape(config: Data) -> tuple[int, int] | None:
@@ -48,13 +46,6 @@ def fixed_shape(config: Data) -> tuple[int, int] | None:
 
 
 __all__ = [
-    "DataSpec",
-    "InSample",
-    "NaiveForecast",
-    "Scaling",
-    "Sequences",
-    "Splits",
-    "Windows",
-    "fixed_shape",
-    "load_data",
-]
+    "DataSpec", "InSample", "NaiveForecast", "Scaling", "Sequences", "Splits", "Windows",
+    "fixed_shape", "load",
+]  # fmt: skip

@@ -61,11 +61,9 @@ class Baselines:
 
 
 def build_baselines(
-    train: Sequences,
-    test: Sequences,
-    rule: tuple[str, NaiveForecast] | None,
+    train: Sequences, test: Sequences, rule: tuple[str, NaiveForecast] | None,
     in_sample: InSample | None = None,
-) -> Baselines:
+) -> Baselines:  # fmt: skip
     """The baselines of a test part.
 
     Args:
@@ -133,9 +131,7 @@ def forecast_mse(forecast: ForecastLike, part: Sequences, scale: Floats | None =
     return ErrorSums.of(forecast, part, scale).loss
 
 
-def describe_verdict(
-    loss: float, baselines: Mapping[str, float], fitted: Mapping[str, float]
-) -> str:
+def render_verdict(loss: float, baselines: Mapping[str, float], fitted: Mapping[str, float]) -> str:
     """A sentence on whether a loss beats its baselines, such as "beats the best parameter-free
     baseline (NAME, LOSS), but not linear least squares (fitted) (LOSS)".
 

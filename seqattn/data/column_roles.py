@@ -70,7 +70,7 @@ class ColumnRoles:
             tuple(str(name) for name in plain[key])
             for key in ("series", "time", "features", "time_formats")
         )
-        ignored = {str(name): str(why) for name, why in plain["ignored"].items()}
+        ignored = {str(name): str(reason) for name, reason in plain["ignored"].items()}
         delimiter = None if plain["delimiter"] is None else str(plain["delimiter"])
         return cls(
             plain["layout"], series, time, features, ignored, formats, delimiter,
@@ -90,8 +90,8 @@ class ColumnRoles:
     @property
     def _ignored(self) -> list[str]:
         return [
-            name for name, why in self.ignored.items()
-            if not any(reason in why for reason in FILE_SPECIFIC_REASONS)
+            name for name, reason in self.ignored.items()
+            if not any(phrase in reason for phrase in FILE_SPECIFIC_REASONS)
         ]  # fmt: skip
 
     def with_decimal(self, options: ReadOptions, delimiter: str | None) -> ReadOptions:

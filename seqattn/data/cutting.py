@@ -53,7 +53,7 @@ def cut_series(series: Series, spans: Spans, config: OwnFile, left_out: LeftOut)
         return _build_parts(series, _cut_by_length(series, spans, config, left_out), features)
     if config.source_features is None:
         raise DataError(
-            f"{series.name}: nothing says what is source and what is target. Set"
+            f"{series.name}: source and target are not defined. Set"
             " data.source_length, target_length or window, or source_features and"
             " target_features."
         )

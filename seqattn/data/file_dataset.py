@@ -125,16 +125,16 @@ def _read_parts(config: OwnFile) -> list[Series]:
             " sequences with --input."
         )
     files, note = _find_files_of_parts(config)
-    found, seen = list[Series](), dict[str, str]()
+    found, file_of_digest = list[Series](), dict[str, str]()
     for path, some in files.items():
         series = read_series(path, some, config, found[0].roles if found else None)
         for file, digest in series.digests.items():
-            if digest in seen:
+            if digest in file_of_digest:
                 raise DataError(
-                    f"{file}: has the bytes of {seen[digest]}, which belongs to another part. Give"
-                    " each part sequences of its own."
+                    f"{file}: has the bytes of {file_of_digest[digest]}, which belongs to"
+                    " another part. Give each part sequences of its own."
                 )
-        seen |= {digest: file for file, digest in series.digests.items()}
+        file_of_digest |= {digest: file for file, digest in series.digests.items()}
         found.append(series)
     if note:
         found[0] = replace(found[0], notes=(*found[0].notes, note))
@@ -179,8 +179,8 @@ def target_series(series: Series, spans: Spans, config: OwnFile) -> SeriesTable:
         )
         return SeriesTable(target.values, list(range(len(target.features))), starts, lengths)
     names = config.target_features or series.columns
-    places = [series.columns.index(name) for name in names]
-    return SeriesTable(series.points.values, places, spans.starts, spans.lengths)
+    columns = [series.columns.index(name) for name in names]
+    return SeriesTable(series.points.values, columns, spans.starts, spans.lengths)
 
 
 def compute_in_sample(
@@ -213,16 +213,16 @@ def check_observed(part: Sequences, called: str, *, every_feature: bool = False)
     """
     if not part.has_masked_targets:
         return
-    seen = np.zeros(len(part.target_features), dtype=bool)
+    observed = np.zeros(len(part.target_features), dtype=bool)
     for cells in part.observed_targets():
-        seen |= cells.any(axis=(0, 1))
-    if not seen.any():
+        observed |= cells.any(axis=(0, 1))
+    if not observed.any():
         raise DataError(
             f"{called} has no target that was observed: all its cells are empty, so nothing can be"
             " learned or scored. Give rows with values, or change the target features."
         )
-    if every_feature and not seen.all():
-        name = part.target_features[int(seen.argmin())]
+    if every_feature and not observed.all():
+        name = part.target_features[int(observed.argmin())]
         raise DataError(
             f"{called} has no observed {name!r} in its targets, so it"
             " cannot be learned. Give rows with values, or leave it out of the target features."

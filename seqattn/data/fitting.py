@@ -90,8 +90,8 @@ def build_scaling(
         )
         for names in (train.features, train.target_features)
     )  # fmt: skip
-    carried = source_indices_of(train.features, train.target_features)
-    return Scaling(source, target, carried, config.relative, instance), notes
+    indices = source_indices_of(train.features, train.target_features)
+    return Scaling(source, target, indices, config.relative, instance), notes
 
 
 def normalization_notes(train: Sequences) -> list[str]:

@@ -221,13 +221,10 @@ def metrics_as_plain(
         errors: by name of the forecast.
     """
     return {
-        "season": in_sample.season,
-        "season_origin": in_sample.origin,
-        "mase_scale": list(in_sample.scale),
-        "mase_undefined": list(in_sample.undefined),
-        "notes": list(notes),
-        "errors": {name: each.as_plain() for name, each in errors.items()},
-    }
+        "season": in_sample.season, "season_origin": in_sample.origin,
+        "mase_scale": list(in_sample.scale), "mase_undefined": list(in_sample.undefined),
+        "notes": list(notes), "errors": {name: each.as_plain() for name, each in errors.items()},
+    }  # fmt: skip
 
 
 def describe_metrics(scored: Mapping[str, Any]) -> list[str]:

@@ -63,9 +63,9 @@ def seasonal_naive(part: Sequences, indices: list[int], season: int) -> Floats:
         cells = part.source_observed[:, :, indices]
         unfilled = ~cells[rows, steps]
         while unfilled.any() and (steps := steps - season).max(initial=-1) >= 0:
-            seen = unfilled & cells[rows, np.maximum(steps, 0)] & (steps >= 0)[..., None]
-            found = np.where(seen, part.source[rows, np.maximum(steps, 0)][..., indices], found)
-            unfilled &= ~seen
+            observed = unfilled & cells[rows, np.maximum(steps, 0)] & (steps >= 0)[..., None]
+            found = np.where(observed, part.source[rows, np.maximum(steps, 0)][..., indices], found)
+            unfilled &= ~observed
         found = np.where(unfilled, last_value(part, indices)[:, :1], found)
     return np.asarray(found[:, np.arange(T) % season])
 
@@ -95,9 +95,9 @@ def _observed_ends(part: Sequences, indices: list[int]) -> tuple[Integers, Integ
     if part.source_observed is None:
         return np.zeros_like(end), end
     cells: NDArray[np.bool_] = part.source_observed[:, :, indices]
-    seen = cells.any(axis=1)
-    first = np.where(seen, cells.argmax(axis=1), end)
-    last = np.where(seen, S - 1 - cells[:, ::-1].argmax(axis=1), end)
+    observed = cells.any(axis=1)
+    first = np.where(observed, cells.argmax(axis=1), end)
+    last = np.where(observed, S - 1 - cells[:, ::-1].argmax(axis=1), end)
     return first, last
 
 

@@ -80,9 +80,9 @@ def _index_columns(index: Any, names: list[str]) -> list[FrameColumn]:
         elif index.nlevels == 1 and not len(index):
             continue
         else:
-            what = "its index" if index.nlevels == 1 else f"level {level} of its index"
+            index_text = "its index" if index.nlevels == 1 else f"level {level} of its index"
             raise DataError(
-                f"{NAME}: {what} has no name. Name it, such as"
+                f"{NAME}: {index_text} has no name. Name it, such as"
                 f" frame.rename_axis({_index_example(index.nlevels)}), or leave it out:"
                 " frame.reset_index(drop=True)."
             )
@@ -123,9 +123,8 @@ def _frame_column(name: str, series: Any) -> FrameColumn:
         return _frame_column(name, series.dt.to_timestamp())
     if getattr(dtype, "tz", None) is not None and dtype.kind == "M":
         plain = series.dt.tz_convert("UTC").dt.tz_localize(None)
-        return FrameColumn(
-            name, _microsecond_dates(name, plain.to_numpy()), None, "timezone('UTC', {})"
-        )
+        values = _microsecond_dates(name, plain.to_numpy())
+        return FrameColumn(name, values, None, "timezone('UTC', {})")
     if isinstance(dtype, np.dtype):
         return _numpy_column(name, series.to_numpy(), series)
     if dtype.kind in "biuf" and hasattr(dtype, "numpy_dtype"):
@@ -204,9 +203,7 @@ def _object_column(name: str, series: Any) -> FrameColumn:
 
 def _numbers_of_objects(cells: list[Any]) -> NDArray[Any]:
     """Python numbers as int64 if all are integers that fit, else as float64."""
-    are_integers = all(
-        isinstance(cell, numbers.Integral) and abs(int(cell)) < 2**63 for cell in cells
-    )
+    are_integers = all(isinstance(c, numbers.Integral) and abs(int(c)) < 2**63 for c in cells)
     return np.array(
         [int(c) if are_integers else float(c) for c in cells],
         np.int64 if are_integers else np.float64,

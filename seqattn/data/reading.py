@@ -42,12 +42,12 @@ def make_read_options(config: OwnFile, *, sources_only: bool = False) -> ReadOpt
     Args:
         sources_only: read only the source columns, as for a forecast.
     """
-    wanted: list[str] | None = config.features
+    requested: list[str] | None = config.features
     source_and_target = None
     if config.source_features is not None and config.target_features is not None:
         source_and_target = tuple(config.source_features), tuple(config.target_features)
         both = [*config.source_features, *config.target_features]
-        wanted = list(dict.fromkeys(config.source_features if sources_only else both))
+        requested = list(dict.fromkeys(config.source_features if sources_only else both))
     series, time = column_names(config.series), column_names(config.time)
     return ReadOptions(
         format=config.format, layout=config.layout, delimiter=config.delimiter,
@@ -58,7 +58,7 @@ def make_read_options(config: OwnFile, *, sources_only: bool = False) -> ReadOpt
         series="auto" if config.series == ["auto"] else series,
         time="auto" if config.time == ["auto"] else time or None,
         group=config.group, ignore=tuple(config.ignore or ()), one_hot=tuple(config.one_hot or ()),
-        features=None if wanted is None else tuple(wanted),
+        features=None if requested is None else tuple(requested),
         source_and_target=None if sources_only else source_and_target,
     )  # fmt: skip
 
@@ -82,9 +82,9 @@ def read_series(
         cache_key = f"{options!r} {config.missing} {config.window is None} {config.source_features}"
         cache_key += f" {config.target_features} {config.source_length or config.target_length}"
         cache_key += f" {file_series_names(path, files)}" if len(files) > 1 else ""
-        return load_cached(
-            files, cache_key, path, lambda store: _fill_store(store, path, files, options, config)
-        )
+        return load_cached(files, cache_key, path,
+            lambda store: _fill_store(store, path, files, options, config),
+        )  # fmt: skip
     if len(files) == 1:
         chunk = read_all(files[0], options)
         series = regularize(chunk, str(files[0]), config, infer_spacing(chunk))
@@ -103,9 +103,9 @@ def _fill_store(
         if repeated is not None:
             if chunk.order is None:
                 raise DataError(
-                    f"{file}: its series {repeated!r} has rows in another file, too, and no column"
-                    " says when, so nothing says in which order they belong. Name the column of"
-                    " the time (data.time), or give the series names of their own."
+                    f"{file}: its series {repeated!r} has rows in another file, too, and no time"
+                    " column, so their order is unknown. Name the time column (data.time), or"
+                    " give the series names of their own."
                 )
             straddles = True
             break
@@ -217,13 +217,13 @@ class _FileReader:
                 f"{file}: has the features {', '.join(chunk.points.features)},"
                 f" {self.files[0]} {', '.join(first.points.features)}."
             )
-        for what, mine, others in (
+        for kind, mine, others in (
             ("steps", _describe_steps(chunk), _describe_steps(first)),
             ("targets", _describe_targets(chunk), _describe_targets(first)),
         ):
             if mine != others:
                 raise DataError(
-                    f"{file}: has {mine} where {self.files[0]} has {others}. The {what} of all"
+                    f"{file}: has {mine} where {self.files[0]} has {others}. The {kind} of all"
                     " files must be of one kind."
                 )
 
@@ -252,11 +252,8 @@ class _FileReader:
         if len(self.files) == 1 or chunk.style.series:
             return chunk
         called, ids = self.called[file], chunk.ids
-        if (
-            len(chunk) == 1
-            and not chunk.is_wide
-            and file_format(file, self.options.format) in TABLES
-        ):
+        is_table = file_format(file, self.options.format) in TABLES
+        if len(chunk) == 1 and not chunk.is_wide and is_table:
             return replace(chunk, ids=(called,))
         first = int(ids[0]) if ids[0].isdecimal() else -1
         if ids != tuple(str(first + k) for k in range(len(ids))):

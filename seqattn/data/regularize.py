@@ -126,7 +126,7 @@ class _Regularizer:
             )
         has_dates = or_set == OR_SET and self.chunk.order.dtype.kind == "M"
         raise DataError(
-            f"{found}, but steps are {frequency} apart. Add the rows that lack{or_set}"
+            f"{found}, but steps are {frequency} apart. Add the missing rows{or_set}"
             + (f" Or {ignore_times}" if has_dates else "")
         )
 
@@ -138,19 +138,19 @@ class _Regularizer:
             order: (rows,) time of each row.
             spacing: of each sequence.
         """
-        places = np.arange(len(order)) + np.cumsum(more)
+        positions = np.arange(len(order)) + np.cumsum(more)
         total = len(order) + int(more.sum())
         values = np.full((total, self.chunk.points.values.shape[1]), np.nan)
-        values[places] = self.chunk.points.values
+        values[positions] = self.chunk.points.values
         source = np.full(total, -1)
-        source[places] = np.arange(len(order))
+        source[positions] = np.arange(len(order))
         # For each new row, the last old row before it, and the number of rows since.
         latest = np.maximum.accumulate(np.where(source >= 0, np.arange(total), 0))
         new = np.flatnonzero(source < 0)
         base = source[latest[new]]
         series_index = np.searchsorted(self.chunk.points.offsets, base, side="right") - 1
         steps = np.empty(total, dtype=order.dtype)
-        steps[places] = order
+        steps[positions] = order
         steps[new] = spacing.step_after(series_index, order[base], new - latest[new])
         where = self.chunk.where
 
@@ -160,7 +160,7 @@ class _Regularizer:
                 after += 1
             if after == row:
                 return where(int(source[row]), feature)
-            return f"a row that lacks before {where(int(source[after]), feature)}"
+            return f"a missing row before {where(int(source[after]), feature)}"
 
         before = np.concatenate([[0], np.cumsum(more)])
         lengths = np.diff(self.chunk.points.offsets + before[self.chunk.points.offsets])

@@ -163,17 +163,17 @@ def interpolate_linearly(
     series_index, feature = np.nonzero(
         ~known.all(axis=1)
     )  # c columns with a cell that is not known
-    seen, steps = known[series_index, :, feature], np.arange(L)  # (c, L)
-    before = np.maximum.accumulate(np.where(seen, steps, -1), axis=1)
-    after = np.minimum.accumulate(np.where(seen, steps, L)[:, ::-1], axis=1)[:, ::-1]
-    column, step = np.nonzero(~seen & seen.any(axis=1, keepdims=True))
+    observed, steps = known[series_index, :, feature], np.arange(L)  # (c, L)
+    before = np.maximum.accumulate(np.where(observed, steps, -1), axis=1)
+    after = np.minimum.accumulate(np.where(observed, steps, L)[:, ::-1], axis=1)[:, ::-1]
+    column, step = np.nonzero(~observed & observed.any(axis=1, keepdims=True))
     before, after = before[column, step], after[column, step]
     low, high = np.where(before < 0, after, before), np.where(after >= L, before, after)
     series_index, feature = series_index[column], feature[column]
     first, last = points[series_index, low, feature], points[series_index, high, feature]
     begin, end = at[series_index, low], at[series_index, high]
-    slope = np.divide(last - first, end - begin, out=np.zeros(len(step)), where=high > low)
-    found[series_index, step, feature] = slope * (at[series_index, step] - begin) + first
+    rate = np.divide(last - first, end - begin, out=np.zeros(len(step)), where=high > low)
+    found[series_index, step, feature] = rate * (at[series_index, step] - begin) + first
     return found
 
 

@@ -96,9 +96,9 @@ def find_season(series: SeriesCollection, longest: int | None = None) -> Season 
 
 def _sample_series(series: SeriesCollection) -> list[NDArray[np.floating]]:
     """A sample of the series that bounds the time of the search to seconds."""
-    places = np.linspace(0, len(series) - 1, min(len(series), MAX_SERIES)).astype(np.int64)
+    indices = np.linspace(0, len(series) - 1, min(len(series), MAX_SERIES)).astype(np.int64)
     chosen, values_left = list[NDArray[np.floating]](), MAX_VALUES
-    for k in places:
+    for k in indices:
         one = series[int(k)]
         rows = max(0, values_left) // max(1, one.shape[1])
         chosen.append(one[:rows])

@@ -69,8 +69,8 @@ def render_section(
     """
     lines = ["data:", "  kind: file", f"  path: {as_value(str(file))}"]
     if layout is None:
-        given = {key: getattr(options, key) for key in ("format", "layout")}
-        lines += [f"  {key}: {value}" for key, value in given.items() if value != "auto"]
+        settings = {key: getattr(options, key) for key in ("format", "layout")}
+        lines += [f"  {key}: {value}" for key, value in settings.items() if value != "auto"]
     else:
         lines += _table_lines(options, layout, steps)
     if in_names := units_in_names(

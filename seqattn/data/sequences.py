@@ -158,21 +158,16 @@ class Sequences:
         """The sequences at these indices."""
         chosen = range(len(self))[indices] if isinstance(indices, slice) else indices.tolist()
         return Sequences(
-            self.source[indices],
-            self.source_lengths[indices],
-            self.target[indices],
-            self.target_lengths[indices],
-            self.features,
-            tuple(self.ids[k] for k in chosen),
+            self.source[indices], self.source_lengths[indices], self.target[indices],
+            self.target_lengths[indices], self.features, tuple(self.ids[k] for k in chosen),
             tuple(self.labels[k] for k in chosen) if self.labels else (),
             None if self.ideal is None else self.ideal[indices],
-            None if self.alignment is None else self.alignment[indices],
-            self.target_features,
+            None if self.alignment is None else self.alignment[indices], self.target_features,
             None if self.last_steps is None else self.last_steps[indices],
             None if self.spacing is None else self.spacing.select(indices),
             None if self.source_observed is None else self.source_observed[indices],
             None if self.target_observed is None else self.target_observed[indices],
-        )
+        )  # fmt: skip
 
     def chunks(self) -> Iterator[tuple[slice, Sequences]]:
         """Yields (slice of indices, sequences in memory), in order; several chunks where sequences
@@ -239,11 +234,9 @@ def pad_sequences(rows: Sequence[Floats], features: int) -> tuple[Floats, Intege
 
 
 def can_share_axes(
-    features: Sequence[str],
-    target_features: Sequence[str],
-    points: Sequence[NDArray[np.floating]],
+    features: Sequence[str], target_features: Sequence[str], points: Sequence[NDArray[np.floating]],
     units: Mapping[str, str] | None = None,
-) -> bool:
+) -> bool:  # fmt: skip
     """Whether sequences can be drawn in a plane with equal axes: source and target have the same
     two features, in one unit, and their standard deviations differ by a factor of at most 20.
 

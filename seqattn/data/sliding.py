@@ -53,12 +53,9 @@ class Cut(NamedTuple):
 
 
 def slide_windows(
-    series: Series,
-    spans: Spans,
-    config: OwnFile,
-    source_features: tuple[str, ...],
+    series: Series, spans: Spans, config: OwnFile, source_features: tuple[str, ...],
     left_out: LeftOut,
-) -> Cut:
+) -> Cut:  # fmt: skip
     """The windows over the rows of a part that can be used.
 
     Raises:

@@ -64,16 +64,13 @@ class DataSpec:
     def as_plain(self) -> dict[str, Any]:
         """As JSON-serializable data. The keys are those of the first version, such as `said`."""
         return {
-            "features": list(self.source_features),
-            "said": list(self.target_features),
-            "source_length": self.source_length,
-            "target_length": self.target_length,
-            "scaling": self.scaling.as_plain(),
-            "digests": list(self.digests),
+            "features": list(self.source_features), "said": list(self.target_features),
+            "source_length": self.source_length, "target_length": self.target_length,
+            "scaling": self.scaling.as_plain(), "digests": list(self.digests),
             **({} if self.frequency is None else {"frequency": self.frequency.as_plain()}),
             **({} if self.roles is None else {"roles": self.roles.as_plain()}),
             **({"units": dict(self.units)} if self.units else {}),
-        }
+        }  # fmt: skip
 
     @classmethod
     def from_plain(cls, plain: Mapping[str, Any]) -> DataSpec:

@@ -37,13 +37,12 @@ def split_series(series: Series, config: OwnFile) -> tuple[list[Spans], list[str
     if split.by == "time":
         if series.order is None:
             raise DataError(
-                f"{name}: has no column that says when, for data.split.by: time; name it in"
-                " data.time."
+                f"{name}: has no time column for data.split.by: time; name it in data.time."
             )
         order = np.argsort(series.order[series.points.offsets[:-1]], kind="stable")
     else:
         order = rng_for(split.seed, "split", split.by).permutation(count)
-    counts = _part_sizes(count, split.validation, split.test, items, name)
+    counts = _sizes(count, split.validation, split.test, items, name)
     spans = []
     for first, last in itertools.pairwise(np.cumsum([0, *counts])):
         chosen: Integers = np.sort(order[first:last])
@@ -53,9 +52,7 @@ def split_series(series: Series, config: OwnFile) -> tuple[list[Spans], list[str
     return spans, []
 
 
-def _part_sizes(
-    n: int, validation: float, test: float, items: str, name: str
-) -> tuple[int, int, int]:
+def _sizes(n: int, validation: float, test: float, items: str, name: str) -> tuple[int, int, int]:
     """The number of items of each part out of n."""
     of_validation, of_test = round(n * validation), round(n * test)
     of_train = n - of_validation - of_test
@@ -87,15 +84,13 @@ def _split_in_time(series: Series, config: OwnFile) -> tuple[list[Spans], list[s
                               for share in (split.test, split.validation))  # fmt: skip
     sizes = np.stack([L - of_validation - of_test, of_validation, of_test])
     is_short = (sizes < needed).any(axis=0)
-    long_enough = np.flatnonzero(~is_short)
-    if not long_enough.size:
+    usable = np.flatnonzero(~is_short)
+    if not usable.size:
         part = int(np.flatnonzero(sizes[:, 0] < needed)[0])
         raise DataError(
             f"{name}: the {PARTS[part]} part of series {series.ids[0]!r} has {sizes[part, 0]} of"
             f" its {L[0]} points, but a window needs {needed} (data.window)."
         )
     begins = spans.starts + np.concatenate([np.zeros((1, len(L)), np.int64), sizes[:2].cumsum(0)])
-    parts = [
-        Spans(long_enough, begins[part][long_enough], sizes[part][long_enough]) for part in range(3)
-    ]
+    parts = [Spans(usable, begins[part][usable], sizes[part][usable]) for part in range(3)]
     return parts, [series.ids[int(k)] for k in np.flatnonzero(is_short)]

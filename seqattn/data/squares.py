@@ -63,15 +63,10 @@ def generate_squares(
         [_ideal_target(walk, cut) for walk, cut in zip(corners, cuts, strict=True)], len(FEATURES)
     )
     return Sequences(
-        source=source,
-        source_lengths=source_lengths,
-        target=target,
-        target_lengths=target_lengths,
-        features=FEATURES,
-        ids=tuple(map(str, range(n))),
-        labels=tuple(DIRECTIONS[direction] for direction in directions),
-        ideal=ideal,
-    )
+        source=source, source_lengths=source_lengths, target=target, target_lengths=target_lengths,
+        features=FEATURES, ids=tuple(map(str, range(n))),
+        labels=tuple(DIRECTIONS[direction] for direction in directions), ideal=ideal,
+    )  # fmt: skip
 
 
 def opposite_corner(source: Floats, source_lengths: Integers, steps: int) -> Floats:

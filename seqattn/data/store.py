@@ -222,13 +222,11 @@ def open_mapped(folder: Path) -> Series | None:
     columns = len(metadata["columns"])
     arrays["values"] = arrays["values"].reshape(-1, columns)
     if metadata["target_columns"] is not None:
-        arrays["target_values"] = arrays["target_values"].reshape(
-            -1, len(metadata["target_columns"])
-        )
+        target_columns = len(metadata["target_columns"])
+        arrays["target_values"] = arrays["target_values"].reshape(-1, target_columns)
     texts = {key: PackedNames(arrays[key], arrays[f"{key}_lengths"]) for key in ("ids", "groups")}
-    return _build_series(
-        metadata, arrays, texts["ids"], texts["groups"] if metadata["has_groups"] else None
-    )
+    groups = texts["groups"] if metadata["has_groups"] else None
+    return _build_series(metadata, arrays, texts["ids"], groups)
 
 
 def _map_file(path: Path, dtype: str, size: int) -> NDArray[Any]:

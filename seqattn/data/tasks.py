@@ -93,28 +93,18 @@ def _generate_lag(task: Lag, n: int, seed: int) -> Sequences:
 
 
 def _build_from_alignment(
-    source: Floats,
-    source_lengths: Integers,
-    target_lengths: Integers,
-    alignment: Integers,
-    noise: float,
-    seed: int,
-) -> Sequences:
+    source: Floats, source_lengths: Integers, target_lengths: Integers, alignment: Integers,
+    noise: float, seed: int,
+) -> Sequences:  # fmt: skip
     """Sequences whose target step t is the source step `alignment[:, t]` plus noise."""
     N, T = alignment.shape
     ideal = _gather_points(source, alignment)
     deviation = rng_for(seed, "data", "noise").standard_normal(ideal.shape) * noise
     target = np.where(valid_mask(target_lengths, T)[:, :, None], ideal + deviation, 0.0)
     return Sequences(
-        source=source,
-        source_lengths=source_lengths,
-        target=target,
-        target_lengths=target_lengths,
-        features=FEATURES,
-        ids=tuple(map(str, range(N))),
-        ideal=ideal,
-        alignment=alignment,
-    )
+        source=source, source_lengths=source_lengths, target=target, target_lengths=target_lengths,
+        features=FEATURES, ids=tuple(map(str, range(N))), ideal=ideal, alignment=alignment,
+    )  # fmt: skip
 
 
 def _identity_order(source: Floats, lengths: Integers) -> Integers:
@@ -161,16 +151,11 @@ def _generate_recall(task: Recall, n: int, seed: int) -> Sequences:
     alignment = (2 * queried + 1)[:, None]
     target = _gather_points(source, alignment)
     return Sequences(
-        source=source,
-        source_lengths=lengths,
-        target=target,
-        target_lengths=np.ones(n, dtype=np.int64),
-        features=FEATURES,
-        ids=tuple(map(str, range(n))),
-        labels=tuple(f"pair {pair + 1} asked" for pair in queried),
-        ideal=target.copy(),
+        source=source, source_lengths=lengths, target=target,
+        target_lengths=np.ones(n, dtype=np.int64), features=FEATURES, ids=tuple(map(str, range(n))),
+        labels=tuple(f"pair {pair + 1} asked" for pair in queried), ideal=target.copy(),
         alignment=alignment,
-    )
+    )  # fmt: skip
 
 
 def nearest_key_value(source: Floats, lengths: Integers, steps: int) -> Floats:

@@ -35,11 +35,9 @@ class WindowNames(collections.abc.Sequence[str]):
     """
 
     def __init__(
-        self,
-        of_series: Sequence[str],
-        series_index: Integers,
+        self, of_series: Sequence[str], series_index: Integers,
         step: Callable[[int], str] | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.of_series, self.series_index, self.step = of_series, series_index, step
 
     def __len__(self) -> int:
@@ -116,14 +114,9 @@ class Windows(Sequences):
     """
 
     def __init__(
-        self,
-        sources: RowRanges,
-        targets: RowRanges,
-        names: WindowNames,
-        steps: SeriesSteps,
-        *,
+        self, sources: RowRanges, targets: RowRanges, names: WindowNames, steps: SeriesSteps, *,
         has_empty: bool,
-    ) -> None:
+    ) -> None:  # fmt: skip
         fields = {"sources": sources, "targets": targets, "names": names, "steps": steps,
                   "has_empty": has_empty, "features": sources.features,
                   "target_features": targets.features}  # fmt: skip

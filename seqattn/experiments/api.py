@@ -138,9 +138,9 @@ class Run:
         Raises:
             DataError: files that are not there, or have changed.
         """
-        from seqattn.analysis.evaluation.load_run import data_of
+        from seqattn.analysis.evaluation.load_run import load_splits
 
-        return data_of(self.trained)
+        return load_splits(self.trained)
 
     def predict(
         self, source: ArrayLike | DataFrame, steps: int | None = None
@@ -176,10 +176,10 @@ class Run:
         Raises:
             DataError: as `predict`; `source` is no DataFrame.
         """
-        from seqattn.analysis.evaluation.frames import FrameInput, forecast_columns
+        from seqattn.analysis.evaluation.frames import FrameReader, forecast_columns
 
-        given = FrameInput.of(self.trained, source, _note)
-        return given.make(forecast_columns(given, self.trained, _checked(steps)))
+        given = FrameReader.of(self.trained, source, _note)
+        return given.make_frame(forecast_columns(given, self.trained, _checked(steps)))
 
     def attention(
         self, source: ArrayLike | DataFrame, steps: int | None = None
@@ -214,23 +214,23 @@ class Run:
         Raises:
             DataError: what a reader of a file would refuse; its training data are gone.
         """
-        from seqattn.analysis.evaluation import References, evaluate
+        from seqattn.analysis.evaluation import ReferenceLosses, evaluate
 
         data = self.data
         part = data.test
         if source is not None:
-            from seqattn.analysis.evaluation.frames import FrameInput
+            from seqattn.analysis.evaluation.frames import FrameReader
 
-            part = FrameInput.of(self.trained, source, _note).scored()
-        against = References.of_data(part, data)
+            part = FrameReader.of(self.trained, source, _note).read_with_targets()
+        against = ReferenceLosses.from_splits(part, data)
         return evaluate(self.trained.model, part, against, data.scaling)
 
     def doctor(self) -> list[Finding]:
         """What its weights and losses show."""
         from seqattn.analysis import doctor
 
-        losses, history = doctor.losses_beside(self.folder), doctor.history_of(self.folder)
-        seen = doctor.evidence(self.trained, self.data, losses, history)
+        losses, history = doctor.sibling_losses(self.folder), doctor.read_history(self.folder)
+        seen = doctor.collect_evidence(self.trained, self.data, losses, history)
         return doctor.examine(seen)
 
     def plot_attention(
@@ -363,9 +363,9 @@ def _sequences(source: ArrayLike | DataFrame, trained: LoadedModel) -> Sequences
     from seqattn.data.frames import frame_kind
 
     if frame_kind(source) is not None:
-        from seqattn.analysis.evaluation.frames import FrameInput
+        from seqattn.analysis.evaluation.frames import FrameReader
 
-        return FrameInput.of(trained, source, _note).sources()
+        return FrameReader.of(trained, source, _note).read_sources()
     spec = trained.spec
     try:
         points = np.asarray(source, dtype=np.float64)

@@ -77,10 +77,9 @@ def train_group(jobs: Sequence[Job], compute: Resources, callbacks: Callbacks) -
         for run, job in zip(runs, jobs, strict=True)
         if job.state is not None
     }
-    with _log_errors(jobs):
-        with background or contextlib.nullcontext():
-            trained = train_models(runs, session, states=states, processes=compute.processes)
-        jobs = _finish_jobs(jobs, trained, callbacks)
+    with _log_errors(jobs), background or contextlib.nullcontext():
+        trained = train_models(runs, session, states=states, processes=compute.processes)
+    jobs = _finish_jobs(jobs, trained, callbacks)
     unfinished = [job for job, run in zip(jobs, trained, strict=True) if run.ended is None]
     processes = compute.processes
     if processes is not None and processes.stopped:
@@ -166,11 +165,14 @@ def _notes(job: Job) -> list[str]:
 
 
 def _unusable(job: Job) -> list[str]:
-    """Checkpoints that the training does not continue from, and the reasons."""
+    """Checkpoints that the training does not continue from, and the reasons, without those that an
+    earlier resume skipped."""
+    known = job.environment.get("skipped_checkpoints", ())
+    skipped = list(job.skipped_checkpoints[len(known) :])
     if not job.is_restarted:
-        return list(job.skipped_checkpoints)
+        return skipped
     restart = "begins again: not all runs that it began with have a checkpoint yet."
-    return [*job.skipped_checkpoints, f"{job.folder.path}: {restart}"]
+    return [*skipped, f"{job.folder.path}: {restart}"]
 
 
 def _resumption(job: Job, group_size: int) -> list[str]:
@@ -215,7 +217,8 @@ def _finish_jobs(
     jobs = [_with_final_state(job, run) for job, run in zip(jobs, trained, strict=True)]
     for job, run in zip(jobs, trained, strict=True):
         _log_end_of_training(job, run, callbacks)
-    with write_transaction():
+    to_finish = [job for job, run in zip(jobs, trained, strict=True) if run.is_finished]
+    with _log_errors(to_finish), write_transaction():
         for job, run in zip(jobs, trained, strict=True):
             done = write_results(job, run.run.model, references) if run.is_finished else job
             finished.append(done)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from seqattn.analysis.evaluation.attention_file import IN_MEMORY
+from seqattn.analysis.evaluation.attention_file import MAX_MEMORY_BYTES
 from seqattn.analysis.evaluation.forecasts import sequences_per_chunk
 from seqattn.config import Config, Generated
 from seqattn.data import Sequences, Splits, fixed_shape
@@ -67,7 +67,9 @@ def estimate_training_memory(
     batch = min(config.training.batch_size, max(train, 1))
     per_sequence = attention_weights_per_sequence(model, S, T)
     chunk = min(test, sequences_per_chunk(S + T))
-    weights = min(4 * test * per_sequence, IN_MEMORY) + 4 * COPIES_OF_CHUNK * chunk * per_sequence
+    weights = (
+        min(4 * test * per_sequence, MAX_MEMORY_BYTES) + 4 * COPIES_OF_CHUNK * chunk * per_sequence
+    )
     phases = {
         "a step": 4 * batch * activations_per_sequence(model, S, T),
         "the attention in the test sequences": weights,

@@ -6,7 +6,7 @@ import math
 from dataclasses import replace
 from typing import Any
 
-from seqattn.analysis.evaluation import Evaluation, ForecastChunk, References, evaluate
+from seqattn.analysis.evaluation import Evaluation, ForecastChunk, ReferenceLosses, evaluate
 from seqattn.analysis.evaluation.attention_file import AttentionSpool
 from seqattn.analysis.evaluation.predictions_file import ForecastSpool
 from seqattn.config import as_plain
@@ -17,7 +17,7 @@ from seqattn.models import Seq2SeqModel
 from seqattn.runs.storage import write_json
 from seqattn.training import RunState
 
-ReferencesOfData = dict[int, tuple[References, References]]
+ReferencesOfData = dict[int, tuple[ReferenceLosses, ReferenceLosses]]
 """References of the test and of the validation part, by the id of the data."""
 
 
@@ -42,13 +42,13 @@ def write_results(job: Job, model: Seq2SeqModel, references: ReferencesOfData) -
     tested, validated = references[id(data)]
     model.load_state_dict(job.state.best_weights)
     with ForecastSpool(folder.path, data.test) as forecasts, AttentionSpool(folder.path) as weights:
-        weights.begin(data.test)
+        weights.start_part(data.test)
 
         def keep(chunk: ForecastChunk) -> None:
             forecasts.add(chunk.values)
-            chunk.show(weights.add)
+            chunk.emit_attention(weights.add)
 
-        evaluation = evaluate(model, data.test, tested, data.scaling, keep=keep)
+        evaluation = evaluate(model, data.test, tested, data.scaling, on_chunk=keep)
         if not math.isfinite(evaluation.loss + evaluation.loss_teacher_forced):
             return _diverged_at_test(job, evaluation)
         summary = _summary(job, evaluation, validated)
@@ -70,7 +70,7 @@ def _diverged_at_test(job: Job, evaluation: Evaluation) -> Job:
     return replace(job, error=error)
 
 
-def _summary(job: Job, evaluation: Evaluation, validated: References) -> dict[str, Any]:
+def _summary(job: Job, evaluation: Evaluation, validated: ReferenceLosses) -> dict[str, Any]:
     """The content of summary.json of a run with a finite test loss."""
     state, config = job.state, job.config
     assert state is not None
@@ -118,9 +118,9 @@ def _of_training(job: Job, state: RunState) -> dict[str, Any]:
     }
 
 
-def _references(data: Splits) -> tuple[References, References]:
+def _references(data: Splits) -> tuple[ReferenceLosses, ReferenceLosses]:
     """References of the test and of the validation part, with the same baselines in each. Those of
     validation are in the units of the training losses, since the plot shows them together."""
-    tested = References.of_data(data.test, data)
-    validated = References.of_data(data.validation, data, as_trained=True)
-    return tested.with_those_of(validated), validated.with_those_of(tested)
+    tested = ReferenceLosses.from_splits(data.test, data)
+    validated = ReferenceLosses.from_splits(data.validation, data, in_training_units=True)
+    return tested.keep_shared(validated), validated.keep_shared(tested)

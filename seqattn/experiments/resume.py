@@ -35,7 +35,10 @@ def load_latest_checkpoint(job: Job) -> Job:
         except CheckpointError as error:
             reasons.append(str(error))
             continue
-        skipped = tuple(f"Skipped checkpoint: {reason}" for reason in reasons)
+        skipped = (
+            *job.environment.get("skipped_checkpoints", ()),
+            *(f"Skipped checkpoint: {reason}" for reason in reasons),
+        )
         return replace(
             job, state=state, checkpoint=path, interrupted=True, skipped_checkpoints=skipped
         )

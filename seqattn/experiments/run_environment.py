@@ -49,8 +49,8 @@ def environment(device: torch.device, config_path: Path | None) -> dict[str, Any
 
 
 def change_of_numerics(before: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:
-    """A sentence for a run that continues with another device or version of torch, which round
-    differently; None where both are the same.
+    """A sentence for a run that continues on another device, with another version of torch, or with
+    another number of threads or processes, which round differently; None where all are the same.
 
     Args:
         before, now: content of environment.json; what an older version did not write counts as
@@ -64,6 +64,11 @@ def change_of_numerics(before: Mapping[str, Any], now: Mapping[str, Any]) -> str
     old_torch, torch_now = (found.get("packages", {}).get("torch") for found in (before, now))
     if old_torch not in (None, torch_now):
         changes.append(f"with torch {old_torch}, from here on {torch_now}")
+    for key, noun, default in (("threads", "threads", None), ("processes", "processes", 1)):
+        old_count, count = before.get(key, default), now.get(key, default)
+        if None not in (old_count, count) and old_count != count:
+            link = "with" if key == "threads" else "in"
+            changes.append(f"{link} {old_count} {noun}, from here on {count}")
     if not changes:
         return None
     return (

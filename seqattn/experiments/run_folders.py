@@ -75,19 +75,27 @@ def prepare_folders(
     with write_transaction():
         for job in jobs:
             count = threads or job.environment.get("threads")
-            known = {} if count is None else {"threads": count}
+            known: dict[str, Any] = {} if count is None else {"threads": count}
+            if job.skipped_checkpoints:
+                known["skipped_checkpoints"] = list(job.skipped_checkpoints)
             atomic_write(job.folder.config, to_yaml(job.config).encode())
             write_json(job.folder.environment, {**environment, **known})
 
 
 def report_change_of_numerics(
-    jobs: Sequence[Job], environment: Mapping[str, Any], callbacks: Callbacks
+    jobs: Sequence[Job],
+    environment: Mapping[str, Any],
+    threads: int | None,
+    callbacks: Callbacks,
 ) -> None:
     """Log for each run, and report once, that runs continue where numbers are rounded differently.
 
     Args:
         environment: for environment.json, of now.
+        threads: that the user asked for; None: those of before.
     """
+    if threads is not None:
+        environment = {**environment, "threads": threads}
     changes = dict[str, None]()
     for job in jobs:
         if job.state is not None and (change := change_of_numerics(job.environment, environment)):

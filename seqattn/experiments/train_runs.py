@@ -109,7 +109,7 @@ def train_many(
                 processes=launch.processes,
             )  # fmt: skip
             locks.lock_new(job.folder for job in pending)
-            report_change_of_numerics(pending, compute.environment, callbacks)
+            report_change_of_numerics(pending, compute.environment, threads, callbacks)
             prepare_folders(pending, compute.environment, threads, overwrite=overwrite)
             _begin_progress(pending, callbacks)
             jobs = _replace_jobs(jobs, _train_groups(groups, compute, callbacks))

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from seqattn import __version__
-from seqattn.analysis.evaluation.load_run import data_of, open_run, without_paths
+from seqattn.analysis.evaluation.load_run import load_splits, open_run, remove_paths
 from seqattn.config import as_plain, to_yaml
 from seqattn.errors import CheckpointError, DataError, UsageError
 from seqattn.runs import find_run
@@ -124,7 +124,7 @@ def export(
             from seqattn.training.checksummed import write_plain
 
             write_plain(folder / "weights.safetensors", trained.model.state_dict())
-            atomic_write(folder / "config.yaml", to_yaml(without_paths(trained.config)).encode())
+            atomic_write(folder / "config.yaml", to_yaml(remove_paths(trained.config)).encode())
             card["tensors"] = {
                 name: list(tensor.shape) for name, tensor in trained.model.state_dict().items()
             }
@@ -149,7 +149,7 @@ def _write_onnx(
 
     data: Splits | None = None
     try:
-        data = data_of(trained)
+        data = load_splits(trained)
     except DataError as error:
         log(f"The run's data cannot be read, so the check uses random sources. {error}")
     log("Tracing")
@@ -159,7 +159,7 @@ def _write_onnx(
         atomic_write(folder / f"{name}.onnx", graph.SerializeToString(deterministic=True))
         card["graphs"][name] = {"file": f"{name}.onnx", **_describe_graph(graph)}
     test = None if data is None or not len(data.test) else data.test
-    rows = _check_graphs(graphs, trained, steps, test, card) if check else []
+    rows = _check_against_model(graphs, trained, steps, test, card) if check else []
     write_arrays(folder / EXAMPLE, build_example(trained, steps, test))
     losses = dict[str, float]()
     if int8:
@@ -174,15 +174,14 @@ def _write_onnx(
     return ExportResult(output, _sizes(folder), rows, losses)
 
 
-def _check_graphs(
+def _check_against_model(
     graphs: Graphs, trained: LoadedModel, steps: int, test: Sequences | None, card: dict[str, Any]
 ) -> list[CheckResult]:
     import onnxruntime
 
-    from seqattn.export.check import MAX_DIFFERENCE
-    from seqattn.export.check import check as compare
+    from seqattn.export.check import MAX_DIFFERENCE, check_graphs
 
-    rows = compare(graphs, trained, steps, test, trained.model.max_length)
+    rows = check_graphs(graphs, trained, steps, test, trained.model.max_length)
     for row in rows:
         if not row.is_within_tolerance:
             raise CheckpointError(

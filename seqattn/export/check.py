@@ -62,7 +62,7 @@ class CheckResult:
         return _nan_max(*self.differences.values())
 
 
-def check(
+def check_graphs(
     graphs: Graphs, trained: LoadedModel, steps: int, test: Sequences | None, max_length: int | None
 ) -> list[CheckResult]:
     """Run graphs and model on the same sources.
@@ -199,7 +199,7 @@ def _run(session: onnxruntime.InferenceSession, inputs: Mapping[str, NDArray[Any
     return dict(zip(names, session.run(names, dict(inputs)), strict=True))
 
 
-def _maps(run: FreeRunningForecast) -> Arrays:
+def _weights_by_name(run: FreeRunningForecast) -> Arrays:
     return {WEIGHTS[kind]: weights for kind, weights in run.maps.items()}
 
 
@@ -214,7 +214,7 @@ def _in_scaled_units(run: FreeRunningForecast, unit: NDArray[np.float64]) -> Arr
     Args:
         unit: (N, 1, F), size of one scaled unit in units of the data.
     """
-    return {FORECAST: run.values / unit, **_maps(run)}
+    return {FORECAST: run.values / unit, **_weights_by_name(run)}
 
 
 def _max_difference(one: NDArray[Any], other: NDArray[Any]) -> float:
@@ -254,4 +254,4 @@ def build_example(trained: LoadedModel, steps: int, test: Sequences | None) -> A
     part = as_fully_observed(part)
     expected = free_run(trained.model, part, steps, scaling=trained.spec.scaling)
     source = np.where(part.source_keep[:, :, None], part.source, np.nan)
-    return {SOURCE: source, FORECAST: expected.values, **_maps(expected)}
+    return {SOURCE: source, FORECAST: expected.values, **_weights_by_name(expected)}

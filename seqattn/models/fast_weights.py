@@ -214,10 +214,10 @@ class FastWeightsModel(Seq2SeqModel):
             if t == 0 or all_forced[t]:
                 projected = known.select(-2, t)
             else:
-                fed = output
+                x = output
                 if any_forced[t]:
-                    fed = select_decoder_input(teacher_forcing, target, output, t)
-                projected = self.decoder_input(fed)
+                    x = select_decoder_input(teacher_forcing, target, output, t)
+                projected = self.decoder_input(x)
             output, state, read_weights, memory = self.step(projected, state, memory)
             output = output if skip is None else output + skip.squeeze(-2)
             values.append(output)

@@ -5,15 +5,14 @@ forward and backward pass of one family are written out: the GRU encoder-decoder
 with `context: output`, `readout: linear` and a dot-product score. Each forward stage F1 to F4 is
 followed by its gradient B1 to B4. This file is optional: without it autograd computes the gradient.
 
-Letters: R runs, N sequences, S source length, T target length, F features, H width of the state;
-dx is the gradient of the loss by x. A step maps the state in its slot to the state in the next
-slot:
+Letters: R runs, N sequences, S source length, T target length, F features, H width of the state; dx
+is the gradient of the loss by x. A step maps the state in its slot to the state in the next slot:
 
     slot     0       1 .. S     D + 1 .. D + T
     state    zeros   encoder    decoder
 
-Slot D has the decoder's initial state. Without lengths D = S, the encoder's last state; with
-lengths D = S + 1, a copy of the state at the last valid step. Three identities shorten the passes.
+Slot D has the decoder's initial state. Without lengths D = S, the encoder's last state; with them
+D = S + 1, a copy of the state at the last valid step. Three identities shorten the passes.
 
 1. Every score of the family is a bilinear form of decoder state h and encoder state e. With
    q = A h + a and k = B e + b (Vaswani et al. 2017, section 3.2.1),
@@ -52,7 +51,7 @@ MAX_FUSED_TARGET_LENGTH = 8  # greatest T for which all segments of a plan are o
 MIN_INNERMOST_RUNS, MAX_INNERMOST_WIDTH = 8, 4  # R and H of a layout with the runs innermost
 
 # Classes of all modules of a supported model. A subclass may compute something else.
-COVERED_CLASSES = frozenset({
+SUPPORTED_CLASSES = frozenset({
     RecurrentModel, nn.ModuleList, GRU, Linear, Attention, Softmax,
     DotScore, ScaledDotScore, GeneralScore,
 })  # fmt: skip
@@ -62,7 +61,7 @@ def supports(model: object) -> bool:
     """Whether this file implements the backward pass of a model."""
     return (
         type(model) is RecurrentModel
-        and all(type(module) in COVERED_CLASSES for module in model.modules())
+        and all(type(module) in SUPPORTED_CLASSES for module in model.modules())
         and model.features.has_same_features
         and not model.decoder_above
         and model.dropout == 0
@@ -93,14 +92,9 @@ class ManualLoss:
         self.passes: dict[BufferShape, ForwardBackward] = {}
 
     def value_and_grad(
-        self,
-        source: Tensor,
-        target: Tensor,
-        *,
-        source_lengths: Tensor | None,
-        target_keep: Tensor | None,
-        teacher_forcing: Tensor,
-    ) -> Tensor:
+        self, source: Tensor, target: Tensor, *, source_lengths: Tensor | None,
+        target_keep: Tensor | None, teacher_forcing: Tensor,
+    ) -> Tensor:  # fmt: skip
         """The loss of each run, (R,), or () without runs; writes its gradient into `gradient`.
 
         Args:
@@ -118,14 +112,10 @@ class ManualLoss:
             passes.backward(plan)
         return passes.error.loss()
 
-    def both_losses(
-        self,
-        source: Tensor,
-        target: Tensor,
-        *,
-        source_lengths: Tensor | None,
+    def validation_losses(
+        self, source: Tensor, target: Tensor, *, source_lengths: Tensor | None,
         target_keep: Tensor | None,
-    ) -> tuple[Tensor, Tensor]:
+    ) -> tuple[Tensor, Tensor]:  # fmt: skip
         """The free-running and the teacher-forced loss, without gradients."""
         passes = self._load(source, target, source_lengths, target_keep)
         T = target.shape[-2]
@@ -193,8 +183,7 @@ class GRUPass:
             tape.record(torch.sum, both, 1, out=dbiases)
 
     def affine(self, out: Tensor, x: Tensor, cell: str, name: str) -> None:
-        """W x + b or U x + c of x (R, n, in) by the parameters `name` (ih, hh): out (3, R, n,
-        H)."""
+        """out (3, R, n, H) = W x + b (name: ih) or U x + c (name: hh), x (R, n, in)."""
         weight, bias = self.weight[f"{cell}.weight_{name}"], self.weight[f"{cell}.bias_{name}"]
         self.tape.matmul_by_gate(out, x, weight, bias)
 
@@ -296,8 +285,8 @@ class AttentionPass:
     def f3_weights(self) -> None:
         """[M; v; W_c V], and the output's bias b + W_c u."""
         tape, w, (*_, F, H, _, _) = self.tape, self.w, self.gru.batch.shape
-        M, v, mapped = self.to_memory.split([H, 1, F], dim=1)
-        context = w["output.weight"][..., :H]
+        M, v, W_cV = self.to_memory.split([H, 1, F], dim=1)
+        W_c = w["output.weight"][..., :H]
         if self.is_projected:
             A, B = w["attention.score.query.weight"], w["attention.score.key.weight"]
             a = w["attention.score.query.bias"].unsqueeze(1)
@@ -308,15 +297,15 @@ class AttentionPass:
             tape.record(M.copy_, w["attention.score.key.weight"])
         if self.has_value:
             V, u = w["attention.value.weight"], w["attention.value.bias"].unsqueeze(2)
-            tape.matmul(mapped, context, V)
-            tape.matmul(self.bias, context, u, w["output.bias"].unsqueeze(2))
+            tape.matmul(W_cV, W_c, V)
+            tape.matmul(self.bias, W_c, u, w["output.bias"].unsqueeze(2))
         else:
-            tape.record(mapped.copy_, context)
+            tape.record(W_cV.copy_, W_c)
 
     def b3_weights(self) -> None:
         tape, w, d, (*_, F, H, _, _) = self.tape, self.w, self.d, self.gru.batch.shape
-        dM, dv, dmapped = self.dto_memory.split([H, 1, F], dim=1)
-        dcontext, dbias = d["output.weight"][..., :H], d["output.bias"].unsqueeze(2)
+        dM, dv, dW_cV = self.dto_memory.split([H, 1, F], dim=1)
+        dW_c, dbias = d["output.weight"][..., :H], d["output.bias"].unsqueeze(2)
         if self.is_projected:
             A, dA = (of["attention.score.query.weight"] for of in (w, d))
             a, da = (of["attention.score.query.bias"].unsqueeze(2) for of in (w, d))
@@ -330,14 +319,14 @@ class AttentionPass:
         elif self.is_general:
             tape.record(d["attention.score.key.weight"].copy_, dM)
         if self.has_value:
-            context, V = w["output.weight"][..., :H], w["attention.value.weight"]
+            W_c, V = w["output.weight"][..., :H], w["attention.value.weight"]
             u, du = w["attention.value.bias"].unsqueeze(1), d["attention.value.bias"].unsqueeze(2)
-            tape.matmul(d["attention.value.weight"], context.mT, dmapped)
-            tape.matmul(du, context.mT, dbias)
-            tape.matmul(dcontext, dmapped, V.mT)
-            tape.matmul(dcontext, dbias, u, dcontext)
+            tape.matmul(d["attention.value.weight"], W_c.mT, dW_cV)
+            tape.matmul(du, W_c.mT, dbias)
+            tape.matmul(dW_c, dW_cV, V.mT)
+            tape.matmul(dW_c, dbias, u, dW_c)
         else:
-            tape.record(dcontext.copy_, dmapped)
+            tape.record(dW_c.copy_, dW_cV)
 
     def f4_attend(self, first: int, last: int) -> None:
         """Attention and output of decoder steps `first` to `last - 1`."""

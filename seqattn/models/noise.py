@@ -60,3 +60,9 @@ class Noise(NamedTuple):
 
 
 NO_NOISE = Noise()
+
+
+def dropout_factors(rng: RNG, p: float, like: Tensor, *shape: int) -> Tensor:
+    """Factors of dropout in the dtype of `like`: 0 with probability p, else 1 / (1 - p)."""
+    kept = rng.uniform("dropout", *shape) >= p
+    return kept.to(like.dtype) / (1 - p)

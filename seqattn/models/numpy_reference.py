@@ -1,24 +1,23 @@
-"""Attention in NumPy with hand-written gradients: the referee of everything else.
+"""Attention in NumPy with hand-written gradients: the reference implementation for tests.
 
-Nothing here is fast, and nothing is clever. Every part is a pair: `forward` returns its result and
-a cache of what the way back needs, `backward` takes the gradient of the loss with respect to that
-result and returns the gradients with respect to everything that went in. Read a backward
-function from top to bottom: it walks the forward lines from last to first, and each gradient
-stands under the forward line (quoted after `#`) that it undoes.
+The code is simple rather than fast. Each function has a backward function: the forward pass returns
+its result and a cache of intermediate values, the backward pass takes the gradient of the loss with
+respect to that result and returns the gradients with respect to all inputs. A backward function
+goes through the forward lines from last to first, and each gradient follows a comment with its
+forward line.
 
     weights = glorot_weights("scaled_dot", query=3, key=5, value=7, width=2, output=4, seed=1)
     output, cache = attention_forward(query, key, value, weights)
     gradients = attention_backward(doutput, cache)
 
-Three rules are all it takes, for any loss L, with `dx` short for dL/dx, shaped like x:
+Three rules suffice, for any loss L, with `dx` short for dL/dx, which has the shape of x:
 
-    y = a @ b       da = dy @ b^T,  db = a^T @ dy       (each number of a met a row of b)
-    y = f(x)        dx = dy * f'(x)                     (numbers that never met)
+    y = a @ b       da = dy @ b^T,  db = a^T @ dy       (matrix product)
+    y = f(x)        dx = dy * f'(x)                     (elementwise function)
     y = x, x        dx = dy1 + dy2                      (used twice: the gradients add up)
 
-Sizes: N stands for any leading axes (batch, heads) or none; T queries, S keys and values,
-Q, C and V the widths of query, key and value, K the width in which queries and keys meet, O the
-width of the output.
+Sizes: N any leading axes (batch, heads) or none; T queries; S keys and values; Q, C and V widths of
+query, key and value; K width of projected queries and keys; O width of the output.
 """
 
 from __future__ import annotations
@@ -54,7 +53,7 @@ def linear_forward(x: Array, weight: Array) -> tuple[Array, Cache]:
 
 
 def linear_backward(dy: Array, cache: Cache) -> tuple[Array, Array]:
-    """(dx, dW) of `linear_forward`. One W served every row, so its gradient is summed over them."""
+    """(dx, dW) of `linear_forward`. All rows share W, so its gradient is the sum over the rows."""
     x, weight = cache
     inputs, outputs = weight.shape
     # y = x @ weight
@@ -63,15 +62,15 @@ def linear_backward(dy: Array, cache: Cache) -> tuple[Array, Array]:
     return dx, dweight
 
 
-# --- scores: how well each key suits each query ---------------------------------------------------
+# --- scores: the compatibility of each query and key ----------------------------------------------
 
 
 def scaled_dot_forward(query: Array, key: Array) -> tuple[Array, Cache]:
     """q . k / sqrt(K) (Vaswani et al. 2017, "Attention Is All You Need", eq. 1).
 
-    Where the components of q and k are independent, with mean 0 and variance 1, q . k has mean 0
-    and variance K: the root of the *width* (not of the number of keys) brings the standard
-    deviation back to 1. With another mean the variance is larger.
+    If the components of q and k are independent with mean 0 and variance 1, q . k has mean 0 and
+    variance K. Dividing by the root of the *width* (not of the number of keys) gives standard
+    deviation 1. With another mean the variance is larger.
 
     Args:
         query: (N..., T, K).
@@ -109,19 +108,19 @@ def general_forward(query: Array, key: Array, weight: Array) -> tuple[Array, Cac
     Returns:
         scores (N..., T, S), and the cache.
     """
-    asked = query @ weight  # what each query would like to see in a key, (N..., T, C)
-    scores = asked @ key.swapaxes(-1, -2)
-    return scores, (query, key, weight, asked)
+    q = query @ weight  # (N..., T, C)
+    scores = q @ key.swapaxes(-1, -2)
+    return scores, (query, key, weight, q)
 
 
 def general_backward(dscores: Array, cache: Cache) -> tuple[Array, Array, Array]:
     """(dquery, dkey, dW) of `general_forward`."""
-    query, key, weight, asked = cache
-    # scores = asked @ key^T
-    dasked = dscores @ key
-    dkey = dscores.swapaxes(-1, -2) @ asked
-    # asked = query @ weight
-    dquery, dweight = linear_backward(dasked, (query, weight))
+    query, key, weight, q = cache
+    # scores = q @ key^T
+    dq = dscores @ key
+    dkey = dscores.swapaxes(-1, -2) @ q
+    # q = query @ weight
+    dquery, dweight = linear_backward(dq, (query, weight))
     return dquery, dkey, dweight
 
 
@@ -141,30 +140,30 @@ def additive_forward(
     Returns:
         scores (N..., T, S), and the cache.
     """
-    asked = query @ W
-    offered = key @ U + b
-    met = np.tanh(asked[..., :, None, :] + offered[..., None, :, :])  # (N..., T, S, K)
-    scores = met @ v
-    return scores, (query, key, W, U, v, met)
+    q = query @ W
+    k = key @ U + b
+    hidden = np.tanh(q[..., :, None, :] + k[..., None, :, :])  # (N..., T, S, K)
+    scores = hidden @ v
+    return scores, (query, key, W, U, v, hidden)
 
 
 def additive_backward(dscores: Array, cache: Cache) -> tuple[Array, ...]:
     """(dquery, dkey, dW, dU, db, dv) of `additive_forward`."""
-    query, key, W, U, v, met = cache
+    query, key, W, U, v, hidden = cache
     (K,) = v.shape
-    # scores = met @ v
-    dmet = dscores[..., None] * v
-    dv = dscores.reshape(-1) @ met.reshape(-1, K)
-    # met = tanh(sum),  and tanh' = 1 - tanh^2
-    dsum = dmet * (1 - met**2)
-    # sum = asked[..., :, None, :] + offered[..., None, :, :]: each query met S keys, each key T
-    dasked = dsum.sum(axis=-2)
-    doffered = dsum.sum(axis=-3)
-    # offered = key @ U + b
-    dkey, dU = linear_backward(doffered, (key, U))
-    db = doffered.reshape(-1, K).sum(axis=0)
-    # asked = query @ W
-    dquery, dW = linear_backward(dasked, (query, W))
+    # scores = hidden @ v
+    dhidden = dscores[..., None] * v
+    dv = dscores.reshape(-1) @ hidden.reshape(-1, K)
+    # hidden = tanh(sum),  and tanh' = 1 - tanh^2
+    dsum = dhidden * (1 - hidden**2)
+    # sum = q[..., :, None, :] + k[..., None, :, :]
+    dq = dsum.sum(axis=-2)
+    dk = dsum.sum(axis=-3)
+    # k = key @ U + b
+    dkey, dU = linear_backward(dk, (key, U))
+    db = dk.reshape(-1, K).sum(axis=0)
+    # q = query @ W
+    dquery, dW = linear_backward(dq, (query, W))
     return dquery, dkey, dW, dU, db, dv
 
 
@@ -174,48 +173,47 @@ def additive_backward(dscores: Array, cache: Cache) -> tuple[Array, ...]:
 def softmax_forward(scores: Array, keep: Bools | None = None) -> tuple[Array, Cache]:
     """w = exp(score) / sum of exp(score) over the keys; exactly 0 where `keep` is False.
 
-    The largest score is taken off first: it changes no weight, and no exp can overflow.
+    The largest score of each row is subtracted first: this changes no weight and prevents overflow.
 
     Args:
         scores: (N..., T, S).
-        keep: broadcasts to (N..., T, S), True where attention may go.
+        keep: broadcasts to (N..., T, S), True at valid keys.
 
     Returns:
         weights (N..., T, S), each row summing to 1, and the cache.
 
     Raises:
-        ValueError: a row in which attention may go nowhere. It has no weights.
+        ValueError: a row whose keys are all masked.
     """
     if keep is not None:
         keep = np.broadcast_to(keep, scores.shape)
         if not keep.any(axis=-1).all():
             raise ValueError("keep leaves a row of scores with nothing to attend to")
         scores = np.where(keep, scores, -np.inf)
-    raised = np.exp(scores - scores.max(axis=-1, keepdims=True))
-    weights = raised / raised.sum(axis=-1, keepdims=True)
+    exponentials = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    weights = exponentials / exponentials.sum(axis=-1, keepdims=True)
     return weights, (weights,)
 
 
 def softmax_backward(dweights: Array, cache: Cache) -> Array:
     """dscores of `softmax_forward`.
 
-    The Jacobian has w_j - w_j^2 on its diagonal and -w_i w_j elsewhere. So with
-    dw_i/dscore_j = w_i (1 if i = j else 0) - w_i w_j, summed over i,
+    The Jacobian is dw_i/dscore_j = w_i (1 if i = j else 0) - w_i w_j. Summed over i,
 
-        dscore_j = w_j dw_j - w_j sum_i w_i dw_i = w_j (dw_j - sum_i w_i dw_i):
+        dscore_j = w_j dw_j - w_j sum_i w_i dw_i = w_j (dw_j - sum_i w_i dw_i),
 
-    a score gains by how much better its key does than the average does. The S x S Jacobian is
-    never made. Where attention may not go w is 0, and so is the gradient.
+    where the sum is the weighted mean of dw. The S x S Jacobian is never computed. At masked keys
+    w is 0, and so is the gradient.
     """
     (weights,) = cache
     # weights = exp(scores) / sum(exp(scores))
-    average = (weights * dweights).sum(axis=-1, keepdims=True)
-    dscores: Array = weights * (dweights - average)
+    mean = (weights * dweights).sum(axis=-1, keepdims=True)
+    dscores: Array = weights * (dweights - mean)
     return dscores
 
 
-def causal_keep(T: int, S: int) -> Bools:
-    """(T, S): query t may look at keys 0 to t, never ahead."""
+def causal_mask(T: int, S: int) -> Bools:
+    """(T, S), True where query t may attend to key s: s <= t."""
     return np.tril(np.ones((T, S), dtype=bool))
 
 
@@ -237,17 +235,17 @@ def weighted_sum_backward(dcontext: Array, cache: Cache) -> tuple[Array, Array]:
     return dweights, dvalues
 
 
-# --- all of it ------------------------------------------------------------------------------------
+# --- attention ------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Gradients:
-    """What `attention_backward` returns.
+    """The gradients of the inputs of `attention_forward`.
 
     Attributes:
-        query, key, value: shaped like the inputs. Where one array was given for several of them
-            (self-attention), its gradient is their sum.
-        weights: by name, shaped like the weights.
+        query, key, value: shaped like the inputs. If one array is several of them (self-attention),
+            its gradient is their sum.
+        weights: parameter name -> gradient, shaped like the parameter.
     """
 
     query: Array
@@ -266,24 +264,24 @@ def attention_forward(
     keep: Bools | None = None,
     causal: bool = False,
 ) -> tuple[Array, Cache]:
-    """Each query's average of the values, weighted by how well their keys suit it.
+    """Attention: for each query the mean of the values, weighted by the softmax of the scores.
 
     Args:
         query: (N..., T, Q).
         key: (N..., S, C).
         value: (N..., S, V).
-        weights: of the score, `scaled_dot`: W_Q (Q, K) and W_K (C, K); `general`: W (Q, C);
-            `additive`: W (Q, K), U (C, K), b (K,) and v (K,). And W_V (V, O), or without it the
-            values are averaged as they are.
-        score: how well a key suits a query.
-        keep: (N..., S), True at real keys, False at padding; None: all are real.
-        causal: query t may look at keys 0 to t only.
+        weights: parameters of the score; `scaled_dot`: W_Q (Q, K) and W_K (C, K); `general`:
+            W (Q, C); `additive`: W (Q, K), U (C, K), b (K,) and v (K,). Optionally W_V (V, O), the
+            projection of the values.
+        score: name of the score function.
+        keep: (N..., S), True at valid keys, False at padding; None: all are valid.
+        causal: query t may attend to keys 0 to t only.
 
     Returns:
         output (N..., T, O), and the cache: its first entry is the attention weights (N..., T, S).
 
     Raises:
-        ValueError: shapes that do not fit, or a query that may look at nothing.
+        ValueError: shapes that do not fit, or a query whose keys are all masked.
     """
     *lead, T, _ = query.shape
     *lead_of_keys, S, _ = key.shape
@@ -306,7 +304,7 @@ def attention_forward(
             scores, score_cache = additive_forward(query, key, *parts)
         case _:
             assert_never(score)
-    allowed = np.ones((T, S), dtype=bool) if not causal else causal_keep(T, S)
+    allowed = np.ones((T, S), dtype=bool) if not causal else causal_mask(T, S)
     if keep is not None:
         allowed = allowed & keep[..., None, :]
     attention, softmax_cache = softmax_forward(scores, allowed)
@@ -319,10 +317,10 @@ def attention_forward(
 
 
 def attention_backward(doutput: Array, cache: Cache) -> Gradients:
-    """The gradients of everything that went into `attention_forward`.
+    """The gradients of all inputs of `attention_forward`.
 
     Args:
-        doutput: (N..., T, O), of a loss with respect to the output.
+        doutput: (N..., T, O), the gradient of the loss with respect to the output.
         cache: from `attention_forward`.
     """
     _, score, score_cache, softmax_cache, value_cache, sum_cache = cache
@@ -359,18 +357,18 @@ def glorot_weights(
     output: int | None,
     seed: int,
 ) -> dict[str, Array]:
-    """Fresh weights for `attention_forward`, biases 0.
+    """Initial weights for `attention_forward`; biases are 0.
 
-    Each matrix is uniform within sqrt(6 / (inputs + outputs)) of its own two widths (Glorot and
-    Bengio 2010, "Understanding the difficulty of training deep feedforward networks", eq. 16).
+    Each matrix is drawn from U(-b, b), b = sqrt(6 / (inputs + outputs)) (Glorot and Bengio 2010,
+    "Understanding the difficulty of training deep feedforward networks", eq. 16).
 
     Args:
         query, key, value: Q, C and V.
-        width: K; `general` has none, its W is (Q, C).
-        output: O, or None for values as they are: a matrix that is not used is not made.
-        seed: of NumPy's default generator.
+        width: K; ignored by `general`, whose W is (Q, C).
+        output: O; None: no W_V.
+        seed: seed of NumPy's default generator.
     """
-    numbers = np.random.default_rng(seed)
+    rng = np.random.default_rng(seed)
     shapes: dict[str, tuple[int, int]]
     match score:
         case "scaled_dot":
@@ -383,10 +381,10 @@ def glorot_weights(
             assert_never(score)
     if output is not None:
         shapes["W_V"] = (value, output)
-    drawn: dict[str, Array] = {}
+    weights: dict[str, Array] = {}
     for name, (inputs, outputs) in shapes.items():
         limit = np.sqrt(6 / (inputs + outputs))
-        drawn[name] = numbers.uniform(-limit, limit, size=(inputs, outputs))
+        weights[name] = rng.uniform(-limit, limit, size=(inputs, outputs))
     if score == "additive":
-        drawn["v"], drawn["b"] = drawn["v"][:, 0], np.zeros(width)
-    return drawn
+        weights["v"], weights["b"] = weights["v"][:, 0], np.zeros(width)
+    return weights

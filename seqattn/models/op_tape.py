@@ -19,9 +19,9 @@ from torch import Tensor
 
 # Measured; none of them changes a result by more than rounding.
 MAX_PROGRAMS = 4096  # records kept for one batch shape
-MAX_NARROW_COLUMNS = 8  # greatest k or n of a product for which one bmm is not the fastest way
+MAX_NARROW = 8  # greatest k or n of a product for which one bmm is not the fastest way
 MAX_PRODUCT_TERMS = 200_000  # greatest R m k n of a product computed elementwise
-MAX_STRIDED_BMM_TERMS = 400  # m k n below which bmm is as fast into a strided output
+MAX_STRIDED_TERMS = 400  # m k n below which bmm is as fast into a strided output
 MIN_SIGMOID_TANH_SIZE = 2048  # size from which on tanh is computed from sigmoid
 
 
@@ -125,7 +125,7 @@ class OpTape:
             b: (R, ..., k, n).
             plus: broadcasts to `out`, may be `out` itself; None: 0.
         """
-        if self.runs_innermost and a.shape[-1] <= MAX_NARROW_COLUMNS:
+        if self.runs_innermost and a.shape[-1] <= MAX_NARROW:
             self._matmul_by_columns(out, a, b, plus)
         elif self.runs_innermost and a.numel() * b.shape[-1] <= MAX_PRODUCT_TERMS:
             self._matmul_by_terms(out, a, b, plus)
@@ -143,7 +143,7 @@ class OpTape:
         gates, (R, n, columns) = len(out), x.shape
         weights = weight.unflatten(1, (gates, -1)).permute(1, 0, 3, 2)  # (gates, R, in, H)
         biases = bias.unflatten(1, (gates, -1)).transpose(0, 1).unsqueeze(2)  # (gates, R, 1, H)
-        if self.runs_innermost and columns <= MAX_NARROW_COLUMNS:
+        if self.runs_innermost and columns <= MAX_NARROW:
             self.matmul(out, x.unsqueeze(0), weights, biases)
         elif R == 1:
             x = x.expand(gates, -1, -1)
@@ -178,9 +178,7 @@ class OpTape:
         as its transpose."""
         (m, k), n = a.shape[-2:], b.shape[-1]
         a, b, flat = self._flatten_batch(a), self._flatten_batch(b), out.flatten(0, -3)
-        is_fast = m * k * n < MAX_STRIDED_BMM_TERMS or (
-            out.is_contiguous() and n > MAX_NARROW_COLUMNS
-        )
+        is_fast = m * k * n < MAX_STRIDED_TERMS or (out.is_contiguous() and n > MAX_NARROW)
         if is_fast and shares_memory(flat, out):
             if plus is None:
                 self.record(torch.bmm, a, b, out=flat)
@@ -191,7 +189,7 @@ class OpTape:
                 assert shares_memory(added, plus)  # a copy would be outdated in a replay
                 self.record(torch.baddbmm, added, a, b, out=flat)
             return
-        if n <= MAX_NARROW_COLUMNS < m:
+        if n <= MAX_NARROW < m:
             product = a.new_empty(a.shape[0], n, m)
             self.record(torch.bmm, b.mT, a.mT, out=product)
             product = product.mT
@@ -290,11 +288,9 @@ class GRUGates:
 
     def inputs_backward(self, steps: slice) -> None:
         """dgi from dh' and dgh: r and z depend on gi + gh, so their gradients are equal."""
-        dgi, dh_next = self.dgi[:, steps], self.dstates[1:][steps]
+        dgi, dgi_n = self.dgi[:, steps], self.dgi[:, steps, :, 2].transpose(0, 1)
         self.tape.record(dgi[..., :2, :].copy_, self.dgh[:, steps, :, :2])
-        self.tape.record(
-            torch.mul, self.dh_dgi_n[steps], dh_next, out=dgi[..., 2, :].transpose(0, 1)
-        )
+        self.tape.record(torch.mul, self.dh_dgi_n[steps], self.dstates[1:][steps], out=dgi_n)
 
     def compute_jacobians(self) -> None:
         """`dh_dgi_n` and `dh_dgh` of all steps at once."""

@@ -49,7 +49,7 @@ from seqattn.models.base import (
 )
 from seqattn.models.cells import Bidirectional, Cell, cell_class, last_valid
 from seqattn.models.layers import Linear, concat_features
-from seqattn.models.noise import NO_NOISE, Noise
+from seqattn.models.noise import NO_NOISE, Noise, dropout_factors
 from seqattn.models.skip import Lengths, build_skip
 from seqattn.models.teacher_forcing import (
     check_source,
@@ -152,7 +152,8 @@ class RecurrentModel(Seq2SeqModel):
         cells = [last]
         for layer in cast(list[Cell | Bidirectional], self.encoder_above) if self.is_deep else ():
             if rng is not None and self.dropout > 0:
-                states = states * self._dropout_factors(rng, N, S, self.hidden)
+                weight = self.output.weight
+                states = states * dropout_factors(rng, self.dropout, weight, N, S, self.hidden)
             states, last = layer.forward(states, source_lengths)
             cells.append(last)
         return states, tuple(cells)
@@ -173,7 +174,7 @@ class RecurrentModel(Seq2SeqModel):
         check_target(source, target, self.features, teacher_forcing)
         *lead, T, _ = target.shape
         start = self.encode(source, source_lengths, rng)
-        noise = NO_NOISE if rng is None else self._draw_noise(rng, lead[-1], T)
+        noise = NO_NOISE if rng is None else _draw_noise(self, rng, lead[-1], T)
         plan = segments(teacher_forcing, T)
         forced = [t for first, last, _ in plan for t in range(first + 1, last)]
         known, decoder = shift_right(start.start_token, target, forced), self.decoder
@@ -184,10 +185,12 @@ class RecurrentModel(Seq2SeqModel):
         for (first, last, feed), skip in zip(plan, skips, strict=True):
             # All inputs of a segment are known: one unroll, one attention, one readout.
             if first > 0:
-                fed = values[-1].select(-2, -1)
+                decoder_input = values[-1].select(-2, -1)
                 if feed == "mixed":
-                    fed = select_decoder_input(teacher_forcing, target, fed, first)
-                projected[first] = decoder.project(fed)
+                    decoder_input = select_decoder_input(
+                        teacher_forcing, target, decoder_input, first
+                    )
+                projected[first] = decoder.project(decoder_input)
             inputs = [projected[t] for t in range(first, last)]
             output, attention, state = self._decode(
                 inputs, state, start.memory, noise.slice_steps(first, last)
@@ -208,26 +211,26 @@ class RecurrentModel(Seq2SeqModel):
     ) -> ModelOutput:
         check_source(source, source_lengths, self.features)
         check_steps(steps)
-        memory, state, fed = self.encode(source, source_lengths)
+        memory, state, decoder_input = self.encode(source, source_lengths)
         if memory is not None and override is not None:
             memory = replace(memory, intervention=override.start())
         values, attended = list[Tensor](), list[AttentionOutput]()
         for skip in self.skip_outputs(source, source_lengths, [1] * steps):
-            output, attention, state = self.step(fed, state, memory)
+            output, attention, state = self.step(decoder_input, state, memory)
             output = output if skip is None else output + skip
-            fed = output.select(-2, 0)
+            decoder_input = output.select(-2, 0)
             values.append(output)
             if with_attention and attention is not None:
                 attended.append(attention)
         return _build_output(values, attended, self.attention, with_attention)
 
     def step(
-        self, fed: Tensor, state: DecoderState, memory: AttentionMemory | None
+        self, decoder_input: Tensor, state: DecoderState, memory: AttentionMemory | None
     ) -> tuple[Tensor, AttentionOutput | None, DecoderState]:
         """One step of the decoder.
 
         Args:
-            fed: decoder input (..., N, F).
+            decoder_input: decoder input (..., N, F).
             state: from `encode` or the previous step.
             memory: from `encode`.
 
@@ -235,15 +238,12 @@ class RecurrentModel(Seq2SeqModel):
             the output (..., N, 1, F) without that of the skip, context and weights (None without
             attention), and the new state.
         """
-        return self._decode([self.decoder.project(fed)], state, memory, NO_NOISE)
+        return self._decode([self.decoder.project(decoder_input)], state, memory, NO_NOISE)
 
     def _decode(
-        self,
-        projected: list[Tensor],
-        state: DecoderState,
-        memory: AttentionMemory | None,
+        self, projected: list[Tensor], state: DecoderState, memory: AttentionMemory | None,
         noise: Noise,
-    ) -> tuple[Tensor, AttentionOutput | None, DecoderState]:
+    ) -> tuple[Tensor, AttentionOutput | None, DecoderState]:  # fmt: skip
         """Decode a segment of L projected inputs: output (..., N, L, F), context and weights of L
         queries, and the state after the segment."""
         if self.is_sequential:
@@ -254,9 +254,8 @@ class RecurrentModel(Seq2SeqModel):
             cells: tuple[Tensor, ...] = (last,)
         else:
             lasts = [last]
-            for i, (layer, prev) in enumerate(
-                zip(self._upper_layers, state.cells[1:], strict=True)
-            ):
+            layers = zip(self._upper_layers, state.cells[1:], strict=True)
+            for i, (layer, prev) in enumerate(layers):
                 hidden = hidden * noise.layer_dropout[i] if noise.layer_dropout else hidden
                 states, last = layer.unroll(layer.project_steps(hidden), prev)
                 hidden = layer.output(states)
@@ -272,12 +271,9 @@ class RecurrentModel(Seq2SeqModel):
         return self.output(noise.drop_readout(readout)), attended, new_state
 
     def _decode_sequentially(
-        self,
-        projected: list[Tensor],
-        state: DecoderState,
-        memory: AttentionMemory | None,
+        self, projected: list[Tensor], state: DecoderState, memory: AttentionMemory | None,
         noise: Noise,
-    ) -> tuple[Tensor, AttentionOutput | None, DecoderState]:
+    ) -> tuple[Tensor, AttentionOutput | None, DecoderState]:  # fmt: skip
         """`_decode` for models in which the next input depends on the context."""
         readouts, attended = list[Tensor](), list[AttentionOutput]()
         for t, step in enumerate(projected):
@@ -339,21 +335,18 @@ class RecurrentModel(Seq2SeqModel):
         assert self.attention is not None and memory is not None
         return self.attention.attend(queries, memory, state.prev_weights, u)
 
-    def _draw_noise(self, rng: RNG, N: int, T: int) -> Noise:
-        """All random numbers of T steps, drawn at once: independent of teacher forcing."""
-        u, attention = None, self.attention
-        if attention is not None and attention.normalizer.is_stochastic:
-            A = attention.heads
-            u = rng.uniform("sampling", *((N, T) if A == 1 else (N, A, T)))
-        if self.dropout == 0:
-            return NO_NOISE if u is None else Noise(u)
-        layers = tuple(self._dropout_factors(rng, N, T, self.hidden) for _ in self.decoder_above)
-        return Noise(u, layers, self._dropout_factors(rng, N, T, self.output.weight.shape[-1]))
 
-    def _dropout_factors(self, rng: RNG, *shape: int) -> Tensor:
-        """0 with probability p, else 1 / (1 - p)."""
-        kept = rng.uniform("dropout", *shape) >= self.dropout
-        return kept.to(self.output.weight.dtype) / (1 - self.dropout)
+def _draw_noise(model: RecurrentModel, rng: RNG, N: int, T: int) -> Noise:
+    """All random numbers of T decoder steps, drawn at once: independent of teacher forcing."""
+    u, attention, p = None, model.attention, model.dropout
+    if attention is not None and attention.normalizer.is_stochastic:
+        A = attention.heads
+        u = rng.uniform("sampling", *((N, T) if A == 1 else (N, A, T)))
+    if p == 0:
+        return NO_NOISE if u is None else Noise(u)
+    weight = model.output.weight
+    layers = [dropout_factors(rng, p, weight, N, T, model.hidden) for _ in model.decoder_above]
+    return Noise(u, tuple(layers), dropout_factors(rng, p, weight, N, T, weight.shape[-1]))
 
 
 def _encoder_layer(
@@ -373,11 +366,9 @@ def _concat_outputs(attended: list[AttentionOutput]) -> AttentionOutput:
 
 
 def _build_output(
-    values: list[Tensor],
-    attended: list[AttentionOutput],
-    attention: Attention | None,
+    values: list[Tensor], attended: list[AttentionOutput], attention: Attention | None,
     with_attention: bool,
-) -> ModelOutput:
+) -> ModelOutput:  # fmt: skip
     """Concatenate the outputs of all segments."""
     output = values[0] if len(values) == 1 else torch.cat(values, dim=-2)
     if not attended or attention is None:

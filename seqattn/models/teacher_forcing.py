@@ -63,7 +63,7 @@ def find_forced_steps(teacher_forcing: Tensor, steps: int) -> tuple[list[bool], 
     return [count == len(rows) for count in counts], [count > 0 for count in counts]
 
 
-Feed = Literal["forced", "free", "mixed"]
+InputMode = Literal["forced", "free", "mixed"]
 
 
 class Segment(NamedTuple):
@@ -77,7 +77,7 @@ class Segment(NamedTuple):
 
     first: int
     last: int
-    feed: Feed
+    feed: InputMode
 
 
 def segments(teacher_forcing: Tensor, steps: int) -> tuple[Segment, ...]:
@@ -89,7 +89,7 @@ def segments(teacher_forcing: Tensor, steps: int) -> tuple[Segment, ...]:
 @lru_cache(maxsize=4096)
 def _segments(all_forced: tuple[bool, ...], any_forced: tuple[bool, ...]) -> tuple[Segment, ...]:
     splits = [t for t in range(1, len(all_forced)) if not all_forced[t]]
-    feeds: list[Feed] = ["forced", *("mixed" if any_forced[t] else "free" for t in splits)]
+    feeds: list[InputMode] = ["forced", *("mixed" if any_forced[t] else "free" for t in splits)]
     return tuple(map(Segment, [0, *splits], [*splits, len(all_forced)], feeds))
 
 

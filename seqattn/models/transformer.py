@@ -185,9 +185,9 @@ class TransformerModel(Seq2SeqModel):
             raise ValueError("a Transformer trains with teacher forcing at every step")
         start = self.encode(source, source_lengths, rng=rng, with_weights=with_attention)
         dropout = Dropout(rng, self.dropout)
-        shifted = self.target_in(shift_right(start.start_token, target))
+        inputs = self.target_in(shift_right(start.start_token, target))
         output, self_weights, cross_weights, _ = self._decode(
-            dropout(add_positions(shifted, self.target_places, 0)), start.memory, start.keep,
+            dropout(add_positions(inputs, self.target_places, 0)), start.memory, start.keep,
             [None] * len(self.decoder), dropout=dropout, with_weights=with_attention,
         )  # fmt: skip
         (skip,) = self.skip_outputs(source, source_lengths, [T])
@@ -230,7 +230,7 @@ class TransformerModel(Seq2SeqModel):
 
     def step(
         self,
-        fed: Tensor,
+        decoder_input: Tensor,
         memory: Sequence[KVCache],
         keep: Tensor | None,
         caches: Sequence[KVCache | None],
@@ -241,7 +241,7 @@ class TransformerModel(Seq2SeqModel):
         """One step of the decoder.
 
         Args:
-            fed: decoder input (..., N, F).
+            decoder_input: decoder input (..., N, F).
             memory, keep: from `encode`.
             caches: keys and values of the previous steps for each layer; None at the first step.
 
@@ -251,7 +251,7 @@ class TransformerModel(Seq2SeqModel):
             requested; and the new caches.
         """
         t = 0 if caches[0] is None else caches[0].keys.shape[-2]
-        x = add_positions(self.target_in(fed.unsqueeze(-2)), self.target_places, t)
+        x = add_positions(self.target_in(decoder_input.unsqueeze(-2)), self.target_places, t)
         output, self_weights, cross_weights, new = self._decode(
             x, memory, keep, caches, dropout=Dropout(None, 0), with_weights=with_weights,
             intervention=intervention,
@@ -300,8 +300,8 @@ class TransformerModel(Seq2SeqModel):
         """
         values = self.forecast(source, steps, with_attention=False).values
         start = self.encode(source, None, with_weights=False)
-        shifted = self.target_in(shift_right(start.start_token, values))
-        x = add_positions(shifted, self.target_places, 0)
+        inputs = self.target_in(shift_right(start.start_token, values))
+        x = add_positions(inputs, self.target_places, 0)
         no_dropout = Dropout(None, 0)
         for lower, memory in zip(self._decoder[:layer], start.memory, strict=False):
             x, *_ = lower.forward(x, memory, None, no_dropout, False)

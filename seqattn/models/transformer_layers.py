@@ -234,12 +234,8 @@ class DecoderLayer(nn.Module):
         )
         x = add_residual(x, dropout(sublayer), self.cross_norm, self.pre_norm)
         sublayer = self.feed(self.feed_norm(x) if self.pre_norm else x)
-        return (
-            add_residual(x, dropout(sublayer), self.feed_norm, self.pre_norm),
-            self_weights,
-            cross_weights,
-            cache,
-        )
+        x = add_residual(x, dropout(sublayer), self.feed_norm, self.pre_norm)
+        return x, self_weights, cross_weights, cache
 
 
 def add_residual(x: Tensor, sublayer: Tensor, norm: LayerNorm, pre_norm: bool) -> Tensor:

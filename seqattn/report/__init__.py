@@ -1,8 +1,7 @@
-"""A run or a comparison as one HTML page that works offline.
+"""HTML pages of runs and comparisons that work offline.
 
-The page has everything in it: its data, its style, its script, and plotly's (the extra `report`).
-A policy in its head forbids every request and every script but those two, so a name from a file
-cannot run or load anything.
+A page contains its data, style and script, and plotly (the extra `report`). A content security
+policy forbids all requests and all other scripts, so names from files cannot run or load anything.
 """
 
 from __future__ import annotations
@@ -22,64 +21,64 @@ from seqattn.runs import PAGE, RunFolder, find_run
 from seqattn.runs.output_files import write_output
 from seqattn.runs.storage import folder_lock
 
-ELSEWHERE = "write elsewhere with --output FILE"
-INSTALL = 'The pages of seqattn report need plotly and Jinja2: pip install "seqattn[report]"'
+OUTPUT_HINT = "write elsewhere with --output FILE"
+INSTALL_HINT = 'The pages of seqattn report need plotly and Jinja2: pip install "seqattn[report]"'
 
 
 def report(path: Path, output: Path | None = None) -> Path:
     """Write the page of a run, of many seeds, or of a comparison.
 
     Args:
-        path: its folder.
-        output: where to; report.html in the folder without.
+        path: folder of the run, the seeds or the comparison.
+        output: file to write; None: report.html in the folder.
 
     Returns:
-        where the page is.
+        path of the page.
 
     Raises:
-        UsageError: plotly or Jinja2 is missing.
-        CheckpointError: nothing to report is there, or it cannot be read.
-        FolderLockedError: what is reported is being written, and the page would stay in its folder.
+        UsageError: plotly or Jinja2 is not installed.
+        CheckpointError: the folder has no results, or they cannot be read.
+        FolderLockedError: without `output`, another process writes to the folder.
     """
-    _ask_for_libraries()
-    many = path.is_dir() and is_comparison(path) and not RunFolder(path).is_run
-    home = path if many else find_run(path)[0].path
-    with contextlib.nullcontext() if output else folder_lock(home, remedy=ELSEWHERE):
-        if many:
+    _require_libraries()
+    is_many = path.is_dir() and is_comparison(path) and not RunFolder(path).is_run
+    folder = path if is_many else find_run(path)[0].path
+    with contextlib.nullcontext() if output else folder_lock(folder, remedy=OUTPUT_HINT):
+        if is_many:
             result = read_comparison(path)
             if output is None:
-                _refuse_unfinished(result)
+                _check_finished(result)
             content = comparison_content(result, None if output is None else output.parent)
         else:
-            content = run_content(RunFolder(home))
-        target = output or home / PAGE
-        # A path may hold bytes that are no text; Python has lone surrogates for them.
-        write_output(target, page(content).encode(errors="backslashreplace"))
+            content = run_content(RunFolder(folder))
+        target = output or folder / PAGE
+        # A path may contain bytes that are not text, which are lone surrogates in Python.
+        write_output(target, render_page(content).encode(errors="backslashreplace"))
     return target
 
 
-def _refuse_unfinished(result: ComparisonResult) -> None:
-    """A page in the folder is of what is in the folder, so no seed may be in training.
+def _check_finished(result: ComparisonResult) -> None:
+    """Check that no seed is in training, since the page in the folder would be outdated.
 
     Raises:
-        FolderLockedError: one is.
+        FolderLockedError: a seed is in training.
     """
     for variant in result.variants:
         for seed, folder in variant.folders.items():
             if seed not in variant.summaries:
-                with folder_lock(folder.path, remedy=ELSEWHERE):
+                with folder_lock(folder.path, remedy=OUTPUT_HINT):
                     pass
 
 
-def page(content: dict[str, Any]) -> str:
-    """Content as HTML."""
+def render_page(content: dict[str, Any]) -> str:
+    """Render the content of a page as HTML."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
     from plotly.offline import get_plotlyjs
 
-    # No angle bracket or ampersand stays in the data: nothing in it can end the element it is in.
+    # Without angle brackets and ampersands, the data cannot end their element.
     data = json.dumps(content, allow_nan=False, separators=(",", ":"))
-    for sign in "<>&\u2028\u2029":
-        data = data.replace(sign, f"\\u{ord(sign):04x}")
+    for char in "<>&\u2028\u2029":
+        data = data.replace(char, f"\\u{ord(char):04x}")
     environment = Environment(
         loader=PackageLoader("seqattn", "report"), autoescape=True, undefined=StrictUndefined,
         trim_blocks=True, lstrip_blocks=True,
@@ -96,12 +95,12 @@ def page(content: dict[str, Any]) -> str:
     )
 
 
-def _ask_for_libraries() -> None:
+def _require_libraries() -> None:
     try:
         import jinja2  # noqa: F401
         import plotly  # noqa: F401
     except ImportError:
-        raise UsageError(INSTALL) from None
+        raise UsageError(INSTALL_HINT) from None
 
 
-__all__ = ["INSTALL", "PAGE", "page", "report"]
+__all__ = ["INSTALL_HINT", "PAGE", "render_page", "report"]

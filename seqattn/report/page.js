@@ -1,18 +1,18 @@
 "use strict";
-// The page's own script. Its data come in the element #data; arrays are deflated and in base64.
-// Words from files reach the page as text only: by textContent, or through plain() for plotly.
+// Script of the page. The data are in the element #data; arrays are deflated and in base64.
+// Text from files is inserted with textContent only, or with escapeMarkup() for plotly.
 
 const data = JSON.parse(document.getElementById("data").textContent);
 const $ = (id) => document.getElementById(id);
-// Neither markup nor a template of plotly's, which begins with %{.
-const plain = (words) => String(words).replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;").replace(/%\{/g, "%&#123;");
-const number = (x, digits = 3) => (Number.isFinite(x) ? Number(x).toPrecision(digits).replace("-", "\u2212") : "none");
+// Escapes markup and the templates of plotly, which begin with %{.
+const escapeMarkup = (words) => String(words).replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;").replace(/%\{/g, "%&#123;");
+const formatNumber = (x, digits = 3) => (Number.isFinite(x) ? Number(x).toPrecision(digits).replace("-", "\u2212") : "none");
 const place = (x) => Math.floor(Math.log10(Math.abs(x)));
-// Three digits, and as many more as a hundredth of what it varies by takes: 1013.27, not 1.01e+3.
-function measured(x, spread) {
+// Three digits, or as many as a hundredth of the spread needs: 1013.27, not 1.01e+3.
+function formatValue(x, spread) {
   if (!Number.isFinite(x)) return "none";
   const decimals = Math.max(0, x === 0 ? 0 : 2 - place(x), spread > 0 ? 2 - place(spread) : 0);
-  return decimals > 8 || Math.abs(x) >= 1e15 ? number(x) : x.toFixed(decimals).replace("-", "\u2212");
+  return decimals > 8 || Math.abs(x) >= 1e15 ? formatNumber(x) : x.toFixed(decimals).replace("-", "\u2212");
 }
 const config = { displaylogo: false, responsive: true, displayModeBar: "hover", modeBarButtons: [["toImage", "zoom2d", "pan2d", "resetScale2d"]] };
 const redraws = [];
@@ -34,7 +34,7 @@ function layout(more) {
   };
 }
 
-async function unpacked(packed) {
+async function unpack(packed) {
   const bytes = Uint8Array.from(atob(packed.data), (sign) => sign.charCodeAt(0));
   const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
   const raw = await new Response(stream).arrayBuffer();
@@ -63,7 +63,7 @@ function fill(select, words, chosen = 0) {
   select.disabled = words.length < 2;
 }
 
-// Words where a plot may be, and room for a plot where words may be.
+// Replaces a plot by text.
 function write(id, words) {
   Plotly.purge(id);
   $(id).textContent = words;
@@ -73,10 +73,10 @@ function clear(id) {
   if (!$(id).data) $(id).textContent = "";
 }
 
-const numbered = (count) => Array.from({ length: count }, (_, k) => String(k));
+const indexNames = (count) => Array.from({ length: count }, (_, k) => String(k));
 
-// Of a log axis: 1, 2 and 5 of each power of ten, or even steps where that would leave few.
-function ticks(log, values) {
+// Ticks of a log axis: 1, 2 and 5 of each power of ten, or equal steps in a small range.
+function logTicks(log, values) {
   if (!log) return { tickformat: "~g" };
   const real = values.filter((x) => x > 0);
   const [low, high] = [Math.min(...real), Math.max(...real)];
@@ -87,13 +87,13 @@ function ticks(log, values) {
   return { dtick: `L${step}`, tickformat: "~g" };
 }
 
-// Epochs and steps are whole.
-const whole = (count) => ({ tickformat: "d", ...(count <= 12 ? { dtick: 1 } : {}) });
+// Ticks of epochs and steps are integers.
+const integerTicks = (count) => ({ tickformat: "d", ...(count <= 12 ? { dtick: 1 } : {}) });
 
 // From blue through white, which is 0, to red.
 const DIVERGING = ["#2166ac", "#92c5de", "#f7f7f7", "#f4a582", "#b2182b"].map((colour, k) => [k / 4, colour]);
 
-function shades(meaning, array, largest) {
+function colourScale(meaning, array, largest) {
   if (meaning === "strength") {
     const widest = Math.max(Math.abs(array.low), Math.abs(array.high)) || 1;
     return { colorscale: DIVERGING, zmin: -widest, zmax: widest };
@@ -101,19 +101,19 @@ function shades(meaning, array, largest) {
   return { colorscale: "Viridis", zmin: 0, zmax: largest || 1 };
 }
 
-// Sources of more points share their weight among so many that colours end at the largest.
-const LONG = 16;
+// With more columns weights are small, so the colour scale ends at the largest weight.
+const MAX_UNIT_SCALE_COLUMNS = 16;
 
 function heatmap(z, across, down, colours, title) {
   return {
     type: "heatmap", z, x: across, y: down, ...colours, xgap: z.length <= 16 ? 1 : 0, ygap: z.length <= 16 ? 1 : 0,
-    hovertemplate: "%{y} looks at %{x}: %{z:.3f}<extra></extra>",
+    hovertemplate: "%{y} attends to %{x}: %{z:.3f}<extra></extra>",
     texttemplate: z.length <= 8 && z[0].length <= 8 ? "%{z:.2f}" : "",
     colorbar: { title: { text: title, side: "right" }, thickness: 12 },
   };
 }
 
-// Thin ones stand on a dark ground, or bright cells would hide them.
+// Thin outlines get a dark border to be visible on bright cells.
 function outlines(places, colour) {
   const lines = places.length > 24 ? [{ color: "#000000", width: 4 }, { color: colour, width: 1.5 }] : [{ color: colour, width: 2.5 }];
   return places.flatMap((column, row) => (column < 0 ? [] : lines.map((line) => (
@@ -123,22 +123,22 @@ function outlines(places, colour) {
 
 // --- the attention explorer ----------------------------------------------------------------------
 
-const KINDS = { cross: "the decoder at the source", encoder_self: "the source at itself", decoder_self: "the target at itself" };
+const KINDS = { cross: "decoder to source (cross-attention)", encoder_self: "encoder self-attention", decoder_self: "decoder self-attention" };
 
-const DECODER_STEPS = "looked at: decoder steps, named by the point they<br>forecast; each has read the point before";
-const MOST_ROWS = 4;
-// Its middle left out: long names often begin alike.
-function shortened(name, most = 18) {
+const DECODER_STEPS = "attended decoder steps, named by the point they<br>forecast; the input of each is the point before";
+const MAX_ROWS = 4;
+// Omits the middle, since long names often begin alike.
+function shorten(name, most = 18) {
   return name.length > most ? `${name.slice(0, Math.ceil(most / 2) - 1)}\u2026${name.slice(-Math.floor(most / 2))}` : name;
 }
 
 async function explorer() {
   const { examples, meaning } = data;
-  const source = await unpacked(examples.source);
-  const target = await unpacked(examples.target);
-  const forecast = await unpacked(examples.forecast);
+  const source = await unpack(examples.source);
+  const target = await unpack(examples.target);
+  const forecast = await unpack(examples.forecast);
   const maps = {};
-  for (const [kind, packed] of Object.entries(data.maps)) maps[kind] = await unpacked(packed);
+  for (const [kind, packed] of Object.entries(data.maps)) maps[kind] = await unpack(packed);
   const kinds = Object.keys(maps);
   const name = (k) => examples.ids[k] + (examples.labels[k] ? `: ${examples.labels[k]}` : "");
   fill($("example"), examples.ids.map((_, k) => name(k)));
@@ -163,18 +163,17 @@ async function explorer() {
   const inUnits = (name) => (Object.hasOwn(examples.units, name) ? ` ${examples.units[name]}` : "");
   const named = (name) => (Object.hasOwn(examples.units, name) ? examples.named[name] : name);
 
-  // What a feature varies by in the sequence: in what is said of it, or else in what is given.
+  // The range of a feature in the target and forecast of the sequence, or else in the source.
   function spread(feature) {
     const [S, T] = lengths();
-    const told = examples.said.indexOf(feature);
-    const values = told < 0
+    const targetIndex = examples.target_features.indexOf(feature);
+    const values = targetIndex < 0
       ? points(source, S, examples.features.indexOf(feature))
-      : [...points(target, T, told).filter(Number.isFinite), ...points(forecast, T, told)];
+      : [...points(target, T, targetIndex).filter(Number.isFinite), ...points(forecast, T, targetIndex)];
     return Math.max(...values) - Math.min(...values);
   }
 
-  // Long sources share their weight among many points: then colours end at the largest, unless 1
-  // is asked for. Which it is stands beside the heatmap.
+  // The end of the colour scale: 1, or the largest weight of the heatmap.
   function largest() {
     if ($("colours").value === "1") return 1;
     const [rows, columns] = rowsAndColumns();
@@ -186,8 +185,8 @@ async function explorer() {
     const { ink, soft, warn, accent } = theme();
     const [S, T] = lengths();
     const weights = weightsNow();
-    const colours = now.kind ? shades(meaning, maps[now.kind], largest()) : {};
-    const looksBack = now.kind === "decoder_self";
+    const colours = now.kind ? colourScale(meaning, maps[now.kind], largest()) : {};
+    const isDecoderSelf = now.kind === "decoder_self";
     const walked = now.kind === "encoder_self" ? T : now.step + 1;
     const widest = now.kind ? Math.max(Math.abs(colours.zmin), colours.zmax) : 1;
     const strongest = Math.max(widest, ...weights.map((w) => Math.abs(w)).filter(Number.isFinite));
@@ -200,14 +199,14 @@ async function explorer() {
     } : { size: 9, color: soft });
     const traces = [];
     const { plane } = examples;
-    // Over the steps each feature has a row with a scale of its own; what is said comes first.
-    const every = plane ? [""] : [...new Set([...examples.said, ...examples.features])];
-    const rows = every.slice(0, MOST_ROWS);
+    // Over the steps each feature has its own row and scale; target features come first.
+    const every = plane ? [""] : [...new Set([...examples.target_features, ...examples.features])];
+    const rows = every.slice(0, MAX_ROWS);
     const axes = {};
-    const spreads = new Map((plane ? examples.said : rows).map((name) => [name, spread(name)]));
+    const spreads = new Map((plane ? examples.target_features : rows).map((name) => [name, spread(name)]));
     const at = (feature, x, y) => (plane
-      ? examples.said.map((name, f) => `${measured(f ? y : x, spreads.get(name))}${plain(inUnits(name))}`).join(", ")
-      : `${plain(feature)} ${measured(y, spreads.get(feature))}${plain(inUnits(feature))}`);
+      ? examples.target_features.map((name, f) => `${formatValue(f ? y : x, spreads.get(name))}${escapeMarkup(inUnits(name))}`).join(", ")
+      : `${escapeMarkup(feature)} ${formatValue(y, spreads.get(feature))}${escapeMarkup(inUnits(feature))}`);
     rows.forEach((feature, row) => {
       const axis = row ? `y${row + 1}` : "y";
       const add = (kind, names, xs, ys, extra) => traces.push({
@@ -217,29 +216,29 @@ async function explorer() {
         ...extra,
       });
       const given = plane ? 1 : examples.features.indexOf(feature);
-      const told = plane ? 1 : examples.said.indexOf(feature);
+      const targetIndex = plane ? 1 : examples.target_features.indexOf(feature);
       const across = (array, first, count) => (plane ? points(array, count, 0) : Array.from({ length: count }, (_, k) => first + k + 1));
       if (given >= 0) {
         add("source", sourceNames(S), across(source, 0, S), points(source, S, given),
-          { line: { color: soft, width: 1.5 }, marker: looksBack ? { size: 7, color: soft } : lit(S), meta: "source" });
+          { line: { color: soft, width: 1.5 }, marker: isDecoderSelf ? { size: 7, color: soft } : lit(S), meta: "source" });
       }
-      if (told >= 0) {
-        add("truth", targetNames(T, S), across(target, S, T), points(target, T, told),
+      if (targetIndex >= 0) {
+        add("truth", targetNames(T, S), across(target, S, T), points(target, T, targetIndex),
           { line: { color: accent, dash: "dot", width: 1.5 }, marker: { symbol: "x-thin-open", size: 9, color: accent }, meta: "target" });
-        add("forecast", targetNames(walked, S), across(forecast, S, walked), points(forecast, walked, told),
-          { line: { color: warn, width: 1.5 }, marker: looksBack ? lit(walked) : { symbol: "diamond-open", size: Array.from({ length: walked }, (_, k) => (k === now.step && now.kind !== "encoder_self" ? 17 : 6)), color: warn, line: { color: warn, width: 2.5 } }, meta: "target" });
+        add("forecast", targetNames(walked, S), across(forecast, S, walked), points(forecast, walked, targetIndex),
+          { line: { color: warn, width: 1.5 }, marker: isDecoderSelf ? lit(walked) : { symbol: "diamond-open", size: Array.from({ length: walked }, (_, k) => (k === now.step && now.kind !== "encoder_self" ? 17 : 6)), color: warn, line: { color: warn, width: 2.5 } }, meta: "target" });
       }
       const gap = 0.07;
       const high = (1 - gap * (rows.length - 1)) / rows.length;
       const top = 1 - row * (high + gap);
       axes[row ? `yaxis${row + 1}` : "yaxis"] = plane
-        ? { title: { text: plain(named(examples.features[1])) }, scaleanchor: "x" }
-        : { title: { text: plain(shortened(named(feature), named(feature) === feature ? 18 : 28)), font: { size: 12 } }, domain: [Math.max(0, top - high), top], nticks: rows.length > 2 ? 5 : 0 };
+        ? { title: { text: escapeMarkup(named(examples.features[1])) }, scaleanchor: "x" }
+        : { title: { text: escapeMarkup(shorten(named(feature), named(feature) === feature ? 18 : 28)), font: { size: 12 } }, domain: [Math.max(0, top - high), top], nticks: rows.length > 2 ? 5 : 0 };
     });
     const more = every.length - rows.length;
     const below = plane ? named(examples.features[0]) : more ? `step (${more} more features are not drawn)` : "step";
     Plotly.react("path", traces, layout({
-      ...axes, xaxis: { title: { text: plain(below) }, anchor: rows.length > 1 ? `y${rows.length}` : "y" },
+      ...axes, xaxis: { title: { text: escapeMarkup(below) }, anchor: rows.length > 1 ? `y${rows.length}` : "y" },
       legend: { orientation: "h", y: 1.12 }, hovermode: "closest", uirevision: `${now.example}`,
     }), config);
   }
@@ -264,10 +263,10 @@ async function explorer() {
     const across = now.kind === "decoder_self" ? targetNames(columns, S) : sourceNames(columns);
     const down = now.kind === "encoder_self" ? sourceNames(rows) : targetNames(rows, S);
     const title = meaning === "strength" ? "read strength" : "attention weight";
-    const known = now.kind === "cross" && data.alignment ? "looked at; outlined in orange: the true one" : "looked at";
+    const known = now.kind === "cross" && data.alignment ? "attended point; outlined in orange: the true one" : "attended point";
     const below = now.kind === "decoder_self" ? DECODER_STEPS : known;
-    Plotly.react("map", [heatmap(z, across, down, shades(meaning, maps[now.kind], largest()), title)], layout({
-      xaxis: { title: { text: below }, constrain: "domain" }, yaxis: { autorange: "reversed", title: { text: "looks" } }, shapes: marks(),
+    Plotly.react("map", [heatmap(z, across, down, colourScale(meaning, maps[now.kind], largest()), title)], layout({
+      xaxis: { title: { text: below }, constrain: "domain" }, yaxis: { autorange: "reversed", title: { text: "query step" } }, shapes: marks(),
     }), config);
   }
 
@@ -277,21 +276,21 @@ async function explorer() {
     const rowName = now.kind === "encoder_self" ? `point ${now.step + 1}` : `point ${S + now.step + 1}`;
     const first = now.kind === "decoder_self" ? S : 0;
     const order = weights.map((w, k) => [w, k]).filter(([w]) => Number.isFinite(w)).sort((a, b) => Math.abs(b[0]) - Math.abs(a[0])).slice(0, 5);
-    const looks = order.map(([w, k]) => `point ${first + k + 1} with ${w.toFixed(maps[now.kind].decimals > 2 ? 3 : 2).replace("-", "\u2212")}`).join(", ");
-    const steps = now.kind === "decoder_self" && looks ? "the steps of " : "";
-    let said = `Step ${now.step + 1} (${rowName}) looks at ${steps}${looks || "nothing"}.`;
-    if (!now.kind) said = `Step ${now.step + 1} (${rowName}).`;
+    const attended = order.map(([w, k]) => `point ${first + k + 1} with ${w.toFixed(maps[now.kind].decimals > 2 ? 3 : 2).replace("-", "\u2212")}`).join(", ");
+    const steps = now.kind === "decoder_self" && attended ? "the steps of " : "";
+    let text = `Step ${now.step + 1} (${rowName}) attends to ${steps}${attended || "nothing"}.`;
+    if (!now.kind) text = `Step ${now.step + 1} (${rowName}).`;
     if (now.kind !== "encoder_self") {
-      const each = examples.said.slice(0, MOST_ROWS).map((feature, f) => {
-        const [told, truth] = [forecast, target].map((array) => array.at(now.example, now.step, f));
-        const seen = Number.isFinite(truth) ? `truth ${measured(truth, spread(feature))}` : "not observed";
-        return `${feature} ${measured(told, spread(feature))}${inUnits(feature)} (${seen})`;
+      const each = examples.target_features.slice(0, MAX_ROWS).map((feature, f) => {
+        const [value, truth] = [forecast, target].map((array) => array.at(now.example, now.step, f));
+        const truthText = Number.isFinite(truth) ? `truth ${formatValue(truth, spread(feature))}` : "not observed";
+        return `${feature} ${formatValue(value, spread(feature))}${inUnits(feature)} (${truthText})`;
       });
-      const more = examples.said.length - each.length;
-      said += ` Forecast: ${each.join(", ")}${more ? `, and ${more} more` : ""}.`;
+      const more = examples.target_features.length - each.length;
+      text += ` Forecast: ${each.join(", ")}${more ? `, and ${more} more` : ""}.`;
     }
-    said += ` The whole sequence's mean squared error${data.unit_of_one} is ${number(examples.losses[now.example])}.`;
-    $("said").textContent = said;
+    text += ` The mean squared error of the sequence${data.unit_of_one} is ${formatNumber(examples.losses[now.example])}.`;
+    $("step-text").textContent = text;
     $("step-name").textContent = `Step ${now.step + 1} of ${rowsAndColumns()[0]}, ${rowName}`;
     $("step").setAttribute("aria-valuetext", $("step-name").textContent);
   }
@@ -311,8 +310,8 @@ async function explorer() {
       const [, layers, heads] = maps[now.kind].shape;
       now.layer = Math.min(now.layer, layers - 1);
       now.head = Math.min(now.head, heads - 1);
-      fill($("layer"), numbered(layers), now.layer);
-      fill($("head"), numbered(heads), now.head);
+      fill($("layer"), indexNames(layers), now.layer);
+      fill($("head"), indexNames(heads), now.head);
     } else {
       fill($("layer"), ["none"]);
       fill($("head"), ["none"]);
@@ -337,7 +336,7 @@ async function explorer() {
   $("kind").addEventListener("change", (event) => { now.kind = kinds[Number(event.target.value)]; all(); });
   $("layer").addEventListener("change", (event) => { now.layer = Number(event.target.value); all(); });
   $("head").addEventListener("change", (event) => { now.head = Number(event.target.value); all(); });
-  $("colours").value = Math.max(...examples.source_lengths) > LONG ? "largest" : "1";
+  $("colours").value = Math.max(...examples.source_lengths) > MAX_UNIT_SCALE_COLUMNS ? "largest" : "1";
   $("colours").disabled = meaning === "strength" || !kinds.length;
   $("colours").parentElement.hidden = $("colours").disabled;
   $("colours").addEventListener("change", all);
@@ -347,8 +346,8 @@ async function explorer() {
   if (now.kind) $("map").on("plotly_hover", (event) => { const row = event.points[0].pointIndex[0]; if (row !== now.step) setStep(row); });
   $("path").on("plotly_hover", (event) => {
     const point = event.points[0];
-    const wanted = now.kind === "encoder_self" ? "source" : "target";
-    if (point.data.meta === wanted && point.pointNumber !== now.step) setStep(point.pointNumber);
+    const side = now.kind === "encoder_self" ? "source" : "target";
+    if (point.data.meta === side && point.pointNumber !== now.step) setStep(point.pointNumber);
   });
   redraws.push(all);
 }
@@ -359,7 +358,7 @@ function errors(choose, setStep) {
   const draw = () => {
     const { accent } = theme();
     Plotly.react("by-step", [{ type: data.by_step.length > 40 ? "scatter" : "bar", x: data.by_step.map((_, k) => k + 1), y: data.by_step, marker: { color: accent }, hovertemplate: "step %{x}: %{y:.4g}<extra></extra>" }],
-      layout({ title: { text: `Mean squared error${data.unit} by target step`, font: { size: 14 } }, xaxis: { title: { text: "target step" }, ...whole(data.by_step.length) }, yaxis: { rangemode: "tozero" } }), config);
+      layout({ title: { text: `Mean squared error${data.unit} by target step`, font: { size: 14 } }, xaxis: { title: { text: "target step" }, ...integerTicks(data.by_step.length) }, yaxis: { rangemode: "tozero" } }), config);
   };
   draw();
   $("by-step").on("plotly_click", (event) => setStep(event.points[0].x - 1));
@@ -375,7 +374,7 @@ function errors(choose, setStep) {
       head.textContent = group;
       row.append(head);
       row.insertCell().textContent = `${count} sequences`;
-      row.insertCell().textContent = number(loss);
+      row.insertCell().textContent = formatNumber(loss);
       const bar = document.createElement("span");
       bar.className = "bar";
       bar.style.width = `${most > 0 ? (8 * loss) / most : 0}rem`;
@@ -389,7 +388,7 @@ function errors(choose, setStep) {
     button.type = "button";
     button.dataset.example = example;
     const label = data.examples.labels[example];
-    button.textContent = `${data.examples.ids[example]}${label ? `: ${label}` : ""}, error ${number(data.examples.losses[example])}`;
+    button.textContent = `${data.examples.ids[example]}${label ? `: ${label}` : ""}, error ${formatNumber(data.examples.losses[example])}`;
     button.addEventListener("click", () => {
       choose(example);
       $("explorer").scrollIntoView({ behavior: "smooth" });
@@ -418,13 +417,13 @@ function curves() {
       shapes.push({ type: "line", xref: "paper", x0: 0, x1: 1, y0: value, y1: value, line: { color: colour, width: 1, dash: "dashdot" } });
       annotations.push({ xref: "paper", x: 1, xanchor: "right", y: log ? Math.log10(value) : value, yanchor: side, text: words, showarrow: false, font: { size: 11, color: colour } });
     };
-    if (found.floor) level(found.floor, `noise floor ${number(found.floor)}`, ink, "top");
-    if (found.baseline && found.baseline[1] > 0) level(found.baseline[1], plain(`${found.baseline[0]} ${number(found.baseline[1])}`), soft);
+    if (found.floor) level(found.floor, `noise floor ${formatNumber(found.floor)}`, ink, "top");
+    if (found.baseline && found.baseline[1] > 0) level(found.baseline[1], escapeMarkup(`${found.baseline[0]} ${formatNumber(found.baseline[1])}`), soft);
     if (found.best_epoch) shapes.push({ type: "line", yref: "paper", y0: 0, y1: 1, x0: found.best_epoch, x1: found.best_epoch, line: { color: soft, width: 1, dash: "dot" } });
     if (found.best_epoch) annotations.push({ yref: "paper", y: 1, yanchor: "bottom", x: found.best_epoch, text: `best epoch ${found.best_epoch}`, showarrow: false, font: { size: 11 } });
     Plotly.react("loss", traces, layout({
       hovermode: "x unified", shapes, annotations, legend: { orientation: "h", y: -0.18 },
-      xaxis: { title: { text: "epoch" }, ...whole(found.epoch.length) }, yaxis: { type: log ? "log" : "linear", title: { text: `mean squared error${data.unit}` }, ...ticks(log, [...found.training, ...found.validation, ...found.teacher_forced, found.floor, found.baseline?.[1]]) },
+      xaxis: { title: { text: "epoch" }, ...integerTicks(found.epoch.length) }, yaxis: { type: log ? "log" : "linear", title: { text: `mean squared error${data.unit}` }, ...logTicks(log, [...found.training, ...found.validation, ...found.teacher_forced, found.floor, found.baseline?.[1]]) },
     }), config);
   };
   $("scale").addEventListener("change", draw);
@@ -432,18 +431,18 @@ function curves() {
   draw();
 }
 
-// --- the film ------------------------------------------------------------------------------------
+// --- attention history ---------------------------------------------------------------------------
 
-async function film() {
-  const found = data.film;
-  const weights = await unpacked(found.weights);
+async function attentionHistory() {
+  const found = data.attention_history;
+  const weights = await unpack(found.weights);
   const [frames, , layers, heads] = weights.shape;
-  fill($("film-example"), found.ids.map((id, k) => id + (found.labels[k] ? `: ${found.labels[k]}` : "")));
-  fill($("film-layer"), numbered(layers));
-  fill($("film-head"), numbered(heads));
-  $("film-frame").max = frames - 1;
-  const long = Math.max(...found.source_lengths) > LONG;
-  // Of all frames, so that a colour means the same in each.
+  fill($("history-example"), found.ids.map((id, k) => id + (found.labels[k] ? `: ${found.labels[k]}` : "")));
+  fill($("history-layer"), indexNames(layers));
+  fill($("history-head"), indexNames(heads));
+  $("history-frame").max = frames - 1;
+  const long = Math.max(...found.source_lengths) > MAX_UNIT_SCALE_COLUMNS;
+  // The largest weight of all frames, which share a colour scale.
   function largest(k, layer, head) {
     const [S, T] = [found.source_lengths[k], found.target_lengths[k]];
     let most = 1e-6;
@@ -454,38 +453,38 @@ async function film() {
   }
   let most = 1;
   const draw = () => {
-    const [k, layer, head, frame] = ["film-example", "film-layer", "film-head", "film-frame"].map((id) => Number($(id).value));
+    const [k, layer, head, frame] = ["history-example", "history-layer", "history-head", "history-frame"].map((id) => Number($(id).value));
     const [S, T] = [found.source_lengths[k], found.target_lengths[k]];
     const z = matrix(weights, T, S, frame, k, layer, head);
     const across = Array.from({ length: S }, (_, s) => `point ${s + 1}`);
     const down = Array.from({ length: T }, (_, t) => `point ${S + t + 1}`);
     const known = found.alignment ? found.alignment[k].slice(0, T) : [];
     const epoch = found.epochs[frame];
-    $("film-name").textContent = epoch ? `After epoch ${epoch}` : "Before training";
-    $("film-frame").setAttribute("aria-valuetext", $("film-name").textContent);
-    Plotly.react("film-map", [heatmap(z, across, down, shades(found.meaning, weights, most), found.meaning === "strength" ? "read strength" : "attention weight")],
-      layout({ xaxis: { title: { text: "looked at" } }, yaxis: { autorange: "reversed", title: { text: "looks" } }, shapes: outlines(known, "#e69f00") }), config);
+    $("history-name").textContent = epoch ? `After epoch ${epoch}` : "Before training";
+    $("history-frame").setAttribute("aria-valuetext", $("history-name").textContent);
+    Plotly.react("history-map", [heatmap(z, across, down, colourScale(found.meaning, weights, most), found.meaning === "strength" ? "read strength" : "attention weight")],
+      layout({ xaxis: { title: { text: "attended point" } }, yaxis: { autorange: "reversed", title: { text: "query step" } }, shapes: outlines(known, "#e69f00") }), config);
   };
   const choose = () => {
-    if (long) most = largest(...["film-example", "film-layer", "film-head"].map((id) => Number($(id).value)));
+    if (long) most = largest(...["history-example", "history-layer", "history-head"].map((id) => Number($(id).value)));
     draw();
   };
-  for (const id of ["film-example", "film-layer", "film-head"]) $(id).addEventListener("change", choose);
-  $("film-frame").addEventListener("input", draw);
+  for (const id of ["history-example", "history-layer", "history-head"]) $(id).addEventListener("change", choose);
+  $("history-frame").addEventListener("input", draw);
   let playing = null;
   const pause = () => {
     clearInterval(playing);
     playing = null;
-    $("film-play").textContent = "Play";
+    $("history-play").textContent = "Play";
   };
-  $("film-play").addEventListener("click", () => {
+  $("history-play").addEventListener("click", () => {
     if (playing) return pause();
-    if (Number($("film-frame").value) === frames - 1) $("film-frame").value = 0;
-    $("film-play").textContent = "Pause";
+    if (Number($("history-frame").value) === frames - 1) $("history-frame").value = 0;
+    $("history-play").textContent = "Pause";
     playing = setInterval(() => {
-      const next = Number($("film-frame").value) + 1;
+      const next = Number($("history-frame").value) + 1;
       if (next >= frames) return pause();
-      $("film-frame").value = next;
+      $("history-frame").value = next;
       return draw();
     }, Math.max(60, Math.min(500, 6000 / frames)));
     return undefined;
@@ -496,18 +495,18 @@ async function film() {
 
 // --- many runs -----------------------------------------------------------------------------------
 
-// Where labels of lines go, so that none is on another: the first free of some places for each.
-function spots(levels, others) {
+// Positions of the labels of lines that do not overlap: the first free one of each line.
+function labelPositions(levels, others) {
   const every = [...levels, ...others];
   const high = 0.07 * (Math.max(...every) - Math.min(...every));
   const sides = $("seeds").clientWidth < 500 ? ["right"] : ["right", "left"];
   const free = sides.flatMap((side) => ["bottom", "top"].map((anchor) => [side, anchor]));
   const taken = [];
   const found = new Map();
-  // From the top down: of two near ones the upper goes above its line, and the lower below.
+  // From the top down: of two close lines the upper has its label above, the lower below.
   for (const level of [...levels].sort((a, b) => b - a)) {
     const middle = (anchor) => level + (anchor === "bottom" ? high / 2 : -high / 2);
-    const [side, anchor] = free.find((spot) => taken.every(([beside, at]) => beside !== spot[0] || Math.abs(at - middle(spot[1])) >= 0.99 * high)) || free[0];
+    const [side, anchor] = free.find((position) => taken.every(([takenSide, at]) => takenSide !== position[0] || Math.abs(at - middle(position[1])) >= 0.99 * high)) || free[0];
     taken.push([side, middle(anchor)]);
     found.set(level, [...(found.get(level) || []), [side, anchor]]);
   }
@@ -515,90 +514,90 @@ function spots(levels, others) {
 }
 
 function comparison() {
-  const { arms } = data;
-  const now = { arm: arms.findIndex((arm) => arm.points.length), seed: 0 };
+  const { variants } = data;
+  const now = { variant: variants.findIndex((variant) => variant.points.length), seed: 0 };
   const spread = (k, count) => (count < 2 ? 0 : ((((k * 0.618034) % 1) - 0.5) * 0.5));
-  fill($("arm"), arms.map((arm) => arm.name), now.arm);
+  fill($("variant"), variants.map((variant) => variant.name), now.variant);
 
   function draw() {
     const { ink, accent, warn, soft } = theme();
-    const log = $("scale").value === "log" && arms.every((arm) => arm.points.every((point) => point.loss > 0));
-    const traces = arms.map((arm, a) => ({
-      type: "scatter", mode: "markers", name: plain(arm.name), x: arm.points.map((_, k) => a + spread(k, arm.points.length)), y: arm.points.map((point) => point.loss),
-      marker: { color: arm.points.map((_, k) => (a === now.arm && k === now.seed ? warn : accent)), size: arm.points.map((_, k) => (a === now.arm && k === now.seed ? 15 : 9)), opacity: 0.85, line: { color: ink, width: 0.5 } },
-      text: arm.points.map((point) => plain(`${arm.name}, seed ${point.seed}`)), hovertemplate: "%{text}: %{y:.4g}<extra></extra>", showlegend: false, meta: a,
+    const log = $("scale").value === "log" && variants.every((variant) => variant.points.every((point) => point.loss > 0));
+    const traces = variants.map((variant, a) => ({
+      type: "scatter", mode: "markers", name: escapeMarkup(variant.name), x: variant.points.map((_, k) => a + spread(k, variant.points.length)), y: variant.points.map((point) => point.loss),
+      marker: { color: variant.points.map((_, k) => (a === now.variant && k === now.seed ? warn : accent)), size: variant.points.map((_, k) => (a === now.variant && k === now.seed ? 15 : 9)), opacity: 0.85, line: { color: ink, width: 0.5 } },
+      text: variant.points.map((point) => escapeMarkup(`${variant.name}, seed ${point.seed}`)), hovertemplate: "%{text}: %{y:.4g}<extra></extra>", showlegend: false, meta: a,
     }));
     const shapes = [];
     const annotations = [];
-    const highest = Math.max(...arms.flatMap((arm) => arm.points.map((point) => point.loss)));
-    arms.forEach((arm, a) => {
-      // null is infinite: so many seeds diverged.
-      if (arm.median !== null) shapes.push({ type: "line", x0: a - 0.35, x1: a + 0.35, y0: arm.median, y1: arm.median, line: { color: ink, width: 2.5 } });
-      if (!arm.interval || arm.interval[0] === null) return;
-      const top = arm.interval[1] === null ? highest : arm.interval[1];
-      shapes.push({ type: "rect", x0: a - 0.35, x1: a + 0.35, y0: arm.interval[0], y1: top, line: { width: 0 }, fillcolor: soft, opacity: 0.3, layer: "below" });
+    const highest = Math.max(...variants.flatMap((variant) => variant.points.map((point) => point.loss)));
+    variants.forEach((variant, a) => {
+      // null stands for infinity: too many seeds diverged.
+      if (variant.median !== null) shapes.push({ type: "line", x0: a - 0.35, x1: a + 0.35, y0: variant.median, y1: variant.median, line: { color: ink, width: 2.5 } });
+      if (!variant.interval || variant.interval[0] === null) return;
+      const top = variant.interval[1] === null ? highest : variant.interval[1];
+      shapes.push({ type: "rect", x0: a - 0.35, x1: a + 0.35, y0: variant.interval[0], y1: top, line: { width: 0 }, fillcolor: soft, opacity: 0.3, layer: "below" });
     });
     const along = (loss) => (log ? Math.log10(loss) : loss);
-    const places = spots(data.references.map((row) => along(row[1])), arms.flatMap((arm) => arm.points.map((point) => along(point.loss))));
+    const places = labelPositions(data.references.map((row) => along(row[1])), variants.flatMap((variant) => variant.points.map((point) => along(point.loss))));
     data.references.forEach(([name, loss], k) => {
       const [side, anchor] = places[k];
       shapes.push({ type: "line", xref: "paper", x0: 0, x1: 1, y0: loss, y1: loss, line: { color: soft, width: 1, dash: "dashdot" } });
-      annotations.push({ xref: "paper", x: side === "left" ? 0 : 1, xanchor: side, y: along(loss), yanchor: anchor, text: plain(name), showarrow: false, font: { size: 11, color: soft } });
+      annotations.push({ xref: "paper", x: side === "left" ? 0 : 1, xanchor: side, y: along(loss), yanchor: anchor, text: escapeMarkup(name), showarrow: false, font: { size: 11, color: soft } });
     });
-    const room = Math.floor($("seeds").clientWidth / arms.length / 9);
-    const names = arms.map((arm) => plain(shortened(arm.name, Math.max(18, room))) + (arm.diverged ? `<br>${arm.diverged} diverged` : ""));
+    const room = Math.floor($("seeds").clientWidth / variants.length / 9);
+    const names = variants.map((variant) => escapeMarkup(shorten(variant.name, Math.max(18, room))) + (variant.diverged ? `<br>${variant.diverged} diverged` : ""));
     const slanted = names.some((name) => name.length > room) ? { tickangle: -40, ticklabeloverflow: "allow" } : {};
     Plotly.react("seeds", traces, layout({
-      shapes, annotations, hovermode: "closest", yaxis: { type: log ? "log" : "linear", title: { text: `test loss, mean squared error${data.unit}` }, ...ticks(log, [...arms.flatMap((arm) => arm.points.map((point) => point.loss)), ...data.references.map((row) => row[1])]) },
-      xaxis: { tickvals: arms.map((_, a) => a), ticktext: names, ...slanted, range: [-0.6, arms.length - 0.4], zeroline: false },
+      shapes, annotations, hovermode: "closest", yaxis: { type: log ? "log" : "linear", title: { text: `test loss, mean squared error${data.unit}` }, ...logTicks(log, [...variants.flatMap((variant) => variant.points.map((point) => point.loss)), ...data.references.map((row) => row[1])]) },
+      xaxis: { tickvals: variants.map((_, a) => a), ticktext: names, ...slanted, range: [-0.6, variants.length - 0.4], zeroline: false },
     }), config);
   }
 
   function show() {
-    const arm = arms[now.arm];
-    fill($("seed"), arm.points.map((point) => String(point.seed)), now.seed);
-    $("arm").value = now.arm;
-    const point = arm.points[now.seed];
+    const variant = variants[now.variant];
+    fill($("seed"), variant.points.map((point) => String(point.seed)), now.seed);
+    $("variant").value = now.variant;
+    const point = variant.points[now.seed];
     draw();
     if (!point) {
-      $("chosen-name").textContent = `${arm.name}: no run has ended`;
+      $("chosen-name").textContent = `${variant.name}: no run has finished`;
       for (const id of ["chosen-words", "chosen-curve", "chosen-map"]) write(id, "");
       return;
     }
-    $("chosen-name").textContent = `${arm.name}, seed ${point.seed}`;
-    const words = `Test loss ${number(point.loss)} free running, ${number(point.forced)} teacher-forced; best epoch ${point.best_epoch}; it ${point.beats ? "beats" : "does not beat"} the best rule without parameters. `;
+    $("chosen-name").textContent = `${variant.name}, seed ${point.seed}`;
+    const words = `Test loss ${formatNumber(point.loss)} free running, ${formatNumber(point.forced)} teacher-forced; best epoch ${point.best_epoch}; it ${point.beats ? "beats" : "does not beat"} the best parameter-free baseline. `;
     const link = document.createElement("a");
     link.href = point.link.split("/").map(encodeURIComponent).join("/") + (point.page ? "/report.html" : "/");
-    link.textContent = point.page ? "Open its own page" : "Open its folder";
+    link.textContent = point.page ? "Open the page of the run" : "Open the folder of the run";
     const command = document.createElement("code");
     command.textContent = `seqattn report ${data.path}/${point.path}`;
-    $("chosen-words").replaceChildren(words, link, point.page ? "" : ", or write its page: ", point.page ? "" : command);
+    $("chosen-words").replaceChildren(words, link, point.page ? "" : ", or write the page: ", point.page ? "" : command);
     const { accent } = theme();
     if (point.curve) {
       clear("chosen-curve");
       Plotly.react("chosen-curve", [{ type: "scatter", mode: point.curve.length > 1 ? "lines" : "markers", x: point.curve.map((row) => row[0]), y: point.curve.map((row) => row[1]), line: { color: accent }, hovertemplate: "epoch %{x}: %{y:.4g}<extra></extra>" }],
-        layout({ title: { text: "Validation loss, free running", font: { size: 14 } }, yaxis: { type: "log", ...ticks(true, point.curve.map((row) => row[1])) }, xaxis: { title: { text: "epoch" }, ...whole(point.curve.at(-1)[0]) } }), config);
+        layout({ title: { text: "Validation loss, free running", font: { size: 14 } }, yaxis: { type: "log", ...logTicks(true, point.curve.map((row) => row[1])) }, xaxis: { title: { text: "epoch" }, ...integerTicks(point.curve.at(-1)[0]) } }), config);
     } else {
-      write("chosen-curve", "No curve is kept of this run.");
+      write("chosen-curve", "This run has no preview of its curve.");
     }
     if (point.weights) {
       clear("chosen-map");
       const z = point.weights;
       const signed = { low: Math.min(...z.flat()), high: Math.max(...z.flat()) };
-      Plotly.react("chosen-map", [heatmap(z, z[0].map((_, s) => `point ${s + 1}`), z.map((_, t) => `point ${z[0].length + t + 1}`), shades(point.signed ? "strength" : "distribution", signed, z[0].length > LONG ? signed.high : 1), "weight")],
-        layout({ title: { text: `Attention in its first test sequence${point.part}`, font: { size: 14 } }, yaxis: { autorange: "reversed" } }), config);
+      Plotly.react("chosen-map", [heatmap(z, z[0].map((_, s) => `point ${s + 1}`), z.map((_, t) => `point ${z[0].length + t + 1}`), colourScale(point.signed ? "strength" : "distribution", signed, z[0].length > MAX_UNIT_SCALE_COLUMNS ? signed.high : 1), "weight")],
+        layout({ title: { text: `Attention in the first test sequence${point.part}`, font: { size: 14 } }, yaxis: { autorange: "reversed" } }), config);
     } else {
-      write("chosen-map", "No attention is kept of this run.");
+      write("chosen-map", "This run has no preview of its attention.");
     }
   }
 
   $("scale").addEventListener("change", draw);
-  $("arm").addEventListener("change", (event) => { now.arm = Number(event.target.value); now.seed = 0; show(); });
+  $("variant").addEventListener("change", (event) => { now.variant = Number(event.target.value); now.seed = 0; show(); });
   $("seed").addEventListener("change", (event) => { now.seed = Number(event.target.value); show(); });
   show();
   $("seeds").on("plotly_click", (event) => {
     const point = event.points[0];
-    now.arm = point.data.meta;
+    now.variant = point.data.meta;
     now.seed = point.pointNumber;
     show();
   });
@@ -618,7 +617,7 @@ async function main() {
   else {
     curves();
     if (data.examples) await explorer();
-    if (data.film) await film();
+    if (data.attention_history) await attentionHistory();
   }
   const again = () => redraws.forEach((draw) => draw());
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", again);

@@ -190,6 +190,7 @@ class Environment(_Stored):
     threads: Annotated[int, Field(ge=1, le=1024)] | None = None
     device: str | None = None
     packages: dict[str, str] = {}
+    skipped_checkpoints: list[Text] = []
     origins: dict[str, str] = {}
 
 

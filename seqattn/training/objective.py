@@ -167,7 +167,7 @@ class ManualBackwardLoss:
         return loss
 
     def validation_losses(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        losses: tuple[Tensor, Tensor] = self.passes.both_losses(
+        losses: tuple[Tensor, Tensor] = self.passes.validation_losses(
             batch.source, batch.target,
             source_lengths=batch.source_lengths, target_keep=batch.target_keep,
         )  # fmt: skip

@@ -12,8 +12,7 @@ import numpy as np
 import pytest
 
 from seqattn.analysis.comparison import read_comparison
-from seqattn.report import page as page_of
-from seqattn.report import report
+from seqattn.report import render_page, report
 from seqattn.report.content import comparison_content, run_content
 from seqattn.runs import RunFolder
 from seqattn.runs.storage import read_arrays
@@ -39,7 +38,7 @@ def test_the_slider_walks_through_free_running(
     T = int(said["target_lengths"][0])
     for step in sorted({0, 1, T - 1} & set(range(T))):
         found.slide("#step", step)
-        words = found.text("#said")
+        words = found.text("#step-text")
         assert words.startswith(f"Step {step + 1} "), words
         weights = looked["weights"][0, 0, 0, step]
         told = looks(words)
@@ -69,7 +68,7 @@ def test_a_row_of_the_heatmap_lights_up_the_path(opened: Open, runs: dict[str, P
     row = 20
     found.page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] * (row + 0.5) / 32)
     found.until(f"document.getElementById('step').value === '{row}'")
-    assert found.text("#said").startswith(f"Step {row + 1} ")
+    assert found.text("#step-text").startswith(f"Step {row + 1} ")
     lit = found.page.evaluate(
         "document.getElementById('path').data.find((t) => t.name === 'source').marker"
     )
@@ -160,21 +159,21 @@ def test_the_worst_sequences_open_in_the_explorer(opened: Open, runs: dict[str, 
     buttons.first.click()
     assert found.page.locator("#example").input_value() == str(worst)
     assert buttons.first.get_attribute("aria-pressed") == "true"
-    assert found.text("#said").endswith(f"{losses[worst]:.3g}.")
+    assert found.text("#step-text").endswith(f"{losses[worst]:.3g}.")
 
 
 def test_the_film_shows_each_epoch(opened: Open, runs: dict[str, Path]) -> None:
     found = opened(runs["squares"] / "report.html")
     film = read_arrays(runs["squares"] / "film.npz")
-    assert found.text("#film-name") == "Before training"
+    assert found.text("#history-name") == "Before training"
     for frame, epoch in enumerate(film["epochs"]):
-        found.slide("#film-frame", frame)
-        drawn = found.page.evaluate("document.getElementById('film-map').data[0].z")
+        found.slide("#history-frame", frame)
+        drawn = found.page.evaluate("document.getElementById('history-map').data[0].z")
         assert np.allclose(drawn, film["weights"][frame, 0, 0, 0], atol=1e-4)
-        assert epoch == 0 or found.text("#film-name") == f"After epoch {epoch}"
-    found.page.click("#film-play")
-    assert found.text("#film-play") == "Pause"
-    found.until("document.getElementById('film-play').textContent === 'Play'")
+        assert epoch == 0 or found.text("#history-name") == f"After epoch {epoch}"
+    found.page.click("#history-play")
+    assert found.text("#history-play") == "Pause"
+    found.until("document.getElementById('history-play').textContent === 'Play'")
 
 
 def test_loss_curves_are_the_metrics(opened: Open, runs: dict[str, Path]) -> None:
@@ -203,13 +202,13 @@ def test_a_run_without_attention_has_all_but_weights(opened: Open, runs: dict[st
     found = opened(runs["plain"] / "report.html")
     assert found.text("#map") == "This model has no attention."
     found.slide("#step", 1)
-    assert found.text("#said").startswith("Step 2 ")
-    assert found.page.locator("#film").count() == 0
+    assert found.text("#step-text").startswith("Step 2 ")
+    assert found.page.locator("#history").count() == 0
 
 
 def test_own_data_keep_names_and_units(opened: Open, runs: dict[str, Path]) -> None:
     found = opened(runs["own"] / "report.html")
-    assert "<b>speed</b> " in found.text("#said")
+    assert "<b>speed</b> " in found.text("#step-text")
     assert "<b>speed</b>, in its own units" in found.text("#summary")
     drawn = found.page.evaluate("document.getElementById('path').data[0].y")
     source = read_arrays(runs["own"] / "predictions.npz")["source"][0, :, 0]
@@ -234,7 +233,7 @@ def test_a_point_of_a_comparison_opens_its_run(opened: Open, compared: Path) -> 
     found.until("document.getElementById('chosen-name').textContent === 'dot, seed 24'")
     assert f"Test loss {losses:.3g}" in found.text("#chosen-words")
     assert found.page.locator("#chosen-words a").get_attribute("href") == "dot/seed-24/report.html"
-    found.page.select_option("#arm", "1")
+    found.page.select_option("#variant", "1")
     assert found.text("#chosen-name") == "uniform, seed 23"
     assert found.page.locator("#seed option").count() == 2
 
@@ -247,7 +246,7 @@ def result(compared: Path) -> dict[str, Any]:
 
 def written(content: dict[str, Any], home: Path) -> Path:
     file = home / "changed.html"
-    file.write_text(page_of(content), encoding="utf-8")
+    file.write_text(render_page(content), encoding="utf-8")
     return file
 
 
@@ -256,17 +255,17 @@ def test_words_go_where_a_plot_comes(opened: Open, result: dict[str, Any], tmp_p
         del result["variants"][0]["points"][0][key]
     result["variants"].append({"name": "none", "points": [], "missing": [1], "median": None})
     found = opened(written(result, tmp_path))
-    assert found.text("#chosen-map") == "No attention is kept of this run."
-    assert found.text("#chosen-curve") == "No curve is kept of this run."
-    found.page.select_option("#arm", "1")
+    assert found.text("#chosen-map") == "This run has no preview of its attention."
+    assert found.text("#chosen-curve") == "This run has no preview of its curve."
+    found.page.select_option("#variant", "1")
     for place in ("#chosen-map", "#chosen-curve"):
         assert found.page.locator(f"{place} .main-svg").count()
-        assert "is kept of this run" not in found.text(place)
-    found.page.select_option("#arm", "2")
-    assert found.text("#chosen-name") == "none: no run has ended"
+        assert "has no preview of" not in found.text(place)
+    found.page.select_option("#variant", "2")
+    assert found.text("#chosen-name") == "none: no run has finished"
     assert found.text("#chosen-map") == found.text("#chosen-curve") == ""
-    found.page.select_option("#arm", "0")
-    assert found.text("#chosen-map") == "No attention is kept of this run."
+    found.page.select_option("#variant", "0")
+    assert found.text("#chosen-map") == "This run has no preview of its attention."
 
 
 @pytest.mark.parametrize(("width", "near"), [(1240, 4), (400, 2)])
@@ -345,11 +344,13 @@ def test_steps_of_a_decoder_are_named_by_what_they_forecast(
 ) -> None:
     found = opened(runs["transformer"] / "report.html")
     found.page.select_option("#kind", "2")
-    assert found.text("#said").startswith("Step 1 (point 3) looks at the steps of point 3 with 1.0")
+    assert found.text("#step-text").startswith(
+        "Step 1 (point 3) attends to the steps of point 3 with 1.0"
+    )
     title = found.page.evaluate("document.getElementById('map').layout.xaxis.title.text")
     assert "each has read the point before" in title
     found.page.select_option("#kind", "0")
-    assert "the steps of" not in found.text("#said")
+    assert "the steps of" not in found.text("#step-text")
     title = found.page.evaluate("document.getElementById('map').layout.xaxis.title.text")
     assert "read the point before" not in title
 
@@ -369,17 +370,17 @@ def test_a_film_of_long_sources_ends_its_colours_at_the_largest(
     for name, wanted in (("copy", None), ("squares", 1.0)):
         found = opened(runs[name] / "report.html")
         film = read_arrays(runs[name] / "film.npz")["weights"]
-        most = found.page.evaluate("document.getElementById('film-map').data[0].zmax")
+        most = found.page.evaluate("document.getElementById('history-map').data[0].zmax")
         assert most == pytest.approx(wanted or float(film[:, 0, 0, 0].max()), abs=1e-4)
 
 
 def test_a_printed_page_says_what_it_shows(opened: Open, runs: dict[str, Path]) -> None:
     found = opened(runs["squares"] / "report.html")
     found.page.emulate_media(media="print")
-    for seen in ("#example", "#layer", "#head", "#step-name", "#film-example", "#film-name",
+    for seen in ("#example", "#layer", "#head", "#step-name", "#history-example", "#history-name",
                  "#worst button >> nth=0"):  # fmt: skip
         assert found.page.locator(seen).is_visible(), seen
-    for hidden in ("#before", "#after", "#step", "#film-frame", "#film-play", "nav"):
+    for hidden in ("#before", "#after", "#step", "#history-frame", "#history-play", "nav"):
         assert not found.page.locator(hidden).is_visible(), hidden
 
 
@@ -413,26 +414,30 @@ def test_names_are_words_and_nothing_else(
     content["notices"] = HOSTILE[:]
     for k, name in enumerate(HOSTILE):
         examples["ids"][k], examples["labels"][k] = name, name[::-1]
-    examples["features"] = examples["said"] = HOSTILE[:2]
+    examples["features"] = examples["target_features"] = HOSTILE[:2]
     content["classes"][0]["rows"][0][0] = HOSTILE[1]
     content["curves"]["baseline"][0] = HOSTILE[5]
     content["config"][0] = HOSTILE[:3]
     file = tmp_path / "hostile.html"
-    file.write_text(page_of(content), encoding="utf-8")
+    file.write_text(render_page(content), encoding="utf-8")
     found = opened(file)
     assert found.page.title() == f"{HOSTILE[0]} - seqattn report"
     assert [notice.inner_text() for notice in found.page.locator(".notice").all()][1] == HOSTILE[1]
     options = found.page.locator("#example option").all_inner_texts()
     assert options[2].startswith(HOSTILE[2])
     assert found.page.locator("img, main script, main a[href^=javascript]").count() == 0
-    assert HOSTILE[0] in found.text("#said")
-    content["examples"] |= {"plane": False, "features": ["%{y}", "b"], "said": ["%{y}", "b"]}
+    assert HOSTILE[0] in found.text("#step-text")
+    content["examples"] |= {
+        "plane": False,
+        "features": ["%{y}", "b"],
+        "target_features": ["%{y}", "b"],
+    }
     found = opened(written(content, tmp_path))
     drawn = found.page.evaluate(
         "document.getElementById('path').data.map((t) => [t.hovertemplate, t.text[0]])"
     )
     assert {template for template, _ in drawn} == {"%{text}<extra></extra>"}
-    forecast = re.search(r"Forecast: %\{y\} (\S+) ", found.text("#said"))
+    forecast = re.search(r"Forecast: %\{y\} (\S+) ", found.text("#step-text"))
     assert forecast is not None
     found.page.evaluate("Plotly.Fx.hover('path', [{curveNumber: 2, pointNumber: 0}])")
     shown = found.page.locator("#path .hovertext").text_content()
@@ -479,8 +484,8 @@ def test_all_can_be_reached_from_the_keyboard(opened: Open, runs: dict[str, Path
         "colours",
         "step",
         "scale",
-        "film-frame",
-        "film-play",
+        "history-frame",
+        "history-play",
     } <= reached
     unnamed = found.page.evaluate(
         "[...document.querySelectorAll('.plot')].filter((e) => !e.getAttribute('aria-label')).length"

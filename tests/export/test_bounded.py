@@ -17,7 +17,7 @@ S, T = 7, 5
 def test_few_weights_are_held_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     trained = trained_as({"attention": {"score": "dot"}})
     graphs = trace_graphs(trained, T)
-    whole = checking.check(graphs, trained, T, None, None)
+    whole = checking.check_graphs(graphs, trained, T, None, None)
     original, sizes = checking.free_run, list[int]()
 
     def watched(*given: Any, **more: Any) -> Any:
@@ -27,14 +27,14 @@ def test_few_weights_are_held_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None
 
     monkeypatch.setattr(checking, "free_run", watched)
     monkeypatch.setattr(checking, "MAX_BATCH_WEIGHTS", 16 * S * T)
-    parts = checking.check(graphs, trained, T, None, None)
+    parts = checking.check_graphs(graphs, trained, T, None, None)
     assert max(sizes) == 16 * S * T
     assert [row.sources for row in parts] == [row.sources for row in whole]
     for one, other in zip(whole, parts, strict=True):
         assert one.differences.keys() == other.differences.keys()
         assert other.is_within_tolerance
     monkeypatch.setattr(checking, "MAX_BATCH_WEIGHTS", 2 * S * T)  # long sequences: fewer of them
-    few = checking.check(graphs, trained, T, None, None)
+    few = checking.check_graphs(graphs, trained, T, None, None)
     assert few[-1].sources == f"8 random, up to {S} points"
     part = checking._random_sources(trained, 11, S)
     whole_forecast = checking.forecasts(graphs.free_running, part, 11)

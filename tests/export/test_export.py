@@ -29,7 +29,7 @@ from seqattn.data import DataSpec, Scaling, Sequences
 from seqattn.data.scaling import Scaler
 from seqattn.errors import CheckpointError, UsageError
 from seqattn.experiments import train_many
-from seqattn.export.check import MAX_DIFFERENCE, check
+from seqattn.export.check import MAX_DIFFERENCE, check_graphs
 from seqattn.export.onnx import trace_graphs
 from seqattn.models import FeatureSpec, build_model
 from seqattn.runs import RunFolder
@@ -38,7 +38,7 @@ from tests.conftest import ROOT, Ended
 from tests.test_docs import blocks
 
 # Features that differ on both sides, far from 0 and 1, or taken from the last point on.
-FEATURES, SAID = ("a", "b"), ("b", "new", "a")
+FEATURES, TARGET_FEATURES = ("a", "b"), ("b", "new", "a")
 FAR = Scaling(
     Scaler(np.array([1e6, -5.0]), np.array([300.0, 0.5])),
     Scaler(np.array([-5.0, 7.0, 1e6]), np.array([0.5, 2.0, 300.0])),
@@ -92,7 +92,7 @@ def trained_as(model: dict[str, Any], scaling: Scaling = FAR) -> LoadedModel:
     if described["kind"] == "transformer":
         del described["hidden_dim"]
     config = TypeAdapter[Any](Model).validate_python(described)
-    spec = DataSpec(FEATURES, SAID, 7, 5, scaling)
+    spec = DataSpec(FEATURES, TARGET_FEATURES, 7, 5, scaling)
     made = build_model(config, FeatureSpec(2, 3, scaling.source_index_of_target), 1)
     training = {"teacher_forcing": {"probability": 1}}
     return LoadedModel(
@@ -105,7 +105,7 @@ def test_graphs_say_what_the_model_says(name: str) -> None:
     scaling = (FAR, RELATIVE)[[*MECHANISMS].index(name) % 2]
     trained = trained_as(MECHANISMS[name], scaling)
     graphs = trace_graphs(trained, 5)
-    rows = check(graphs, trained, 5, None, trained.model.max_length)
+    rows = check_graphs(graphs, trained, 5, None, trained.model.max_length)
     assert len(rows) == 6
     kinds = {"forecast"} | ({"weights"} if name != "plain" else set())
     if "transformer" in name:
@@ -118,12 +118,12 @@ def test_graphs_say_what_the_model_says(name: str) -> None:
 def test_the_check_sees_a_wrong_weight() -> None:
     trained = trained_as({"attention": {"score": "uniform"}})
     graphs = trace_graphs(trained, 5)
-    assert all(row.is_within_tolerance for row in check(graphs, trained, 5, None, None))
+    assert all(row.is_within_tolerance for row in check_graphs(graphs, trained, 5, None, None))
     for which, graph in (("free_running", graphs.free_running), ("encoder and step", graphs.step)):
         (bias,) = [t for t in every_tensor(graph.graph) if t.name.endswith("output.bias")]
         right = numpy_helper.to_array(bias)
         bias.CopyFrom(numpy_helper.from_array(right + np.float32(1e-4), bias.name))
-        for row in check(graphs, trained, 5, None, None):
+        for row in check_graphs(graphs, trained, 5, None, None):
             assert row.is_within_tolerance == (row.graph != which)
         bias.CopyFrom(numpy_helper.from_array(right, bias.name))
 
@@ -132,7 +132,7 @@ def test_what_builds_up_is_held_against_the_models_own_noise() -> None:
     """Many steps of fast weights: more than 1e-5, and no more than float32 itself."""
     trained = trained_as({"kind": "fast_weights", "hidden_dim": 11})
     graphs = trace_graphs(trained, 40)
-    rows = check(graphs, trained, 40, None, None)
+    rows = check_graphs(graphs, trained, 40, None, None)
     assert max(row.largest for row in rows) > MAX_DIFFERENCE
     assert all(row.is_within_tolerance for row in rows)
 
@@ -216,14 +216,14 @@ def test_the_runner_needs_no_torch(exported: Path, run: Path, tmp_path: Path) ->
         assert "ModuleNotFoundError" in in_it("-c", f"import {library}").stderr
     shown = in_it(exported / "run.py")
     assert shown.returncode == 0, shown.stderr
-    apart = re.findall(r"(\w+): \(4, .*, (\S+) from the example", shown.stdout)
-    assert [name for name, _ in apart] == ["forecast", "weights"]
-    assert all(float(number) <= MAX_DIFFERENCE for _, number in apart)
+    differences = re.findall(r"(\w+): \(4, .*, (\S+) from the example", shown.stdout)
+    assert [name for name, _ in differences] == ["forecast", "weights"]
+    assert all(float(number) <= MAX_DIFFERENCE for _, number in differences)
 
     source = np.array([[[0.1, 0.2], [0.3, -0.4]], [[-0.5, 0.6], [np.nan, np.nan]]])
     np.save(tmp_path / "sources.npy", source)
-    told = in_it(exported / "run.py", tmp_path / "sources.npy", tmp_path / "forecast.npz")
-    assert told.returncode == 0, told.stderr
+    forecast_run = in_it(exported / "run.py", tmp_path / "sources.npy", tmp_path / "forecast.npz")
+    assert forecast_run.returncode == 0, forecast_run.stderr
     found = np.load(tmp_path / "forecast.npz")
     _, trained = open_run(run)
     part = Sequences(np.nan_to_num(source), np.array([2, 1]), np.zeros((2, 0, 2)),
@@ -294,7 +294,7 @@ def test_more_steps_than_were_trained(run: Path, seqattn: Callable[..., Ended]) 
     assert graph.output[0].type.tensor_type.shape.dim[1].dim_value == 8
 
 
-def test_an_export_is_replaced_only_when_told_to(
+def test_an_export_is_replaced_only_with_overwrite(
     run: Path, exported: Path, seqattn: Callable[..., Ended]
 ) -> None:
     before = {path.name: path.read_bytes() for path in exported.iterdir()}
@@ -332,7 +332,7 @@ def test_what_is_refused_leaves_nothing(
     run: Path, seqattn: Callable[..., Ended], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     Path("file").write_text("")
-    for words, code, said in (
+    for words, code, message in (
         ((run, "--output", "file"), 2, "exists and is not a folder"),
         (("nowhere", "--output", "x"), 4, "no such run"),
         ((run, "--output", "x", "--format", "onx"), 2, "onnx"),
@@ -340,9 +340,9 @@ def test_what_is_refused_leaves_nothing(
     ):
         refused = seqattn("export", *words)
         assert refused.code == code
-        assert said in refused.err
+        assert message in refused.err
     monkeypatch.setattr("seqattn.export.onnx.trace_graphs", lambda *_: untrue(run))
-    with pytest.raises(CheckpointError, match="something else than the model: free_running on 12"):
+    with pytest.raises(CheckpointError, match="differ from the model: free_running on 12"):
         exporting.export(run, Path("x"))
     monkeypatch.setitem(sys.modules, "onnxscript", None)
     with pytest.raises(UsageError, match=re.escape('pip install "seqattn[export]"')):
@@ -368,7 +368,7 @@ def test_a_transformer_forecasts_no_further_than_its_positions(tmp_path: Path) -
     exporting.export(home, tmp_path / "x", steps=4)
 
 
-def test_data_that_are_gone_are_told(
+def test_missing_data_are_reported(
     run: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     from seqattn.errors import DataError
@@ -376,10 +376,10 @@ def test_data_that_are_gone_are_told(
     def gone(trained: LoadedModel) -> Any:
         raise DataError("my.csv: no such file.")
 
-    monkeypatch.setattr(exporting, "data_of", gone)
-    told = list[str]()
-    made = exporting.export(run, tmp_path / "x", log=told.append)
-    assert "my.csv: no such file." in told[0]
+    monkeypatch.setattr(exporting, "load_splits", gone)
+    lines = list[str]()
+    made = exporting.export(run, tmp_path / "x", log=lines.append)
+    assert "my.csv: no such file." in lines[0]
     assert all("random" in row.sources for row in made.rows)
     assert len(made.rows) == 6
 

@@ -15,9 +15,9 @@ from seqattn.config import resolve
 from seqattn.data import Scaling, Sequences
 from seqattn.data.scaling import Scaler
 from seqattn.export import export
-from seqattn.export.check import MAX_DIFFERENCE, build_session, check
+from seqattn.export.check import MAX_DIFFERENCE, build_session, check_graphs
 from seqattn.export.onnx import FORECAST, LENGTHS, SOURCE, trace_graphs
-from tests.export.test_export import FEATURES, MECHANISMS, SAID, trained_as
+from tests.export.test_export import FEATURES, MECHANISMS, TARGET_FEATURES, trained_as
 
 INSTANCE = Scaling(
     Scaler(np.zeros(2), np.array([300.0, 0.5])),
@@ -34,7 +34,7 @@ def test_graphs_normalize_each_source(name: str) -> None:
     trained = trained_as(MECHANISMS[name], INSTANCE)
     graphs = trace_graphs(trained, 5)
     assert {"offset", "scale"} <= set(graphs.memory)
-    for row in check(graphs, trained, 5, None, trained.model.max_length):
+    for row in check_graphs(graphs, trained, 5, None, trained.model.max_length):
         assert row.largest <= MAX_DIFFERENCE, (row.graph, row.sources, row.differences)
 
 
@@ -52,7 +52,7 @@ def test_sources_of_any_level_and_size_are_forecast_alike() -> None:
     source[4, 5:] = 0
     part = Sequences(
         source, lengths, np.zeros((5, 0, 3)), np.zeros(5, dtype=np.int64), FEATURES,
-        tuple("abcde"), target_features=SAID,
+        tuple("abcde"), target_features=TARGET_FEATURES,
     )  # fmt: skip
     right = free_run(trained.model, part, 3, scaling=INSTANCE).values
     padded = source.copy()

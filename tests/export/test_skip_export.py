@@ -16,7 +16,7 @@ from seqattn.config import resolve
 from seqattn.errors import UsageError
 from seqattn.experiments import train_one
 from seqattn.export import export
-from seqattn.export.check import build_session, check, step_by_step
+from seqattn.export.check import build_session, check_graphs, step_by_step
 from seqattn.export.onnx import trace_graphs
 from seqattn.models import FeatureSpec, Lengths, build_model
 from seqattn.training import LoadedModel
@@ -52,7 +52,7 @@ def trained_with_skip(kind: dict[str, Any], relative: bool) -> LoadedModel:
 def test_graphs_say_network_plus_skip(name: str) -> None:
     trained = trained_with_skip(KINDS[name], relative=name in ("plain", "transformer"))
     graphs = trace_graphs(trained, T)
-    rows = check(graphs, trained, T, None, trained.model.max_length)
+    rows = check_graphs(graphs, trained, T, None, trained.model.max_length)
     assert len(rows) == 2
     for row in rows:
         assert row.largest <= MAX_DIFFERENCE, (row.graph, row.sources, row.differences)
@@ -60,7 +60,8 @@ def test_graphs_say_network_plus_skip(name: str) -> None:
     with torch.no_grad():  # the check sees a skip that is not the graphs'
         trained.model.skip.bias += 0.01
     assert not any(
-        row.is_within_tolerance for row in check(graphs, trained, T, None, trained.model.max_length)
+        row.is_within_tolerance
+        for row in check_graphs(graphs, trained, T, None, trained.model.max_length)
     )
 
 
@@ -72,10 +73,10 @@ def test_a_graph_has_no_number_for_what_the_map_has_no_weights_for() -> None:
         "source_lengths": np.array([S, S - 1, S], dtype=np.int64),
     }
     parts = build_session(graphs.encoder), build_session(graphs.step)
-    said = step_by_step(*parts, given, T + 1, graphs.state)["forecast"]
-    assert np.isfinite(said[[0, 2], :T]).all()
-    assert np.isnan(said[1]).all()
-    assert np.isnan(said[:, T:]).all()
+    forecast = step_by_step(*parts, given, T + 1, graphs.state)["forecast"]
+    assert np.isfinite(forecast[[0, 2], :T]).all()
+    assert np.isnan(forecast[1]).all()
+    assert np.isnan(forecast[:, T:]).all()
     with pytest.raises(Exception, match="invalid dimensions"):
         build_session(graphs.encoder).run(None, {**given, "source": given["source"][:, 1:]})
 

@@ -1,32 +1,37 @@
-"""What a run's weights and losses show, in plain words: each finding with its number, what it means
-and the line to change.
+"""Diagnosis of a trained run: problems in its weights and losses, with the measured number, the
+meaning and the config line to change.
 
 Letters: N sequences, L layers, A heads, T target steps, S source steps. NumPy only.
 """
 
 from seqattn.analysis.doctor import losses, weights
-from seqattn.analysis.doctor.check import Check, Finding, as_plain, told
-from seqattn.analysis.doctor.collect import Evidence, evidence, history_of, losses_beside
-from seqattn.analysis.doctor.losses import SEEDS_APART, seeds_apart
+from seqattn.analysis.doctor.check import Check, Finding, findings_as_plain, summarize
+from seqattn.analysis.doctor.collect import Evidence, collect_evidence, read_history, sibling_losses
+from seqattn.analysis.doctor.losses import SEED_SPREAD, check_seed_spread
 from seqattn.analysis.doctor.weights import entropy_share
 
 CHECKS: tuple[Check, ...] = (
     weights.mass_on_padding, losses.worse_than_baseline, weights.nearly_uniform,
-    weights.stuck_on_one_step, weights.off_by_one, weights.saturated_softmax, weights.dead_heads,
-    weights.identical_heads, weights.attention_does_not_matter, losses.exposure_bias,
-    losses.seeds_of_run_apart, losses.overfitting,
+    weights.stuck_on_one_step, weights.alignment_off_by_one, weights.saturated_softmax,
+    weights.dead_heads, weights.identical_heads, weights.attention_does_not_matter,
+    losses.exposure_bias, losses.seed_spread, losses.overfitting,
 )  # fmt: skip
-"""In the order of what to mend first."""
-NAMES = tuple(check.name for check in CHECKS)
-ABOUT_WEIGHTS = tuple(check.name for check in CHECKS if check.needs_weights)
+"""Ordered by priority: the first problem to fix comes first."""
+CHECK_NAMES = tuple(check.name for check in CHECKS)
+WEIGHT_CHECK_NAMES = tuple(check.name for check in CHECKS if check.needs_weights)
 
 
-def examine(seen: Evidence) -> list[Finding]:
-    """The finding of every check; those about weights only where the model has attention."""
-    return [check(seen) for check in CHECKS if seen.weights is not None or not check.needs_weights]
+def examine(evidence: Evidence) -> list[Finding]:
+    """Run every check; those of attention weights only if the model has attention."""
+    return [
+        check(evidence)
+        for check in CHECKS
+        if evidence.weights is not None or not check.needs_weights
+    ]
 
 
 __all__ = [
-    "ABOUT_WEIGHTS", "CHECKS", "NAMES", "SEEDS_APART", "Check", "Evidence", "Finding", "as_plain",
-    "entropy_share", "evidence", "examine", "history_of", "losses_beside", "seeds_apart", "told",
+    "CHECKS", "CHECK_NAMES", "SEED_SPREAD", "WEIGHT_CHECK_NAMES", "Check", "Evidence", "Finding",
+    "check_seed_spread", "collect_evidence", "entropy_share", "examine", "findings_as_plain",
+    "read_history", "sibling_losses", "summarize",
 ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""What every check of the doctor has in common."""
+"""Checks and findings of the doctor."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from seqattn.analysis.doctor.collect import Evidence
 
 State = Literal["found", "fine", "unknown"]
 Verdict = tuple[State, str] | tuple[State, str, str, str]
-"""A `Finding` without its name."""
+"""The fields of a `Finding` after its name."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that was looked for.
+    """Result of a check.
 
     Attributes:
-        name: of it.
-        state: "found"; "fine" where it was looked for and is not there; "unknown" where this run
-            cannot tell.
-        number: what was measured, in words.
-        meaning: what follows from it.
-        change: a line of the config to try, or of the command line; empty where all is fine.
+        name: name of the problem.
+        state: "found", "fine" where the run does not have the problem, or "unknown" where the run
+            cannot show it.
+        number: the measured values as text.
+        meaning: consequence of the problem; "" unless found.
+        change: lines of the config or command line to try; "" unless found.
     """
 
     name: str
@@ -37,17 +37,17 @@ class Finding:
 
 
 class UndecidableError(Exception):
-    """A run cannot show whether it has a problem; the text is the reason."""
+    """The run cannot show whether it has a problem; the message is the reason."""
 
 
 @dataclass(frozen=True)
 class Check:
-    """A problem to look for.
+    """A check for one problem; call it with `Evidence` to get a `Finding`.
 
     Attributes:
-        name: of the problem.
-        needs_weights: whether it is about attention weights.
-        judge: may raise `UndecidableError`.
+        name: name of the problem.
+        needs_weights: whether the check reads attention weights.
+        judge: function that decides; it may raise `UndecidableError`.
     """
 
     name: str
@@ -61,19 +61,19 @@ class Check:
             return Finding(self.name, "unknown", str(reason))
 
 
-def check(name: str, *, needs_weights: bool = False) -> Callable[..., Check]:
-    """A decorator that makes a `Check` of its `judge`."""
+def define_check(name: str, *, needs_weights: bool = False) -> Callable[..., Check]:
+    """Decorator that turns the function `judge` into a `Check`."""
     return lambda judge: Check(name, needs_weights, judge)
 
 
-def told(findings: Sequence[Finding]) -> str:
-    """All findings in a sentence."""
+def summarize(findings: Sequence[Finding]) -> str:
+    """The names of the problems found, as a sentence."""
     found = [finding.name for finding in findings if finding.state == "found"]
     decided = sum(finding.state != "unknown" for finding in findings)
     if not found:
-        return f"Nothing found in {decided} things looked for."
-    return f"Found {len(found)} of {decided} things looked for: {', '.join(found)}."
+        return f"No problem found in {decided} checks."
+    return f"{len(found)} of {decided} checks found a problem: {', '.join(found)}."
 
 
-def as_plain(findings: Sequence[Finding]) -> list[dict[str, Any]]:
+def findings_as_plain(findings: Sequence[Finding]) -> list[dict[str, Any]]:
     return [finding.as_plain() for finding in findings]

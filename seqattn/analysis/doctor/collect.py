@@ -1,4 +1,4 @@
-"""What the doctor measures in a trained model: the input of every check."""
+"""Measurements of a trained model that the checks of the doctor read."""
 
 from __future__ import annotations
 
@@ -9,7 +9,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from seqattn.analysis.evaluation import References, evaluate_and_forecast, free_run, loss_of
+from seqattn.analysis.evaluation import (
+    ReferenceLosses,
+    evaluate_and_forecast,
+    forecast_loss,
+    free_run,
+)
 from seqattn.data import Sequences, Splits
 from seqattn.data.file_dataset import check_observed
 from seqattn.errors import UsageError
@@ -17,28 +22,30 @@ from seqattn.models.attention import Override
 from seqattn.runs import EpochRecord, RunFolder
 from seqattn.training import LoadedModel, teacher_forcing_probability
 
-MOST_SEQUENCES = 512
+MAX_SEQUENCES = 512
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """What findings are made of.
+    """Measurements of a model on N test sequences.
 
     Attributes:
-        weights: (N, L, A, T, S) of cross-attention, NaN at padding; None without attention.
-        meaning: of the numbers; see `seqattn.models.AttentionMap`.
-        source_lengths: (N,).
-        alignment: (N, T) the source step that tells each target step, -1 where none does.
-        padding_mass: the largest sum of a step's weights on padding.
-        normalizer: what makes weights of scores: softmax, sparsemax, hard; "" elsewhere.
-        loss, forced: free running, and teacher-forced.
-        without: way -> loss where the weights are not the model's own.
+        weights: (N, L, A, T, S) cross-attention weights, NaN at padding; None without attention.
+        meaning: "distribution", or "strength" for signed weights; see
+            `seqattn.models.AttentionMap`.
+        source_lengths: (N,) number of source points.
+        alignment: (N, T) true source step of each target step, -1 without one; None if unknown.
+        padding_mass: largest sum of a step's weights on padding.
+        normalizer: softmax, sparsemax or hard; "" for weights without a normalizer.
+        loss: free-running mean squared error.
+        loss_teacher_forced: teacher-forced mean squared error.
+        override_losses: override mode -> free-running loss with replaced attention weights.
         baseline: name and loss of the best parameter-free baseline.
-        fitted: name and loss of the best baseline with fitted parameters; None: there is none.
-        seeds: test losses of this run's seeds, where there are several.
-        kind: of the model: recurrent, transformer, fast_weights.
-        forcing: schedule of teacher forcing, and the chance of the truth in the last epoch.
-        history: the epochs of the training; empty where they are not known.
+        seeds: test losses of all seeds of this run; empty for a single run.
+        kind: kind of model: recurrent, transformer or fast_weights.
+        teacher_forcing: schedule, and probability in the last epoch.
+        fitted: name and loss of the best fitted baseline; None without one.
+        history: records of the training epochs; empty where unknown.
     """
 
     weights: NDArray[np.float32] | None
@@ -48,54 +55,61 @@ class Evidence:
     padding_mass: float
     normalizer: str
     loss: float
-    forced: float
-    without: dict[str, float]
+    loss_teacher_forced: float
+    override_losses: dict[str, float]
     baseline: tuple[str, float]
     seeds: tuple[float, ...] = ()
     kind: str = "recurrent"
-    forcing: tuple[str, float] = ("constant", 1.0)
+    teacher_forcing: tuple[str, float] = ("constant", 1.0)
     fitted: tuple[str, float] | None = None
     history: tuple[EpochRecord, ...] = ()
 
     def heads(self) -> Iterator[tuple[int, int]]:
-        """Every layer and head; none without attention."""
+        """Indices of all layers and heads; empty without attention."""
         if self.weights is not None:
             yield from np.ndindex(*self.weights.shape[1:3])
 
     def head_name(self, layer: int, head: int) -> str:
-        """Which layer and head, where there are several; else ""."""
+        """Name of a layer and head, as far as there are several; else ""."""
         assert self.weights is not None
         _, L, A, *_ = self.weights.shape
         return ", ".join([f"layer {layer}"] * (L > 1) + [f"head {head}"] * (A > 1))
 
     def rows(self, layer: int, head: int) -> NDArray[np.float32]:
-        """(n, S) weights of all real steps over a source of two points or more."""
+        """Weights (n, S) of all real target steps whose source has at least two points."""
         assert self.weights is not None
-        long = self.source_lengths > 1
-        rows = self.weights[long, layer, head].reshape(-1, self.weights.shape[-1])
+        has_choice = self.source_lengths > 1
+        rows = self.weights[has_choice, layer, head].reshape(-1, self.weights.shape[-1])
         return np.asarray(rows[np.isfinite(rows).any(axis=1)], dtype=np.float32)
 
 
-def evidence(
+def collect_evidence(
     trained: LoadedModel,
     data: Splits,
     seeds: Sequence[float] = (),
     history: Sequence[EpochRecord] = (),
 ) -> Evidence:
-    """Run a model over its test sequences, five hundred at most: on its own, fed the truth, and
-    with weights that are not its own.
+    """Run a model on its first test sequences: free-running, teacher-forced, and with overridden
+    attention weights.
 
     Args:
-        seeds: test losses of this run's seeds, where there are several.
-        history: the epochs of its training, for trends; empty where they are not known.
+        trained: the model.
+        data: the data it was trained on.
+        seeds: test losses of all seeds of this run; empty for a single run.
+        history: records of the training epochs; empty where unknown.
+
+    Raises:
+        DataError: no target of these test sequences was observed.
     """
-    part = data.test.select(slice(0, MOST_SEQUENCES))
+    part = data.test.select(slice(0, MAX_SEQUENCES))
     check_observed(part, f"the first {len(part)} test sequences")
-    against = References.of_data(part, data)
-    scored, free = evaluate_and_forecast(trained.model, part, against, data.scaling)
+    references = ReferenceLosses.from_splits(part, data)
+    scored, forecast = evaluate_and_forecast(trained.model, part, references, data.scaling)
     weights = None
-    if free.maps:
-        weights = np.asarray(free.attention_arrays(part, steps_real=True)["weights"], np.float32)
+    if forecast.maps:
+        weights = np.asarray(
+            forecast.attention_arrays(part, steps_real=True)["weights"], np.float32
+        )
     attention = getattr(trained.config.model, "attention", None)
     training = trained.config.training
     final_forcing = teacher_forcing_probability(
@@ -103,19 +117,19 @@ def evidence(
     )
     return Evidence(
         weights=weights,
-        meaning=free.meaning,
+        meaning=forecast.meaning,
         source_lengths=part.source_lengths,
         alignment=part.alignment,
-        padding_mass=_padding_mass(free.maps.get("cross"), part),
+        padding_mass=_padding_mass(forecast.maps.get("cross"), part),
         normalizer=str(getattr(attention, "normalizer", "softmax")) if weights is not None else "",
         loss=scored.loss,
-        forced=scored.loss_teacher_forced,
-        without=_without(trained, part, data) if weights is not None else {},
-        baseline=(scored.best_baseline, against.baselines[scored.best_baseline]),
+        loss_teacher_forced=scored.loss_teacher_forced,
+        override_losses=_override_losses(trained, part, data) if weights is not None else {},
+        baseline=(scored.best_baseline, references.baselines[scored.best_baseline]),
         seeds=tuple(seeds),
         kind=trained.config.model.kind,
-        forcing=(training.teacher_forcing.schedule, final_forcing),
-        fitted=min(against.fitted.items(), key=lambda item: item[1], default=None),
+        teacher_forcing=(training.teacher_forcing.schedule, final_forcing),
+        fitted=min(references.fitted.items(), key=lambda item: item[1], default=None),
         history=tuple(history),
     )
 
@@ -129,31 +143,31 @@ def _padding_mass(weights: NDArray[np.float32] | None, part: Sequences) -> float
     return float(np.abs(np.where(on_padding, weights, 0.0)).sum(axis=-1).max(initial=0.0))
 
 
-def _without(trained: LoadedModel, part: Sequences, data: Splits) -> dict[str, float]:
-    """Way -> loss with weights that are not the model's own."""
+def _override_losses(trained: LoadedModel, part: Sequences, data: Splits) -> dict[str, float]:
+    """Override mode -> loss; empty for a model whose weights cannot be overridden."""
     found = dict[str, float]()
-    for way in ("uniform", "shuffled"):
+    for mode in ("uniform", "shuffled"):
         try:
-            free = free_run(
-                trained.model, part, part.target_steps, Override.parse(way),
+            forecast = free_run(
+                trained.model, part, part.target_steps, Override.parse(mode),
                 with_attention=False, scaling=data.scaling,
             )  # fmt: skip
-        except UsageError:  # weights that nothing could stand in for
+        except UsageError:  # the model has no override of this mode
             return {}
-        loss = loss_of(free, part, data.scaling)
+        loss = forecast_loss(forecast, part, data.scaling)
         assert loss is not None
-        found[way] = loss
+        found[mode] = loss
     return found
 
 
-def history_of(folder: RunFolder) -> list[EpochRecord]:
-    """The epochs of a run's training; none beside a checkpoint that stands alone."""
+def read_history(folder: RunFolder) -> list[EpochRecord]:
+    """Records of the training epochs; empty for a checkpoint without a run folder."""
     return folder.read_metrics() if folder.metrics.exists() else []
 
 
-def losses_beside(folder: RunFolder) -> list[float]:
-    """Test losses of the seeds that a run was trained with, inf of those that diverged; none of a
-    run by itself."""
+def sibling_losses(folder: RunFolder) -> list[float]:
+    """Test losses of all seeds that a run was trained with, inf for diverged ones; empty for a
+    single run."""
     path = folder.path
     if not path.name.startswith("seed-"):
         return []

@@ -1,4 +1,4 @@
-"""Checks of the attention weights."""
+"""Checks of attention weights."""
 
 from __future__ import annotations
 
@@ -8,104 +8,104 @@ from collections import Counter
 import numpy as np
 from numpy.typing import NDArray
 
-from seqattn.analysis.doctor.check import UndecidableError, Verdict, check
+from seqattn.analysis.doctor.check import UndecidableError, Verdict, define_check
 from seqattn.analysis.doctor.collect import Evidence
 
-UNIFORM = 0.95  # of the entropy there could be
-DEAD = 0.99
-STUCK = 0.95  # of all steps have their largest weight on one source step
-IDENTICAL = 0.02  # mean total variation distance between two heads
-SATURATED = 0.999  # the largest weight of a step
-MOST_SATURATED = 0.95  # of all steps
-PADDED = 1e-6
-MATTERS = 1.02  # loss without the model's own weights, of that with them
-TOO_SHORT = "no source has two points or more"
+MIN_UNIFORM_SHARE = 0.95  # entropy, of the maximum
+MIN_DEAD_SHARE = 0.99  # entropy, of the maximum
+MIN_STUCK_SHARE = 0.95  # of the steps with their largest weight at one source step
+MAX_IDENTICAL_DISTANCE = 0.02  # mean total variation distance of two heads
+SATURATED_WEIGHT = 0.999  # largest weight of a step
+MIN_SATURATED_SHARE = 0.95  # of the steps
+MAX_PADDING_MASS = 1e-6
+MAX_LOSS_RATIO = 1.02  # loss with overridden weights, of the model's loss
+NO_CHOICE = "no source has two or more points"
 
 
-@check("mass on padding", needs_weights=True)
+@define_check("mass on padding", needs_weights=True)
 def mass_on_padding(evidence: Evidence) -> Verdict:
     number = f"up to {evidence.padding_mass:.2g} of a step's weight lies on padding"
-    if evidence.padding_mass <= PADDED:
+    if evidence.padding_mass <= MAX_PADDING_MASS:
         return "fine", number
     return (
         "found", number,
-        "The mask does not hold: what stands behind a sequence's end is read as if it were data.",
-        "a mistake in the model, not in the config: compare with --set"
-        " model.attention.score=dot; to train around it, data.variable_length: false",
+        "The mask fails: padding after the end of a sequence is read as data.",
+        "an error in the model, not in the config: compare with --set"
+        " model.attention.score=dot; to train without padding, data.variable_length: false",
     )  # fmt: skip
 
 
-@check("nearly uniform", needs_weights=True)
+@define_check("nearly uniform", needs_weights=True)
 def nearly_uniform(evidence: Evidence) -> Verdict:
-    _distribution(evidence)
+    _require_distribution(evidence)
     shares = _entropy_shares(evidence)
     if not shares:
-        return "unknown", TOO_SHORT
+        return "unknown", NO_CHOICE
     share = float(np.mean(list(shares.values())))
-    number = f"entropy {share:.0%} of what it could be"
-    if share < UNIFORM:
+    number = f"entropy {share:.0%} of the maximum"
+    if share < MIN_UNIFORM_SHARE:
         return "fine", number
     return (
         "found", number,
-        "The weights hardly prefer any source step: the context is their mean, whatever is asked.",
+        "The weights are almost equal, so the context is the mean of the values for every query.",
         "model.attention.score: general (or additive); with dot scores model.hidden_dim: (wider);"
         " training.epochs: (more)",
     )  # fmt: skip
 
 
-@check("stuck on one source step", needs_weights=True)
+@define_check("stuck on one source step", needs_weights=True)
 def stuck_on_one_step(evidence: Evidence) -> Verdict:
-    if _distribution(evidence).shape[-2] < 2:
-        return "unknown", "there is one target step only, so one query"
+    if _require_distribution(evidence).shape[-2] < 2:
+        return "unknown", "there is only one target step, so one query"
     stuck, shares = list[str](), list[float]()
     for layer, head in evidence.heads():
         rows = evidence.rows(layer, head)
         if not len(rows):
-            return "unknown", TOO_SHORT
-        share, place = _commonest_place(rows)
+            return "unknown", NO_CHOICE
+        share, position = _most_common_position(rows)
         shares.append(share)
-        if share >= STUCK and entropy_share(rows) < UNIFORM:
+        if share >= MIN_STUCK_SHARE and entropy_share(rows) < MIN_UNIFORM_SHARE:
             name = evidence.head_name(layer, head)
-            stuck.append(f"{share:.0%} of the steps at {place}" + f" ({name})" * bool(name))
+            stuck.append(f"{share:.0%} of the steps at {position}" + f" ({name})" * bool(name))
     if len(stuck) == len(shares):
         return (
             "found", "; ".join(stuck[:4]),
-            "It looks at one place whatever the query, so the weights carry nothing from step to"
-            " step.",
+            "The largest weight is at one source step for every query, so the weights do not depend"
+            " on the target step.",
             "model.input_feeding: true, or model.attention.score: additive, so that queries differ;"
-            " training.learning_rate: (lower) if it went there early",
+            " training.learning_rate: (lower) if this began early in training",
         )  # fmt: skip
     if len(shares) > 1:
-        return "fine", f"{len(stuck)} of {len(shares)} heads look at one place"
-    if shares[0] >= STUCK:
-        return "fine", "it looks everywhere alike, see nearly uniform"
+        return "fine", f"{len(stuck)} of {len(shares)} heads have their largest weight at one place"
+    if shares[0] >= MIN_STUCK_SHARE:
+        return "fine", "the weights are almost equal, see nearly uniform"
     return "fine", f"{shares[0]:.0%} of the steps have their largest weight at one place"
 
 
-def _commonest_place(rows: NDArray[np.float32]) -> tuple[float, str]:
-    """Where most rows (n, S) have their largest weight: the share of them, and the place."""
-    places = np.nanargmax(rows, axis=1)
-    # From the end too: in sources of several lengths the last point has many places.
-    from_end = np.isfinite(rows).sum(axis=1) - places
-    ((place, count),) = Counter(places.tolist()).most_common(1)
+def _most_common_position(rows: NDArray[np.float32]) -> tuple[float, str]:
+    """The most common position of the largest weight in rows (n, S): its share, and its name."""
+    positions = np.nanargmax(rows, axis=1)
+    # Also counted from the end: the last points of sources of several lengths have many positions.
+    from_end = np.isfinite(rows).sum(axis=1) - positions
+    ((position, count),) = Counter(positions.tolist()).most_common(1)
     ((distance, count_from_end),) = Counter(from_end.tolist()).most_common(1)
-    name = f"source point {place + 1}" if count >= count_from_end else f"{distance} from the end"
+    name = f"source point {position + 1}" if count >= count_from_end else f"{distance} from the end"
     return max(count, count_from_end) / len(rows), name
 
 
-@check("alignment off by one", needs_weights=True)
-def off_by_one(evidence: Evidence) -> Verdict:
+@define_check("alignment off by one", needs_weights=True)
+def alignment_off_by_one(evidence: Evidence) -> Verdict:
     if evidence.alignment is None or not (evidence.alignment >= 0).any():
-        return "unknown", "no alignment is known for this task"
-    weights, known = _distribution(evidence), evidence.alignment >= 0
+        return "unknown", "the task has no known alignment"
+    weights, has_alignment = _require_distribution(evidence), evidence.alignment >= 0
     true, lengths = (
-        np.broadcast_to(values, known.shape)[known]
+        np.broadcast_to(values, has_alignment.shape)[has_alignment]
         for values in (evidence.alignment,
                        np.minimum(evidence.source_lengths, weights.shape[-1])[:, None])
     )  # fmt: skip
     at_true, neighbour = 0.0, (0.0, 0)
     for layer, head in evidence.heads():
-        largest = np.nan_to_num(weights[:, layer, head], nan=-1.0).argmax(axis=-1)[known]
+        largest = np.nan_to_num(weights[:, layer, head], nan=-1.0).argmax(axis=-1)[has_alignment]
         at_true = max(at_true, float(np.mean(largest == true)))
         for shift in (-1, 1):
             inside = (true + shift >= 0) & (true + shift < lengths)
@@ -113,43 +113,44 @@ def off_by_one(evidence: Evidence) -> Verdict:
             neighbour = max(neighbour, (float(np.mean(shifted)) if inside.any() else 0.0, shift))
     share, shift = neighbour
     if share <= at_true or share < 0.5:
-        return "fine", "no neighbour of the true step is looked at more often"
+        return "fine", "no neighbour of the true source step has the largest weight more often"
     side = "before" if shift < 0 else "after"
     return (
         "found",
-        f"{share:.0%} of the steps look at the point {side} the true one, {at_true:.0%} at it",
-        "A recurrent state beside the true one has what is wanted, too; or the data are shifted by"
-        " a step. A heatmap would be read wrongly.",
-        "model.bidirectional: false, or model.kind: transformer, with a state of each point;"
-        " for your own data check the first step of the target",
+        f"{share:.0%} of the steps have their largest weight {side} the true source step,"
+        f" {at_true:.0%} at it",
+        "The neighbouring recurrent state holds the same information, or the data are shifted by"
+        " one step. A heatmap of these weights is misleading.",
+        "model.bidirectional: false, or model.kind: transformer, where each state belongs to"
+        " one point; for your own data check the first step of the target",
     )  # fmt: skip
 
 
-@check("saturated softmax", needs_weights=True)
+@define_check("saturated softmax", needs_weights=True)
 def saturated_softmax(evidence: Evidence) -> Verdict:
-    _distribution(evidence)
+    _require_distribution(evidence)
     if evidence.normalizer != "softmax":
-        return "unknown", f"{evidence.normalizer} is meant to choose sharply"
-    heads = [rows for place in evidence.heads() if len(rows := evidence.rows(*place))]
+        return "unknown", f"{evidence.normalizer} weights are sharp by design"
+    heads = [rows for head in evidence.heads() if len(rows := evidence.rows(*head))]
     if not heads:
-        return "unknown", TOO_SHORT
-    share = float(np.mean([np.mean(np.nanmax(rows, axis=1) > SATURATED) for rows in heads]))
-    number = f"{share:.0%} of the steps have a weight above {SATURATED}"
-    if share < MOST_SATURATED:
+        return "unknown", NO_CHOICE
+    share = float(np.mean([np.mean(np.nanmax(rows, axis=1) > SATURATED_WEIGHT) for rows in heads]))
+    number = f"{share:.0%} of the steps have a weight above {SATURATED_WEIGHT}"
+    if share < MIN_SATURATED_SHARE:
         return "fine", number
-    if _alignment_accuracy(evidence) >= UNIFORM:
-        return "fine", f"{number}, and it is the true step's"
+    if _alignment_accuracy(evidence) >= MIN_UNIFORM_SHARE:
+        return "fine", f"{number}, at the true source step"
     return (
         "found", number,
-        "The softmax has gone to its end: its gradient is almost zero, so where it looks can hardly"
-        " be learned any more.",
+        "The softmax is saturated: its gradient is almost zero, so the weights hardly change any"
+        " more.",
         "model.attention.score: scaled_dot (or cosine), training.clip_norm: 1.0, or"
         " training.learning_rate: (lower)",
     )  # fmt: skip
 
 
 def _alignment_accuracy(evidence: Evidence) -> float:
-    """In what share of the steps the best head has its largest weight on the true step."""
+    """Share of the steps in which the best head has its largest weight at the true source step."""
     weights, true = evidence.weights, evidence.alignment
     if weights is None or true is None or not (true >= 0).any():
         return 0.0
@@ -158,62 +159,62 @@ def _alignment_accuracy(evidence: Evidence) -> float:
     return max(float(np.mean(steps[true >= 0] == true[true >= 0])) for steps in largest)
 
 
-@check("dead heads", needs_weights=True)
+@define_check("dead heads", needs_weights=True)
 def dead_heads(evidence: Evidence) -> Verdict:
-    _several_heads(evidence)
+    _require_several_heads(evidence)
     shares = _entropy_shares(evidence)
-    dead = [place for place, share in shares.items() if share >= DEAD]
+    dead = [head for head, share in shares.items() if share >= MIN_DEAD_SHARE]
     if not dead or len(dead) == len(shares):
         of_all = ", see nearly uniform" if dead else ""
-        return "fine", f"{len(dead)} of {len(shares)} heads look everywhere alike{of_all}"
-    names = ", ".join(evidence.head_name(*place) for place in dead[:6])
+        return "fine", f"{len(dead)} of {len(shares)} heads have almost equal weights{of_all}"
+    names = ", ".join(evidence.head_name(*head) for head in dead[:6])
     return (
-        "found", f"{names} of {len(shares)} heads look everywhere alike",
-        "A head that looks nowhere in particular gives every step the same mean.",
+        "found", f"{names} of {len(shares)} heads have almost equal weights",
+        "A head with equal weights gives every step the same mean of the values.",
         "heads: (fewer), or training.epochs: (more)",
     )  # fmt: skip
 
 
-@check("identical heads", needs_weights=True)
+@define_check("identical heads", needs_weights=True)
 def identical_heads(evidence: Evidence) -> Verdict:
-    _, L, A, *_ = _several_heads(evidence).shape
+    _, L, A, *_ = _require_several_heads(evidence).shape
     distances = dict[tuple[int, int, int], float]()
     for layer in range(L):
         heads = [evidence.rows(layer, head) for head in range(A)]
         for i, j in itertools.combinations(range(A), 2):
             distance = np.nansum(np.abs(heads[i] - heads[j]), axis=1) / 2
             distances[layer, i, j] = float(distance.mean()) if len(distance) else np.nan
-    number = f"the two heads most alike share {1 - min(distances.values()):.1%} of their weight"
-    same = [place for place, distance in distances.items() if distance < IDENTICAL]
+    number = f"the two most similar heads share {1 - min(distances.values()):.1%} of their weight"
+    same = [pair for pair, distance in distances.items() if distance < MAX_IDENTICAL_DISTANCE]
     if not same:
         return "fine", number
     names = "; ".join(f"layer {i}: heads {j} and {k}" for i, j, k in same[:4])
     return (
         "found", f"{number} ({names})",
-        "Heads that look alike are one head with more parameters.",
-        "heads: (fewer), or training.epochs: (more) if they all begin alike",
+        "Heads with equal weights are one head with more parameters.",
+        "heads: (fewer), or training.epochs: (more) if they are similar at the start",
     )  # fmt: skip
 
 
-@check("attention does not matter", needs_weights=True)
+@define_check("attention does not matter", needs_weights=True)
 def attention_does_not_matter(evidence: Evidence) -> Verdict:
-    if not evidence.without:
-        return "unknown", "nothing can stand in for these weights"
-    way, lowest = min(evidence.without.items(), key=lambda item: item[1])
-    losses = [f"{loss:.4g} {known}" for known, loss in evidence.without.items()]
-    number = ", ".join([f"loss {evidence.loss:.4g} by its own weights", *losses])
-    if lowest > MATTERS * evidence.loss:
+    if not evidence.override_losses:
+        return "unknown", "these weights cannot be overridden"
+    losses = [f"{loss:.4g} {mode}" for mode, loss in evidence.override_losses.items()]
+    mode, lowest = min(evidence.override_losses.items(), key=lambda item: item[1])
+    number = ", ".join([f"loss {evidence.loss:.4g} with its own weights", *losses])
+    if lowest > MAX_LOSS_RATIO * evidence.loss:
         return "fine", number
     return (
         "found", number,
-        f"With {way} weights it forecasts as well: the task is solved without attention, and the"
-        " heatmap explains nothing.",
+        f"The forecasts are as good with {mode} weights: the task is solved without attention, and"
+        " the heatmap explains nothing.",
         "model.hidden_dim: (narrower), longer sequences, or a task that needs it: recall",
     )  # fmt: skip
 
 
 def entropy_share(rows: NDArray[np.float32]) -> float:
-    """Mean entropy of rows of weights, as a share of the logarithm of how many there could be."""
+    """Mean entropy of rows of weights (n, S) as a share of the maximum, the log of their length."""
     real = np.isfinite(rows)
     p = np.where(real, rows, 0.0).astype(np.float64)
     logs = np.log(np.where(p > 0, p, 1.0))
@@ -221,35 +222,33 @@ def entropy_share(rows: NDArray[np.float32]) -> float:
 
 
 def _entropy_shares(evidence: Evidence) -> dict[tuple[int, int], float]:
-    """Layer and head -> `entropy_share`, where there are rows."""
+    """(layer, head) -> `entropy_share`, for heads with rows."""
     return {
-        place: entropy_share(rows)
-        for place in evidence.heads()
-        if len(rows := evidence.rows(*place))
+        head: entropy_share(rows) for head in evidence.heads() if len(rows := evidence.rows(*head))
     }
 
 
-def _distribution(evidence: Evidence) -> NDArray[np.float32]:
-    """(N, L, A, T, S) weights that are a distribution over the source.
+def _require_distribution(evidence: Evidence) -> NDArray[np.float32]:
+    """The weights (N, L, A, T, S), which are a distribution over the source.
 
     Raises:
-        UndecidableError: they are strengths of either sign.
+        UndecidableError: the weights are signed read strengths.
     """
     assert evidence.weights is not None
     if evidence.meaning == "strength":
-        raise UndecidableError("read strengths are no shares of a whole")
+        raise UndecidableError("read strengths are not a distribution")
     return evidence.weights
 
 
-def _several_heads(evidence: Evidence) -> NDArray[np.float32]:
-    """(N, L, A, T, S) weights of heads that can be compared.
+def _require_several_heads(evidence: Evidence) -> NDArray[np.float32]:
+    """The weights (N, L, A, T, S) of several heads.
 
     Raises:
-        UndecidableError: there is one head, or no source to choose from.
+        UndecidableError: there is only one head, or no source has two points.
     """
-    weights = _distribution(evidence)
+    weights = _require_distribution(evidence)
     if weights.shape[2] < 2:
-        raise UndecidableError("there is one head")
+        raise UndecidableError("there is only one head")
     if not (evidence.source_lengths > 1).any():
-        raise UndecidableError(TOO_SHORT)
+        raise UndecidableError(NO_CHOICE)
     return weights

@@ -1,32 +1,32 @@
-"""What a trained model does on its own: free-running forecasts, their errors beside the
-baselines, and where it looked."""
+"""Evaluation of trained models: free-running forecasts, their errors next to baselines, and
+attention metrics."""
 
 from __future__ import annotations
 
 from seqattn.analysis.evaluation.forecasts import (
-    CHUNK,
-    CHUNK_PAIRS,
+    MAX_CHUNK_PAIRS,
+    MAX_CHUNK_SEQUENCES,
     AttentionCallback,
     ForecastChunk,
     FreeRunningForecast,
     Maps,
+    forecast_loss,
     free_run,
-    loss_of,
 )
-from seqattn.analysis.evaluation.references import References
+from seqattn.analysis.evaluation.references import ReferenceLosses
 from seqattn.analysis.evaluation.scores import Evaluation, evaluate, evaluate_and_forecast
 
 __all__ = [
-    "CHUNK",
-    "CHUNK_PAIRS",
+    "MAX_CHUNK_PAIRS",
+    "MAX_CHUNK_SEQUENCES",
     "AttentionCallback",
     "Evaluation",
     "ForecastChunk",
     "FreeRunningForecast",
     "Maps",
-    "References",
+    "ReferenceLosses",
     "evaluate",
     "evaluate_and_forecast",
+    "forecast_loss",
     "free_run",
-    "loss_of",
 ]

@@ -1,4 +1,4 @@
-"""Attention weights on their way to an NPZ file, without holding them all in memory."""
+"""Writing of attention files without holding all weights in memory."""
 
 from __future__ import annotations
 
@@ -14,41 +14,42 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqattn.analysis.evaluation import Maps
-from seqattn.analysis.evaluation.npz import Rows, Spool, texts, write_npz
+from seqattn.analysis.evaluation.npz import Spool, StreamedArray, string_array, write_npz
 from seqattn.data import Sequences
 from seqattn.models import WeightSemantics
 from seqattn.runs import attention_contents, masked_weights
 from seqattn.runs.output_files import output_file
 from seqattn.runs.storage import open_atomic
 
-IN_MEMORY = 2**26
-"""Bytes of weights from which on they wait on the disk."""
+MAX_MEMORY_BYTES = 2**26
+"""Maximum size of the spooled weights in memory; larger ones go to the disk."""
 
 
 class AttentionSpool(Spool):
-    """Weights in a file without a name until all of them go to an attention file.
+    """Temporary file of attention weights until the attention file is written.
 
-    An NPZ file takes one array after the other, and their shapes first, but weights come for all
-    kinds, some sequences at a time, and of several parts that are not equally long.
+    An NPZ file needs the shape of each array first, and one array after the other, but weights
+    arrive for all kinds together, some sequences at a time, from parts of different lengths.
 
     Args:
-        folder: where there is room for all of them, uncompressed; None: that of temporary files.
+        folder: folder with space for all weights, uncompressed; None: that of temporary files.
     """
 
     def __init__(self, folder: Path | None) -> None:
         self.meaning: WeightSemantics = "distribution"
-        super().__init__(folder, IN_MEMORY)
+        super().__init__(folder, MAX_MEMORY_BYTES)
         self.chunks: dict[str, list[tuple[int, tuple[int, ...]]]] = {}
         self.ids: list[Sequence[str]] = []
         self.lengths: list[tuple[NDArray[np.int64], NDArray[np.int64]]] = []
         self.alignment: NDArray[np.int64] | None = None
 
-    def begin(self, part: Sequences, steps: int | None = None) -> None:
-        """Say whose weights come next.
+    def start_part(self, part: Sequences, steps: int | None = None) -> None:
+        """Start the sequences of a part; their weights are added next.
 
         Args:
-            steps: that are forecast of each sequence; None: as many as its known target has. The
-                alignment is known only then, and only of one part.
+            part: the sequences.
+            steps: number of forecast steps of each sequence; None: the length of its target. Only
+                then the alignment is known, and only of a single part.
         """
         self.ids.append(part.ids)
         if steps is None:
@@ -56,61 +57,68 @@ class AttentionSpool(Spool):
         target = part.target_lengths if steps is None else np.full(len(part), steps)
         self.lengths.append((part.source_lengths, target))
 
-    def add(self, meaning: WeightSemantics, maps: Maps, places: slice) -> None:
-        """Take in the weights of some sequences of the part that was begun last, in their order;
-        see `seqattn.analysis.evaluation.AttentionCallback`."""
+    def add(self, meaning: WeightSemantics, maps: Maps, positions: slice) -> None:
+        """Add the weights of the next sequences of the current part; an `AttentionCallback`."""
         self.meaning = meaning
         source, target = self.lengths[-1]
-        masked = masked_weights(maps, source[places], target[places])  # type: ignore[arg-type]
+        masked = masked_weights(maps, source[positions], target[positions])  # type: ignore[arg-type]
         for name, cells in masked.items():
             self.chunks.setdefault(name, []).append((self.file.tell(), cells.shape))
             self.file.write(np.ascontiguousarray(cells).data)
 
     def write(self, path: Path) -> None:
-        """The attention file of a run: the bytes that `write_arrays` would write."""
+        """Write the attention file of a run, with the bytes that `write_arrays` would write."""
         with open_atomic(path) as file:
             self._write(file)
 
     def write_output(self, path: Path) -> None:
-        """The same as a file that a user named; see `seqattn.runs.output_files.output_file`."""
+        """Write an attention file of the user; see `seqattn.runs.output_files.output_file`."""
         with output_file(path) as file:
-            self._write(cast("BinaryIO", _Forwards(file)))
+            self._write(cast("BinaryIO", _ForwardOnlyFile(file)))
 
     def _write(self, file: BinaryIO) -> None:
         source, target = (np.concatenate(lengths) for lengths in zip(*self.lengths, strict=True))
-        masked = dict[str, Rows]()
+        masked = dict[str, StreamedArray]()
         for name, chunks in self.chunks.items():
-            shape = len(source), *_widest(chunks)
-            masked[name] = Rows(shape, np.dtype("<f4"), partial(self._read, name, shape[1:]))
+            shape = len(source), *_padded_shape(chunks)
+            masked[name] = StreamedArray(
+                shape, np.dtype("<f4"), partial(self._read, name, shape[1:])
+            )
         contents = attention_contents(
             masked, ids=(), source_lengths=source, target_lengths=target,
             meaning=self.meaning, alignment=self.alignment,
         )  # fmt: skip
-        write_npz(file, {**contents, "ids": texts(*self.ids)})
+        write_npz(file, {**contents, "ids": string_array(*self.ids)})
 
     def _read(self, name: str, shape: tuple[int, ...]) -> Iterator[NDArray[np.float32]]:
-        """Weights of one kind, some sequences at a time, NaN beyond their own rows and columns.
+        """Yield the weights of one kind, some sequences at a time, padded with NaN.
 
         Args:
-            shape: of a sequence's weights in the file.
+            name: key of the kind in the attention file.
+            shape: shape of the weights of a sequence in the file.
         """
-        for place, (n, *own) in self.chunks[name]:
-            self.file.seek(place)
-            cells = np.frombuffer(self.file.read(4 * n * math.prod(own)), "<f4").reshape(n, *own)
-            if tuple(own) != shape:
-                more = [(0, 0), *((0, most - size) for most, size in zip(shape, own, strict=True))]
+        for offset, (n, *sizes) in self.chunks[name]:
+            self.file.seek(offset)
+            cells = np.frombuffer(self.file.read(4 * n * math.prod(sizes)), "<f4").reshape(
+                n, *sizes
+            )
+            if tuple(sizes) != shape:
+                more = [
+                    (0, 0),
+                    *((0, largest - size) for largest, size in zip(shape, sizes, strict=True)),
+                ]
                 cells = np.pad(cells, more, constant_values=np.nan)
             yield cells
 
 
-def _widest(chunks: list[tuple[int, tuple[int, ...]]]) -> tuple[int, ...]:
-    """The shape that holds the weights of each sequence."""
+def _padded_shape(chunks: list[tuple[int, tuple[int, ...]]]) -> tuple[int, ...]:
+    """The smallest shape that holds the weights of every sequence."""
     return tuple(max(sizes) for sizes in zip(*(shape[1:] for _, shape in chunks), strict=True))
 
 
-class _Forwards:
-    """A file that is only ever written on: `zipfile` goes back to what it has written where it can,
-    which a pipe cannot, and a file that is appended to does wrong."""
+class _ForwardOnlyFile:
+    """A file without `seek`, so that `zipfile` does not rewrite earlier bytes: a pipe cannot, and a
+    file in append mode would do it wrong."""
 
     def __init__(self, file: BinaryIO) -> None:
         self.file = file
@@ -123,10 +131,10 @@ class _Forwards:
 
 
 @contextlib.contextmanager
-def spool_for(output: Path | None) -> Iterator[AttentionSpool | None]:
-    """A spool whose weights go to a file that a user named, at the end; None: there is none.
+def open_attention_spool(output: Path | None) -> Iterator[AttentionSpool | None]:
+    """Context of a spool that writes the user's attention file at the end; None without a file.
 
-    The weights wait in the folder of that file, where there is to be room for them.
+    The temporary file is in the folder of the output, which needs the space anyway.
     """
     if output is None:
         yield None
@@ -139,4 +147,4 @@ def spool_for(output: Path | None) -> Iterator[AttentionSpool | None]:
         spool.write_output(output)
 
 
-__all__ = ["AttentionSpool", "spool_for"]
+__all__ = ["AttentionSpool", "open_attention_spool"]

@@ -1,7 +1,6 @@
-"""Forecasts of a trained model, some sequences at a time: free running, and teacher-forced.
+"""Free-running and teacher-forced forecasts of a trained model, in chunks of sequences.
 
-Letters: N sequences, n of them that are forecast together, T steps, F features, A heads, S source
-length.
+Letters: N sequences, n sequences of a chunk, T steps, F features, A heads, S source length.
 """
 
 from __future__ import annotations
@@ -23,19 +22,19 @@ from seqattn.models.attention import Override
 from seqattn.runs import attention_arrays
 from seqattn.training.batches import batch_in_order, chunk_slices
 
-CHUNK = 2048
-CHUNK_PAIRS = 2**22  # of points, so that long sequences are taken a few at a time
+MAX_CHUNK_SEQUENCES = 2048
+MAX_CHUNK_PAIRS = 2**22  # pairs of points in a chunk, which limits the attention weights
 
 
 @dataclass(frozen=True)
 class FreeRunningForecast:
-    """Forecasts made from sources alone.
+    """Forecasts from sources alone.
 
     Attributes:
-        values: (N, T, F).
-        maps: by kind, "cross" (N, layers, A, T, S) and whatever else the model looks at; empty for
-            a model without attention. See `AttentionMap`.
-        meaning: of their numbers.
+        values: (N, T, F) in the units of the data.
+        maps: kind -> weights, "cross" (N, layers, A, T, S) and the other kinds of the model; empty
+            without attention. See `AttentionMap`.
+        meaning: whether the weights are a distribution or signed strengths.
     """
 
     values: NDArray[np.float64]
@@ -43,18 +42,22 @@ class FreeRunningForecast:
     meaning: WeightSemantics = "distribution"
 
     @classmethod
-    def of_chunks(cls, chunks: Sequence[ForecastChunk]) -> FreeRunningForecast:
-        """All chunks of a part as one."""
+    def from_chunks(cls, chunks: Sequence[ForecastChunk]) -> FreeRunningForecast:
+        """Concatenate the chunks of a part."""
         maps = {kind: torch.cat([chunk.maps[kind] for chunk in chunks]).numpy()
                 for kind in chunks[0].maps}  # fmt: skip
         return cls(np.concatenate([chunk.values for chunk in chunks]), maps, chunks[0].meaning)
 
     def attention_arrays(self, part: Sequences, *, steps_real: bool) -> dict[str, NDArray[Any]]:
-        """The weights as a file holds them.
+        """The arrays of an attention file.
 
         Args:
-            part: what was forecast.
-            steps_real: steps beyond a known target's length are padding; else all T are real.
+            part: the sequences of the forecast.
+            steps_real: whether steps beyond the length of a target are padding; else all T steps
+                are real.
+
+        Raises:
+            ValueError: the model has no attention.
         """
         if not self.maps:
             raise ValueError("a model without attention has no weights")
@@ -73,7 +76,7 @@ class FreeRunningForecast:
 
 Maps = Mapping[AttentionKind, NDArray[np.float32]]
 AttentionCallback = Callable[[WeightSemantics, Maps, slice], None]
-"""(meaning, weights (n, layers, A, rows, columns) by kind, places of these n sequences)."""
+"""Called with meaning, kind -> weights (n, layers, A, rows, columns), and slice of n sequences."""
 
 
 def free_run(
@@ -84,46 +87,49 @@ def free_run(
     *,
     with_attention: bool = True,
     scaling: Scaling | None = None,
-    watch: AttentionCallback | None = None,
+    on_attention: AttentionCallback | None = None,
 ) -> FreeRunningForecast:
-    """Forecast `steps` points of every sequence, in chunks, on the model's device.
+    """Forecast `steps` points of every sequence, in chunks, on the device of the model.
 
     Args:
-        override: looks elsewhere than the model would; None: the model looks for itself.
-        with_attention: False keeps no maps, which for long sequences are most of the memory.
-        scaling: to the model's units and back; None: they are the part's.
-        watch: shown the weights of some sequences after the other, kept or not.
+        model: the model.
+        part: the sequences.
+        steps: number of points to forecast.
+        override: replaces the attention weights; None: the weights of the model.
+        with_attention: keep the weights, which for long sequences take most of the memory.
+        scaling: conversion to the units of the model and back; None: the units are the same.
+        on_attention: called with the weights of each chunk, kept or not.
 
     Raises:
-        DataError: a source of a length that the model's skip has no weights for.
-        UsageError: an override that the model, or a sequence, has no place for; more steps than the
-            skip has weights for.
+        DataError: the linear skip of the model has no weights for a source length.
+        UsageError: the override does not fit the model or a sequence, or the linear skip has no
+            weights for so many steps.
     """
     values = np.empty((len(part), steps, len(part.target_features)))
     maps = dict[AttentionKind, list[Tensor]]()
     meaning: WeightSemantics = "distribution"
-    found = forecast_chunks(
+    chunks = forecast_chunks(
         model, part, steps, override, scaling=scaling,
-        with_attention=with_attention or watch is not None,
+        with_attention=with_attention or on_attention is not None,
     )  # fmt: skip
-    for chunk in found:
+    for chunk in chunks:
         values[chunk.places], meaning = chunk.values, chunk.meaning
         if with_attention:
             for kind, weights in chunk.maps.items():
                 maps.setdefault(kind, []).append(weights)
-        chunk.show(watch)
+        chunk.emit_attention(on_attention)
     joined = {kind: torch.cat(pieces).numpy() for kind, pieces in maps.items()}
     return FreeRunningForecast(values, joined, meaning)
 
 
 class ForecastChunk(NamedTuple):
-    """Free-running forecasts of some sequences.
+    """Free-running forecasts of n sequences.
 
     Attributes:
-        places: of the n sequences within their part.
-        values: (n, T, F) in the part's units.
-        maps: by kind, (n, layers, A, rows, columns); empty where none are asked for.
-        meaning: of their numbers.
+        places: slice of the sequences in their part.
+        values: (n, T, F) in the units of the part.
+        maps: kind -> weights (n, layers, A, rows, columns); empty if not requested.
+        meaning: whether the weights are a distribution or signed strengths.
     """
 
     places: slice
@@ -131,10 +137,12 @@ class ForecastChunk(NamedTuple):
     maps: dict[AttentionKind, Tensor]
     meaning: WeightSemantics
 
-    def show(self, watch: AttentionCallback | None) -> None:
-        """Show the weights, if there are any."""
-        if watch is not None and self.maps:
-            watch(self.meaning, {kind: one.numpy() for kind, one in self.maps.items()}, self.places)
+    def emit_attention(self, on_attention: AttentionCallback | None) -> None:
+        """Call `on_attention` with the weights, if there are any."""
+        if on_attention is not None and self.maps:
+            on_attention(
+                self.meaning, {kind: one.numpy() for kind, one in self.maps.items()}, self.places
+            )
 
 
 def forecast_chunks(
@@ -146,13 +154,12 @@ def forecast_chunks(
     with_attention: bool,
     scaling: Scaling | None = None,
 ) -> Iterator[ForecastChunk]:
-    """Forecast `steps` points of every sequence, some sequences after the other in their order; see
-    `free_run`.
+    """Forecast `steps` points of every sequence, and yield chunks in order; see `free_run`.
 
     Raises:
-        DataError, UsageError: likewise.
+        DataError, UsageError: see `free_run`.
     """
-    if model.skip is not None:  # here sequences have names
+    if model.skip is not None:  # with the ids of the sequences in messages
         model.skip.check_steps(steps)
         model.skip.check_sources(part.source_lengths, part.ids)
     if override is not None:
@@ -174,15 +181,14 @@ def forecast_chunks(
                 kind: torch.stack(weights, dim=-4).float().cpu() for kind, weights in layers.items()
             }
         yield ForecastChunk(
-            places, _in_units(forecast.values, part, places, scaling), maps, meaning
+            places, _to_user_units(forecast.values, part, places, scaling), maps, meaning
         )
 
 
-def loss_of(
+def forecast_loss(
     result: FreeRunningForecast, part: Sequences, scaling: Scaling | None = None
 ) -> float | None:
-    """The mean squared error of forecasts, or None where the truth is not known to their end, or
-    nothing of it was observed."""
+    """Mean squared error of forecasts; None where their targets are shorter or not observed."""
     if result.values.shape[1] != part.target_steps or not part.target_cells.any():
         return None
     return forecast_mse(result.values, part, None if scaling is None else scaling.target.scale)
@@ -191,8 +197,7 @@ def loss_of(
 def teacher_forced_chunks(
     model: Seq2SeqModel, part: Sequences, scaling: Scaling | None = None
 ) -> Iterator[tuple[slice, Floats]]:
-    """Forecasts with every step fed the truth, some sequences after the other: (places, (n, T, F)
-    values in the part's units)."""
+    """Yield teacher-forced forecasts of chunks: their slice, and (n, T, F) in the part's units."""
     batch = batch_in_order(part, *_device_and_type(model), scaling=scaling)
     truth = torch.ones(batch.target_steps, dtype=torch.bool)
     for places in chunk_slices(
@@ -204,38 +209,42 @@ def teacher_forced_chunks(
                 chunk.source, chunk.target, source_lengths=chunk.source_lengths,
                 teacher_forcing=truth, with_attention=False,
             )  # fmt: skip
-        yield places, _in_units(forecast.values, part, places, scaling)
+        yield places, _to_user_units(forecast.values, part, places, scaling)
 
 
-def with_targets(
+def pair_with_targets(
     part: Sequences, forecasts: Iterable[tuple[slice, Floats]]
 ) -> Iterator[tuple[slice, Sequences, Floats]]:
-    """The chunks of a part with their forecasts: (places, sequences, (n, T, F) values).
+    """Yield the chunks of a part with their forecasts: (slice, sequences, (n, T, F) values).
 
     Args:
-        forecasts: (places, values) of all sequences in their order, as many at a time as may be.
+        part: the sequences.
+        forecasts: (slice, values) of all sequences in order, in chunks of any size.
     """
-    left, coming = np.empty((0, part.target_steps, len(part.target_features))), iter(forecasts)
+    remaining, incoming = (
+        np.empty((0, part.target_steps, len(part.target_features))),
+        iter(forecasts),
+    )
     for places, some in part.chunks():
-        values = np.empty((len(some), *left.shape[1:]))
+        values = np.empty((len(some), *remaining.shape[1:]))
         filled = 0
         while filled < len(values):
-            if not len(left):
-                _, left = next(coming)
-            taken = min(len(left), len(values) - filled)
-            values[filled : filled + taken] = left[:taken]
-            filled, left = filled + taken, left[taken:]
+            if not len(remaining):
+                _, remaining = next(incoming)
+            count = min(len(remaining), len(values) - filled)
+            values[filled : filled + count] = remaining[:count]
+            filled, remaining = filled + count, remaining[count:]
         yield places, some, values
 
 
-def _in_units(
+def _to_user_units(
     values: Tensor, part: Sequences, places: slice, scaling: Scaling | None
 ) -> NDArray[np.float64]:
-    """Forecasts of some sequences of a part in the user's units."""
-    said: NDArray[np.float64] = values.double().cpu().numpy()
+    """Convert the forecasts of some sequences of a part to the units of the data."""
+    values_in_units: NDArray[np.float64] = values.double().cpu().numpy()
     if scaling is None or scaling.is_identity:
-        return said
-    return scaling.inverse_transform(said, part.select(places))
+        return values_in_units
+    return scaling.inverse_transform(values_in_units, part.select(places))
 
 
 def sequences_per_chunk(steps: int) -> int:
@@ -244,7 +253,7 @@ def sequences_per_chunk(steps: int) -> int:
     Args:
         steps: lengths of the longest source and the longest target, added up.
     """
-    return max(1, min(CHUNK, CHUNK_PAIRS // steps**2))
+    return max(1, min(MAX_CHUNK_SEQUENCES, MAX_CHUNK_PAIRS // steps**2))
 
 
 def _device_and_type(model: Seq2SeqModel) -> tuple[torch.device, torch.dtype]:

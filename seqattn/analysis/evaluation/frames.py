@@ -1,4 +1,4 @@
-"""DataFrames for a trained model: each is read from a Parquet file of it."""
+"""Reading of DataFrames for a trained model, through a Parquet file."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from seqattn.analysis.evaluation.forecasts import free_run
-from seqattn.analysis.evaluation.inputs import OwnInput, joined_sources, reading_config
+from seqattn.analysis.evaluation.inputs import InputReader, input_config, join_sources
 from seqattn.data import Sequences
 from seqattn.data.files import Chunk
 from seqattn.data.files.writing import SEQUENCE, STEP, ForecastSteps
@@ -19,85 +19,95 @@ from seqattn.training import LoadedModel
 
 
 @dataclass(frozen=True)
-class FrameInput:
-    """Reads a DataFrame for a trained model, as `OwnInput` reads a file."""
+class FrameReader:
+    """Reads a DataFrame for a trained model, as `InputReader` reads a file."""
 
-    given: OwnInput
+    reader: InputReader
     frame: Any
 
     @classmethod
-    def of(cls, trained: LoadedModel, frame: Any, note: Callable[[str], None]) -> FrameInput:
-        """
+    def of(cls, trained: LoadedModel, frame: Any, note: Callable[[str], None]) -> FrameReader:
+        """Make a reader of a DataFrame.
+
+        Args:
+            trained: the model.
+            frame: the DataFrame.
+            note: called with sentences for the user.
+
         Raises:
-            DataError: it is no DataFrame.
+            DataError: `frame` is not a DataFrame.
         """
         if frame_kind(frame) is None:
             raise DataError(f"expected a DataFrame, got {type(frame).__name__}.")
         for line in frame_notes(frame):
             note(line)
-        config = reading_config(trained).model_copy(update={"format": "auto"})
-        return cls(OwnInput(trained, config, note), frame)
+        config = input_config(trained).model_copy(update={"format": "auto"})
+        return cls(InputReader(trained, config, note), frame)
 
-    def parts(self) -> Iterator[tuple[Chunk, Sequences]]:
-        """(as read, as sources), a stretch after the other.
+    def read_chunks(self) -> Iterator[tuple[Chunk, Sequences]]:
+        """Read the sequences as sources, and yield (chunk as read, its sequences).
 
         Raises:
-            DataError: see `OwnInput.sources`.
+            DataError: see `InputReader.read_sources`.
         """
         with temporary_parquet(self.frame) as path:
-            for chunk, part, _ in self.given.sources(path, NAME):
+            for chunk, part, _ in self.reader.read_sources(path, NAME):
                 yield chunk, part
 
-    def sources(self) -> Sequences:
-        return joined_sources([part for _, part in self.parts()])
+    def read_sources(self) -> Sequences:
+        """Read all sequences as sources."""
+        return join_sources([part for _, part in self.read_chunks()])
 
-    def scored(self) -> Sequences:
-        """
+    def read_with_targets(self) -> Sequences:
+        """Read all sequences as sources and targets.
+
         Raises:
-            DataError: see `OwnInput.scored`.
+            DataError: see `InputReader.read_with_targets`.
         """
         with temporary_parquet(self.frame) as path:
-            return self.given.scored(path, NAME)
+            return self.reader.read_with_targets(path, NAME)
 
-    def make(self, columns: Mapping[str, Any]) -> Any:
-        """A frame of the same library."""
-        if hasattr(self.frame, "from_pydict"):  # a table of pyarrow
+    def make_frame(self, columns: Mapping[str, Any]) -> Any:
+        """Make a DataFrame of the same library."""
+        if hasattr(self.frame, "from_pydict"):  # a pyarrow table
             return type(self.frame).from_pydict(dict(columns))
         return type(self.frame)(dict(columns))
 
 
-def forecast_columns(given: FrameInput, trained: LoadedModel, steps: int | None) -> dict[str, Any]:
-    """Forecasts as the columns of a long table: series, time, and the features.
+def forecast_columns(
+    reader: FrameReader, trained: LoadedModel, steps: int | None
+) -> dict[str, Any]:
+    """Forecasts as columns of a long table: series, time, and target features.
 
     Raises:
-        DataError: see `OwnInput.sources`.
+        DataError: see `InputReader.read_sources`.
     """
     T = steps or trained.spec.target_length
     columns: dict[str, list[Any]] = {}
-    for chunk, part in given.parts():
+    for chunk, part in reader.read_chunks():
         result = free_run(
             trained.model, part, T, with_attention=False, scaling=trained.spec.scaling
         )
-        series, time = _names(chunk, trained.spec.target_features)
-        words = list(zip(*(chunk.id_parts or [(name,) for name in part.ids]), strict=True))
-        for name, ids in zip(series, words, strict=True):
+        series, time = _column_names(chunk, trained.spec.target_features)
+        id_columns = list(zip(*(chunk.id_parts or [(name,) for name in part.ids]), strict=True))
+        for name, ids in zip(series, id_columns, strict=True):
             columns.setdefault(name, []).append(np.repeat(np.array(ids, dtype=object), T))
-        when = ForecastSteps.of_sources(part, chunk.points.lengths).after(T).reshape(-1)
-        if when.dtype.kind == "f" and (when == np.round(when)).all():
-            when = when.astype(np.int64)
-        columns.setdefault(time, []).append(when)
+        times = ForecastSteps.of_sources(part, chunk.points.lengths).after(T).reshape(-1)
+        if times.dtype.kind == "f" and (times == np.round(times)).all():
+            times = times.astype(np.int64)
+        columns.setdefault(time, []).append(times)
         for i, name in enumerate(trained.spec.target_features):
             values = np.ascontiguousarray(result.values[..., i]).reshape(-1)
             columns.setdefault(name, []).append(values)
     return {name: np.concatenate(parts) for name, parts in columns.items()}
 
 
-def _names(chunk: Chunk, features: Sequence[str]) -> tuple[tuple[str, ...], str]:
-    """Columns of the series and of the time, as the chunk has them."""
+def _column_names(chunk: Chunk, features: Sequence[str]) -> tuple[tuple[str, ...], str]:
+    """Names of the series columns and of the time column of a chunk."""
 
-    def free(name: str, taken: Sequence[str]) -> str:
-        return free(f"{name}_", taken) if name in taken else name
+    def unused_name(name: str, taken: Sequence[str]) -> str:
+        return unused_name(f"{name}_", taken) if name in taken else name
 
     time = chunk.style.time[:1]
-    series = chunk.style.series or (free(SEQUENCE, (*features, *time)),)
-    return series, time[0] if time else free(STEP, (*features, *series))
+    series = chunk.style.series or (unused_name(SEQUENCE, (*features, *time)),)
+    return series, time[0] if time else unused_name(STEP, (*features, *series))

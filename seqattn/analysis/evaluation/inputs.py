@@ -1,4 +1,4 @@
-"""The user's own sequences for a trained model, read as its training data were."""
+"""Reading of the user's sequences for a trained model, in the same way as its training data."""
 
 from __future__ import annotations
 
@@ -35,23 +35,24 @@ READING_KEYS = (
     "format", "layout", "series", "time", "ignore", "missing", "na_values", "time_format",
     "delimiter", "decimal", "thousands", "comment", "skip_rows", "header", "encoding",
 )  # fmt: skip
-"""Keys of `data` that say how a file is read, and may be others than in training."""
+"""Keys of `data` about reading a file, which may differ from the training."""
 
 
-def reading_config(trained: LoadedModel, overrides: Sequence[str] = ()) -> OwnFile:
-    """How a model's own files are read; for a model of made sequences the plain form.
+def input_config(trained: LoadedModel, overrides: Sequence[str] = ()) -> OwnFile:
+    """The `data` section for reading files for a model; the default for a model of generated data.
 
     Args:
-        overrides: "data.KEY=VALUE" each, of `READING_KEYS`.
+        trained: the model.
+        overrides: assignments "data.KEY=VALUE" of `READING_KEYS`.
 
     Raises:
-        UsageError: a key that only a training can change.
-        ConfigError: a value that is none.
+        UsageError: a key that only a training can set.
+        ConfigError: an invalid value.
     """
     config = trained.config.data
-    own = config if isinstance(config, OwnFile) else OwnFile(path="-")
+    config = config if isinstance(config, OwnFile) else OwnFile(path="-")
     if not overrides:
-        return own
+        return config
     for override in overrides:
         key = override.partition("=")[0].strip()
         if key.removeprefix("data.") not in READING_KEYS or not key.startswith("data."):
@@ -60,7 +61,7 @@ def reading_config(trained: LoadedModel, overrides: Sequence[str] = ()) -> OwnFi
                 f" data.{', data.'.join(READING_KEYS)}."
             )
     draft = Draft.read(None, overrides)
-    plain = as_plain(own)
+    plain = as_plain(config)
     draft.content["data"] = plain | draft.content.get("data", {})
     found = draft.resolve().config.data
     assert isinstance(found, OwnFile)
@@ -68,13 +69,13 @@ def reading_config(trained: LoadedModel, overrides: Sequence[str] = ()) -> OwnFi
 
 
 @dataclass(frozen=True)
-class OwnInput:
-    """Reads files for a trained model.
+class InputReader:
+    """Reader of files for a trained model.
 
     Attributes:
         trained: the model.
         config: how files are read.
-        note: takes what a user should be told, a sentence each.
+        note: called with sentences for the user.
     """
 
     trained: LoadedModel
@@ -87,90 +88,97 @@ class OwnInput:
 
     @property
     def has_key(self) -> bool:
-        """Whether data.missing can be set; a model of made sequences has no such key."""
+        """Whether the config has the key data.missing; that of generated data does not."""
         return isinstance(self.trained.config.data, OwnFile)
 
-    def sources(
+    def read_sources(
         self, file: Path, name: str | None = None
     ) -> Iterator[tuple[Chunk, Sequences, tuple[str, ...]]]:
-        """(as read, as sources, the file's own names of the features), a stretch after the other.
+        """Read the sequences of a file as sources.
+
+        Yields:
+            chunk as read, its sequences, and the names of the features in the file.
 
         Args:
-            name: of the file, for messages.
+            file: the file; "-" is standard input.
+            name: name of the file in messages.
 
         Raises:
             DataError, UsageError: see `read_chunks`.
         """
         config, spec = self.config, self.spec
-        wanted = replace(
-            make_read_options(config, sources_only=True), format=self.format_of(file),
+        options = replace(
+            make_read_options(config, sources_only=True), format=self.file_format(file),
             features=spec.source_features, group=None, may_rename=True, is_training=False,
             roles=spec.roles,
         )  # fmt: skip
-        told = set[str]()
-        name = name or _called(file)
+        noted = set[str]()
+        name = name or _display_name(file)
         read = found = 0
-        for chunk in self._chunks(file, name, wanted):
+        for chunk in self._chunks(file, name, options):
             read += len(chunk)
-            for line in dict.fromkeys(one for one in chunk.notes if one not in told):
+            for line in dict.fromkeys(one for one in chunk.notes if one not in noted):
                 self.note(f"{name}: {line}.")
-                told.add(line)
+                noted.add(line)
             names = chunk.points.features
-            series = self._without_gaps(rename_features(chunk, spec.source_features), name)
+            series = self._handle_missing(rename_features(chunk, spec.source_features), name)
             found += len(series)
             if len(series):
                 clean = Chunk(
                     tuple(series.ids), series.points, chunk.where, order=series.order,
-                    roles=chunk.roles, id_parts=_parts_of(chunk, series.ids),
+                    roles=chunk.roles, id_parts=_select_id_parts(chunk, series.ids),
                 )  # fmt: skip
                 part = make_sources(series, config, spec.target_features)
                 yield clean, part.select(slice(None)), names
         if not found:
-            raise DataError(_none_left(name, read) if read else f"{name}: has no sequences.")
+            raise DataError(
+                _all_dropped_message(name, read) if read else f"{name}: has no sequences."
+            )
 
-    def scored(self, file: Path, name: str | None = None) -> Sequences:
-        """All sequences of a file with what is given and what is to be forecast, as in training.
+    def read_with_targets(self, file: Path, name: str | None = None) -> Sequences:
+        """Read all sequences of a file as sources and targets, in the same way as in training.
 
         Args:
-            name: of the file, for messages.
+            file: the file; "-" is standard input.
+            name: name of the file in messages.
 
         Raises:
             DataError, UsageError: see `read_chunks`.
         """
-        own, spec, name = self.config, self.spec, name or _called(file)
-        form = make_read_options(own)
-        if form.features is None:
-            form = replace(form, features=spec.source_features, may_rename=True)
-        apart = spec.source_features, spec.target_features
-        form = replace(
-            form, format=self.format_of(file), group=None, source_and_target=apart,
+        config, spec, name = self.config, self.spec, name or _display_name(file)
+        options = make_read_options(config)
+        if options.features is None:
+            options = replace(options, features=spec.source_features, may_rename=True)
+        columns = spec.source_features, spec.target_features
+        options = replace(
+            options, format=self.file_format(file), group=None, source_and_target=columns,
             is_training=False,
             roles=spec.roles,
         )  # fmt: skip
         try:
-            chunk = read_all(file, form)
-        except AmbiguousData as question:
-            chunk = read_all(file, self._settled(file, name, form, question))
+            chunk = read_all(file, options)
+        except AmbiguousData as ambiguity:
+            chunk = read_all(file, self._resolve_reading(file, name, options, ambiguity))
         for line in chunk.notes:
             self.note(f"{name}: {line}.")
-        if own.source_features is None:
+        if config.source_features is None:
             chunk = rename_features(chunk, spec.source_features)
         spacing = infer_spacing(chunk, self._frequency)
-        series = regularize(chunk, name, own, spacing, has_key=self.has_key)
-        left_out, dropped = LeftOut(), len(series.dropped_names)
+        series = regularize(chunk, name, config, spacing, has_key=self.has_key)
+        omitted, dropped = LeftOut(), len(series.dropped_names)
         if dropped == len(series):
-            raise DataError(_none_left(name, dropped))
+            raise DataError(_all_dropped_message(name, dropped))
         if self.has_key:
             part = cut_series(
-                series, Spans.of_series(series).without_dropped(series), own, left_out
+                series, Spans.of_series(series).without_dropped(series), config, omitted
             )
         else:
             part = cut_at_length(series, spec.source_length)
-        if dropped := dropped + left_out.dropped:
+        if dropped := dropped + omitted.dropped:
             self.note(f"{name}: {counted(dropped, 'sequence')} with empty cells dropped.")
         if not len(part):
-            raise DataError(_none_left(name, dropped))
-        for line in too_short_notes(left_out.too_short):
+            raise DataError(_all_dropped_message(name, dropped))
+        for line in too_short_notes(omitted.too_short):
             self.note(f"{name}: {line}.")
         check_observed(part, name)
         return part
@@ -178,28 +186,27 @@ class OwnInput:
     def _chunks(self, file: Path, name: str, options: ReadOptions) -> Iterator[Chunk]:
         try:
             yield from read_chunks(file, options)
-        except AmbiguousData as question:  # before any chunk
-            yield from read_chunks(file, self._settled(file, name, options, question))
+        except AmbiguousData as ambiguity:  # before any chunk
+            yield from read_chunks(file, self._resolve_reading(file, name, options, ambiguity))
 
-    def _settled(
-        self, file: Path, name: str, options: ReadOptions, question: AmbiguousData
+    def _resolve_reading(
+        self, file: Path, name: str, options: ReadOptions, ambiguity: AmbiguousData
     ) -> ReadOptions:
-        """Options that read a file as the training did, where it can be read in two ways.
+        """Options that read an ambiguous file in the same way as in training.
 
         Raises:
-            AmbiguousData: the training does not say, or standard input cannot be read again.
+            AmbiguousData: the training does not decide it, or standard input cannot be read again.
         """
         roles = self.spec.roles
-        answer = None if roles is None else roles.choose_reading(question.choices)
+        answer = None if roles is None else roles.choose_reading(ambiguity.choices)
         if answer is None or str(file) == "-":
-            raise question
+            raise ambiguity
         key, value = next(iter(answer.items()))
         self.note(f"{name}: is read with data.{key}: {value!r}, as in the training.")
         return replace(options, **answer)  # type: ignore[arg-type]
 
-    def format_of(self, file: Path) -> str:
-        """The format of the file that was trained on, where this one is called alike or its name
-        says nothing; else what its name says."""
+    def file_format(self, file: Path) -> str:
+        """The format from the file name; that of the training for equal or unknown endings."""
         config, ending = self.config, file.suffix.lower()
         if str(file) == "-":
             return config.format if config.format in ("csv", "tsv", "jsonl") else "csv"
@@ -209,12 +216,11 @@ class OwnInput:
 
     @property
     def _frequency(self) -> Frequency | None:
-        """How far apart steps are, as they were in training."""
+        """The interval between steps in the training data."""
         return self.spec.frequency if self.has_key else Frequency("number", 1)
 
-    def _without_gaps(self, chunk: Chunk, name: str) -> Series:
-        """What a forecast goes on from, empty cells refused, dropped or filled as in training; and
-        how its steps are spaced."""
+    def _handle_missing(self, chunk: Chunk, name: str) -> Series:
+        """The sources of a chunk, with empty cells rejected, dropped or filled as in training."""
         config = self.config
         spacing = infer_spacing(chunk, self._frequency)
         if spacing is None:
@@ -223,14 +229,14 @@ class OwnInput:
         ends = has_separate_columns(config)
         if not ends:
             no_cut |= {"source_features": None, "target_features": None}
-        alone = config.model_copy(update=no_cut)
+        uncut_config = config.model_copy(update=no_cut)
         if ends and (ended := np.asarray(ended_mask(chunk.points, config).any(axis=1))).any():
             chunk = select_rows(chunk, ~ended)
         last = None if config.window is None else config.window.source
         if last is not None:
-            chunk = keep_last_rows(chunk, last)  # no fewer than so many steps
+            chunk = keep_last_rows(chunk, last)  # at least the window length
         chunk = replace(chunk, target=None, where_target=None)
-        series = regularize(chunk, name, alone, spacing, has_key=self.has_key, last=last)
+        series = regularize(chunk, name, uncut_config, spacing, has_key=self.has_key, last=last)
         if series.empty:
             self.note(f"{name}: {counted(series.empty, 'empty cell')} interpolated.")
         if dropped := len(series.dropped_names):
@@ -238,8 +244,8 @@ class OwnInput:
         return series.without_dropped()
 
 
-def joined_sources(parts: Sequence[Sequences]) -> Sequences:
-    """Sources of several parts as one; no targets are known."""
+def join_sources(parts: Sequence[Sequences]) -> Sequences:
+    """Concatenate the sources of several parts; the result has no targets."""
     if len(parts) == 1:
         return parts[0]
     S = max(part.source_steps for part in parts)
@@ -258,20 +264,20 @@ def joined_sources(parts: Sequence[Sequences]) -> Sequences:
     )
 
 
-def _parts_of(chunk: Chunk, ids: Sequence[str]) -> tuple[tuple[str, ...], ...] | None:
-    """The words of the ids of some sequences of a chunk; None: an id is one word."""
+def _select_id_parts(chunk: Chunk, ids: Sequence[str]) -> tuple[tuple[str, ...], ...] | None:
+    """The id columns of some sequences of a chunk; None where the id is a single column."""
     if chunk.id_parts is None:
         return None
     parts = dict(zip(chunk.ids, chunk.id_parts, strict=True))
     return tuple(parts[name] for name in ids)
 
 
-def _none_left(name: str, count: int) -> str:
+def _all_dropped_message(name: str, count: int) -> str:
     return (
         f"{name}: all of its sequences ({count:,}) have empty cells and were dropped"
         " (data.missing), so none is left."
     )
 
 
-def _called(file: Path) -> str:
+def _display_name(file: Path) -> str:
     return "standard input" if str(file) == "-" else str(file)

@@ -1,4 +1,4 @@
-"""A run folder read back: its model, and the sequences it was trained on."""
+"""Loading of a run: its model, and the data it was trained on."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import warnings
 from pathlib import Path
 
 from seqattn.config import Config, OwnFile, read_stored
-from seqattn.data import Splits, load_data
+from seqattn.data import Splits, load
 from seqattn.data.file_dataset import UNKNOWN
 from seqattn.errors import CheckpointError, ConfigError
 from seqattn.runs import RunFolder, find_run
@@ -15,10 +15,11 @@ from seqattn.training import LoadedModel, check_data_unchanged, load_model
 
 
 def open_run(path: Path) -> tuple[RunFolder, LoadedModel]:
-    """Read a RUN argument: a run folder, or a checkpoint in one.
+    """Load a run from a run folder, or from a checkpoint in one.
 
     Raises:
-        CheckpointError: there is none, it is broken, or it is not of the folder's config.
+        CheckpointError: there is no checkpoint, or it is corrupt, or does not match the config of
+            the folder.
     """
     folder, checkpoint = find_run(path)
     expected = None
@@ -26,35 +27,35 @@ def open_run(path: Path) -> tuple[RunFolder, LoadedModel]:
         try:
             expected = read_stored(folder.config)
         except ConfigError as error:
-            raise CheckpointError(
-                f"{folder.path}: its config cannot be read back. {error}"
-            ) from None
+            raise CheckpointError(f"{folder.path}: its config cannot be read. {error}") from None
     trained = load_model(checkpoint, expected=expected)
-    if expected is not None:  # the folder knows where the data lie, a checkpoint does not
+    if expected is not None:  # paths are stored in the folder, not in checkpoints
         config = trained.config.model_copy(update={"data": expected.data})
         trained = dataclasses.replace(trained, config=config, split=tuple(folder.read_split()))
     return folder, trained
 
 
-class OtherPartsWarning(FutureWarning):
-    """Parts are not those of the training: an earlier version split the series another way."""
+class SplitsChangedWarning(FutureWarning):
+    """The splits differ from the training: an earlier version split the series differently."""
 
 
-def data_of(trained: LoadedModel) -> Splits:
-    """The sequences that a model was trained on, made or read again. A warning says so where an
-    earlier version split them another way, so that the test part may have trained.
+def load_splits(trained: LoadedModel) -> Splits:
+    """Load the data that a model was trained on.
+
+    Warns with `SplitsChangedWarning` where an earlier version split the series differently, so that
+    the test part may contain training data.
 
     Raises:
-        DataError: files that are not there, or are no longer what they were.
+        DataError: a file is missing, or has changed since the training.
     """
-    data = load_data(trained.config.data)
+    data = load(trained.config.data)
     check_data_unchanged(data.digests, trained.spec.digests, "since the training")
     if _are_other_parts(trained, data):
         warnings.warn(
-            "this run was trained by an earlier version, which split the series another way: its"
-            " training saw some of what is the test part now, so errors on that part are too"
-            " small. Train it again, or give sequences of their own with --input",
-            OtherPartsWarning, stacklevel=2,
+            "this run was trained by an earlier version, which split the series differently: its"
+            " training data include part of the current test part, so errors on that part are too"
+            " small. Train it again, or evaluate other sequences with --input",
+            SplitsChangedWarning, stacklevel=2,
         )  # fmt: skip
     return data
 
@@ -68,8 +69,8 @@ def _are_other_parts(trained: LoadedModel, data: Splits) -> bool:
     return bool(trained.split and data.split) and trained.split != tuple(data.split)
 
 
-def without_paths(config: Config) -> Config:
-    """A config that says how files were read, and not where they lie."""
+def remove_paths(config: Config) -> Config:
+    """A config without the paths of its files."""
     if not isinstance(config.data, OwnFile):
         return config
     none = {"path": UNKNOWN, "validation_path": None, "test_path": None}

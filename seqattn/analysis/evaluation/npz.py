@@ -1,4 +1,4 @@
-"""NPZ files of arrays that are not in memory whole: rows go into the archive as they come."""
+"""Writing of NPZ files whose arrays are not fully in memory."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from numpy.typing import NDArray
 
 from seqattn.runs.storage import MIN_COMPRESSED_BYTES
 
-TEXTS_AT_ONCE = 2**14
+STRINGS_PER_CHUNK = 2**14
 
 
 class Spool:
-    """A file without a name, for rows on their way to an NPZ file; closed at the end of the block.
+    """Temporary file for rows of an NPZ file; a context that closes it.
 
     Args:
-        folder: where there is room for all of them, uncompressed; None: that of temporary files.
-        in_memory: bytes from which on they wait on the disk.
+        folder: folder with space for all rows, uncompressed; None: that of temporary files.
+        in_memory: maximum size in memory in bytes; larger files go to the disk.
     """
 
     def __init__(self, folder: Path | None, in_memory: int) -> None:
@@ -38,12 +38,13 @@ class Spool:
 
 
 @dataclass(frozen=True)
-class Rows:
-    """An array that is written some rows at a time.
+class StreamedArray:
+    """An array that is written in chunks of rows.
 
     Attributes:
-        shape: of all rows.
-        parts: (n, ...) arrays of `dtype`, all rows together.
+        shape: shape of the array.
+        dtype: type of its elements.
+        parts: function that returns the chunks, (n, ...) arrays with all rows in order.
     """
 
     shape: tuple[int, ...]
@@ -55,21 +56,23 @@ class Rows:
         return math.prod(self.shape) * self.dtype.itemsize
 
 
-def texts(*several: Sequence[str]) -> Rows:
-    """All these words as `np.array(list(words), dtype=np.str_)`: each as wide as the longest."""
+def string_array(*several: Sequence[str]) -> StreamedArray:
+    """Concatenated strings, as `np.array(strings, dtype=np.str_)` would store them."""
 
     def parts() -> Iterator[Sequence[str]]:
         for words in several:
-            for first in range(0, len(words), TEXTS_AT_ONCE):
-                yield words[first : first + TEXTS_AT_ONCE]
+            for first in range(0, len(words), STRINGS_PER_CHUNK):
+                yield words[first : first + STRINGS_PER_CHUNK]
 
     longest = max((len(word) for some in parts() for word in some), default=0)
     dtype = np.dtype(f"U{max(longest, 1)}")
     shape = (sum(map(len, several)),)
-    return Rows(shape, dtype, lambda: (np.array(list(some), dtype=dtype) for some in parts()))
+    return StreamedArray(
+        shape, dtype, lambda: (np.array(list(some), dtype=dtype) for some in parts())
+    )
 
 
-def write_npz(file: BinaryIO, arrays: Mapping[str, NDArray[Any] | Rows]) -> None:
+def write_npz(file: BinaryIO, arrays: Mapping[str, NDArray[Any] | StreamedArray]) -> None:
     """The bytes that `seqattn.runs.storage.save_arrays` would write of these arrays."""
     packed = sum(one.nbytes for one in arrays.values()) > MIN_COMPRESSED_BYTES
     how = zipfile.ZIP_DEFLATED if packed else zipfile.ZIP_STORED

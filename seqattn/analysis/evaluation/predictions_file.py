@@ -1,6 +1,6 @@
-"""Forecasts of a test part on their way to predictions.npz, without holding them all in memory.
+"""Writing of predictions.npz without holding all forecasts in memory.
 
-Letters: N sequences, n of them that are at hand, T target steps, F features.
+Letters: N sequences, n sequences of a chunk, T target steps, F features.
 """
 
 from __future__ import annotations
@@ -11,44 +11,43 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from seqattn.analysis.evaluation.npz import Rows, Spool, texts, write_npz
+from seqattn.analysis.evaluation.npz import Spool, StreamedArray, string_array, write_npz
 from seqattn.data import Sequences
 from seqattn.data.sequences import Floats
 from seqattn.runs.storage import open_atomic
 
-IN_MEMORY = 2**22
-"""Bytes of forecasts from which on they wait on the disk."""
-AT_ONCE = 2**18
-"""Numbers that are written together."""
-Points = Callable[[Sequences, slice], Floats]
-"""(sequences, their places within the part) -> (n, steps, features)."""
+MAX_MEMORY_BYTES = 2**22
+"""Maximum size of the spooled forecasts in memory; larger ones go to the disk."""
+MAX_CHUNK_NUMBERS = 2**18
+"""Maximum number of values of a chunk that is written."""
+ReadChunk = Callable[[Sequences, slice], Floats]
+"""(sequences, their slice in the part) -> (n, steps, features)."""
 
 
 class ForecastSpool(Spool):
-    """Forecasts in a file without a name until all of them go to predictions.npz.
+    """Temporary file of forecasts until predictions.npz is written.
 
     Args:
-        folder: where there is room for all of them.
-        part: whose forecasts they are.
+        folder: folder with space for all forecasts.
+        part: the sequences of the forecasts.
     """
 
     def __init__(self, folder: Path, part: Sequences) -> None:
-        super().__init__(folder, IN_MEMORY)
+        super().__init__(folder, MAX_MEMORY_BYTES)
         self.part = part
 
     def add(self, values: Floats) -> None:
-        """Take in the forecasts (n, T, F) of the next sequences of the part."""
+        """Add the forecasts (n, T, F) of the next sequences of the part."""
         self.file.write(np.ascontiguousarray(values, np.float64).data)
 
     def write(self, path: Path) -> None:
-        """predictions.npz: what `seqattn.data.files.writing.forecast_arrays` makes of the part with
-        its targets and the forecasts."""
+        """Write predictions.npz with the arrays of `seqattn.data.files.writing.forecast_arrays`."""
         part = self.part
-        contents: dict[str, NDArray[np.generic] | Rows] = {
-            "ids": texts(part.ids),
+        contents: dict[str, NDArray[np.generic] | StreamedArray] = {
+            "ids": string_array(part.ids),
             "features": np.array(list(part.features), dtype=np.str_),
             "said": np.array(list(part.target_features), dtype=np.str_),
-            "labels": texts(part.labels),
+            "labels": string_array(part.labels),
             "source": self._rows(part.source_steps, len(part.features), _source),
             "source_lengths": part.source_lengths,
             "forecast": self._rows(part.target_steps, len(part.target_features), self._forecast),
@@ -58,10 +57,12 @@ class ForecastSpool(Spool):
         with open_atomic(path) as file:
             write_npz(file, contents)
 
-    def _rows(self, steps: int, features: int, points: Points) -> Rows:
+    def _rows(self, steps: int, features: int, points: ReadChunk) -> StreamedArray:
         first = points(self.part.select(slice(0, 1)), slice(0, 1))
         shape = len(self.part), steps, features
-        return Rows(shape, first.dtype, lambda: (points(*one) for one in _chunks(self.part)))
+        return StreamedArray(
+            shape, first.dtype, lambda: (points(*one) for one in _chunks(self.part))
+        )
 
     def _forecast(self, some: Sequences, places: slice) -> Floats:
         T, F = self.part.target_steps, len(self.part.target_features)
@@ -79,9 +80,9 @@ def _target(some: Sequences, _: slice) -> Floats:
 
 
 def _chunks(part: Sequences) -> Iterator[tuple[Sequences, slice]]:
-    """(some sequences, their places within the part), a few megabytes at a time."""
+    """Yield (sequences, their slice in the part), a few megabytes at a time."""
     numbers = part.source_steps * len(part.features) + part.target_steps * len(part.target_features)
-    size = max(1, AT_ONCE // numbers)
+    size = max(1, MAX_CHUNK_NUMBERS // numbers)
     for places, some in part.chunks():
         for first in range(0, len(some), size):
             here = slice(first, min(first + size, len(some)))

@@ -1,4 +1,4 @@
-"""What the losses of a part are held against: baselines, and the noise floor."""
+"""Reference losses of a part: baselines, and the noise floor."""
 
 from __future__ import annotations
 
@@ -14,24 +14,22 @@ from seqattn.data.units import Units
 
 
 @dataclass(frozen=True)
-class References:
-    """What a part's losses are held against; the same for every model.
+class ReferenceLosses:
+    """Reference losses of a part, which are the same for every model.
 
-    Losses are mean squared errors; where data are scaled, an error counts 1 that is as large as the
-    scale of its feature in the training part. Root mean squared errors and `errors` are in the
-    user's units.
+    Losses are mean squared errors. With scaling, errors are divided by the scale of their feature
+    first. `rmse` and `errors` are in the units of the data.
 
     Attributes:
-        noise_floor: the error of knowing everything but the noise; None where unknown.
-        baselines: parameter-free forecast -> loss.
-        fitted: forecasts with fitted parameters -> loss.
-        rmse: forecast -> root mean squared error of each target feature; None where no cell of it
-            was observed.
-        in_sample: season and scale of MASE, of the user's own training series; None: the sequences
-            are made.
-        errors: with `in_sample` forecast -> MAE, RMSE and MASE.
-        notes: what should be said of baselines that are not there.
-        units: of the features that have one.
+        noise_floor: irreducible error; None where unknown.
+        baselines: name of a parameter-free baseline -> loss.
+        fitted: name of a fitted baseline -> loss.
+        rmse: name of a baseline -> root mean squared error of each target feature; None for a
+            feature without observed cells.
+        in_sample: season and MASE scale from the training series; None for generated data.
+        errors: with `in_sample`, name of a baseline -> MAE, RMSE and MASE.
+        notes: sentences about baselines that are missing.
+        units: feature -> unit, for features that have one.
     """
 
     noise_floor: float | None
@@ -44,7 +42,7 @@ class References:
     units: Units = field(default_factory=dict)
 
     @classmethod
-    def of(
+    def from_part(
         cls,
         part: Sequences,
         train: Sequences,
@@ -52,22 +50,24 @@ class References:
         scaling: Scaling | None = None,
         in_sample: InSample | None = None,
         *,
-        as_trained: bool = False,
-    ) -> References:
-        """
+        in_training_units: bool = False,
+    ) -> ReferenceLosses:
+        """Score all baselines on a part.
+
         Args:
-            train: what the mean baseline and the fitted ones are taken from.
-            rule: the task's own parameter-free rule, if it has one.
-            scaling: of the units that losses are in; None: the part's own.
-            in_sample: of the user's own training series; None: the sequences are made.
-            as_trained: losses in the units of the losses of a training instead: those of each
-                sequence's own, where it has any.
+            part: the sequences to score.
+            train: the sequences for the mean baseline and the fitted baselines.
+            rule: name and forecast of the task's parameter-free rule; None without one.
+            scaling: units of the losses; None: the units of the part.
+            in_sample: season and MASE scale of the training series; None for generated data.
+            in_training_units: use the units of the training loss, which may be normalized for each
+                sequence.
 
         Raises:
-            DataError: a season that the user gave, and a source that is shorter.
+            DataError: a source is shorter than the season that the config gives.
         """
         scale = None if scaling is None else scaling.target.scale
-        if scaling is not None and as_trained:
+        if scaling is not None and in_training_units:
             scale = scaling.target_scale(part)
         free = build_baselines(train, part, rule, in_sample)
         losses, rmse, errors = dict[str, float](), dict[str, list[float | None]](), {}
@@ -91,25 +91,28 @@ class References:
         )  # fmt: skip
 
     @classmethod
-    def of_data(cls, part: Sequences, data: Splits, *, as_trained: bool = False) -> References:
-        """The same with all that is known of a data set.
+    def from_splits(
+        cls, part: Sequences, data: Splits, *, in_training_units: bool = False
+    ) -> ReferenceLosses:
+        """Score all baselines on a part, with the training part and units of a data set.
 
         Args:
-            part: of the data set, or the user's own sequences read as it was.
+            part: a part of the data set, or sequences of the user that were read like it.
+            data: the data set.
+            in_training_units: see `from_part`.
         """
-        found = cls.of(
+        found = cls.from_part(
             part,
             data.baseline_part,
             data.rule,
             data.scaling,
             data.in_sample,
-            as_trained=as_trained,
+            in_training_units=in_training_units,
         )
         return replace(found, units=data.units)
 
-    def with_those_of(self, other: References) -> References:
-        """Without the parameter-free baselines that another part does not have, and with what is
-        said of them there."""
+    def keep_shared(self, other: ReferenceLosses) -> ReferenceLosses:
+        """Drop the parameter-free baselines that `other` does not have, and add its notes."""
         lacking = self.baselines.keys() - other.baselines.keys()
         baselines = {name: self.baselines[name] for name in self.baselines if name not in lacking}
         rmse = {name: self.rmse[name] for name in self.rmse if name not in lacking}

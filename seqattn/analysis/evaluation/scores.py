@@ -1,4 +1,4 @@
-"""A model's errors on a part with known targets, beside the baselines, and where it looked."""
+"""Errors of a model on a part with known targets, with reference losses and attention metrics."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from seqattn.analysis.evaluation.forecasts import (
     FreeRunningForecast,
     Maps,
     forecast_chunks,
+    pair_with_targets,
     teacher_forced_chunks,
-    with_targets,
 )
-from seqattn.analysis.evaluation.references import References
+from seqattn.analysis.evaluation.references import ReferenceLosses
 from seqattn.data import Scaling, Sequences
 from seqattn.data.metrics import THIS_MODEL, Errors, metrics_as_plain
 from seqattn.data.scoring import ErrorSums
@@ -25,28 +25,29 @@ from seqattn.models import Seq2SeqModel, WeightSemantics
 
 @dataclass(frozen=True)
 class Evaluation:
-    """A model's errors on a part with known targets, and where it looked.
+    """Errors of a model on a part with known targets.
 
     Attributes:
-        loss: free running, over all observed target cells; mean squared error as in `References`.
-        loss_teacher_forced: every step fed the truth.
-        loss_by_step: free running, T numbers; None where no cell of a step was observed.
-        rmse: free running, root mean squared error of each target feature in the user's units;
-            None where no cell of it was observed.
-        against: what these are held against.
-        looks: None for a model without attention, and for one whose weights are no shares of a
-            whole, since none of it can be said of them.
-        features: names of the target's.
-        scaled: whether losses are of scaled numbers, and so in no units of the user's.
-        errors: free running, in the user's units; None where the sequences are made.
+        loss: free-running mean squared error over all observed target cells, in the units of
+            `ReferenceLosses`.
+        loss_teacher_forced: teacher-forced mean squared error.
+        loss_by_step: free-running loss of each of the T steps; None for a step without observed
+            cells.
+        rmse: free-running root mean squared error of each target feature in the units of the data;
+            None for a feature without observed cells.
+        references: reference losses of the part.
+        attention: attention metrics; None without attention and for signed read strengths.
+        features: names of the target features.
+        scaled: whether the losses are in scaled units instead of the units of the data.
+        errors: free-running MAE, RMSE and MASE in the units of the data; None for generated data.
     """
 
     loss: float
     loss_teacher_forced: float
     loss_by_step: list[float | None]
     rmse: list[float | None]
-    against: References
-    looks: AttentionMetrics | None
+    references: ReferenceLosses
+    attention: AttentionMetrics | None
     features: tuple[str, ...]
     scaled: bool
     errors: Errors | None = None
@@ -54,118 +55,123 @@ class Evaluation:
     @property
     def best_baseline(self) -> str:
         """The parameter-free baseline with the lowest loss."""
-        baselines = self.against.baselines
+        baselines = self.references.baselines
         return min(baselines, key=lambda name: baselines[name])
 
     @property
     def above_floor(self) -> float | None:
-        """Loss less noise floor: what a better model could still gain."""
-        floor = self.against.noise_floor
+        """Loss minus noise floor: the excess error; None where the floor is unknown."""
+        floor = self.references.noise_floor
         return None if floor is None else self.loss - floor
 
     def as_plain(self) -> dict[str, Any]:
-        against = self.against
+        references = self.references
         plain = {
             "loss": self.loss,
             "loss_teacher_forced": self.loss_teacher_forced,
             "loss_by_step": self.loss_by_step,
-            "noise_floor": against.noise_floor,
-            "baselines": against.baselines,
-            "fitted": against.fitted,
+            "noise_floor": references.noise_floor,
+            "baselines": references.baselines,
+            "fitted": references.fitted,
             "best_baseline": self.best_baseline,
             "above_floor": self.above_floor,
-            "beats_best_baseline": self.loss < against.baselines[self.best_baseline],
+            "beats_best_baseline": self.loss < references.baselines[self.best_baseline],
             "scaled": self.scaled,
             "features": list(self.features),
-            "rmse": {THIS_MODEL: self.rmse, **against.rmse},
-            "attention": None if self.looks is None else self.looks.as_plain(),
-            **({"units": dict(against.units)} if against.units else {}),
+            "rmse": {THIS_MODEL: self.rmse, **references.rmse},
+            "attention": None if self.attention is None else self.attention.as_plain(),
+            **({"units": dict(references.units)} if references.units else {}),
         }
-        if against.in_sample is not None and self.errors is not None:
-            errors = {THIS_MODEL: self.errors, **against.errors}
-            plain["metrics"] = metrics_as_plain(against.in_sample, against.notes, errors)
+        if references.in_sample is not None and self.errors is not None:
+            errors = {THIS_MODEL: self.errors, **references.errors}
+            plain["metrics"] = metrics_as_plain(references.in_sample, references.notes, errors)
         return plain
 
 
 def evaluate(
     model: Seq2SeqModel,
     part: Sequences,
-    against: References,
+    references: ReferenceLosses,
     scaling: Scaling | None = None,
     *,
-    keep: Callable[[ForecastChunk], None] | None = None,
+    on_chunk: Callable[[ForecastChunk], None] | None = None,
 ) -> Evaluation:
-    """Score a model on a part with known targets, some sequences after the other.
+    """Score a model on a part with known targets, in chunks of sequences.
 
     Args:
-        against: what its losses are held against.
-        scaling: of the units that losses are in; None: the part's own.
-        keep: shown each chunk of free-running forecasts once.
+        model: the model.
+        part: the sequences.
+        references: reference losses of the part.
+        scaling: units of the losses; None: the units of the part.
+        on_chunk: called with each chunk of free-running forecasts.
     """
-    looking = _Looks(part)
+    metrics = _CrossAttentionMetrics(part)
     scale = None if scaling is None else scaling.target.scale
 
-    def watched() -> Iterator[tuple[slice, Floats]]:
+    def score_chunks() -> Iterator[tuple[slice, Floats]]:
         chunks = forecast_chunks(
             model, part, part.target_steps, with_attention=True, scaling=scaling
         )
         for chunk in chunks:
-            if keep is not None:
-                keep(chunk)
-            chunk.show(looking.add)
+            if on_chunk is not None:
+                on_chunk(chunk)
+            chunk.emit_attention(metrics.add)
             yield chunk.places, chunk.values
 
     sums = ErrorSums(part, scale, by_step=True)
-    for given in with_targets(part, watched()):
-        sums.add(*given)
+    for chunk in pair_with_targets(part, score_chunks()):
+        sums.add(*chunk)
     forced = ErrorSums(part, scale)
-    for given in with_targets(part, teacher_forced_chunks(model, part, scaling)):
-        forced.add(*given)
+    for chunk in pair_with_targets(part, teacher_forced_chunks(model, part, scaling)):
+        forced.add(*chunk)
     return Evaluation(
         loss=sums.loss,
         loss_teacher_forced=forced.loss,
         loss_by_step=sums.by_step,
         rmse=sums.rmse,
-        against=against,
-        looks=looking.result(),
+        references=references,
+        attention=metrics.result(),
         features=part.target_features,
         scaled=scaling is not None and not scaling.is_identity,
-        errors=None if against.in_sample is None else Errors.of_sums(sums, against.in_sample),
+        errors=None if references.in_sample is None else Errors.of_sums(sums, references.in_sample),
     )
 
 
 def evaluate_and_forecast(
-    model: Seq2SeqModel, part: Sequences, against: References, scaling: Scaling | None = None
+    model: Seq2SeqModel,
+    part: Sequences,
+    references: ReferenceLosses,
+    scaling: Scaling | None = None,
 ) -> tuple[Evaluation, FreeRunningForecast]:
-    """The same, and all forecasts with their weights: of few sequences."""
+    """Score a model, and keep all forecasts with their weights in memory."""
     chunks = list[ForecastChunk]()
-    scored = evaluate(model, part, against, scaling, keep=chunks.append)
-    return scored, FreeRunningForecast.of_chunks(chunks)
+    scored = evaluate(model, part, references, scaling, on_chunk=chunks.append)
+    return scored, FreeRunningForecast.from_chunks(chunks)
 
 
-class _Looks:
-    """Where a model looks, of weights that are shares of a whole.
+class _CrossAttentionMetrics:
+    """Attention metrics of cross-attention weights that are not signed strengths.
 
     Args:
-        part: whose weights they are.
+        part: the sequences of the weights.
     """
 
     def __init__(self, part: Sequences) -> None:
         self.part = part
-        self.looking: AttentionMetricsAccumulator | None = None
+        self.metrics: AttentionMetricsAccumulator | None = None
 
     def add(self, meaning: WeightSemantics, maps: Maps, places: slice) -> None:
-        """See `seqattn.analysis.evaluation.AttentionCallback`."""
+        """Add the weights of some sequences; an `AttentionCallback`."""
         if meaning == "strength":
             return
         part = self.part
-        self.looking = self.looking or AttentionMetricsAccumulator(
+        self.metrics = self.metrics or AttentionMetricsAccumulator(
             is_distribution=meaning == "distribution"
         )
-        known = None if part.alignment is None else part.alignment[places]
-        keep = valid_mask(part.target_lengths[places], part.target_steps)
-        self.looking.add(maps["cross"], part.source_lengths[places], keep, known)
+        alignment = None if part.alignment is None else part.alignment[places]
+        on_chunk = valid_mask(part.target_lengths[places], part.target_steps)
+        self.metrics.add(maps["cross"], part.source_lengths[places], on_chunk, alignment)
 
     def result(self) -> AttentionMetrics | None:
-        """None where there were no such weights."""
-        return None if self.looking is None else self.looking.result()
+        """The metrics; None without such weights."""
+        return None if self.metrics is None else self.metrics.result()

@@ -1,9 +1,9 @@
 """One attention step of a trained model as arithmetic that a pocket calculator can follow.
 
-Every stage is worked out from the *printed* numbers of the stages above it
-(`seqattn.models.attention.arithmetic`). The result therefore differs from the model's own by some
-rounding, and both are shown. Scores, normalizers and locations explain themselves; here is what
-stands around them in each kind of model.
+Every stage is computed from the *printed* numbers of earlier stages
+(`seqattn.models.attention.arithmetic`), so the result differs from the model's output by rounding;
+both are shown. Scores, normalizers and locations explain themselves; this package explains the rest
+of each kind of model.
 
 Letters: S source length, F features, H width of the state, K width in which queries meet keys,
 V width of values, A heads.
@@ -26,25 +26,26 @@ from seqattn.models.attention.arithmetic import DECIMALS, MAX_PRINTED_SIDE, Arra
 
 def explain(
     model: Seq2SeqModel, source: Array, *, step: int, layer: int = 0, head: int = 0,
-    features: Sequence[str], said: Sequence[str] = (), title: str,
+    features: Sequence[str], target_features: Sequence[str] = (), title: str,
 ) -> Explanation:  # fmt: skip
-    """One step of free running, taken apart.
+    """Explain one step of a free-running forecast.
 
     Args:
-        source: (S, F), without padding.
-        step: of the forecast, counted from 1.
-        layer, head: which to show where there are several, counted from 0.
-        features: F names, of the source.
-        said: those of the target; without, the same.
-        title: which sequence this is.
+        model: the model.
+        source: (S, F) in the units of the model, without padding.
+        step: step of the forecast, counted from 1.
+        layer, head: indices of the layer and head to show, counted from 0.
+        features: names of the F source features.
+        target_features: names of the target features; empty: `features`.
+        title: name of the sequence.
 
     Raises:
-        UsageError: a layer or head that the model does not have, or a model without attention.
+        UsageError: the model has no attention, or no such layer or head.
     """
     record = Explanation(f"{title}, forecast step {step}")
     record.add("Source points", "", source, columns=features)
     with torch.inference_mode():
-        like, features = next(model.parameters()), said or features
+        like, features = next(model.parameters()), target_features or features
         tensor = torch.as_tensor(source, dtype=like.dtype, device=like.device).unsqueeze(0)
         forecast = model.forecast(tensor, step).values
         if isinstance(model, RecurrentModel):
@@ -55,7 +56,7 @@ def explain(
             explain_transformer(record, model, tensor, step, layer, head)
         if model.skip is not None:
             explain_skip(record, model.skip, tensor, forecast, features)
-    record.model_says = as_printed(forecast[0, -1]).tolist()
+    record.model_prediction = as_printed(forecast[0, -1]).tolist()
     return record
 
 

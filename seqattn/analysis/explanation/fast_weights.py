@@ -1,4 +1,4 @@
-"""One reading of fast weights as arithmetic."""
+"""One read of a fast weight memory as arithmetic."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def explain_fast_weights(
     record: Explanation, model: FastWeightsModel, source: Tensor, forecast: Tensor, layer: int,
     head: int, features: Sequence[str],
 ) -> None:  # fmt: skip
-    """Write the last step of a forecast; see `explain_recurrent`."""
+    """Explain the last step of a forecast; see `explain_recurrent`."""
     check_index("--layer", layer, 1)
     check_index("--head", head, 1)
     *_, step, _ = forecast.shape
@@ -28,23 +28,23 @@ def explain_fast_weights(
         _, state, _, memory = model.step(model.decoder_input(point), state, memory)
         point = output
     assert isinstance(memory, StateMemory)
-    record.add_row("What the decoder is fed", "", "point", point[0], features)
+    record.add_row("Decoder input", "", "point", point[0], features)
     preactivation = model.decoder_input(point) + model.decoder_state(state)
     query = model.iterate_inner_loop(
         preactivation, memory, model.inner_steps - 1, model.decoder_norm
     )
     rows = [*point_names(S), *(f"step {t}" for t in range(1, step))]
     formula = "W h + C x, held through the inner loop"
-    outside = record.add_from_model("What comes from outside", formula, preactivation, ["held"])[0]
+    outside = record.add_from_model("Input to the inner loop", formula, preactivation, ["held"])[0]
     formula = f"after {model.inner_steps - 1} readings"
-    h = record.add_from_model("State that asks", formula, query, ["h"])[0]
+    h = record.add_from_model("Query state", formula, query, ["h"])[0]
     states = record.add_from_model("States in memory", "", memory.states[0], rows)
     factors, products = as_printed(memory.factors[0]), as_printed(states @ h)
     columns = {"h(tau) . h": products, "rate decay^age": factors, "strength": products * factors}
     formula = "strength = rate decay^age (h(tau) . h)"
     strengths = record.add_columns("Strengths", formula, columns, rows)
     parts = record.add("Weighted states", "strength times state", strengths[:, None] * states, rows)
-    read = record.add_row("What is read", "A h, the sum of the weighted states", "A h",
+    read = record.add_row("Read vector", "A h, the sum of the weighted states", "A h",
                         parts.sum(axis=0))  # fmt: skip
     z, name = as_printed(outside + read), "held + A h"
     if model.decoder_norm is not None:

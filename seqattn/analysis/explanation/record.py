@@ -1,4 +1,4 @@
-"""What an explanation is made of: stages, and the numbers of a picture."""
+"""Explanations: their stages, and the vectors for a figure."""
 
 from __future__ import annotations
 
@@ -18,28 +18,34 @@ class Explanation(Record):
     """All stages of one step.
 
     Attributes:
-        title: which sequence and step, of which model.
-        said: the point that follows from the printed numbers, (F,); empty where more layers
-            follow than are shown.
-        model_says: the model's own, (F,).
-        vectors: for a picture: query (K,), keys (S, K), values (S, V), context (V,), weights (S,).
-        cosines: whether the angle between query and key is what counts.
+        title: name of the sequence, and the step.
+        prediction: (F,) the point computed from the printed numbers; empty if the shown layers do
+            not determine it.
+        model_prediction: (F,) the point computed by the model.
+        vectors: vectors for a figure: query (K,), keys (S, K), values (S, V), context (V,), weights
+            (S,).
+        cosines: whether the score depends on the angle between query and key.
     """
 
     title: str
-    said: list[float] = field(default_factory=list)
-    model_says: list[float] = field(default_factory=list)
+    prediction: list[float] = field(default_factory=list)
+    model_prediction: list[float] = field(default_factory=list)
     vectors: dict[str, Array] = field(default_factory=dict)
     cosines: bool = False
 
     def add_context(self, weights: Array, values: Array) -> Array:
-        """Add the sum of printed values (S, V), weighted by printed weights (S,); it is (V,)."""
+        """Add the sum of values (S, V) weighted by weights (S,), and return it, (V,)."""
         parts = self.add("Weighted values", "weight times value", weights[:, None] * values)
         return self.add_row("Context", "the sum of the weighted values", "c", parts.sum(axis=0))
 
-    def add_contexts_of_heads(self, of_model: Any, head: int, context: Array) -> Array:
-        """Add the contexts of all heads, those of the model (A, V) and of `head` as printed (V,);
-        one after the other, (A V,)."""
+    def add_head_contexts(self, of_model: Any, head: int, context: Array) -> Array:
+        """Add the contexts of all heads, and return their concatenation, (A V,).
+
+        Args:
+            of_model: (A, V) contexts of the model.
+            head: index of the explained head.
+            context: (V,) its context from the printed numbers.
+        """
         contexts = as_printed(of_model)
         contexts[head] = context
         rows = [f"head {i}" for i in range(len(contexts))]
@@ -50,20 +56,27 @@ class Explanation(Record):
         self, model: RecurrentModel | FastWeightsModel, vector: Array, name: str,
         features: Sequence[str],
     ) -> None:  # fmt: skip
-        """Add the point that the output layer makes of a printed vector of that name."""
+        """Add the output layer, applied to a printed vector.
+
+        Args:
+            model: the model.
+            vector: (H,) input of the output layer.
+            name: its name in the formula.
+            features: names of the target features.
+        """
         weight, bias = as_printed(model.output.weight), as_printed(model.output.bias)
         columns = [*column_numbers(weight.shape[1]), "bias"]
         self.add("Output layer W, b", "", np.column_stack([weight, bias]), features, columns)
-        stage = "Point that is said" if model.skip is None else "Network's share"
+        stage = "Predicted point" if model.skip is None else "Network's share"
         point = self.add_row(stage, f"y = W {name} + b", "y", weight @ vector + bias, features)
-        self.said = point.tolist()
+        self.prediction = point.tolist()
 
 
 def check_index(option: str, value: int, count: int) -> None:
-    """Hold a layer or head against how many there are.
+    """Check the index of a layer or head.
 
     Raises:
-        UsageError: there is none of that number.
+        UsageError: the index is out of range.
     """
     if not 0 <= value < count:
         raise UsageError(f"{option} {value}: this model has {count}, counted from 0.")

@@ -19,16 +19,18 @@ def explain_recurrent(
     record: Explanation, model: RecurrentModel, source: Tensor, forecast: Tensor, layer: int,
     head: int, features: Sequence[str],
 ) -> None:  # fmt: skip
-    """Write the last step of a forecast.
+    """Explain the last step of a forecast.
 
     Args:
+        record: the explanation to add stages to.
+        model: the model.
         source: (1, S, F).
-        forecast: (1, T, F), up to the step that is shown.
-        layer, head: which to show, counted from 0.
-        features: F names, of the target.
+        forecast: (1, T, F), up to the explained step.
+        layer, head: indices of the layer and head, counted from 0.
+        features: names of the target features.
 
     Raises:
-        UsageError: no attention, or no such layer or head.
+        UsageError: the model has no attention, or no such layer or head.
     """
     attention = model.attention
     if attention is None:
@@ -42,7 +44,7 @@ def explain_recurrent(
         _, _, state = model.step(point, state, memory)
         point = output
     query, attended, new = _decoder_step(model, attention, memory, state, point)
-    record.add_row("What the decoder is fed", "", "point", point[0], features)
+    record.add_row("Decoder input", "", "point", point[0], features)
     formula = "s, from the source points, by the recurrent cell"
     record.add_from_model("Encoder states", formula, states[0])
     when = "before this step" if model.context_is_input else "after reading that point"
@@ -55,7 +57,7 @@ def explain_recurrent(
     context = _context_of_head(record, attention, step, memory)
     if attention.heads > 1:
         contexts = attended.context.view(attention.heads, -1)
-        context = record.add_contexts_of_heads(contexts, head, context)
+        context = record.add_head_contexts(contexts, head, context)
     record.add_output(model, *_readout(record, model, query, context, new), features)
 
 
@@ -63,8 +65,14 @@ def _decoder_step(
     model: RecurrentModel, attention: Attention, memory: AttentionMemory, state: DecoderState,
     point: Tensor,
 ) -> tuple[Tensor, AttentionOutput, Tensor]:  # fmt: skip
-    """The decoder's step, fed a point (1, F): the state that attends (1, H), its context and
-    weights, and the new state (1, H)."""
+    """One step of the decoder.
+
+    Args:
+        point: (1, F) input of the step.
+
+    Returns:
+        the query state (1, H), its context and weights, and the new state (1, H).
+    """
     projected = model.decoder.project(point)
     if model.context_is_input:
         query = model.top_layer_output(state.cells)
@@ -80,7 +88,7 @@ def _decoder_step(
 def _context_of_head(
     record: Explanation, attention: Attention, step: AttentionStep, memory: AttentionMemory
 ) -> Array:
-    """Query, keys, scores, weights, values and their sum, of one head; returns the context."""
+    """Explain query, keys, scores, weights and values of one head, and return its context."""
     query, keys, scores, record.cosines = attention.score.explain(step)
     if attention.location is None:
         everywhere = np.ones(len(scores), dtype=bool)
@@ -103,7 +111,7 @@ def _context_of_head(
 def _readout(
     record: Explanation, model: RecurrentModel, query: Tensor, context: Array, new: Tensor
 ) -> tuple[Array, str]:
-    """What the output layer reads, of context and states (1, H), and its name."""
+    """The input of the output layer, from the context and the states (1, H), and its name."""
     if model.context_is_input:
         formula = "from the point fed, the context and h, by the recurrent cell"
         return record.add_from_model("New state h'", formula, new, ["h'"])[0], "h'"

@@ -15,16 +15,19 @@ from seqattn.models.attention.arithmetic import MAX_PRINTED_SIDE, as_printed, co
 def explain_skip(
     record: Explanation, skip: LinearSkip, source: Tensor, forecast: Tensor, features: Sequence[str]
 ) -> None:
-    """Write what network and skip add to the point, and their sum.
+    """Add the shares of network and skip, and their sum.
 
     Args:
+        record: the explanation to add stages to.
+        skip: the linear skip.
         source: (1, S, F).
-        forecast: (1, T, F), up to the step that is shown.
+        forecast: (1, T, F), up to the explained step.
+        features: names of the target features.
     """
     *_, step, _ = forecast.shape
     share = skip(source, None, step)[:, -1]
-    network = np.array(record.said)
-    if not record.said:  # more layers follow than are shown
+    network = np.array(record.prediction)
+    if not record.prediction:  # the shown layers do not determine it
         rest = forecast[:, -1] - share
         network = record.add_from_model("Network's share", "from the layers that follow", rest,
                                       ["network"], features)[0]  # fmt: skip
@@ -41,4 +44,4 @@ def explain_skip(
     table = np.stack([network, linear, network + linear])
     parts = record.add("Parts of the forecast", "forecast = network + skip", table,
                      ["network", "skip", "forecast"], features)  # fmt: skip
-    record.said = parts[2].tolist()
+    record.prediction = parts[2].tolist()

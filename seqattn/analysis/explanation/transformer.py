@@ -15,10 +15,10 @@ from seqattn.models.attention.scores import explain_scaled_products
 def explain_transformer(
     record: Explanation, model: TransformerModel, source: Tensor, step: int, layer: int, head: int
 ) -> None:
-    """Write the cross-attention of one layer and head in one step; see `explain_recurrent`.
+    """Explain the cross-attention of one layer and head in one step; see `explain_recurrent`.
 
     Args:
-        step: counted from 1.
+        step: step of the forecast, counted from 1.
     """
     check_index("--layer", layer, len(model.decoder))
     trace = model.trace_cross_attention(source, step, layer)
@@ -32,11 +32,11 @@ def explain_transformer(
     formula = "v = W_v s + b_v of the encoder's output"
     values = record.add_from_model("Values", formula, trace.values[0, head])
     context = record.add_context(weights, values)
-    contexts = record.add_contexts_of_heads(trace.context[0, :, -1], head, context)
+    contexts = record.add_head_contexts(trace.context[0, :, -1], head, context)
     weight, bias = as_printed(trace.out.weight), as_printed(trace.out.bias)
     formula = "W_o [contexts] + b_o, W_o and b_o in the checkpoint; the rest of the decoder follows"
     record.add_from_model(
-        "What cross-attention adds", formula, (weight @ contexts + bias)[None], ["+"]
+        "Cross-attention output", formula, (weight @ contexts + bias)[None], ["+"]
     )
     record.vectors = {"query": q, "keys": keys, "values": values, "context": context,
                     "weights": weights}  # fmt: skip

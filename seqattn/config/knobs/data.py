@@ -1,4 +1,4 @@
-"""What to learn from."""
+"""Keys of the data."""
 
 from __future__ import annotations
 
@@ -28,159 +28,159 @@ from seqattn.config.knobs.section import (
 
 
 class Generated(Section):
-    """What all made sequences share: how many there are, and from which seeds."""
+    """Keys of all generated tasks: numbers of sequences, and seeds."""
 
     n_train: Count = 256
-    """Training sequences."""
+    """Number of training sequences."""
     n_validation: Count = 128
-    """Validation sequences: they choose the best epoch and never train."""
+    """Number of validation sequences, which choose the best epoch."""
     n_test: Count = 128
-    """Test sequences: touched once, after training."""
+    """Number of test sequences, which are used once, after training."""
     train_seed: Seed = 13
     """Seed of the training sequences."""
     validation_seed: Seed = 17
-    """Seed of the validation sequences; differs from the other two, so no point is shared."""
+    """Seed of the validation sequences; different from the other two."""
     test_seed: Seed = 19
-    """Seed of the test sequences; differs from the other two, so no point is shared."""
+    """Seed of the test sequences; different from the other two."""
 
     @model_validator(mode="after")
-    def _parts_share_no_seed(self) -> Self:
+    def _check_seeds(self) -> Self:
         seeds: dict[int, str] = {}
         for part in ("train", "validation", "test"):
             seed = getattr(self, f"{part}_seed")
             if seed in seeds:
                 raise contradiction(
                     f"{part}_seed",
-                    f"is {seed}, and so is data.{seeds[seed]}_seed: the two parts would be the"
-                    " same points. Give each part a seed of its own",
+                    f"is {seed}, and so is data.{seeds[seed]}_seed: the two parts would be"
+                    " equal. Give each part a seed of its own",
                 )
             seeds[seed] = part
         return self
 
 
 class Squares(Generated):
-    """Noisy squares: the source is the first corners of a square, the target the others."""
+    """Noisy squares: the source has the first corners of a square, the target the others."""
 
     kind: Literal["squares"] = "squares"
-    """What the sequences are."""
+    """The task, or file for your own sequences."""
     noise: Noise = 0.1
     """Standard deviation of the normal noise on every coordinate (corners are at -1 and 1)."""
     source_length: Annotated[int, Field(ge=1, le=3)] = 2
-    """Corners given; what remains of the four is the target."""
+    """Number of source corners; the rest of the four is the target."""
     variable_length: bool = False
     """Squares of 2, 3 or 4 corners; each keeps at least one corner of source and of target."""
 
 
 class Polygons(Generated):
-    """Regular polygons round the middle, turned and scaled at random: some corners are given, the
-    others are the target."""
+    """Regular polygons, randomly rotated and scaled: the source has some corners, the target the
+    others."""
 
     model_config = require_key("kind")
     kind: Literal["polygons"] = "polygons"
-    """What the sequences are."""
+    """The task, or file for your own sequences."""
     noise: Noise = 0.1
-    """Standard deviation of the normal noise on every coordinate; corners are 0.5 to 1.5 away from
-    the middle."""
+    """Standard deviation of the normal noise on every coordinate; corners have a distance of 0.5 to
+    1.5 to the centre."""
     corners: Annotated[int, Field(ge=3, le=1000)] = 5
-    """Corners of each polygon, or of the largest."""
+    """Number of corners of each polygon, or of the largest."""
     min_corners: Annotated[int, Field(ge=3, le=1000)] | None = None
-    """Corners of the smallest: each polygon draws its own number, from here to `corners`. null:
-    all have `corners`."""
+    """Number of corners of the smallest polygon: each draws its number, up to `corners`. null: all
+    have `corners`."""
     source_length: Annotated[int, Field(ge=2, le=999)] = 2
-    """Corners given; the first two say all there is to know. The rest is the target."""
+    """Number of source corners; the first two determine the polygon. The rest is the target."""
 
     @model_validator(mode="after")
-    def _something_is_left(self) -> Self:
+    def _check_rest(self) -> Self:
         check_ordered(self, "min_corners", "corners")
         fewest = self.corners if self.min_corners is None else self.min_corners
         if self.source_length >= fewest:
             raise contradiction(
                 "source_length",
-                f"is {self.source_length}, which leaves a polygon of {fewest} corners nothing to"
-                f" say. Choose 2 to {fewest - 1}",
+                f"is {self.source_length}, which leaves a polygon of {fewest} corners without"
+                f" a target. Choose 2 to {fewest - 1}",
             )
         return self
 
 
 class Paths(Generated):
-    """What tasks on random paths share. Points lie anywhere in the square from -1 to 1."""
+    """Keys of tasks on random points in the square from -1 to 1."""
 
     noise: Noise = 0.0
     """Standard deviation of the normal noise on the target."""
     length: PathLength = 8
-    """Points of each source, or of the longest."""
+    """Length of each source, or of the longest."""
     min_length: PathLength | None = None
-    """Points of the shortest source: each draws its own number, from here to `length`. null: all
-    have `length`."""
+    """Length of the shortest source: each draws its length, up to `length`. null: all have
+    `length`."""
 
     @model_validator(mode="after")
-    def _shortest_first(self) -> Self:
+    def _check_lengths(self) -> Self:
         check_ordered(self, "min_length", "length")
         return self
 
 
 class Copy(Paths):
-    """Say the source again: step t is told by source point t."""
+    """Copy the source: target step t is source step t."""
 
     model_config = require_key("kind")
     kind: Literal["copy"] = "copy"
-    """What the sequences are."""
+    """The task, or file for your own sequences."""
 
 
 class Reverse(Paths):
-    """Say the source backwards."""
+    """Reverse the source."""
 
     model_config = require_key("kind")
     kind: Literal["reverse"] = "reverse"
-    """What the sequences are."""
+    """The task, or file for your own sequences."""
 
 
 class Sort(Paths):
-    """Say the source in the order of its first coordinate: what is next depends on contents."""
+    """Sort the source by its first coordinate, so that the alignment depends on values."""
 
     model_config = require_key("kind")
     kind: Literal["sort"] = "sort"
-    """What the sequences are."""
+    """The task, or file for your own sequences."""
 
 
 class Recall(Generated):
-    """Pairs of a key and a value, then a key again, noisy: say its value (associative retrieval,
-    Ba et al. 2016, section 4.1, with points for letters)."""
+    """Pairs of a key and a value, then a noisy copy of a key: the target is its value (associative
+    retrieval, Ba et al. 2016, section 4.1, with points for letters)."""
 
     model_config = require_key("kind")
     kind: Literal["recall"] = "recall"
-    """What the sequences are."""
+    """The task, or file for your own sequences."""
     noise: Noise = 0.1
-    """Standard deviation of the normal noise on the key that asks; keys and values lie anywhere in
-    the square from -1 to 1."""
+    """Standard deviation of the normal noise on the copied key; keys and values are uniform in the
+    square from -1 to 1."""
     pairs: Annotated[int, Field(ge=1, le=5000)] = 4
-    """Pairs in each source, or in the longest; a source has two points a pair, and the key."""
+    """Number of pairs of each source, or of the longest; a source has two steps per pair, and the
+    copied key."""
     min_pairs: Annotated[int, Field(ge=1, le=5000)] | None = None
-    """Pairs in the shortest source: each draws its own number, from here to `pairs`. null: all
-    have `pairs`."""
+    """Number of pairs of the shortest source: each draws its number, up to `pairs`. null: all have
+    `pairs`."""
 
     @model_validator(mode="after")
-    def _fewest_first(self) -> Self:
+    def _check_pairs(self) -> Self:
         check_ordered(self, "min_pairs", "pairs")
         return self
 
 
 class Lag(Paths):
-    """Go on as it was `lag` steps before: with points numbered through, point t is a noisy point
-    t - lag."""
+    """Repeat the sequence with a lag: step t is step t - lag plus noise."""
 
     model_config = require_key("kind")
     kind: Literal["lag"] = "lag"
-    """What the sequences are."""
+    """The task, or file for your own sequences."""
     noise: Noise = 0.1
     """Standard deviation of the normal noise on the target."""
     lag: PathLength = 4
-    """How many steps back the source of each point lies."""
+    """Number of steps between a target step and its source step."""
     steps: PathLength = 4
-    """T, points of the target; no more than `lag`, so that each has its source."""
+    """T, length of the target; at most `lag`, so that each target step has a source step."""
 
     @model_validator(mode="after")
-    def _each_has_its_source(self) -> Self:
+    def _check_lag(self) -> Self:
         shortest = self.length if self.min_length is None else self.min_length
         if self.lag > shortest:
             raise contradiction(
@@ -198,32 +198,32 @@ class Lag(Paths):
 
 
 class Window(Section):
-    """Windows over long series: points of the source, then those of the target."""
+    """Sliding windows over series: source steps, then target steps."""
 
     source: Count
-    """Points given."""
+    """Length of the source."""
     target: Count
-    """Points of the target."""
+    """Length of the target."""
     stride: Count = 1
-    """Points from the beginning of one window to that of the next."""
+    """Number of steps between the starts of two windows."""
 
 
 class Split(Section):
-    """Which sequences train, which choose the best epoch, and which test."""
+    """The split into training, validation and test part."""
 
     by: Literal["sequence", "group", "time"] = "sequence"
-    """What is kept together. sequence: each sequence, drawn at random. group: all sequences with
-    the same word in the column data.group, drawn at random. time: the first train, the last test;
-    with a window each series is cut in three, without one they go by their first step."""
+    """What is split. sequence: sequences at random. group: groups of sequences with the same value
+    in the column data.group, at random. time: the first steps train, the last test; with a window
+    each series is split, without one series are ordered by their first step."""
     validation: Share = 0.15
     """Share of the validation part."""
     test: Share = 0.15
-    """Share of the test part; what is left trains."""
+    """Share of the test part; the rest is the training part."""
     seed: Seed = 0
-    """Seed of the draw; by time nothing is drawn."""
+    """Seed of the random split; not used with by: time."""
 
     @model_validator(mode="after")
-    def _something_is_left(self) -> Self:
+    def _check_rest(self) -> Self:
         if self.validation + self.test >= 1:
             raise contradiction(
                 "test",
@@ -234,7 +234,7 @@ class Split(Section):
 
 
 def column_names(given: list[str] | None) -> tuple[str, ...]:
-    """The columns that a key names; none where it says auto or null."""
+    """The columns that a key names; empty for auto and null."""
     return () if given is None or given == ["auto"] else tuple(given)
 
 
@@ -242,130 +242,131 @@ AUTO = ["auto"]
 
 
 class OwnFile(Section):
-    """Your own sequences, from a file. `seqattn data check FILE` writes this section for you."""
+    """Sequences from your own files. `seqattn data check FILE` writes this section."""
 
     model_config = require_key("kind")
     kind: Literal["file"] = "file"
-    """What the sequences are."""
+    """The task, or file for your own sequences."""
     path: FileName
-    """The file, seen from where the command runs; or a folder of files of one format and all below
-    it, or a pattern such as data/*.csv. With the two paths below, the training part."""
+    """A file, a folder of files of one format (with subfolders), or a pattern such as data/*.csv,
+    relative to the working directory. With the two paths below, the training part."""
     validation_path: FileName | None = None
-    """One of its own for the validation part; its files do not train. null: split.validation of
-    `path`."""
+    """Path of the validation part, whose files do not train. null: split.validation of `path`."""
     test_path: FileName | None = None
-    """One of its own for the test part, likewise; null: split.test of `path`."""
+    """Path of the test part, whose files do not train. null: split.test of `path`."""
     format: Literal["auto", "csv", "tsv", "json", "jsonl", "npz", "npy", "parquet", "arrow"] = (
         "auto"
     )
-    """What kind of file; auto goes by the end of its name, which .gz or .zst may follow."""
+    """Format of the files; auto: by the suffix, which .gz or .zst may follow."""
     layout: Literal["auto", "long", "wide"] = "auto"
-    """Of a table. long: a point a row. wide: a sequence a row, with columns such as x_1, y_1, x_2,
-    y_2, or a date each. auto: wide where columns are called so, and none says when; else long."""
+    """Layout of a table. long: a row is a step. wide: a row is a sequence, with columns such as
+    x_1, y_1, x_2, y_2, or dates. auto: wide if columns have such names and there is no time
+    column."""
     series: OneOrMore | None = AUTO
-    """Column that says which sequence a row is of, or several that do together; auto: found by name
-    and behaviour, as data check says; null: all rows of a long table are one."""
+    """Column, or columns, with the series id of a row; auto: inferred from names and values, as
+    data check shows; null: all rows of a long table are one series."""
     time: OneOrMore | None = AUTO
-    """Column of a long table that counts up within a sequence: numbers or dates; or a date and an
-    hour, or a year and a month. auto: found; null: rows are in order."""
+    """Time column of a long table, with numbers or dates; or several, such as a date and an hour.
+    auto: inferred; null: rows are in order."""
     group: ColumnName | None = None
-    """Column that says which group a sequence is of, for split.by: group."""
+    """Column with the group of a sequence, for split.by: group."""
     features: ColumnNames | None = None
-    """Columns of source and target; null: all that have no other purpose."""
+    """Columns of source and target; null: all columns without another role."""
     ignore: ColumnNames | None = None
-    """Columns that are left out; null: none."""
+    """Columns to leave out; null: none."""
     one_hot: ColumnNames | None = None
-    """Columns of words that become a feature of 0 and 1 for each word; null: none."""
+    """Columns of words that become one feature of 0 and 1 per word; null: none."""
     source_features: ColumnNames | None = None
-    """Columns of the source, where those of the target are others; null: `features`."""
+    """Columns of the source, if the target has others; null: `features`."""
     target_features: ColumnNames | None = None
-    """Columns of the target, where those of the source are others; null: `features`."""
+    """Columns of the target, if the source has others; null: `features`."""
     units: UnitTexts | None = None
-    """Unit of each feature that has one, such as {temperature: degC, demand: MW}: shown wherever
-    values or errors are in your units. Nothing is converted; null: none are shown."""
+    """Units of features, such as {temperature: degC, demand: MW}, shown with values and errors.
+    Values are not converted. null: no units."""
     source_length: Count | None = None
-    """Points of each source; the rest of the sequence is the target."""
+    """Length of each source; the rest of the sequence is the target."""
     target_length: Count | None = None
-    """Points of each target, the last of the sequence; the rest is the source."""
+    """Length of each target, at the end of the sequence; the rest is the source."""
     window: Window | None = None
-    """Sliding windows over long series, never across a split; instead of the two lengths."""
+    """Sliding windows over series, within each part; instead of the two lengths."""
     split: Split = Split()
-    """How one file becomes three parts."""
+    """The split of `path` into three parts."""
     normalize: Literal["none", "global", "instance"] = "global"
-    """global: as `scaling` says. instance: by mean and standard deviation of each sequence's own
-    source, for series whose level and size change; `scaling` is then the unit of test losses, and
-    for features of the target alone. none: as scaling: none."""
+    """global: `scaling` alone. instance: also by mean and standard deviation of each source, for
+    series whose level and scale change; `scaling` then sets the unit of losses, and scales features
+    of the target alone. none: the same as scaling: none."""
     scaling: Literal["none", "standard", "minmax", "robust"] = "standard"
-    """To the model's units, feature by feature, fitted on the training part. standard: mean 0 and
-    standard deviation 1. minmax: from -1 to 1. robust: median 0 and quartiles 1 apart, or standard
-    deviation 1 where these are equal. What comes out is in your units; losses are scaled."""
+    """Scaling of each feature, fitted on the training part. standard: mean 0 and standard deviation
+    1.
+    minmax: from -1 to 1. robust: median 0 and interquartile range 1, or standard deviation 1 if the
+    quartiles are equal. Forecasts are in your units; losses are scaled."""
     relative: bool = False
-    """Subtract each sequence's last source point first, and add it again at the end: for series
-    that drift to levels that no training sequence had."""
+    """Subtract the last source step of each sequence, and add it to the forecast: for series that
+    drift beyond the levels of the training part."""
     missing: Literal["refuse", "drop_sequence", "interpolate"] = "refuse"
-    """What becomes of empty cells, and of rows that lack between evenly spaced steps. interpolate:
-    what is given is filled linearly from the points of that source alone, and at an end the nearest
-    value stays; missing target cells stay missing, and count in no loss and in no error."""
+    """Handling of empty cells, and of missing rows between evenly spaced steps. refuse: an error.
+    drop_sequence: leave the sequence or window out. interpolate: source cells are interpolated
+    linearly within the same source (at an end, the nearest value is repeated); missing target cells
+    count in no loss and no error."""
     na_values: Words | None = None
-    """What stands for an empty cell, beside the usual (NA, n/a, null, ?, -): [-999] say. null: the
-    usual, and numbers such as -999 far from all others are asked about."""
+    """Words or numbers for empty cells, such as [-999], besides the usual ones (NA, n/a, null, ?).
+    null: the usual ones; numbers such as -999 far from all others are then an error."""
     time_format: ColumnName | None = None
-    """Of dates in a text file, as strftime has it: '%d.%m.%Y'; null: found."""
+    """strftime format of dates in a text file, such as '%d.%m.%Y'; null: detected."""
     delimiter: Annotated[str, Field(min_length=1, max_length=1)] | None = None
-    """What separates the cells of a text file; null: found."""
+    """Delimiter of cells in a text file; null: detected."""
     decimal: Literal["auto", ".", ","] = "auto"
-    """What separates the whole from its parts in numbers of a text file."""
+    """Decimal mark of numbers in a text file."""
     thousands: Literal["auto", ",", ".", " ", "'"] | None = "auto"
-    """What separates thousands in numbers of a text file; null: nothing does."""
+    """Thousands separator of numbers in a text file; null: none."""
     comment: Annotated[str, Field(min_length=1, max_length=2)] | None = None
-    """What a line of a text file begins with that is no row; null: found."""
+    """Prefix of comment lines in a text file; null: detected."""
     skip_rows: Annotated[int, Field(ge=0, le=1_000_000)] = 0
-    """Lines of a text file before its header."""
+    """Number of lines before the header of a text file."""
     header: bool | None = None
-    """Whether a text file has a header; null: found."""
+    """Whether a text file has a header; null: detected."""
     encoding: ColumnName | None = None
-    """Of a text file; null: found."""
+    """Encoding of a text file; null: detected."""
     season: Count | None = None
-    """Steps after which a series repeats, for the seasonal naive baseline and for MASE; null: found
-    in the training series, if they have one."""
+    """Season length in steps, for the seasonal naive baseline and MASE; null: found in the training
+    series, if they have one."""
 
     cache: Literal["auto", "always", "never"] = "auto"
-    """Whether the numbers of the files are kept in a cache folder, from where training reads them
-    as it needs them: also more than memory holds, and at the next start without reading the files
-    again. auto: of 32 MiB of files or more."""
+    """Whether the values of the files are cached on disk, so that files may be larger than memory
+    and are read once. auto: for 32 MiB of files or more."""
 
-    _scaling_follows = model_validator(mode="before")(with_scaling)
-    _one_way_to_normalize = model_validator(mode="after")(check_normalization)
+    _set_scaling = model_validator(mode="before")(with_scaling)
+    _check_normalize = model_validator(mode="after")(check_normalization)
 
     @model_validator(mode="after")
-    def _one_way_to_cut(self) -> Self:
+    def _check_cut(self) -> Self:
         given = [k for k in ("source_length", "target_length", "window") if getattr(self, k)]
         if len(given) > 1:
-            raise contradiction(given[1], f"and {given[0]} cannot both be meant; give one of them")
+            raise contradiction(given[1], f"and {given[0]} cannot both be set; remove one of them")
         return self
 
     @model_validator(mode="after")
-    def _all_files_or_one(self) -> Self:
+    def _check_paths(self) -> Self:
         if (self.validation_path is None) != (self.test_path is None):
             lacking = "validation_path" if self.validation_path is None else "test_path"
-            raise contradiction(lacking, "is needed too where one part has a file of its own")
+            raise contradiction(lacking, "is required, since another part has its own path")
         return self
 
     @model_validator(mode="after")
-    def _groups_have_a_column(self) -> Self:
+    def _check_group(self) -> Self:
         if self.split.by == "group" and self.group is None:
             raise contradiction("group", "must name a column for data.split.by: group")
         return self
 
     @model_validator(mode="after")
-    def _columns_have_one_purpose(self) -> Self:
+    def _check_columns(self) -> Self:
         if self.features is not None and (self.source_features or self.target_features):
             raise contradiction(
-                "features", "goes without source_features and target_features; give them instead"
+                "features", "cannot be set with source_features and target_features; remove it"
             )
         if (self.source_features is None) != (self.target_features is None):
             lacking = "source" if self.source_features is None else "target"
-            raise contradiction(f"{lacking}_features", "is needed too, where the other is given")
+            raise contradiction(f"{lacking}_features", "is required with the other of the two")
         taken = {self.group: "group"} if self.group else {}
         for key in ("series", "time"):
             taken |= dict.fromkeys(column_names(getattr(self, key)), key)

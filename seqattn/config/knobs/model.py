@@ -1,4 +1,4 @@
-"""What learns."""
+"""Keys of the model."""
 
 from __future__ import annotations
 
@@ -17,15 +17,16 @@ from seqattn.config.knobs.section import (
 
 
 class LocationShift(Section):
-    """Where it looked last, moved by a learned step (Graves, Wayne and Danihelka 2014)."""
+    """The previous attention weights, shifted by a learned step (Graves, Wayne and Danihelka
+    2014)."""
 
     kind: Literal["location_shift"] = "location_shift"
-    """How places, besides contents, decide."""
+    """The kind of location-based addressing."""
     shift_range: Annotated[int, Field(ge=1, le=63)] = 3
-    """How many relative steps there are to choose from, with 0 in their middle: 3 is -1, 0, 1."""
+    """Number of relative shifts, centred at 0: 3 is -1, 0, 1."""
 
     @model_validator(mode="after")
-    def _zero_in_the_middle(self) -> Self:
+    def _check_shift_range(self) -> Self:
         n = self.shift_range
         if n % 2 == 0:
             raise contradiction(
@@ -36,41 +37,41 @@ class LocationShift(Section):
         return self
 
 
-class LocalWindow(Section):
-    """A Gaussian window around a place that the query predicts (Luong et al. 2015, local-p)."""
+class GaussianWindow(Section):
+    """A Gaussian window around a predicted source position (Luong et al. 2015, local-p)."""
 
     model_config = require_key("kind")
     kind: Literal["local"] = "local"
-    """How places, besides contents, decide."""
+    """The kind of location-based addressing."""
     window: Annotated[int, Field(ge=1, le=100_000)] = 2
-    """D: source points further than this from the predicted place get no weight; the Gaussian's
-    standard deviation is D / 2."""
+    """D: source steps further than this from the predicted position have weight 0; the standard
+    deviation of the Gaussian is D / 2."""
 
 
 Location = Annotated[
-    Annotated[LocationShift, Tag("location_shift")] | Annotated[LocalWindow, Tag("local")],
+    Annotated[LocationShift, Tag("location_shift")] | Annotated[GaussianWindow, Tag("local")],
     discriminator("kind", "location_shift"),
 ]
 
 
 class AttentionKnobs(Section):
-    """What every score shares."""
+    """Keys of all scores."""
 
     normalizer: Literal["softmax", "sparsemax", "hard"] = "softmax"
     """How scores become weights: `softmax`; `sparsemax`, which can give exact zeros (Martins and
-    Astudillo 2016); `hard`, one source point a step (Xu et al. 2015)."""
+    Astudillo 2016); `hard`, one source step per target step (Xu et al. 2015)."""
     estimator: Literal["straight_through", "reinforce"] | None = None
-    """How `hard` learns though a choice has no slope: by the slope of the soft weights (Bengio et
-    al. 2013), or by reinforcing choices that turned out well (Williams 1992)."""
+    """Gradient estimator of `hard`: that of the soft weights (straight-through, Bengio et al.
+    2013), or REINFORCE (Williams 1992)."""
     heads: Annotated[int, Field(ge=1, le=256)] = 1
-    """Attention heads, each on its own share of the width."""
+    """Number of attention heads, each with an equal share of the width."""
     location: Location | None = None
-    """Let places, and not only contents, decide where to look; null: contents alone."""
+    """Location-based addressing in addition to scores; null: scores alone."""
     project_values: bool = False
     """Average a learned affine map of the encoder states instead of the states themselves."""
 
     @model_validator(mode="after")
-    def _choices_need_an_estimator(self) -> Self:
+    def _check_estimator(self) -> Self:
         if self.normalizer == "hard" and self.estimator is None:
             raise contradiction(
                 "normalizer", "is hard, which needs estimator: straight_through or reinforce"
@@ -78,7 +79,7 @@ class AttentionKnobs(Section):
         if self.normalizer != "hard" and self.estimator is not None:
             raise contradiction(
                 "estimator",
-                f"is {self.estimator}, but normalizer: {self.normalizer} has slopes of its own."
+                f"is {self.estimator}, but normalizer: {self.normalizer} has gradients of its own."
                 " Remove it, or set normalizer: hard",
             )
         if self.normalizer == "hard" and self.location is not None:
@@ -91,14 +92,14 @@ class AttentionKnobs(Section):
 
 
 class UniformAttention(AttentionKnobs):
-    """No score: every source point weighs the same (what attention must beat)."""
+    """No score: equal weights for all source steps, the baseline of attention."""
 
     model_config = require_key("score")
     score: Literal["uniform"] = "uniform"
-    """How well a key suits a query."""
+    """The score function of query and key."""
 
     @model_validator(mode="after")
-    def _nothing_to_choose_by(self) -> Self:
+    def _check_normalizer(self) -> Self:
         if self.normalizer == "hard":
             raise contradiction(
                 "normalizer",
@@ -112,21 +113,21 @@ class DotAttention(AttentionKnobs):
 
     model_config = require_key("score")
     score: Literal["dot"] = "dot"
-    """How well a key suits a query."""
+    """The score function of query and key."""
 
 
 class ScaledDotAttention(AttentionKnobs):
     """query . key / sqrt(K) (Vaswani et al. 2017)."""
 
     score: Literal["scaled_dot"] = "scaled_dot"
-    """How well a key suits a query."""
+    """The score function of query and key."""
     project_query_key: bool = True
     """Compare learned affine maps of query and key instead of the states themselves."""
     key_dim: Width | None = None
-    """K, the width in which queries meet keys; null means hidden_dim."""
+    """K, the width of queries and keys; null: hidden_dim."""
 
     @model_validator(mode="after")
-    def _width_needs_projections(self) -> Self:
+    def _check_key_dim(self) -> Self:
         if self.key_dim is not None and not self.project_query_key:
             raise contradiction(
                 "key_dim", "needs project_query_key: true; without it K is hidden_dim"
@@ -139,7 +140,7 @@ class GeneralAttention(AttentionKnobs):
 
     model_config = require_key("score")
     score: Literal["general"] = "general"
-    """How well a key suits a query."""
+    """The score function of query and key."""
 
 
 class AdditiveAttention(AttentionKnobs):
@@ -147,9 +148,9 @@ class AdditiveAttention(AttentionKnobs):
 
     model_config = require_key("score")
     score: Literal["additive"] = "additive"
-    """How well a key suits a query."""
+    """The score function of query and key."""
     key_dim: Width | None = None
-    """K, the width in which queries meet keys; null means hidden_dim."""
+    """K, the width of queries and keys; null: hidden_dim."""
 
 
 class CosineAttention(AttentionKnobs):
@@ -157,11 +158,11 @@ class CosineAttention(AttentionKnobs):
 
     model_config = require_key("score")
     score: Literal["cosine"] = "cosine"
-    """How well a key suits a query."""
+    """The score function of query and key."""
     project_query_key: bool = True
     """Compare learned affine maps of query and key instead of the states themselves."""
     temperature: Annotated[float, Field(ge=1e-3, le=1e3)] = 0.2
-    """Temperature at the start: scores lie within plus and minus 1 / temperature."""
+    """Initial temperature: scores lie within plus and minus 1 / temperature."""
 
 
 Attention = Annotated[
@@ -176,19 +177,19 @@ Attention = Annotated[
 
 
 class ModelKnobs(Section):
-    """What every kind of model shares."""
+    """Keys of all kinds of models."""
 
     skip: Literal["none", "linear"] = "none"
-    """What makes the forecast besides the network: `none`; `linear`, one linear map from the whole
-    source to the whole target is added to the network's output, which starts at zero. All sources
+    """Skip connection from source to forecast: `none`; `linear`, a linear map from the whole source
+    to the whole target is added to the output of the network, which starts at zero. All sources
     must have one length, and all targets."""
     skip_map: Literal["frozen", "finetuned", "learned"] = "frozen"
-    """Where the map of skip: linear comes from: `frozen`, the ridge regression of the training
-    sequences, whose penalty the validation part chooses, stays as it is; `finetuned`, it starts
-    there and is trained with the network; `learned`, it starts at zero and is trained."""
+    """The map of skip: linear: `frozen`, ridge regression on the training sequences with the
+    penalty that is best on the validation part; `finetuned`, the same as initial values, trained
+    with the network; `learned`, initialized with zero and trained."""
 
     @model_validator(mode="after")
-    def _map_needs_a_skip(self) -> Self:
+    def _check_skip_map(self) -> Self:
         if self.skip == "none" and self.skip_map != "frozen":
             raise contradiction(
                 "skip_map",
@@ -209,11 +210,11 @@ class Recurrent(ModelKnobs):
     hidden_dim: Width = 16
     """H, the width of the recurrent state."""
     layers: Annotated[int, Field(ge=1, le=32)] = 1
-    """Recurrent layers of encoder and decoder, each."""
+    """Number of recurrent layers of the encoder, and of the decoder."""
     bidirectional: bool = False
-    """Read the source from both ends; learned maps bring both readings back to hidden_dim."""
+    """Read the source in both directions; learned maps project both states to hidden_dim."""
     dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
-    """Chance of dropping a number between layers and on what makes the point, in training."""
+    """Dropout probability between layers and before the output, in training."""
     input_feeding: bool = False
     """Feed the attentional vector, made of context and state, into the next step (Luong et al.
     2015)."""
@@ -225,10 +226,10 @@ class Recurrent(ModelKnobs):
     `tanh`, W a + b of the attentional vector a = tanh(W_a [c; h] + b_a) (Luong et al. 2015, eq. 5),
     which input_feeding always has."""
     attention: Attention | None = ScaledDotAttention()
-    """How the decoder looks at the source; null is the plain encoder-decoder."""
+    """The attention of the decoder; null: an encoder-decoder without attention."""
 
     @model_validator(mode="after")
-    def _context_needs_attention(self) -> Self:
+    def _check_context(self) -> Self:
         if self.attention is None and self.context == "input":
             raise contradiction(
                 "context",
@@ -238,7 +239,7 @@ class Recurrent(ModelKnobs):
         return self
 
     @model_validator(mode="after")
-    def _feeding_needs_a_context(self) -> Self:
+    def _check_input_feeding(self) -> Self:
         if self.input_feeding and self.attention is None:
             raise contradiction(
                 "input_feeding",
@@ -253,7 +254,7 @@ class Recurrent(ModelKnobs):
         return self
 
     @model_validator(mode="after")
-    def _readout_needs_a_context(self) -> Self:
+    def _check_readout(self) -> Self:
         if self.readout == "linear":
             return self
         if self.attention is None:
@@ -271,7 +272,7 @@ class Recurrent(ModelKnobs):
         return self
 
     @model_validator(mode="after")
-    def _heads_share_the_width(self) -> Self:
+    def _check_heads(self) -> Self:
         attention = self.attention
         if attention is None:
             return self
@@ -291,7 +292,7 @@ class Recurrent(ModelKnobs):
 
     @property
     def has_attention(self) -> bool:
-        """Whether its forecasts come with attention weights."""
+        """Whether its forecasts have attention weights."""
         return self.attention is not None
 
 
@@ -304,17 +305,17 @@ class FastWeights(ModelKnobs):
     hidden_dim: Width = 16
     """H, the width of the recurrent state."""
     decay: Annotated[float, Field(ge=0, le=1)] = 0.95
-    """What the memory is multiplied with at every step."""
+    """Decay factor of the memory at every step."""
     rate: Annotated[float, Field(gt=0, le=100)] = 0.5
-    """What a new state is written with."""
+    """Learning rate with which a state is written to the memory."""
     inner_steps: Annotated[int, Field(ge=1, le=100)] = 1
-    """How often a new state reads the memory before it counts."""
+    """Number of inner steps in which a new state reads the memory."""
     layer_norm: bool = True
     """Normalize the state before its tanh (Ba, Kiros and Hinton 2016)."""
 
     @property
     def has_attention(self) -> bool:
-        """Whether its forecasts come with attention weights."""
+        """Whether its forecasts have attention weights."""
         return True
 
 
@@ -328,22 +329,22 @@ class Transformer(ModelKnobs):
     model_dim: Width = 32
     """D, the width of every layer."""
     heads: Annotated[int, Field(ge=1, le=256)] = 4
-    """A, attention heads of every layer, each D / A wide."""
+    """A, number of attention heads of every layer, each of width D / A."""
     layers: Annotated[int, Field(ge=1, le=64)] = 2
-    """Layers of the encoder, and of the decoder."""
+    """Number of layers of the encoder, and of the decoder."""
     feedforward_dim: Annotated[int, Field(ge=1, le=32768)] = 64
     """Width of the hidden layer that follows attention."""
     positions: Literal["sinusoidal", "learned", "none"] = "sinusoidal"
-    """How a layer knows what comes when; with none, a source is a set."""
+    """Positional encoding; with none, the order of source steps has no effect."""
     longest: Count | None = None
-    """How many positions are learned; sequences may be no longer. Goes with positions: learned."""
+    """Number of learned positions, the longest sequence. Only with positions: learned."""
     norm: Literal["pre", "post"] = "pre"
-    """Normalize before each part (Xiong et al. 2020), or after the sum as in the first paper."""
+    """Layer normalization before each sublayer (Xiong et al. 2020), or after the residual sum."""
     dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
-    """Chance of dropping a number of a part's result, in training."""
+    """Dropout probability of the output of each sublayer, in training."""
 
     @model_validator(mode="after")
-    def _heads_share_the_width(self) -> Self:
+    def _check_heads(self) -> Self:
         if self.model_dim % self.heads:
             divisors = [
                 n for n in range(1, min(self.model_dim, 256) + 1) if self.model_dim % n == 0
@@ -357,13 +358,13 @@ class Transformer(ModelKnobs):
 
     @property
     def has_attention(self) -> bool:
-        """Whether its forecasts come with attention weights."""
+        """Whether its forecasts have attention weights."""
         return True
 
     @model_validator(mode="after")
-    def _positions_to_learn(self) -> Self:
+    def _check_positions(self) -> Self:
         if self.positions == "learned" and self.longest is None:
-            raise contradiction("longest", "must say how many positions are to be learned")
+            raise contradiction("longest", "must be the number of learned positions")
         if self.positions != "learned" and self.longest is not None:
             raise contradiction(
                 "longest", f"goes with positions: learned; {self.positions} has no end"

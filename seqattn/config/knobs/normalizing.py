@@ -1,4 +1,4 @@
-"""Rules between `data.normalize`, `data.scaling` and `data.relative`."""
+"""Checks of `data.normalize`, `data.scaling` and `data.relative` together."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ from seqattn.config.knobs.section import Section, contradiction
 
 
 def with_scaling(content: Any) -> Any:
-    """normalize: none says `scaling`, too, where it is left out."""
+    """Set `scaling: none` for `normalize: none` if `scaling` is not set."""
     if isinstance(content, dict) and content.get("normalize") == "none":
         return {"scaling": "none", **content}
     return content
 
 
 def check_normalization(section: Section) -> Section:
-    """
+    """Check the three keys of a section.
+
     Raises:
         PydanticCustomError: two of the keys contradict each other.
     """

@@ -1,4 +1,4 @@
-"""What every section of a config is: frozen, strict, and told apart by one key."""
+"""The base class of config sections, and types of their values."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DISCRIMINATORS = ("kind", "score", "schedule")
 
 
 class Section(BaseModel):
-    """A mapping of the YAML file."""
+    """A section of a config: frozen and strict."""
 
     model_config = ConfigDict(
         frozen=True,
@@ -27,31 +27,35 @@ class Section(BaseModel):
         extra="forbid",
         allow_inf_nan=False,
         use_attribute_docstrings=True,
-        protected_namespaces=(),  # older versions of pydantic keep model_... for themselves
+        protected_namespaces=(),  # older versions of pydantic reserve model_...
     )
 
     @classmethod
     def names(cls) -> list[str]:
-        """Its keys, the one that tells variants apart first: shared keys are declared before a
-        variant's own, but people read `score` or `kind` first."""
+        """Names of its keys, with the discriminator, such as `kind`, first."""
         first = [key for key in DISCRIMINATORS if key in cls.model_fields]
         return first + [key for key in cls.model_fields if key not in first]
 
 
 def contradiction(key: str, message: str) -> PydanticCustomError:
-    """A rule between two keys that is broken; `key` says which line to point at."""
+    """The error for keys that contradict each other.
+
+    Args:
+        key: whose line the message refers to.
+        message: continues the name of the key.
+    """
     return PydanticCustomError("contradiction", "{message}", {"key": key, "message": message})
 
 
 def check_ordered(section: Section, low: str, high: str) -> None:
-    """Refuse a lower end that lies above the upper one."""
-    least, most = getattr(section, low), getattr(section, high)
-    if least is not None and least > most:
-        raise contradiction(low, f"is {least}, more than {high}: {most}")
+    """Check that the value of key `low` is not above that of key `high`."""
+    lower, upper = getattr(section, low), getattr(section, high)
+    if lower is not None and lower > upper:
+        raise contradiction(low, f"is {lower}, more than {high}: {upper}")
 
 
 def discriminator(key: str, default: str) -> Discriminator:
-    """Pick a union's variant by `key`, or `default` where the file leaves it out."""
+    """Select the variant of a union by `key`; without it, the variant `default`."""
 
     def tag(value: Any) -> str | None:
         if isinstance(value, dict):
@@ -62,7 +66,7 @@ def discriminator(key: str, default: str) -> Discriminator:
 
 
 def require_key(key: str) -> ConfigDict:
-    """JSON Schema of a variant that is not the default: the key that picks it is required."""
+    """JSON Schema of a variant that is not the default: its discriminator is required."""
     return ConfigDict(json_schema_extra={"required": [key]})
 
 
@@ -81,11 +85,11 @@ OneOrMore = Annotated[
     WithJsonSchema({"anyOf": [{"type": "string", "minLength": 1, "maxLength": 1000},
                               {"type": "array", "items": {"type": "string"}, "minItems": 1}]}),
 ]  # fmt: skip
-"""A name, or a list of them; one is written without a list."""
+"""A name or a list of names; a single name is written without a list."""
 UnitTexts = Annotated[
     dict[ColumnName, Annotated[str, Field(min_length=1, max_length=40)]], Field(max_length=4096)
 ]
-"""Feature -> unit. One value: a name may have dots in it, so it is no part of a dotted path."""
+"""Unit by feature. A single value, since names may contain dots."""
 Words = Annotated[
     list[Annotated[str, Field(max_length=100)]],
     BeforeValidator(
@@ -97,7 +101,7 @@ Words = Annotated[
     ),
     Field(max_length=100),
 ]
-"""Words or numbers, as they stand in a file."""
+"""Words or numbers, as in a file."""
 Noise = Annotated[float, Field(ge=0, le=10)]
 PathLength = Annotated[int, Field(ge=1, le=10_000)]
 NAME_PATTERN = r"^[A-Za-z0-9_][A-Za-z0-9._-]*$"

@@ -1,4 +1,4 @@
-"""How it learns."""
+"""Keys of the training."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from seqattn.config.knobs.section import (
 
 
 class TeacherForcingKnobs(Section):
-    """What every schedule of teacher forcing shares."""
+    """Keys of all schedules of teacher forcing."""
 
     coin: Literal["step", "sequence", "element"] = "step"
-    """What one toss decides: a `step` of the whole batch, a whole `sequence`, or one step of one
-    sequence (`element`). Heads: the decoder is fed the true previous point; tails: its own."""
+    """What one draw decides: a `step` of the whole batch, a whole `sequence`, or one step of one
+    sequence (`element`). The decoder input is the true previous step or its own forecast."""
 
 
 class ConstantForcing(TeacherForcingKnobs):
@@ -30,7 +30,7 @@ class ConstantForcing(TeacherForcingKnobs):
     schedule: Literal["constant"] = "constant"
     """How the probability changes from epoch to epoch."""
     probability: Probability = 0.5
-    """Chance of heads: 1 always feeds the truth, 0 never does."""
+    """Probability of the true previous step as input: 1 always, 0 never."""
 
 
 class LinearForcing(TeacherForcingKnobs):
@@ -40,11 +40,11 @@ class LinearForcing(TeacherForcingKnobs):
     schedule: Literal["linear"] = "linear"
     """How the probability changes from epoch to epoch."""
     start: Probability = 1.0
-    """Chance of heads in the first epoch."""
+    """Probability in the first epoch."""
     end: Probability = 0.0
-    """Chance of heads from the last epoch of `over_epochs` on."""
+    """Probability from the last epoch of `over_epochs` on."""
     over_epochs: Count | None = None
-    """Epochs the way from start to end takes; null means all of training.epochs."""
+    """Number of epochs from start to end; null: all of training.epochs."""
 
 
 class ExponentialForcing(TeacherForcingKnobs):
@@ -54,7 +54,7 @@ class ExponentialForcing(TeacherForcingKnobs):
     schedule: Literal["exponential"] = "exponential"
     """How the probability changes from epoch to epoch."""
     decay: Annotated[float, Field(gt=0, lt=1)] = 0.95
-    """What the probability is multiplied with after each epoch; the first epoch has 1."""
+    """Factor of the probability after each epoch; the first epoch has 1."""
 
 
 class InverseSigmoidForcing(TeacherForcingKnobs):
@@ -64,7 +64,7 @@ class InverseSigmoidForcing(TeacherForcingKnobs):
     schedule: Literal["inverse_sigmoid"] = "inverse_sigmoid"
     """How the probability changes from epoch to epoch."""
     k: Annotated[float, Field(ge=1, le=1e6)] = 12.0
-    """Speed: half of the way down is at epoch k log k."""
+    """Speed: the probability is 1/2 at epoch k log k."""
 
 
 TeacherForcing = Annotated[
@@ -77,23 +77,23 @@ TeacherForcing = Annotated[
 
 
 class ConstantRate(Section):
-    """The learning rate stays."""
+    """A constant learning rate."""
 
     kind: Literal["none"] = "none"
     """How the learning rate changes from epoch to epoch."""
 
 
 class CosineRate(Section):
-    """Half a cosine from learning_rate in the first epoch towards `minimum`, which it reaches after
-    the last, as torch's CosineAnnealingLR does (Loshchilov and Hutter 2017, without restarts)."""
+    """Half a cosine from learning_rate in the first epoch to `minimum` after the last, as in
+    torch's CosineAnnealingLR (Loshchilov and Hutter 2017, without restarts)."""
 
     model_config = require_key("kind")
     kind: Literal["cosine"] = "cosine"
     """How the learning rate changes from epoch to epoch."""
     minimum: Annotated[float, Field(ge=0, le=100)] = 0.0
-    """The learning rate of every epoch after `over_epochs`: at 0 they change no weight."""
+    """Learning rate after `over_epochs`; with 0 these epochs change no weight."""
     over_epochs: Count | None = None
-    """Epochs the way down takes; null means all of training.epochs."""
+    """Number of epochs to `minimum`; null: all of training.epochs."""
 
 
 class StepRate(Section):
@@ -103,19 +103,19 @@ class StepRate(Section):
     kind: Literal["step"] = "step"
     """How the learning rate changes from epoch to epoch."""
     every: Count = 30
-    """Epochs between two changes."""
+    """Number of epochs between two changes."""
     factor: Annotated[float, Field(gt=0, le=1)] = 0.1
     """What the learning rate is multiplied with."""
 
 
 class PlateauRate(Section):
-    """learning_rate times `factor` whenever the validation loss stops improving."""
+    """learning_rate times `factor` when the validation loss stops improving."""
 
     model_config = require_key("kind")
     kind: Literal["plateau"] = "plateau"
     """How the learning rate changes from epoch to epoch."""
     patience: Count = 10
-    """Epochs without a new lowest validation loss before a change."""
+    """Number of epochs without a new lowest validation loss before a change."""
     factor: Annotated[float, Field(gt=0, lt=1)] = 0.5
     """What the learning rate is multiplied with."""
 
@@ -130,21 +130,21 @@ LearningRateSchedule = Annotated[
 
 
 class EarlyStopping(Section):
-    """Stop when the validation loss no longer improves."""
+    """Early stopping by the validation loss."""
 
     patience: Count = 20
-    """Epochs without an improvement before training stops."""
+    """Number of epochs without improvement before training stops."""
     min_delta: Annotated[float, Field(ge=0, le=1e6)] = 0.0
-    """How much lower the loss must be to count as an improvement."""
+    """Smallest decrease of the loss that counts as an improvement."""
 
 
 class Training(Section):
-    """How the model learns."""
+    """The training of the model."""
 
     epochs: Annotated[int, Field(ge=1, le=1_000_000)] = 100
-    """Times through the training sequences."""
+    """Number of passes over the training sequences."""
     batch_size: Count = 16
-    """Sequences in a step; the last step of an epoch takes what is left."""
+    """Number of sequences of a step; the last step of an epoch takes the rest."""
     optimizer: Literal["adam", "adamw", "sgd"] = "adam"
     """Adam (Kingma and Ba 2015), AdamW (Loshchilov and Hutter 2019) or SGD."""
     learning_rate: Annotated[float, Field(gt=0, le=100)] = 0.01
@@ -156,28 +156,28 @@ class Training(Section):
     weight_decay: Annotated[float, Field(ge=0, le=10)] = 0.0
     """Weight decay: added to the gradient by adam and sgd, decoupled in adamw."""
     clip_norm: Annotated[float, Field(gt=0, le=1e6)] | None = None
-    """Longest gradient over all parameters; a longer one is shortened to it. null: never."""
+    """Gradient clipping: largest norm of the gradient over all parameters. null: no clipping."""
     teacher_forcing: TeacherForcing = ConstantForcing()
-    """How often the decoder is fed the true previous point instead of its own."""
+    """How often the decoder input is the true previous step instead of its own forecast."""
     early_stopping: EarlyStopping | None = None
-    """Stop before the last epoch when the validation loss no longer improves; null: never."""
+    """Stop training when the validation loss no longer improves; null: never."""
     compile: Literal["off", "auto", "on"] = "off"
-    """Compile one step of the model with torch.compile: `on` from the start, `auto` once the
-    training that is left was measured to be longer than a compile, and only if it is faster then.
-    Compiled steps round otherwise, and `auto` goes by the clock: `off` repeats bit for bit."""
+    """Compile one step of the model with torch.compile: `on` from the start; `auto` once the rest
+    of the training is measured to take longer than compiling, and only if it is then faster.
+    Compiled steps round differently, and `auto` depends on time: only `off` repeats bit for bit."""
     precision: Literal["float32", "bfloat16"] = "float32"
-    """The type of the matrix products of a training step. bfloat16 (by torch's autocast) leaves
-    all else in float32, validation too; it is meant for wide models on a GPU, and leaves no pass
-    derived by hand."""
+    """Type of the matrix products of a training step. bfloat16 (torch's autocast) keeps everything
+    else and validation in float32; it is meant for wide models on a GPU, and turns the manual
+    backward pass off."""
     checkpoint_seconds: Annotated[float, Field(ge=0, le=86_400)] = 10.0
-    """Seconds between two saves of the training's state; 0 saves after every step. The end, and
-    a stop by signal, always save."""
+    """Seconds between two checkpoints; 0: after every step. The end of training and signals always
+    write a checkpoint."""
     record_attention: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
-    """Every how many epochs to record where the model looks in a few validation sequences: the film
-    in reports and of `plot-attention --epochs`. null: never. Changes nothing that is learned."""
+    """Number of epochs between two records of the attention weights of a few validation sequences,
+    for reports and `plot-attention --epochs`. null: none. Does not affect training."""
 
     @model_validator(mode="after")
-    def _cosine_goes_down(self) -> Self:
+    def _check_schedule(self) -> Self:
         schedule = self.learning_rate_schedule
         if isinstance(schedule, CosineRate) and schedule.minimum > self.learning_rate:
             raise contradiction(
@@ -187,7 +187,7 @@ class Training(Section):
         return self
 
     @model_validator(mode="after")
-    def _momentum_is_for_sgd(self) -> Self:
+    def _check_momentum(self) -> Self:
         if self.momentum > 0 and self.optimizer != "sgd":
             raise contradiction(
                 "momentum", f"needs optimizer: sgd; {self.optimizer} has moments of its own"

@@ -160,18 +160,7 @@ def _open_chunks(path: Path, name: str, options: ReadOptions, whole: bool) -> It
 
 
 __all__ = [
-    "FORMATS",
-    "FORMAT_OF_SUFFIX",
-    "Chunk",
-    "Ragged",
-    "ReadOptions",
-    "SeenIds",
-    "check_file",
-    "concat_chunks",
-    "file_format",
-    "format_of_suffix",
-    "read_all",
-    "read_chunks",
-    "step_text",
+    "FORMATS", "SUFFIXES", "Chunk", "Ragged", "ReadOptions", "SeenIds", "check_file",
+    "concat_chunks", "file_format", "format_of_suffix", "read_all", "read_chunks", "step_text",
     "to_offsets",
-]
+]  # fmt: skip

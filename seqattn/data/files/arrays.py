@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from seqattn.data.files.chunk import Chunk, Ragged, first_line, to_offsets
 from seqattn.data.files.columns import join_names, select_features
-from seqattn.data.files.npz_members import read_npz_members
+from seqattn.data.files.npz_members import read_npz_arrays
 from seqattn.data.files.options import ReadOptions
 from seqattn.data.sequences import Integers, row_blocks, valid_mask
 from seqattn.errors import DataError
@@ -56,13 +56,9 @@ def read_npy(path: Path, options: ReadOptions, *, whole: bool = False) -> Iterat
         names = tuple(str(k) for k in range(first, first + len(part)))
         where = f"row {first + 1} on"
         yield _array_chunk(
-            part,
-            None,
-            names,
-            _FeatureChoice.by_position(where, part.shape[2], options),
-            where,
+            part, None, names, _FeatureChoice.in_order(where, part.shape[2], options), where,
             first,
-        )
+        )  # fmt: skip
     if not len(values):
         raise DataError(f"{path}: has no sequences: its shape is {array.shape}.")
 
@@ -73,7 +69,7 @@ def read_npz(file: Path | BinaryIO, name: str, options: ReadOptions) -> Iterator
     Raises:
         DataError: the file is damaged or too large when decompressed, or shapes disagree.
     """
-    arrays = read_npz_members(file, name)
+    arrays = read_npz_arrays(file, name)
     key = _main_array(arrays, name)
     values = _check_array(arrays[key], name, repr(key))
     if not len(values):
@@ -143,10 +139,7 @@ def _choose_target_features(
     """
     words, features = "said", None
     if words not in arrays and len(arrays.get("features", ())) == G:
-        words, features = (
-            "features",
-            options.features,
-        )  # as many as source features, with their names
+        words, features = "features", options.features  # the same names as in the source
     elif words not in arrays:
         features = default_target_names(source, G)
     if options.source_and_target is not None:
@@ -182,14 +175,9 @@ class _FeatureChoice:
 
     @classmethod
     def of(
-        cls,
-        arrays: dict[str, NDArray[Any]],
-        words: str,
-        name: str,
-        key: str,
-        F: int,
+        cls, arrays: dict[str, NDArray[Any]], words: str, name: str, key: str, F: int,
         options: ReadOptions,
-    ) -> _FeatureChoice:
+    ) -> _FeatureChoice:  # fmt: skip
         """Select by the names in the file; without names, by position.
 
         Args:
@@ -204,7 +192,7 @@ class _FeatureChoice:
             DataError: a feature is missing, or the number of names is wrong.
         """
         if words not in arrays:
-            return cls.by_position(key, F, options)
+            return cls.in_order(key, F, options)
         file_names = _read_texts(arrays[words], name, words)
         if len(file_names) != F:
             raise DataError(f"{name}: {key!r} has {F} features, {words!r} {len(file_names)} names.")
@@ -212,16 +200,14 @@ class _FeatureChoice:
         if doubled:
             raise DataError(f"{name}: {words!r} has {doubled[0]!r} twice.")
         names, notes = select_features(
-            file_names,
-            options,
-            f"{name}: {key!r} has no feature",
+            file_names, options, f"{name}: {key!r} has no feature",
             f"it has {join_names(file_names)}",
-        )
+        )  # fmt: skip
         indices = tuple(file_names.index(word) for word in names)
         return cls(names, None if indices == tuple(range(F)) else indices, notes)
 
     @classmethod
-    def by_position(cls, key: str, F: int, options: ReadOptions) -> _FeatureChoice:
+    def in_order(cls, key: str, F: int, options: ReadOptions) -> _FeatureChoice:
         """Take all features in order.
 
         Raises:
@@ -237,13 +223,9 @@ class _FeatureChoice:
 
 
 def _array_chunk(
-    values: NDArray[np.floating],
-    lengths: Integers | None,
-    ids: tuple[str, ...],
-    which: _FeatureChoice,
-    key: str,
-    first: int,
-) -> Chunk:
+    values: NDArray[np.floating], lengths: Integers | None, ids: tuple[str, ...],
+    which: _FeatureChoice, key: str, first: int,
+) -> Chunk:  # fmt: skip
     """An array (N, L, F) as one chunk; without lengths, trailing steps of NaN are padding."""
     if which.indices is not None:
         values = values[:, :, which.indices]
@@ -287,12 +269,9 @@ def _check_array(array: NDArray[Any], name: str, label: str) -> NDArray[np.float
 
 
 def _read_lengths(
-    arrays: dict[str, NDArray[Any]],
-    name: str,
-    keys: tuple[str, ...],
-    values: NDArray[np.floating],
+    arrays: dict[str, NDArray[Any]], name: str, keys: tuple[str, ...], values: NDArray[np.floating],
     of: str,
-) -> Integers | None:
+) -> Integers | None:  # fmt: skip
     N, L, _ = values.shape
     for key in keys:
         if key not in arrays:

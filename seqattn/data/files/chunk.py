@@ -190,17 +190,13 @@ def concat_chunks(chunks: Sequence[Chunk]) -> Chunk:
     target, where_target = targets[0] if targets else (None, None)
     orders = [chunk.order for chunk in chunks if chunk.order is not None]
     return replace(
-        first,
-        ids=tuple(name for chunk in chunks for name in chunk.ids),
-        points=points,
-        where=where,
-        target=target,
-        where_target=where_target,
+        first, ids=tuple(name for chunk in chunks for name in chunk.ids), points=points,
+        where=where, target=target, where_target=where_target,
         order=np.concatenate(orders) if orders else None,
         groups=_concat_words(chunk.groups for chunk in chunks),
         notes=tuple(dict.fromkeys(note for chunk in chunks for note in chunk.notes)),
         id_parts=_concat_words(chunk.id_parts for chunk in chunks),
-    )
+    )  # fmt: skip
 
 
 def _concat_ragged(parts: Sequence[tuple[Ragged, Where]]) -> tuple[Ragged, Where]:

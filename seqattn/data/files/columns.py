@@ -40,6 +40,11 @@ def select_features(
 
 def join_names(names: Sequence[str]) -> str:
     """The first names of a list, as text for a message."""
-    shown = [name if len(name) <= MAX_SHOWN else f"{name[:MAX_SHOWN]}..." for name in names[:12]]
+    shown = list(map(shorten, names[:12]))
     more = [f"and {len(names) - 12} more"] if len(names) > 12 else []
     return ", ".join([*shown, *more]) or "nothing"
+
+
+def shorten(text: str, size: int = MAX_SHOWN) -> str:
+    """The first `size` characters of a text for a message."""
+    return text if len(text) <= size else f"{text[:size]}..."

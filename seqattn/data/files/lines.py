@@ -208,13 +208,11 @@ class _Reader:
             target = _to_ragged(targets, target_names)
             where_target = _describe_place(lines, target.offsets, target_names, "target")
         return Chunk(
-            ids=tuple(line.id for line in pending),
-            points=points,
-            where=_describe_place(lines, points.offsets, names, "source"),
-            target=target,
+            ids=tuple(line.id for line in pending), points=points,
+            where=_describe_place(lines, points.offsets, names, "source"), target=target,
             where_target=where_target,
             groups=tuple(line.group for line in pending if line.group is not None) or None,
-        )
+        )  # fmt: skip
 
 
 def _parse_object(line: bytes, place: str) -> dict[str, Any]:
@@ -224,11 +222,9 @@ def _parse_object(line: bytes, place: str) -> dict[str, Any]:
         DataError: it is no JSON object with a source.
     """
     content: Any = _parse_json(
-        line,
-        place,
-        object_pairs_hook=lambda pairs: _unique_keys(pairs, place),
+        line, place, object_pairs_hook=lambda pairs: _unique_keys(pairs, place),
         parse_constant=_parse_constant,
-    )
+    )  # fmt: skip
     if not isinstance(content, dict):
         raise DataError(f'{place}: is no object; expected {{"source": [[...], ...]}}.')
     if "source" not in content:

@@ -116,9 +116,8 @@ def match_feature_names(table: Table, options: ReadOptions) -> ReadOptions:
         return options
     available = layout.features
     if len(available) == len(requested) and not set(available) & set(requested):
-        table.notes.append(
-            f"{', '.join(available)} are read as {', '.join(requested)}, in this order"
-        )
+        names = f"{', '.join(available)} are read as {', '.join(requested)}"
+        table.notes.append(f"{names}, in this order")
         words = [name for name in options.features or () if name not in requested]
         return replace(options, features=(*available, *words))
     missing = next(name for name in requested if name not in table.header)

@@ -214,11 +214,9 @@ def _boolean_column(table: Table, words: Column, sample: Sequence[str]) -> Colum
     if bad_cells(table, words.text, f"{sql} END")[0]:
         return None
     return replace(
-        words,
-        kind="number",
-        sql=f"({sql} END)",
+        words, kind="number", sql=f"({sql} END)",
         note="true and yes are read as 1, false and no as 0",
-    )
+    )  # fmt: skip
 
 
 def _unify_decimals(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 
+from seqattn.data.files.columns import shorten
 from seqattn.data.files.options import ReadOptions
 from seqattn.data.tables.column import Column
 from seqattn.data.tables.numerals import allowed_numerals
@@ -20,8 +21,8 @@ def check_cells(table: Table, column: Column) -> None:
     """
     if column.either:
         raise AmbiguousData(
-            f"{table.name}: column {column.name!r} holds {column.either!r} and the like, where the"
-            " comma may stand between thousands or before decimals. Say which: data.thousands: ','"
+            f"{table.name}: column {column.name!r} holds numbers such as {column.either!r}, whose"
+            " comma may be a thousands separator or a decimal mark. Set data.thousands: ','"
             " or data.decimal: ',' (in data check: --thousands , or --decimal ,).",
             ({"thousands": ","}, {"decimal": ","}),
         )
@@ -29,12 +30,12 @@ def check_cells(table: Table, column: Column) -> None:
     if not count:
         return
     (text,) = table.one(f"SELECT {column.text} FROM {ROWS} WHERE {ROW} = {row}")
-    shown = shortened(text)
+    shown = shorten(text)
     expected = "a number" if column.kind == "number" else "a date"
     more = f", and {count - 1} more cells hold none" if count > 1 else ""
     raise AmbiguousData(
         f"{table.name}: {table.line(row)}, column {column.name!r} holds {shown!r}, not"
-        f" {expected}{more}. Correct the cell, or say that it is an empty one:"
+        f" {expected}{more}. Correct the cell, or declare it empty:"
         f" data.na_values: [{shown!r}] (in data check: --na {shlex.quote(shown)}); or"
         " leave the column out: --ignore"
         f" {shlex.quote(column.name)}.",
@@ -53,11 +54,7 @@ def first_non_number(table: Table, column: Column, options: ReadOptions) -> str:
     if not rows:
         return f"column {column.name!r} is empty"
     row, word = rows[0]
-    return f"{table.line(row)}, column {column.name!r} holds {shortened(word)!r}, not a number"
-
-
-def shortened(word: str) -> str:
-    return word if len(word) <= 40 else f"{word[:40]}..."
+    return f"{table.line(row)}, column {column.name!r} holds {shorten(word)!r}, not a number"
 
 
 def describe_empty_cells(table: Table, column: Column) -> str:

@@ -13,7 +13,7 @@ from seqattn.data.tables.table import ROW, ROWS, Table
 from seqattn.data.tables.time_columns import TimeColumn, to_time_column
 from seqattn.errors import NoRows
 
-IGNORED_BY_USER = "you said so"
+IGNORED_BY_USER = "by data.ignore"
 ROUNDING = 1e-12
 """Relative rounding error of float64 in equal steps."""
 MIN_ROWS = 8

@@ -72,8 +72,8 @@ def _series_of_times(
     unsure = [n for n in integers if facts.identifies_rows((n,), time)]
     if unsure:
         raise AmbiguousData(
-            f"{facts.table.name}: the times in {time.names[0]!r} repeat. If {unsure[0]!r} says"
-            f" which series a row is of: data.series: {unsure[0]} (in data check: --series"
+            f"{facts.table.name}: the times in {time.names[0]!r} repeat. If {unsure[0]!r} is"
+            f" the series id: data.series: {unsure[0]} (in data check: --series"
             f" {unsure[0]}).",
             tuple({"series": name} for name in unsure),
         )
@@ -101,9 +101,8 @@ def _block_series(facts: TableFacts, named: Sequence[str]) -> tuple[str, ...]:
     """A column with the name of an id, as of trips or sessions, whose values have contiguous rows,
     two or more on average."""
     for name in named:
-        if fold_name(name) not in SERIES_NAMES[:BLOCK_SERIES] and not fold_name(name).endswith(
-            "_id"
-        ):
+        folded = fold_name(name)
+        if folded not in SERIES_NAMES[:BLOCK_SERIES] and not folded.endswith("_id"):
             continue
         values = facts.distinct(facts.columns[name].text)
         if 1 < 2 * values <= facts.rows and facts.is_contiguous(name):
@@ -124,8 +123,8 @@ def _key_columns(
             text = (facts.columns[first].text, facts.columns[other].text)
             if facts.distinct(*text) not in (facts.distinct(text[0]), facts.distinct(text[1])):
                 raise AmbiguousData(
-                    f"{facts.table.name}: {first!r} and {other!r} could both say which series a"
-                    f" row is of. Say which: data.series: {first} or {other} (in data check:"
+                    f"{facts.table.name}: {first!r} and {other!r} could both be the series"
+                    f" id. Choose one: data.series: {first} or {other} (in data check:"
                     f" --series {first}).",
                     ({"series": first}, {"series": other}),
                 )

@@ -48,7 +48,7 @@ def _choose_date_column(facts: TableFacts, dates: Sequence[str]) -> str:
     named = known_names(dates, TIME_NAMES) if len(dates) > 1 else dates
     if not named:
         raise AmbiguousData(
-            f"{facts.table.name}: the columns {join_names(dates)} all hold dates. Say which is"
+            f"{facts.table.name}: the columns {join_names(dates)} all hold dates. Choose"
             f" the time: data.time: {dates[0]} (in data check: --time {dates[0]}).",
             tuple({"time": name} for name in dates),
         )
@@ -98,9 +98,9 @@ def raise_split_time(facts: TableFacts, names: Sequence[str]) -> None:
     together = ",".join(names)
     *before, last = names
     raise AmbiguousData(
-        f"{facts.table.name}: the columns {together} say when together. One series with one time"
-        f" of them all: data.time: [{', '.join(names)}] (in data check: --time {together}); a"
-        f" series for each {' and '.join(before)}: --series {','.join(before)} --time {last};"
+        f"{facts.table.name}: the columns {together} hold the time together. One series with a"
+        f" time of all: data.time: [{', '.join(names)}] (in data check: --time {together});"
+        f" a series for each {' and '.join(before)}: --series {','.join(before)} --time {last};"
         f" rows in order: --time none --ignore {together}.",
         ({"time": together}, {"series": ",".join(before), "time": last},
          {"time": "none", "ignore": together}),

@@ -66,15 +66,11 @@ def long_chunks(
         begin, end = int(lengths[:first].sum()), int(lengths[:last].sum())
         rows, order, points = _fetch_rows(table, roles, len(values), begin, end)
         yield Chunk(
-            ids=ids[first:last],
-            points=Ragged(points, to_offsets(lengths[first:last]), features),
-            where=_place_in_table(table, rows, features),
-            order=order,
-            groups=None if groups is None else groups[first:last],
-            notes=notes,
-            roles=column_roles,
+            ids=ids[first:last], points=Ragged(points, to_offsets(lengths[first:last]), features),
+            where=_place_in_table(table, rows, features), order=order,
+            groups=None if groups is None else groups[first:last], notes=notes, roles=column_roles,
             id_parts=None if parts is None else parts[first:last],
-        )
+        )  # fmt: skip
 
 
 def _series_sql(roles: LongLayout) -> str:

@@ -58,8 +58,8 @@ class Numeral:
     @property
     def note(self) -> str:
         """A note for the user; "" for the plain notation."""
-        phrases = [f"{self.decimal!r} stands before decimals"] if self.decimal != "." else []
-        phrases += [f"{self.thousands!r} between thousands"] if self.thousands else []
+        phrases = [f"{self.decimal!r} is the decimal mark"] if self.decimal != "." else []
+        phrases += [f"{self.thousands!r} the thousands separator"] if self.thousands else []
         return " and ".join(phrases)
 
 

@@ -49,9 +49,7 @@ def read_piped_table(raw: BinaryIO, name: str, options: ReadOptions, kind: str) 
     rows = lines = 0
     blocks = (block for block, _ in read_line_blocks(raw, BLOCK_BYTES, MAX_LINE_BYTES, too_long))
     first_options = options
-    for block in _merge_first_blocks(
-        blocks, lambda head: _is_enough(head, name, first_options, kind)
-    ):
+    for block in _merge_first(blocks, lambda head: _is_enough(head, name, first_options, kind)):
         if form is None:
             form = _text_format(block, name, options, kind)
         with tempfile.NamedTemporaryFile(suffix=".csv") as file:
@@ -69,9 +67,8 @@ def read_piped_table(raw: BinaryIO, name: str, options: ReadOptions, kind: str) 
                 for chunk in table_chunks(table, layout, options, whole=True) if len(table) else ():
                     ready = chunk
                     if isinstance(layout, LongLayout):
-                        ready, incomplete = _split_last(
-                            _append_chunk(incomplete, chunk), options, name
-                        )
+                        whole = _append_chunk(incomplete, chunk)
+                        ready, incomplete = _split_last(whole, options, name)
                     if len(ready):
                         yield ready
         rows += count
@@ -93,9 +90,7 @@ def _text_format(block: bytes, name: str, options: ReadOptions, kind: str) -> Te
     return form
 
 
-def _merge_first_blocks(
-    blocks: Iterator[bytes], is_enough: Callable[[bytes], bool]
-) -> Iterator[bytes]:
+def _merge_first(blocks: Iterator[bytes], is_enough: Callable[[bytes], bool]) -> Iterator[bytes]:
     """The blocks, with the first ones merged until they are sufficient."""
     head = b""
     for block in blocks:

@@ -13,7 +13,7 @@ _ISO = re.compile(
     r"\d{4}-\d{1,2}-\d{1,2}(?:([T ])\d{1,2}:\d{2}(:\d{2}(?:([.,])\d{1,9})?)?)?"
     r"( ?(?:Z|UTC|[+-]\d{2}(?::?\d{2})?))?"
 )
-_PARTS = ("%Y", "%m", "%d", "%H", "%M")
+_UNIT_FORMATS = ("%Y", "%m", "%d", "%H", "%M")
 
 
 def to_column_roles(table: Table, roles: LongLayout) -> ColumnRoles:
@@ -25,15 +25,9 @@ def to_column_roles(table: Table, roles: LongLayout) -> ColumnRoles:
     if roles.time is not None and roles.time.is_date and table.is_text:
         formats = _formats(table, [roles.columns[name] for name in names])
     return ColumnRoles(
-        LONG_LAYOUT,
-        roles.series,
-        names,
-        roles.features,
-        roles.ignored,
-        formats,
-        table.delimiter,
+        LONG_LAYOUT, roles.series, names, roles.features, roles.ignored, formats, table.delimiter,
         decimal,
-    )
+    )  # fmt: skip
 
 
 def _formats(table: Table, columns: list[Column]) -> tuple[str, ...]:
@@ -43,7 +37,7 @@ def _formats(table: Table, columns: list[Column]) -> tuple[str, ...]:
     ]
     first, *others = zip(columns, words, strict=True)
     if others and first[0].kind == "number":
-        found = [_part_format(form, word) for form, word in zip(_PARTS, words, strict=False)]
+        found = [_part_format(form, word) for form, word in zip(_UNIT_FORMATS, words, strict=False)]
     else:
         of_times = ["%H:%M:%S" if word.count(":") > 1 else "%H:%M" for _, word in others]
         found = [

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
+from seqattn.data.files.columns import shorten
 from seqattn.data.files.options import ReadOptions
 from seqattn.data.tables.connection import read_first_lines
 from seqattn.data.tables.header import (
@@ -82,25 +83,20 @@ class TextFormat:
         encoding, notes = _detect_encoding(head, name, options)
         lines = _decode_lines(head, encoding, name)
         comment = options.comment if options.comment is not None else _detect_comment(lines)
-        separator = (
-            options.delimiter or delimiter or _detect_delimiter(lines, comment, options.skip_rows)
-        )
-        rows = [
-            (at, row)
-            for at, row in _split_rows(lines, separator, comment)
-            if at >= options.skip_rows
-        ]
+        skip = options.skip_rows
+        separator = options.delimiter or delimiter or _detect_delimiter(lines, comment, skip)
+        rows = [(at, row) for at, row in _rows(lines, separator, comment) if at >= skip]
         if not rows:
             raise DataError(
                 f"{name}: has no rows: all of its lines are empty or comments, or are skipped"
                 " (data.comment, data.skip_rows; in data check: --comment, --skip-rows)."
             )
-        width = _most_frequent_width([row for _, row in rows])
+        width = _common_width([row for _, row in rows])
         rows = rows[_first_row([row for _, row in rows], width) :]
         first = rows[0][0]
         before = lines[:first]
         comments = sum(is_comment(line, comment) for line in before)
-        notes += _skipped_line_notes(before, comment, is_skipped=first > options.skip_rows)
+        notes += _skipped_line_notes(before, comment, is_skipped=first > skip)
         cells = tuple(cell.strip() for cell in rows[0][1])
         if len(cells) < width:
             header = complete_header(cells, rows, name)
@@ -109,7 +105,7 @@ class TextFormat:
             return cls(encoding, separator, comment, first, comments, cells, True, notes)
         header = commented_header(before, comment, separator, len(cells))
         if header:
-            notes += ("the header stands in a comment",)
+            notes += ("the header is in a comment",)
         else:
             header = tuple(map(column_letters, range(len(cells))))
             notes += (f"there is no header, so columns are called {header[0]} to {header[-1]}",)
@@ -126,9 +122,8 @@ def _decode_lines(head: bytes, encoding: str, name: str) -> list[str]:
     if not text.strip():
         raise DataError(f"{name}: is empty. Expected a header row, such as series,time,x,y")
     lines = text.splitlines()
-    return (
-        lines[:-1] if len(head) >= HEAD_BYTES and len(lines) > 1 else lines
-    )  # the last may be cut
+    is_cut = len(head) >= HEAD_BYTES and len(lines) > 1
+    return lines[:-1] if is_cut else lines
 
 
 def _skipped_line_notes(lines: Sequence[str], comment: str, *, is_skipped: bool) -> tuple[str, ...]:
@@ -143,7 +138,7 @@ def _skipped_line_notes(lines: Sequence[str], comment: str, *, is_skipped: bool)
     others = [line for line in filled if not is_comment(line, comment)]
     notes = [f"lines that begin with {comment!r} are comments"] if len(others) < len(filled) else []
     if others and is_skipped:
-        shown = others[0] if len(others[0]) <= MAX_SHOWN else f"{others[0][:MAX_SHOWN]}..."
+        shown = shorten(others[0], MAX_SHOWN)
         count = "1 line" if len(others) == 1 else f"{len(others)} lines"
         notes.append(f"{count} before the header skipped: {shown!r}")
     return tuple(notes)
@@ -214,26 +209,24 @@ def _detect_comment(lines: Sequence[str]) -> str:
     return next((sign for sign in COMMENTS if first.startswith(sign)), "")
 
 
-def _split_rows(
-    lines: Sequence[str], delimiter: str, comment: str
-) -> Iterator[tuple[int, list[str]]]:
+def _rows(lines: Sequence[str], delimiter: str, comment: str) -> Iterator[tuple[int, list[str]]]:
     """Yields (line number, cells) of rows up to the first invalid one."""
-    line_numbers = [
+    at_rows = [
         at for at, line in enumerate(lines) if line.strip() and not is_comment(line, comment)
     ]
     is_spaced = delimiter == " "
-    text = (f"{lines[at].strip() if is_spaced else lines[at]}\n" for at in line_numbers)
+    text = (f"{lines[at].strip() if is_spaced else lines[at]}\n" for at in at_rows)
     reader = csv.reader(text, delimiter=delimiter, skipinitialspace=is_spaced)
     before = 0
     try:
         for row in reader:
-            yield line_numbers[before], row
+            yield at_rows[before], row
             before = reader.line_num
     except csv.Error:
         return
 
 
-def _most_frequent_width(rows: Sequence[Sequence[str]]) -> int:
+def _common_width(rows: Sequence[Sequence[str]]) -> int:
     """The most frequent number of cells of a row."""
     counts = Counter(len(row) for row in rows)
     return max(counts, key=lambda width: (counts[width], width))
@@ -253,15 +246,13 @@ def _first_row(rows: Sequence[Sequence[str]], width: int) -> int:
 def _detect_delimiter(lines: Sequence[str], comment: str, skip: int) -> str:
     """The delimiter that splits most rows into the same number of cells, two or more."""
     found = {
-        sign: _regularity(
-            [row for at, row in _split_rows(lines[:500], sign, comment) if at >= skip]
-        )
+        sign: _regularity([row for at, row in _rows(lines[:500], sign, comment) if at >= skip])
         for sign in DELIMITERS
     }
     several = {sign: share for sign, share in found.items() if share[1] > 1}
     if several:
         return max(several, key=lambda sign: several[sign])
-    widths = [len(row) for at, row in _split_rows(lines[:500], " ", comment) if at >= skip]
+    widths = [len(row) for at, row in _rows(lines[:500], " ", comment) if at >= skip]
     if not widths:
         return ","
     alike = len(set(widths[1:] or widths)) == 1 and widths[-1] - widths[0] in (0, 1)
@@ -272,5 +263,5 @@ def _regularity(rows: Sequence[Sequence[str]]) -> tuple[float, int]:
     """(share of rows with the most frequent number of cells, this number)."""
     if not rows:
         return 0.0, 0
-    width = _most_frequent_width(rows)
+    width = _common_width(rows)
     return round(sum(len(row) == width for row in rows) / len(rows), 3), width

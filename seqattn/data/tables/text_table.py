@@ -101,7 +101,7 @@ def _encoding_error(where: str, form: TextFormat, error: Exception) -> DataError
         f" (byte {error.object[error.start]:#04x})" if isinstance(error, UnicodeDecodeError) else ""
     )
     return DataError(
-        f"{where} is not {form.encoding.upper()}{found}. Save the file as UTF-8, or say its"
+        f"{where} is not {form.encoding.upper()}{found}. Save the file as UTF-8, or set its"
         " encoding: data.encoding (in data check: --encoding)."
     )
 

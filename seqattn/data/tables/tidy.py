@@ -28,9 +28,7 @@ def clean_rows(table: Table, *, is_first: bool = True, is_last: bool = True) -> 
     table.header, table.types = tuple(header), table.types[: len(header)]
     twice = sorted({name for name in header if header.count(name) > 1})
     if twice:
-        raise DataError(
-            f"{table.name}: the column {twice[0]!r} stands there twice. Rename one of them."
-        )
+        raise DataError(f"{table.name}: the column {twice[0]!r} occurs twice. Rename one of them.")
     if table.is_text:
         if len(header) == 1 and is_last:
             table.change(  # blank lines at the end are no rows
@@ -58,7 +56,7 @@ def _drop_repeated_headers(table: Table) -> None:
     )
     rows = [row for (row,) in table.query(f"SELECT {ROW} FROM {ROWS} WHERE {same} ORDER BY {ROW}")]
     if rows:
-        table.notes.append(f"the header stands there again on {table.line(rows[0])}; left out")
+        table.notes.append(f"{table.line(rows[0])} repeats the header and is left out")
         table.change(f"DELETE FROM {ROWS} WHERE {same}")
 
 
@@ -77,7 +75,7 @@ def _drop_totals(table: Table) -> None:
     if not totals or len(others) < 3 or not all(map(is_like_value, others)):
         return
     row, cell = totals[-1]
-    table.notes.append(f"{table.line(row)} begins with {cell!r}, so it is no data; left out")
+    table.notes.append(f"{table.line(row)} begins with {cell!r}, so it is no data and is left out")
     table.change(f"DELETE FROM {ROWS} WHERE {ROW} >= {row}")
 
 
@@ -92,7 +90,7 @@ def _drop_units(table: Table) -> None:
     if not units or any(map(is_like_value, first)) or not _are_units(units, others):
         return
     shown = ", ".join(f"{table.header[i]} in {unit}" for i, unit in units.items() if unit)
-    table.notes.append(f"{table.line(1)} holds units, not values ({shown}); left out")
+    table.notes.append(f"{table.line(1)} holds units, not values ({shown}), and is left out")
     table.change(f"DELETE FROM {ROWS} WHERE {ROW} = 1")
 
 

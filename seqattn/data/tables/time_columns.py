@@ -41,15 +41,15 @@ def to_time_column(table: Table, column: Column, options: ReadOptions) -> TimeCo
         (word,) = table.one(f"SELECT any_value({column.text} ORDER BY {ROW}) FROM {ROWS}")
         raise AmbiguousData(
             f"{table.name}: {word!r} in column {column.name!r} is day and month, or month and day."
-            f" Say which: data.time_format: '{column.formats[0]}' or '{column.formats[1]}' (in data"
-            f" check: --time-format {column.formats[0]!r}).",
+            f" Choose one: data.time_format: '{column.formats[0]}' or '{column.formats[1]}' (in"
+            f" data check: --time-format {column.formats[0]!r}).",
             tuple({"time_format": form} for form in column.formats),
         )
     if column.kind == "words":
         raise DataError(
             f"{table.name}: {first_non_number(table, column, options)}, nor a date of a format that"
-            " is known. Correct the cell; or say the format: data.time_format (in data check:"
-            " --time-format), as '%d.%m.%Y' for 31.12.2001; or, if the column says nothing of time,"
+            " is known. Correct the cell; or set the format: data.time_format (in data check:"
+            " --time-format), as '%d.%m.%Y' for 31.12.2001; or, if the column holds no times,"
             " leave it out:"
             f" data.ignore: [{column.name!r}] (in data check: --ignore {shlex.quote(column.name)})."
         )
@@ -77,7 +77,7 @@ def check_filled(table: Table, name: str, sql: str) -> None:
     if row is not None:
         raise DataError(
             f"{table.name}: {table.line(row)}, column {name!r} is empty or no finite number or"
-            " date, so nothing says when that row was. Fill it in, or remove the row."
+            " date, so the time of that row is unknown. Fill it in, or remove the row."
         )
 
 

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 from seqattn.config import OwnFile, leaves, upgrade_stored
 from seqattn.config.searching import Range, Search
-from seqattn.data import load_data
+from seqattn.data import load
 from seqattn.errors import (
     CheckpointError,
     ConfigError,
@@ -234,7 +234,7 @@ def _about(wanted: Search) -> dict[str, Any]:
     config = {key: value for key, value in about["config"].items()
               if key not in MUTABLE_ON_RESUME or key == "training.epochs"}  # fmt: skip
     data = wanted.base.data  # no file can be searched
-    digests = list(load_data(data).digests) if isinstance(data, OwnFile) else []
+    digests = list(load(data).digests) if isinstance(data, OwnFile) else []
     plain: dict[str, Any] = json.loads(json.dumps({**about, "config": config, "data": digests}))
     return plain
 

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from seqattn.config import LocalWindow as LocalWindowConfig
+from seqattn.config import GaussianWindow as LocalWindowConfig
 from seqattn.config import Location as LocationConfig
 from seqattn.config import LocationShift as ShiftConfig
 from seqattn.config import Section
@@ -106,9 +106,8 @@ class LocalWindow(Location, knobs=LocalWindowConfig):
         centre = self.centres(queries, valid_lengths(keep, scores).unsqueeze(-1))
         distance = torch.arange(S, dtype=centre.dtype, device=scores.device) - centre
         outside = distance.detach().abs() > self.window
-        weights = normalizer.normalize(
-            scores.masked_fill(outside, -float("inf")), keep, None
-        ).weights
+        scores = scores.masked_fill(outside, -float("inf"))
+        weights = normalizer.normalize(scores, keep, None).weights
         gaussian = (distance.square() * (-2 / self.window**2)).exp()  # 1/(2 sigma^2), D = 2 sigma
         return weights * gaussian, None
 

@@ -1,10 +1,13 @@
-"""What a page shows, as plain data: numbers in JSON, arrays of weights packed.
+"""Content of a page as data for JSON, with packed arrays of weights.
 
 Letters: N sequences, L layers, A heads, T target steps, S source steps.
 """
 
-from seqattn.report.content.comparison import comparison_content, thinned
-from seqattn.report.content.examples import MOST_EXAMPLES, classes, errors
+from seqattn.report.content.comparison import comparison_content, thin_history
+from seqattn.report.content.examples import MAX_EXAMPLES, group_losses, sequence_losses
 from seqattn.report.content.run import run_content
 
-__all__ = ["MOST_EXAMPLES", "classes", "comparison_content", "errors", "run_content", "thinned"]
+__all__ = [
+    "MAX_EXAMPLES", "comparison_content", "group_losses", "run_content", "sequence_losses",
+    "thin_history",
+]  # fmt: skip

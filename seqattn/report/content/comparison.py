@@ -1,4 +1,4 @@
-"""What the page of a comparison, or of many seeds of one config, shows."""
+"""Content of the page of a comparison, or of many seeds of one config."""
 
 from __future__ import annotations
 
@@ -20,26 +20,27 @@ from seqattn.analysis.comparison.tables import (
 from seqattn.errors import CheckpointError
 from seqattn.runs import PAGE, EpochRecord, RunFolder
 
-MOST_SEEDS_SHOWN = 400
-MOST_CELLS = 64 * 64
-"""Weights of the sequence that is shown of a chosen seed."""
-MOST_POINTS = 200
-"""Points of the curve of a run that is chosen; below twice as many, every epoch is one."""
+MAX_PREVIEWS = 400
+MAX_PREVIEW_CELLS = 64 * 64
+"""Maximum number of attention weights in the preview of a run."""
+MAX_CURVE_POINTS = 200
+"""Number of points of the loss curve in the preview of a run; up to twice as many are kept."""
 
 
-def comparison_content(result: ComparisonResult, home: Path | None = None) -> dict[str, Any]:
-    """A comparison, or many seeds of one config; every seed with what is shown when it is chosen.
+def comparison_content(result: ComparisonResult, page_folder: Path | None = None) -> dict[str, Any]:
+    """The content of the page of a comparison, or of many seeds, with a preview of each run.
 
     Args:
-        home: the folder of the page, from where its links go; None: that of the outcome.
+        result: the comparison.
+        page_folder: the folder of the page, for relative links; None: that of the comparison.
 
     Raises:
-        CheckpointError: no run in it has ended.
+        CheckpointError: no run has finished with a finite loss.
     """
     if not any(variant.summaries for variant in result.variants):
         more = " yet" if any(variant.unfinished for variant in result.variants) else ""
         raise CheckpointError(
-            f"{result.path}: none of its runs has ended with a finite loss{more}."
+            f"{result.path}: none of its runs has finished with a finite loss{more}."
         )
     headings, rows = variant_table(result.variants)
     summaries = [summary for variant in result.variants for summary in variant.summaries.values()]
@@ -48,10 +49,10 @@ def comparison_content(result: ComparisonResult, home: Path | None = None) -> di
         "unit": " (scaled)" if any(summary.get("scaled") for summary in summaries) else "",
         "name": result.name,
         "path": str(result.path),
-        "arms": _variants(result, (home or result.path).resolve()),
+        "variants": _variant_rows(result, (page_folder or result.path).resolve()),
         "sentences": describe_result(result)
         if len(result.variants) > 1
-        else _of_one_variant(result),
+        else _describe_seeds(result),
         "references": reference_losses(result),
         "reference_sentence": describe_references(result),
         "brackets": BRACKETS,
@@ -61,47 +62,47 @@ def comparison_content(result: ComparisonResult, home: Path | None = None) -> di
     }
 
 
-def _of_one_variant(result: ComparisonResult) -> list[str]:
-    """What many seeds of one config show."""
+def _describe_seeds(result: ComparisonResult) -> list[str]:
+    """Sentences about many seeds of one config."""
     (variant,) = result.variants
-    apart = doctor.seeds_apart([float(loss) for loss in variant.losses.values()])
-    return [f"{apart.number}. {apart.meaning}".strip(), describe_scope(result.data_of_seeds)]
+    finding = doctor.check_seed_spread([float(loss) for loss in variant.losses.values()])
+    return [f"{finding.number}. {finding.meaning}".strip(), describe_scope(result.data_of_seeds)]
 
 
-def _variants(result: ComparisonResult, start: Path) -> list[dict[str, Any]]:
-    """A row of the picture each: the points of its seeds, their median and its interval.
+def _variant_rows(result: ComparisonResult, page_folder: Path) -> list[dict[str, Any]]:
+    """The points of the seeds of each variant, their median and its interval.
 
     Args:
-        start: folder of the page.
+        page_folder: folder of the page.
     """
     variants, previewed = [], 0
     for variant in result.variants:
-        points, missing = [], []
+        points, unfinished_seeds = [], []
         for seed, folder in variant.folders.items():
             if seed not in variant.summaries:
-                missing.append(seed)
+                unfinished_seeds.append(seed)
                 continue
-            points.append(_point(variant, seed, result.path, start))
-            if previewed < MOST_SEEDS_SHOWN:
+            points.append(_seed_point(variant, seed, result.path, page_folder))
+            if previewed < MAX_PREVIEWS:
                 points[-1] |= _preview(folder)
                 previewed += 1
-        spread = variant.seed_summary
-        interval = None if spread is None else spread.median_interval
+        summary = variant.seed_summary
+        interval = None if summary is None else summary.median_interval
         variants.append(
             {
                 "name": variant.name,
                 "points": points,
-                "missing": missing,
+                "missing": unfinished_seeds,
                 "diverged": len(variant.diverged),
-                "median": None if spread is None else _finite(spread.median),
+                "median": None if summary is None else _finite(summary.median),
                 "interval": None if interval is None else [_finite(bound) for bound in interval],
             }
         )
     return variants
 
 
-def _point(variant: VariantResult, seed: int, path: Path, start: Path) -> dict[str, Any]:
-    """A seed that has ended; its paths from the folder of the comparison, and from `start`."""
+def _seed_point(variant: VariantResult, seed: int, path: Path, page_folder: Path) -> dict[str, Any]:
+    """A finished seed, with its path in the comparison and its link from the page."""
     summary, folder = variant.summaries[seed], variant.folders[seed].path
     return {
         "seed": seed,
@@ -110,46 +111,47 @@ def _point(variant: VariantResult, seed: int, path: Path, start: Path) -> dict[s
         "best_epoch": summary["best_epoch"],
         "beats": summary["beats_best_baseline"],
         "path": folder.relative_to(path).as_posix(),
-        "link": Path(os.path.relpath(folder.resolve(), start)).as_posix(),
+        "link": Path(os.path.relpath(folder.resolve(), page_folder)).as_posix(),
         "page": (folder / PAGE).exists(),
     }
 
 
 def _notices(result: ComparisonResult) -> list[str]:
-    """What is missing from the page."""
+    """Sentences about content that is missing from the page."""
     notices = []
     total = sum(len(variant.folders) for variant in result.variants)
     if diverged := sum(len(variant.diverged) for variant in result.variants):
         notices.append(
-            f"{diverged} of {total} runs diverged. They have no point; medians, intervals and tests"
-            " count each as worse than any run that did not."
+            f"{diverged} of {total} runs diverged. They have no point; in medians, intervals and"
+            " tests each ranks below every run that did not."
         )
     if unfinished := sum(variant.unfinished for variant in result.variants):
-        notices.append(f"{unfinished} of {total} runs have not ended; they are in no number here.")
-    if total > MOST_SEEDS_SHOWN:
         notices.append(
-            f"Curves and weights are kept of the first {MOST_SEEDS_SHOWN} of {total} runs."
+            f"{unfinished} of {total} runs are unfinished and not included in the results."
+        )
+    if total > MAX_PREVIEWS:
+        notices.append(
+            f"Only the first {MAX_PREVIEWS} of {total} runs have a preview with curve and weights."
         )
     return notices
 
 
 def _finite(value: float) -> float | None:
-    """A number as JSON has it: None where it is infinite."""
+    """A number for JSON: None instead of an infinite one."""
     return value if math.isfinite(value) else None
 
 
 def _preview(folder: RunFolder) -> dict[str, Any]:
-    """A run's curve and the weights of its first sequence, for when its point is chosen; without
-    what cannot be read."""
+    """The loss curve of a run and the weights of its first sequence, without unreadable files."""
     preview: dict[str, Any] = {}
     try:
-        preview["curve"] = thinned(folder.read_metrics())
+        preview["curve"] = thin_history(folder.read_metrics())
         if folder.attention.exists():
             attention = folder.read_attention(1)
             _, L, A, _, _ = attention["weights"].shape
             S, T = (int(attention[f"{side}_lengths"][0]) for side in ("source", "target"))
             weights = attention["weights"][0, 0, 0, :T, :S]
-            if weights.size <= MOST_CELLS:
+            if weights.size <= MAX_PREVIEW_CELLS:
                 preview["weights"] = [
                     [round(w, 3) if math.isfinite(w) else None for w in row]
                     for row in weights.tolist()
@@ -161,11 +163,11 @@ def _preview(folder: RunFolder) -> dict[str, Any]:
     return preview
 
 
-def thinned(history: Sequence[EpochRecord]) -> list[list[float]]:
-    """Epoch and validation loss of some hundreds of epochs; the first, best and last are kept."""
+def thin_history(history: Sequence[EpochRecord]) -> list[list[float]]:
+    """Epoch and validation loss of some hundred epochs, with the first, the best and the last."""
     if not history:
         return []
     best = min(range(len(history)), key=lambda k: history[k].validation_loss)
-    every = max(1, len(history) // MOST_POINTS)
+    every = max(1, len(history) // MAX_CURVE_POINTS)
     kept = sorted({*range(0, len(history), every), best, len(history) - 1})
     return [[history[k].epoch, history[k].validation_loss] for k in kept]

@@ -1,4 +1,4 @@
-"""The test sequences of a run: their forecasts, errors and attention weights."""
+"""Test sequences of a run: forecasts, errors, attention weights and attention history."""
 
 from __future__ import annotations
 
@@ -18,192 +18,200 @@ from seqattn.runs import RunFolder
 
 Arrays = Mapping[str, NDArray[Any]]
 
-MOST_EXAMPLES = 1000
-MOST_CELLS = 2**22
-"""Weights of one kind that a page holds; more sequences than that are sampled."""
-FINE_CELLS = 2**20
-"""Weights up to which a page holds them to five decimals, and not to two."""
-MOST_CLASSES = 24
-WORST = 10
+MAX_EXAMPLES = 1000
+MAX_CELLS = 2**22
+"""Maximum number of weights of one kind in a page; with more, fewer sequences are shown."""
+MAX_FINE_CELLS = 2**20
+"""Maximum number of weights that are stored with 16 bits; more are stored with 8 bits."""
+MAX_GROUPS = 24
+NUM_WORST = 10
 
 
-def examples(
+def examples_content(
     folder: RunFolder,
     notices: list[str],
     scale: NDArray[np.float64] | float | None,
     units: Units,
 ) -> dict[str, Any]:
-    """The sequences that are shown one by one, and the errors of all.
+    """The sequences for the explorer, and the errors of all sequences.
 
     Args:
-        scale: see `errors`.
-        units: of the features that have one.
+        folder: the run folder.
+        notices: sentences about omitted content are appended.
+        scale: see `sequence_losses`.
+        units: feature -> unit, for features that have one.
 
     Raises:
         CheckpointError: a file of the run cannot be read.
     """
     predictions = folder.read_predictions()
     attention = folder.read_attention() if folder.attention.exists() else {}
-    losses = errors(predictions, scale)
-    worst = np.argsort(-losses, kind="stable")[:WORST]
-    worst = worst[np.isfinite(losses[worst])]  # else nothing of its target was observed
+    losses = sequence_losses(predictions, scale)
+    worst = np.argsort(-losses, kind="stable")[:NUM_WORST]
+    worst = worst[np.isfinite(losses[worst])]  # NaN: no observed target
     weights = {kind: attention[key] for kind, key in WEIGHT_KEYS.items() if key in attention}
     cells = max((int(np.prod(found.shape[1:])) for found in weights.values()), default=1)
-    chosen, most = np.arange(len(losses)), min(MOST_EXAMPLES, max(1, MOST_CELLS // cells))
-    if most < len(losses):
-        others = np.setdiff1d(chosen, worst)[: max(0, most - len(worst))]
-        chosen = np.sort(np.concatenate([worst[:most], others]))
+    selected, limit = np.arange(len(losses)), min(MAX_EXAMPLES, max(1, MAX_CELLS // cells))
+    if limit < len(losses):
+        others = np.setdiff1d(selected, worst)[: max(0, limit - len(worst))]
+        selected = np.sort(np.concatenate([worst[:limit], others]))
         notices.append(
-            f"{len(chosen):,} of {len(losses):,} test sequences are shown one by one: the"
-            f" {min(len(worst), most)} with the largest errors and the first of the others. Errors"
-            " by step and by class are of all."
+            f"{len(selected):,} of {len(losses):,} test sequences are in the explorer: the"
+            f" {min(len(worst), limit)} with the largest errors and the first of the others. Errors"
+            " by step and by group are over all sequences."
         )
-    place = {int(k): at for at, k in enumerate(chosen)}
+    position_of = {int(k): position for position, k in enumerate(selected)}
     alignment = attention.get("alignment")
     return {
-        "examples": _sequences(predictions, losses, chosen, units),
-        "maps": {kind: packed_weights(found[chosen]) for kind, found in weights.items()
+        "examples": _example_arrays(predictions, losses, selected, units),
+        "maps": {kind: pack_weights(found[selected]) for kind, found in weights.items()
                  if found.size},
         "meaning": str(attention.get("meaning", "distribution")),
-        "alignment": None if alignment is None else alignment[chosen].tolist(),
-        "worst": [place[int(k)] for k in worst if int(k) in place],
-        "classes": classes(predictions, losses, units),
+        "alignment": None if alignment is None else alignment[selected].tolist(),
+        "worst": [position_of[int(k)] for k in worst if int(k) in position_of],
+        "classes": group_losses(predictions, losses, units),
     }  # fmt: skip
 
 
-def _sequences(
-    predictions: Arrays, losses: NDArray[np.float64], chosen: NDArray[np.int64], units: Units
+def _example_arrays(
+    predictions: Arrays, losses: NDArray[np.float64], selected: NDArray[np.int64], units: Units
 ) -> dict[str, Any]:
-    labels = labels_of(predictions)
+    labels = read_labels(predictions)
     return {
-        "ids": [str(name) for name in predictions["ids"][chosen]],
-        "labels": [labels[k] for k in chosen],
+        "ids": [str(name) for name in predictions["ids"][selected]],
+        "labels": [labels[k] for k in selected],
         "features": [str(name) for name in predictions["features"]],
-        "said": [str(name) for name in predictions.get("said", predictions["features"])],
+        "target_features": [str(name) for name in predictions.get("said", predictions["features"])],
         "units": dict(units),
         "named": {name: with_unit(name, units) for name in units},
-        "plane": _in_a_plane(predictions, units, chosen),
-        "source": packed_points(predictions["source"][chosen]),
-        "target": packed_points(predictions["target"][chosen]),
-        "forecast": packed_points(predictions["forecast"][chosen]),
-        "source_lengths": predictions["source_lengths"][chosen].tolist(),
-        "target_lengths": predictions["target_lengths"][chosen].tolist(),
-        "losses": [float(loss) if np.isfinite(loss) else None for loss in losses[chosen]],
+        "plane": _is_plane(predictions, units, selected),
+        "source": pack_points(predictions["source"][selected]),
+        "target": pack_points(predictions["target"][selected]),
+        "forecast": pack_points(predictions["forecast"][selected]),
+        "source_lengths": predictions["source_lengths"][selected].tolist(),
+        "target_lengths": predictions["target_lengths"][selected].tolist(),
+        "losses": [float(loss) if np.isfinite(loss) else None for loss in losses[selected]],
         "total": len(losses),
     }  # fmt: skip
 
 
-def labels_of(arrays: Arrays) -> list[str]:
-    """What the task says of each sequence; nothing where it says nothing of any."""
+def read_labels(arrays: Arrays) -> list[str]:
+    """The label of each sequence from the task; "" without labels."""
     labels = [str(label) for label in arrays["labels"]]
     return labels or [""] * len(arrays["ids"])
 
 
-def errors(
+def sequence_losses(
     predictions: Arrays, scale: NDArray[np.float64] | float | None = None
 ) -> NDArray[np.float64]:
-    """(N,) mean squared error of each forecast over what was observed; NaN where nothing was.
+    """Mean squared error (N,) of each forecast over observed target cells; NaN without any.
 
     Args:
-        scale: (F,) what each feature is divided by first, as a run's loss does. None: each in units
-            of its spread, so that those of different units can be added up; the plain numbers where
-            all spread alike.
+        predictions: arrays of predictions.npz.
+        scale: (F,) divisor of the errors of each feature, as in the loss of the run. None: the
+            standard deviation of each feature, so that different units can be added; 1 if these are
+            similar.
     """
-    gaps = np.asarray(predictions["forecast"], np.float64) - predictions["target"]
+    residuals = np.asarray(predictions["forecast"], np.float64) - predictions["target"]
     if scale is None:
         target = np.ma.masked_invalid(np.asarray(predictions["target"], np.float64))
-        spread = np.ma.filled(target.std(axis=(0, 1)), 0)
-        spread = np.where(spread > 0, spread, 1.0)
-        scale = 1.0 if spread.max() < 2 * spread.min() else spread
-    real = np.isfinite(gaps)
-    squares = np.square(np.where(real, gaps / scale, 0.0)).sum(axis=(1, 2))
+        deviation = np.ma.filled(target.std(axis=(0, 1)), 0)
+        deviation = np.where(deviation > 0, deviation, 1.0)
+        scale = 1.0 if deviation.max() < 2 * deviation.min() else deviation
+    real = np.isfinite(residuals)
+    squares = np.square(np.where(real, residuals / scale, 0.0)).sum(axis=(1, 2))
     count = real.sum(axis=(1, 2))
     return np.where(count > 0, squares / np.maximum(count, 1), np.nan)
 
 
-def _in_a_plane(
-    predictions: Arrays, units: Units, chosen: NDArray[np.int64] | slice = slice(None)
+def _is_plane(
+    predictions: Arrays, units: Units, selected: NDArray[np.int64] | slice = slice(None)
 ) -> bool:
-    points = [predictions[part][chosen] for part in ("source", "target", "forecast")]
+    points = [predictions[part][selected] for part in ("source", "target", "forecast")]
     features = predictions["features"]
     return can_share_axes(list(features), list(predictions.get("said", features)), points, units)
 
 
-def classes(
+def group_losses(
     predictions: Arrays, losses: NDArray[np.float64], units: Units | None = None
 ) -> list[dict[str, Any]]:
-    """Mean error by what the task says of a sequence, by length, and by where it starts."""
+    """Mean loss of the sequences by label, by length, and by the quadrant of the first point."""
     found = list[dict[str, Any]]()
 
-    def by(name: str, groups: Sequence[str]) -> None:
+    def add_groups(title: str, groups: Sequence[str]) -> None:
         names = sorted(set(groups), key=lambda group: (len(group), group))
-        if not 1 < len(names) <= MOST_CLASSES:
+        if not 1 < len(names) <= MAX_GROUPS:
             return
-        at = np.array(groups)
+        members = {name: np.array(groups) == name for name in names}
         scored = np.isfinite(losses)
-        rows = [[group, int((at == group).sum()), float(losses[scored & (at == group)].mean())]
-                for group in names if (scored & (at == group)).any()]  # fmt: skip
-        found.append({"name": name, "rows": rows})
+        rows = [[name, int(mask.sum()), float(losses[scored & mask].mean())]
+                for name, mask in members.items() if (scored & mask).any()]  # fmt: skip
+        found.append({"name": title, "rows": rows})
 
-    by("what the task says of it", [label or "nothing" for label in labels_of(predictions)])
-    by("source length", [str(int(length)) for length in predictions["source_lengths"]])
-    by("target length", [str(int(length)) for length in predictions["target_lengths"]])
+    add_groups("label", [label or "none" for label in read_labels(predictions)])
+    add_groups("source length", [str(int(length)) for length in predictions["source_lengths"]])
+    add_groups("target length", [str(int(length)) for length in predictions["target_lengths"]])
     first = predictions["source"][:, 0, :]
-    if _in_a_plane(predictions, units or {}) and (first < 0).any() and (first > 0).any():
-        by("where it starts", [f"{'upper' if y >= 0 else 'lower'} {'right' if x >= 0 else 'left'}"
-                               for x, y in first])  # fmt: skip
+    if _is_plane(predictions, units or {}) and (first < 0).any() and (first > 0).any():
+        quadrants = [f"{'upper' if y >= 0 else 'lower'} {'right' if x >= 0 else 'left'}"
+                     for x, y in first]  # fmt: skip
+        add_groups("quadrant of the first point", quadrants)
     return found
 
 
-def film(folder: RunFolder, notices: list[str]) -> dict[str, Any] | None:
-    """The weights while training; None where they were not recorded, or cannot be read."""
+def attention_history_content(folder: RunFolder, notices: list[str]) -> dict[str, Any] | None:
+    """The attention history of a run; None where it was not recorded or cannot be read."""
     if not folder.film.exists():
         return None
     try:
         arrays = folder.read_film()
     except CheckpointError as error:
-        notices.append(f"The film cannot be shown: {error}")
+        notices.append(f"The attention history cannot be shown: {error}")
         return None
     weights = arrays["weights"]
     frames = np.arange(len(weights))
-    most = max(2, MOST_CELLS // max(1, int(np.prod(weights.shape[1:]))))
-    if most < len(frames):
-        frames = np.unique(np.linspace(0, len(weights) - 1, most).round().astype(np.int64))
-        notices.append(f"The film shows {len(frames)} of its {len(weights)} frames.")
+    limit = max(2, MAX_CELLS // max(1, int(np.prod(weights.shape[1:]))))
+    if limit < len(frames):
+        frames = np.unique(np.linspace(0, len(weights) - 1, limit).round().astype(np.int64))
+        notices.append(
+            f"The attention history shows {len(frames)} of {len(weights)} recorded epochs."
+        )
     return {
         "epochs": arrays["epochs"][frames].tolist(),
         "ids": [str(name) for name in arrays["ids"]],
-        "labels": labels_of(arrays),
+        "labels": read_labels(arrays),
         "source_lengths": arrays["source_lengths"].tolist(),
         "target_lengths": arrays["target_lengths"].tolist(),
         "alignment": arrays["alignment"].tolist() if "alignment" in arrays else None,
         "meaning": str(arrays["meaning"]),
-        "weights": packed_weights(weights[frames]),
+        "weights": pack_weights(weights[frames]),
     }
 
 
-def packed_weights(weights: NDArray[np.floating]) -> dict[str, Any]:
-    """An array as text: whole numbers from the lowest weight to the highest, NaN the one above,
-    deflated. `decimals` says what is kept."""
+def pack_weights(weights: NDArray[np.floating]) -> dict[str, Any]:
+    """Quantize an array to integers between its extremes, NaN one above, deflated and in base64.
+
+    `decimals` is the number of decimals that the quantization keeps.
+    """
     real = weights[np.isfinite(weights)]
     low = min(0.0, float(real.min())) if real.size else 0.0
     high = max(1.0, float(real.max())) if real.size else 1.0
-    fine = weights.size <= FINE_CELLS
-    most = 65_534 if fine else 254
-    steps = np.round((weights - low) / (high - low) * most)
-    whole = np.where(np.isfinite(steps), steps, most + 1).astype("<u2" if fine else "u1")
+    is_fine = weights.size <= MAX_FINE_CELLS
+    limit = 65_534 if is_fine else 254
+    steps = np.round((weights - low) / (high - low) * limit)
+    codes = np.where(np.isfinite(steps), steps, limit + 1).astype("<u2" if is_fine else "u1")
     return {
         "shape": list(weights.shape),
-        "bits": 16 if fine else 8,
+        "bits": 16 if is_fine else 8,
         "low": low,
         "high": high,
-        "decimals": 4 if fine else 2,
-        "data": base64.b64encode(zlib.compress(whole.tobytes(), 6)).decode(),
+        "decimals": 4 if is_fine else 2,
+        "data": base64.b64encode(zlib.compress(codes.tobytes(), 6)).decode(),
     }
 
 
-def packed_points(points: NDArray[np.floating]) -> dict[str, Any]:
-    """Coordinates as text: float32, deflated."""
+def pack_points(points: NDArray[np.floating]) -> dict[str, Any]:
+    """Coordinates as float32, deflated and in base64."""
     raw = np.ascontiguousarray(points, dtype="<f4").tobytes()
     data = base64.b64encode(zlib.compress(raw, 6)).decode()
     return {"shape": list(points.shape), "bits": 32, "data": data}

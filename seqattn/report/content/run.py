@@ -1,4 +1,4 @@
-"""What the page of a run shows."""
+"""Content of the page of a run."""
 
 from __future__ import annotations
 
@@ -10,29 +10,35 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqattn.analysis import doctor
-from seqattn.analysis.evaluation.load_run import data_of, open_run
+from seqattn.analysis.evaluation.load_run import load_splits, open_run
 from seqattn.config import Config, as_plain, leaves, read_stored
-from seqattn.data.baselines import describe_verdict
+from seqattn.data.baselines import render_verdict
 from seqattn.data.metrics import describe_metrics
 from seqattn.errors import CheckpointError, ConfigError, DataError, counted
-from seqattn.report.content.examples import examples, film
+from seqattn.report.content.examples import attention_history_content, examples_content
 from seqattn.runs import EpochRecord, RunFolder, check_summary
 
-OTHER_UNIT = " (not scaled as the losses are)"
+UNSCALED_NOTE = " (not scaled as the losses are)"
 
 
 def run_content(folder: RunFolder, examine: bool = True) -> dict[str, Any]:
-    """All of one run. What is not there, or cannot be read, is said in `notices`.
+    """The content of the page of a run. Missing or unreadable parts are named in `notices`.
+
+    Args:
+        folder: the run folder.
+        examine: whether to run the doctor.
 
     Raises:
-        CheckpointError: it is no run, or has not finished an epoch.
+        CheckpointError: it is not a run folder, or no epoch has finished.
     """
     if not folder.is_run:
-        raise CheckpointError(f"{folder.path}: is no folder of a run ({folder.missing_files}).")
+        raise CheckpointError(
+            f"{folder.path}: is not the folder of a run ({folder.missing_files})."
+        )
     notices = list[str]()
-    config, rows = _config(folder, notices)
+    config, rows = _read_config_rows(folder, notices)
     history = folder.read_metrics() if folder.metrics.exists() else []
-    summary = _summary(folder, config, len(history), notices)
+    summary = _read_summary(folder, config, len(history), notices)
     environment = folder.read_environment()
     content: dict[str, Any] = {
         "kind": "run",
@@ -40,44 +46,44 @@ def run_content(folder: RunFolder, examine: bool = True) -> dict[str, Any]:
         "path": str(folder.path),
         "seed": None if summary is None else summary["seed"],
         "config": rows,
-        "environment": _environment(environment),
+        "environment": _environment_rows(environment),
         "command": environment.get("command")
         or f"seqattn train {folder.config} --name {folder.path.name}-again",
-        "asked": "Trained by" if environment.get("command") else "Train it again",
-        "curves": _curves(history, summary),
-        "summary": None if summary is None else _verdict(summary),
+        "command_label": "Trained by" if environment.get("command") else "Train it again",
+        "curves": _curves_content(history, summary),
+        "summary": None if summary is None else _summary_content(summary),
         "notices": notices,
         "doctor": [],
-        "told": "",
+        "doctor_summary": "",
         "unit": "",
     }
     if summary is not None:
-        content |= _results(folder, summary, notices)
+        content |= _examples_and_errors(folder, summary, notices)
         content |= _diagnosis(folder, notices) if examine else {}
     return content
 
 
-def _summary(
+def _read_summary(
     folder: RunFolder, config: Config | None, epochs: int, notices: list[str]
 ) -> Mapping[str, Any] | None:
-    """summary.json; None where the training diverged or is not finished.
+    """Read summary.json; None where the training diverged or is not finished.
 
     Raises:
-        CheckpointError: no epoch has ended, or it is the summary of another config.
+        CheckpointError: no epoch has finished, or the summary belongs to another config.
     """
     diverged = folder.divergence()
     if not epochs:
         raise CheckpointError(
-            f"{folder.path}: no epoch has ended there{' yet' if diverged is None else ''}, so there"
-            f" is nothing to report. {diverged or ''}".rstrip()
+            f"{folder.path}: no epoch has finished{' yet' if diverged is None else ''}, so there is"
+            f" nothing to report. {diverged or ''}".rstrip()
         )
     if diverged is not None:
         notices.append(f"The training diverged, so there are no forecasts. {diverged}")
         return None
     if not folder.summary.exists():
         notices.append(
-            f"The training is not finished: {counted(epochs, 'epoch')} done. Go on with it"
-            " (--resume) for forecasts, attention and what the doctor says."
+            f"The training is not finished: {counted(epochs, 'epoch')} done. Resume it"
+            " (--resume) for forecasts, attention and the doctor's findings."
         )
         return None
     if config is None:
@@ -85,64 +91,77 @@ def _summary(
     return check_summary(folder, as_plain(config.model), config.seed)
 
 
-def _results(folder: RunFolder, summary: Mapping[str, Any], notices: list[str]) -> dict[str, Any]:
+def _examples_and_errors(
+    folder: RunFolder, summary: Mapping[str, Any], notices: list[str]
+) -> dict[str, Any]:
     """Forecasts, errors and weights of a finished run."""
-    scale = _scale(folder, notices) if summary["scaled"] else 1.0
+    scale = _read_loss_scale(folder, notices) if summary["scaled"] else 1.0
     unit = " (scaled)" if summary["scaled"] else ""
-    results: dict[str, Any] = {"unit": unit, "unit_of_one": OTHER_UNIT if scale is None else unit}
+    results: dict[str, Any] = {
+        "unit": unit,
+        "unit_of_one": UNSCALED_NOTE if scale is None else unit,
+    }
     try:
-        results |= examples(folder, notices, scale, summary.get("units", {}))
+        results |= examples_content(folder, notices, scale, summary.get("units", {}))
     except CheckpointError as error:
         notices.append(f"Forecasts and weights cannot be shown: {error}")
-    return results | {"film": film(folder, notices), "by_step": summary["loss_by_step"]}
+    return results | {
+        "attention_history": attention_history_content(folder, notices),
+        "by_step": summary["loss_by_step"],
+    }
 
 
 def _diagnosis(folder: RunFolder, notices: list[str]) -> dict[str, Any]:
-    """What the doctor finds."""
+    """The findings of the doctor."""
     try:
         _, trained = open_run(folder.path)
-        losses, history = doctor.losses_beside(folder), doctor.history_of(folder)
-        evidence = doctor.evidence(trained, data_of(trained), losses, history)
+        losses, history = doctor.sibling_losses(folder), doctor.read_history(folder)
+        evidence = doctor.collect_evidence(trained, load_splits(trained), losses, history)
     except (CheckpointError, DataError) as error:
-        notices.append(f"The doctor could not look: {error}")
+        notices.append(f"The doctor could not examine the run: {error}")
         return {}
     findings = doctor.examine(evidence)
-    return {"doctor": doctor.as_plain(findings), "told": doctor.told(findings)}
+    return {
+        "doctor": doctor.findings_as_plain(findings),
+        "doctor_summary": doctor.summarize(findings),
+    }
 
 
-def _scale(folder: RunFolder, notices: list[str]) -> NDArray[np.float64] | None:
-    """(F,) what the loss of a run divides each target feature by; None where it cannot be read."""
+def _read_loss_scale(folder: RunFolder, notices: list[str]) -> NDArray[np.float64] | None:
+    """(F,) scales of the target features in the loss of a run; None where they cannot be read."""
     try:
         _, trained = open_run(folder.path)
     except CheckpointError as error:
         notices.append(
-            "Errors of single sequences are not in the scaled units of the losses, which only the"
-            f" checkpoint knows: {error}"
+            "Errors of single sequences are not in the scaled units of the losses, which need the"
+            f" checkpoint: {error}"
         )
         return None
     return trained.spec.scaling.target.scale
 
 
-def _config(folder: RunFolder, notices: list[str]) -> tuple[Config | None, list[list[str]]]:
-    """The config, None where it cannot be read, and its rows: key, value, origin."""
+def _read_config_rows(
+    folder: RunFolder, notices: list[str]
+) -> tuple[Config | None, list[list[str]]]:
+    """The config, None where it cannot be read, and its rows (key, value, origin)."""
     try:
         config = read_stored(folder.config)
     except ConfigError as error:
-        notices.append(f"Its config cannot be read back: {error}")
+        notices.append(f"The config cannot be read: {error}")
         return None, []
     known = folder.read_environment().get("origins")
     rows = []
-    for at, value in leaves(as_plain(config)):
-        key = ".".join(at)
+    for path, value in leaves(as_plain(config)):
+        key = ".".join(path)
         origin = "" if known is None else str(known.get(key, "default"))
         text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
         rows.append([key, text, origin])
     return config, rows
 
 
-def _environment(found: Mapping[str, Any]) -> list[list[str]]:
+def _environment_rows(environment: Mapping[str, Any]) -> list[list[str]]:
     rows = []
-    for key, value in found.items():
+    for key, value in environment.items():
         if key in ("command", "origins"):
             continue
         text = ", ".join(f"{k} {v}" for k, v in value.items()) if isinstance(value, dict) else value
@@ -150,15 +169,15 @@ def _environment(found: Mapping[str, Any]) -> list[list[str]]:
     return rows
 
 
-def _verdict(summary: Mapping[str, Any]) -> dict[str, Any]:
-    """The losses beside what they are read by, and the sentence that says it."""
+def _summary_content(summary: Mapping[str, Any]) -> dict[str, Any]:
+    """The losses with their references, and the verdict as a sentence."""
     loss, floor = summary["test_loss"], summary["noise_floor"]
-    compared = describe_verdict(loss, summary["baselines"], summary["fitted"])
+    verdict_text = render_verdict(loss, summary["baselines"], summary["fitted"])
     sentence = f"Free running, its mean squared error on the test sequences is {loss:.4g}: it"
-    sentence += f" {compared}"
+    sentence += f" {verdict_text}"
     if floor is not None:
         above = loss - floor
-        sentence += f"; it stands {above:.2g} above the noise floor ({floor:.4g})"
+        sentence += f"; it is {above:.2g} above the noise floor ({floor:.4g})"
     rows = [["this model, free running", loss, "own"]]
     rows += [["this model, teacher-forced", summary["test_loss_teacher_forced"], ""]]
     rows += [[name, value, ""] for name, value in summary["baselines"].items()]
@@ -182,7 +201,9 @@ def _verdict(summary: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _curves(history: Sequence[EpochRecord], summary: Mapping[str, Any] | None) -> dict[str, Any]:
+def _curves_content(
+    history: Sequence[EpochRecord], summary: Mapping[str, Any] | None
+) -> dict[str, Any]:
     curves: dict[str, Any] = {
         "epoch": [record.epoch for record in history],
         "training": [record.train_loss for record in history],
