@@ -19,7 +19,7 @@ Command = Callable[..., Ended]
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "said"),
+    ("words", "code", "message"),
     [
         (["train", "none.yaml"], 2, "none.yaml: no such file"),
         (["train", "."], 2, ".: is a directory"),
@@ -43,7 +43,7 @@ Command = Callable[..., Ended]
     ids=range(18),
 )
 def test_what_cannot_be_done_says_why_and_changes_nothing(
-    seqattn: Command, tmp_path: Path, words: list[str], code: int, said: str,
+    seqattn: Command, tmp_path: Path, words: list[str], code: int, message: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
@@ -51,7 +51,7 @@ def test_what_cannot_be_done_says_why_and_changes_nothing(
     before = tree(tmp_path)
     done = seqattn(*words)
     assert done.code == code, done.err
-    assert said in done.err
+    assert message in done.err
     assert "Traceback" not in done.err
     assert tree(tmp_path) == before
     assert len(done.err.splitlines()) <= 6
@@ -85,9 +85,9 @@ def test_every_verb_knows_every_kind(seqattn: Command, tmp_path: Path, name: str
     assert np.isnan(arrays["weights"]).any()
     assert str(arrays["meaning"]) == ("strength" if name == "fast_weights" else "distribution")
     if name == "transformer":
-        looked_back = arrays["decoder_self"]
-        T = looked_back.shape[-1]
-        assert np.isnan(looked_back[..., ~np.tri(T, dtype=bool)]).all()
+        self_attention = arrays["decoder_self"]
+        T = self_attention.shape[-1]
+        assert np.isnan(self_attention[..., ~np.tri(T, dtype=bool)]).all()
         lengths = arrays["source_lengths"]
         for k, row in enumerate(arrays["encoder_self"]):
             real = np.isfinite(row[0, 0])
@@ -104,7 +104,7 @@ def test_every_verb_knows_every_kind(seqattn: Command, tmp_path: Path, name: str
     ):  # fmt: skip
         done = seqattn(*words)
         assert done.code == 0, (words, done.err)
-    for words, said in (
+    for words, message in (
         (["--layer", "7"], "--layer 7: this model has"),
         (["--head", "7"], "--head 7: this model has"),
         (["--kind", "decoder_self"], "--kind decoder_self: this model has cross"),
@@ -112,7 +112,7 @@ def test_every_verb_knows_every_kind(seqattn: Command, tmp_path: Path, name: str
         done = seqattn("plot-attention", run, *words)
         expected = 0 if name == "transformer" and "--kind" in words else 2
         assert done.code == expected
-        assert expected == 0 or said in done.err
+        assert expected == 0 or message in done.err
     assert (run / "attention-decoder_self.png").exists() == (name == "transformer")
     before = (run / "attention.png").read_bytes()
     done = seqattn("plot-attention", run, "--layer", "0", "--head", "0")

@@ -44,7 +44,7 @@ def test_pictures_that_cannot_be_drawn(
     seqattn: Command, attention_run: Path, tmp_path: Path
 ) -> None:
     before = tree(attention_run)
-    for words, said in (
+    for words, message in (
         (["--output", "a.gif"], "End the file name in .png, .svg, .pdf"),
         (["--output", "a"], "the format of the picture is unknown"),
         (["--steps", "3"], "--steps needs --input"),
@@ -52,6 +52,6 @@ def test_pictures_that_cannot_be_drawn(
     ):
         done = seqattn("plot-attention", attention_run, *words)
         assert done.code == 2
-        assert said in done.err
+        assert message in done.err
     assert tree(attention_run) == before
     assert not tree(tmp_path)

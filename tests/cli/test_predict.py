@@ -100,7 +100,7 @@ def test_the_last_checkpoint_can_be_named(seqattn: Command, attention_run: Path)
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "said"),
+    ("words", "code", "message"),
     [
         (["--input", "none.csv"], 3, "none.csv: no such file"),
         (["--input", "empty.csv"], 3, "empty.csv: is empty"),
@@ -127,7 +127,7 @@ def test_the_last_checkpoint_can_be_named(seqattn: Command, attention_run: Path)
     ids=range(17),
 )
 def test_what_cannot_be_predicted(
-    seqattn: Command, attention_run: Path, tmp_path: Path, words: list[str], code: int, said: str
+    seqattn: Command, attention_run: Path, tmp_path: Path, words: list[str], code: int, message: str
 ) -> None:
     head = "sequence,step,x,y\n"
     for name, text in {
@@ -138,7 +138,7 @@ def test_what_cannot_be_predicted(
     before = tree(tmp_path)
     done = seqattn("predict", attention_run, *words)
     assert done.code == code, done.err
-    assert said in done.err
+    assert message in done.err
     assert "Traceback" not in done.err
     assert done.out == ""
     assert tree(tmp_path) == before

@@ -26,16 +26,16 @@ def test_a_table_of_variants_cuts_no_number(width: int, monkeypatch: pytest.Monk
     )
     for shown in (names, names[:1]):
         print_variants("t", shown)  # type: ignore[arg-type]
-        said = capsys.readouterr().out
-        assert said.count(cells[0]) == len(shown)
-        assert max(map(len, said.splitlines())) <= width
-        assert (cells[2] in said) == (width > 50 or len(shown) == 1)
-        assert (cells[1] in said) == (width >= (200 if len(shown) > 1 else 80))
-    assert "dot" not in said
+        output = capsys.readouterr().out
+        assert output.count(cells[0]) == len(shown)
+        assert max(map(len, output.splitlines())) <= width
+        assert (cells[2] in output) == (width > 50 or len(shown) == 1)
+        assert (cells[1] in output) == (width >= (200 if len(shown) > 1 else 80))
+    assert "dot" not in output
     alike = ["漢字" * 11 + last for last in "甲乙"]
     print_variants("t", alike)  # type: ignore[arg-type]
-    said = capsys.readouterr().out
-    assert "甲" in said
-    assert "乙" in said
-    assert (alike[0] in said) == (width == 200)
-    assert all(cell_len(line) <= width for line in said.splitlines())
+    output = capsys.readouterr().out
+    assert "甲" in output
+    assert "乙" in output
+    assert (alike[0] in output) == (width == 200)
+    assert all(cell_len(line) <= width for line in output.splitlines())

@@ -37,7 +37,7 @@ def test_a_broken_last_checkpoint_is_not_resumed(
 
 
 def test_the_last_but_one_is_gone_on_from(seqattn: Command, tmp_path: Path) -> None:
-    """With the reason said, and to the same end."""
+    """With the reason message, and to the same end."""
     words = ["train", small_config(tmp_path), *SETS, "--plots", "none",
              "--set", "training.checkpoint_seconds=0"]  # fmt: skip
     assert seqattn(*words).code == 0
@@ -52,14 +52,14 @@ def test_the_last_but_one_is_gone_on_from(seqattn: Command, tmp_path: Path) -> N
         folder.best.unlink()
         done = seqattn(*words, "--resume")
         assert done.code == 0, done.err
-        said = (
+        message = (
             "is a truncated or corrupt checkpoint"
             if damage == "cut"
             else "last.safetensors: is gone"
         )
         assert "Skipped checkpoint: " in done.err
-        assert said in done.err
-        assert said in folder.log.read_text()
+        assert message in done.err
+        assert message in folder.log.read_text()
         assert folder.best.read_bytes() == best
     for file in (folder.last, folder.previous):
         file.unlink()
