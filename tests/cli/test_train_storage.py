@@ -37,7 +37,7 @@ def test_a_broken_last_checkpoint_is_not_resumed(
 
 
 def test_the_last_but_one_is_gone_on_from(seqattn: Command, tmp_path: Path) -> None:
-    """With the reason message, and to the same end."""
+    """With the reason, and to the same result."""
     words = ["train", small_config(tmp_path), *SETS, "--plots", "none",
              "--set", "training.checkpoint_seconds=0"]  # fmt: skip
     assert seqattn(*words).code == 0
