@@ -5,12 +5,14 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+PYTEST := $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist worksteal
+DOCS := .docsenv
 
 # Tests start hundreds of processes. Without kept bytecode each compiles the package anew, in a second.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install train test test-browser test-many test-export test-walks contract lint types format smoke bench figures figures-check torture ci clean
+.PHONY: help install train docs test test-long test-browser test-many test-export test-walks contract lint types format smoke bench figures figures-check torture ci clean
 
 help:  ## Say what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -27,23 +29,26 @@ train: $(READY)  ## Train the default config (configs/squares.yaml) into outputs
 	$(BIN)/seqattn train configs/squares.yaml --overwrite
 
 test: $(READY)  ## Run the tests, a process a core
-	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist worksteal --ignore tests/browser --ignore tests/many --ignore tests/export --ignore tests/walks
+	$(PYTEST) --ignore tests/browser --ignore tests/many --ignore tests/export --ignore tests/walks
+
+test-long: $(READY)  ## Run the tests of test and test-walks in one session
+	$(PYTEST) --ignore tests/browser --ignore tests/many --ignore tests/export
 
 test-many: $(READY)  ## Test trainings over several processes
 	$(BIN)/python -m pytest tests/many -n auto --maxprocesses 2
 
-test-browser: $(READY)  ## Test the pages of seqattn report in a browser, and install one if needed
+test-browser: $(READY) docs  ## Test the pages of seqattn report and the site of make docs in a browser, and install one if needed
 	sh scripts/browser.sh
-	$(BIN)/python -m pytest tests/browser -n auto --maxprocesses 4
+	$(PYTEST) tests/browser
 
 test-export: $(READY)  ## Test that exported graphs say what their models say
-	$(BIN)/python -m pytest tests/export -n auto --maxprocesses 4
+	$(PYTEST) tests/export
 
 test-walks: $(READY)  ## Test every config key and pair of commands in turn: minutes
-	$(BIN)/python -m pytest tests/walks -n auto --maxprocesses 4
+	$(PYTEST) tests/walks
 
 contract: $(READY)  ## Hold every combination of the config to the contract, not only a sample
-	CONTRACT=all $(BIN)/python -m pytest tests/test_contract.py
+	CONTRACT=all $(BIN)/python -m pytest tests/project/test_contract.py
 
 lint: $(READY)  ## Check style
 	$(BIN)/ruff check .
@@ -68,6 +73,15 @@ figures: $(READY)  ## Make the measured figures of README.md and docs/ anew: hal
 figures-check: $(READY)  ## Hold the pages against the recorded figures, and list those older than their code
 	$(BIN)/python scripts/figures.py --check
 
+$(DOCS)/.ready: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(DOCS)
+	$(DOCS)/bin/python -c "import tomllib; print(*tomllib.load(open('pyproject.toml', 'rb'))['project']['optional-dependencies']['docs'], sep='\n')" > $(DOCS)/docs.txt
+	$(DOCS)/bin/python -m pip install --quiet --no-compile --constraint constraints.txt --requirement $(DOCS)/docs.txt
+	touch $@
+
+docs: $(DOCS)/.ready  ## Build the documentation as a site, build/site/index.html; its tools go into .docsenv
+	NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/python -m mkdocs build --quiet --strict
+
 torture: $(READY)  ## Bring about every fault as often as docs/reliability.md says, and write it
 	$(BIN)/python -m tests.faults.torture
 
@@ -75,7 +89,7 @@ ci:  ## What CI runs
 	bash .ci/run
 
 clean:  ## Remove .venv, caches and outputs
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist *.egg-info
+	rm -rf $(VENV) $(DOCS) .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist *.egg-info
 	rm -f configs/seqattn.schema.json
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 	find outputs -mindepth 1 ! -name .gitkeep -delete

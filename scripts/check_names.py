@@ -167,7 +167,7 @@ def shared(trees: Trees) -> Iterator[NameFinding]:
 
 def rank(path: str) -> int:
     """Who keeps a name: the public API, then the package, then its commands, then scripts."""
-    starts = ("seqattn/api.py", "seqattn/cli/", "seqattn/", "tests/", "scripts/")
+    starts = ("seqattn/experiments/api.py", "seqattn/cli/", "seqattn/", "tests/", "scripts/")
     order = (0, 2, 1, 3, 3)
     return next(k for start, k in zip(starts, order, strict=True) if path.startswith(start))
 

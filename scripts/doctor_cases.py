@@ -2,7 +2,7 @@
 
     python scripts/doctor_cases.py     # a few minutes; `make figures` puts it into docs/doctor.md
 
-`tests/test_doctor.py` runs the same cases with fewer seeds.
+`tests/analysis/test_doctor.py` runs the same cases with fewer seeds.
 """
 
 from __future__ import annotations

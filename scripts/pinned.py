@@ -7,7 +7,7 @@ Each training runs in a process of its own with one thread. The digests are of t
 best.safetensors, of metrics.csv without its seconds, and of predictions.npz. They hold on one
 machine with one version of torch, since kernels differ between processors. For other machines
 
-    python scripts/pinned.py --figures tests/data/core_figures.json --package DIR
+    python scripts/pinned.py --figures tests/fixtures/core_figures.json --package DIR
 
 writes the losses of each epoch, by the code in DIR (that of the commit before a redesign of the
 training core made the file), and tests/walks/test_core_figures.py holds them.

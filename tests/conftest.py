@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import signal
@@ -54,6 +55,14 @@ def one_thread() -> None:
     torch.set_num_threads(1)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def libraries_are_not_collected() -> None:
+    """Modules and tests stay to the end: a collection that goes through all of them takes half a
+    second."""
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.fixture(scope="session")
 def nursery() -> Iterator[Nursery]:
     """Runs commands in copies of a process that has imported everything."""
@@ -74,8 +83,14 @@ def in_float64() -> Iterator[None]:
 @pytest.fixture(scope="session")
 def golden() -> dict[str, dict[str, Any]]:
     """Cases of the notebook by id."""
-    cases = json.loads((ROOT / "tests/data/squares-notebook.json").read_text())
+    cases = json.loads((ROOT / "tests/fixtures/squares-notebook.json").read_text())
     return {case["id"]: case for case in cases}
+
+
+@pytest.fixture
+def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Trainings draw none at their end, for tests of something else: three take a second."""
+    monkeypatch.setattr("seqattn.pictures.draw_each", lambda folder: iter(()))
 
 
 @dataclass(frozen=True)

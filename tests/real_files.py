@@ -1,4 +1,4 @@
-"""What tests/data/real/expected.yaml says, held against what a reader reports."""
+"""What tests/fixtures/real/expected.yaml says, held against what a reader reports."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from seqattn import experiments
 from seqattn.config import resolve
 
-FOLDER = Path(__file__).parent / "data" / "real"
+FOLDER = Path(__file__).parent / "fixtures" / "real"
 ANY = "any"
 ROLE_KEYS = ("series", "time", "features", "ignored", "sequences", "rows", "frequency", "notes")
 CHECKS = ("range", "rising")

@@ -88,7 +88,7 @@ def verify_resume_command(
     resolved = resolve(config, overrides or []).config
     with tempfile.TemporaryDirectory(prefix="seqattn-") as folder:
         result = verify_resume(
-            resolved, Path(folder), stops=stops, say=(lambda line: None) if quiet else note
+            resolved, Path(folder), stops=stops, message=(lambda line: None) if quiet else note
         )
     steps = f"{', '.join(map(str, result.stops))} of {result.steps}"
     if result.difference is not None:

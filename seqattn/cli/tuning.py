@@ -68,7 +68,7 @@ def tune_command(
         result = tuning.tune(
             plan, options.output_dir, space.trials, storage=space.storage, device=compute.device,
             threads=compute.threads, callbacks=callbacks,
-            say=(lambda line: None) if quiet else note,
+            message=(lambda line: None) if quiet else note,
         )  # fmt: skip
     if not quiet:
         with ignore_closed_pipe():

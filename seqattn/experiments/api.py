@@ -1,9 +1,9 @@
-"""Runs from Python, in a notebook say: train, read, forecast, draw.
+"""Python API: train and load runs, forecast, evaluate and plot.
 
 run = seqattn.train("configs/my.yaml", data=frame)
 run = seqattn.load("outputs/squares")
-run.predict(points)          # arrays in, arrays out
-run.plot_attention(3)        # a matplotlib figure
+run.predict(source)          # arrays in, arrays out
+run.plot_attention(3)        # returns a matplotlib figure
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
     from seqattn.training import LoadedModel
 
 DataFrame: TypeAlias = Any
-"""A DataFrame of pandas or polars, or a table of pyarrow; none of them is needed by seqattn."""
+"""A DataFrame of pandas or polars, or a pyarrow table. seqattn does not require these libraries."""
 
 
 class DataNote(UserWarning):
-    """What the reader of a DataFrame found, as the command line prints it for a file."""
+    """A note about the columns of a DataFrame, as the command line prints it for a file."""
 
 
 def train(
@@ -50,25 +50,27 @@ def train(
     resume: bool = False,
     overwrite: bool = False,
 ) -> Run:
-    """Train what a config describes, and open the run.
+    """Train a config and open the run.
 
     Args:
-        config: a YAML file, what `seqattn.config.resolve` made of one, or None for the defaults.
-        data: takes the place of data.path. It is written to a Parquet file beside the run's folder,
-            which config.yaml then names, so that every command works on the run.
-        validation, test: likewise of data.validation_path and data.test_path.
-        overrides: "PATH=VALUE" each, as `--set` takes them; not with a Config.
-        output_dir: where the run's folder goes.
-        resume, overwrite: go on with the run that is there, or replace it.
+        config: path of a YAML file, a `Config` from `seqattn.config.resolve`, or None for the
+            defaults.
+        data: replaces the file of data.path. It is written to a Parquet file in `output_dir`, whose
+            path config.yaml then contains, so that every command works on the run.
+        validation, test: replace the files of data.validation_path and data.test_path.
+        overrides: "PATH=VALUE" each, as in `--set`; not allowed with a `Config`.
+        output_dir: parent of the run folder.
+        resume: continue an existing run.
+        overwrite: replace an existing run.
 
     Raises:
-        SeqattnError: what a user can mend, with the sentence that the command line would print.
+        SeqattnError: an error that a user can correct, with the message of the command line.
     """
     from seqattn.experiments.frames import train_on_frames
 
     frames = {"path": data, "validation_path": validation, "test_path": test}
     folder = train_on_frames(
-        config, frames, overrides, Path(output_dir), _note, resume=resume, overwrite=overwrite
+        config, frames, overrides, Path(output_dir), _warn, resume=resume, overwrite=overwrite
     )
     return load(folder.path)
 
@@ -77,10 +79,10 @@ def load(path: str | Path) -> Run:
     """Open a trained run.
 
     Args:
-        path: a run folder (its best checkpoint is meant), or a checkpoint file.
+        path: a run folder, for its best checkpoint, or a checkpoint file.
 
     Raises:
-        CheckpointError: there is none, or it is broken.
+        CheckpointError: there is no checkpoint, or it is damaged.
     """
     from seqattn.analysis.evaluation.load_run import open_run
 
@@ -93,8 +95,8 @@ class Run:
     """A trained run.
 
     Attributes:
-        folder: where its files lie.
-        trained: its model, config and scaling.
+        folder: run folder.
+        trained: model, config and scaling of the checkpoint.
     """
 
     folder: RunFolder
@@ -109,12 +111,12 @@ class Run:
 
     @property
     def features(self) -> tuple[str, ...]:
-        """Names of a source point's features."""
+        """Names of the source features, in the order of the last axis of a source."""
         return self.trained.spec.source_features
 
     @property
     def history(self) -> list[EpochRecord]:
-        """A record an epoch.
+        """Losses, learning rate and wall time of each epoch.
 
         Raises:
             CheckpointError: metrics.csv cannot be read.
@@ -123,8 +125,9 @@ class Run:
 
     @property
     def summary(self) -> dict[str, Any]:
-        """The content of summary.json. Of a run that diverged it has `diverged`, a sentence, and no
-        test loss.
+        """Content of summary.json.
+
+        The summary of a diverged run has the key `diverged`, a sentence, and no test loss.
 
         Raises:
             CheckpointError: the training has not finished.
@@ -133,10 +136,10 @@ class Run:
 
     @cached_property
     def data(self) -> Splits:
-        """The sequences it was trained, validated and tested on.
+        """Sequences of the training, validation and test splits.
 
         Raises:
-            DataError: files that are not there, or have changed.
+            DataError: the data files are missing or have changed.
         """
         from seqattn.analysis.evaluation.load_run import load_splits
 
@@ -145,88 +148,88 @@ class Run:
     def predict(
         self, source: ArrayLike | DataFrame, steps: int | None = None
     ) -> NDArray[np.float64]:
-        """Continue sequences.
+        """Forecast the steps after each source, free running.
 
         Args:
-            source: (N, S, F) in the data's own units, or (S, F) for one; NaN behind the end. Or a
-                DataFrame, which is read as `seqattn predict --input` reads the same table in a
-                file.
-            steps: points to forecast; as trained without.
+            source: (N, S, F), or (S, F) for one sequence, in units of the data; NaN pads shorter
+                sequences at their end. Or a DataFrame, which is read as `seqattn predict --input`
+                reads the same table in a file.
+            steps: number of steps T; None: the longest target of the training data.
 
         Returns:
-            (N, T, F) or (T, F), in the data's own units; of a DataFrame (N, T, F), its series in
-            the order of their first rows.
+            (N, T, F), or (T, F) for one sequence, in units of the data. For a DataFrame (N, T, F),
+            with the series in the order of their first rows.
 
         Raises:
-            DataError: another shape, or numbers that are not finite inside a sequence; what a
-                reader of a file would refuse.
+            DataError: a wrong shape, values that are not finite inside a sequence, or a DataFrame
+                that would be an invalid file.
         """
-        return self._free_run(source, steps, with_attention=False)[1]
+        return self._forecast(source, steps, with_attention=False)[1]
 
     def predict_frame(self, source: DataFrame, steps: int | None = None) -> DataFrame:
-        """Continue the sequences of a DataFrame.
+        """Forecast the steps after each series of a DataFrame, free running.
 
         Args:
-            source, steps: as for `predict`.
+            source, steps: see `predict`.
 
         Returns:
-            a frame of the same library: a row a step, with the columns that `seqattn predict`
-            writes. Dates are in UTC, without a time zone.
+            a frame of the same library: one row for each step, with the columns that `seqattn
+            predict` writes. Dates are in UTC, without a time zone.
 
         Raises:
-            DataError: as `predict`; `source` is no DataFrame.
+            DataError: see `predict`; or `source` is not a DataFrame.
         """
         from seqattn.analysis.evaluation.frames import FrameReader, forecast_columns
 
-        given = FrameReader.of(self.trained, source, _note)
-        return given.make_frame(forecast_columns(given, self.trained, _checked(steps)))
+        frame = FrameReader.of(self.trained, source, _warn)
+        return frame.make_frame(forecast_columns(frame, self.trained, _check_steps(steps)))
 
     def attention(
         self, source: ArrayLike | DataFrame, steps: int | None = None
     ) -> dict[str, NDArray[Any]]:
-        """Where the model looks while it continues sequences.
+        """Forecast, and return the attention weights.
 
         Args:
-            source, steps: as for `predict`.
+            source, steps: see `predict`.
 
         Returns:
             kind -> weights: "cross" (N, layers, heads, T, S), and for a Transformer
             "encoder_self" (N, layers, heads, S, S) and "decoder_self" (N, layers, heads, T, T).
-            For one sequence without N.
+            Without the axis N for one sequence.
 
         Raises:
-            DataError: as `predict`.
+            DataError: see `predict`.
             UsageError: the model has no attention.
         """
         if not self.trained.has_attention:
             raise UsageError(f"{self.folder.path}: its model has no attention.")
-        result, _ = self._free_run(source, steps, with_attention=True)
-        one = _is_one(source)
-        return {str(kind): maps[0] if one else maps for kind, maps in result.maps.items()}
+        result, _ = self._forecast(source, steps, with_attention=True)
+        is_single = _is_single_sequence(source)
+        return {str(kind): maps[0] if is_single else maps for kind, maps in result.maps.items()}
 
     def evaluate(self, source: DataFrame | None = None) -> Evaluation:
-        """Score it beside baselines and noise floor.
+        """Evaluate the model, its baselines and the noise floor.
 
         Args:
             source: a DataFrame, which is read as `seqattn evaluate --input` reads the same table in
-                a file; None: its test sequences.
+                a file; None: the test split.
 
         Raises:
-            DataError: what a reader of a file would refuse; its training data are gone.
+            DataError: the DataFrame would be an invalid file, or the training data are missing.
         """
         from seqattn.analysis.evaluation import ReferenceLosses, evaluate
 
         data = self.data
-        part = data.test
+        sequences = data.test
         if source is not None:
             from seqattn.analysis.evaluation.frames import FrameReader
 
-            part = FrameReader.of(self.trained, source, _note).read_with_targets()
-        against = ReferenceLosses.from_splits(part, data)
-        return evaluate(self.trained.model, part, against, data.scaling)
+            sequences = FrameReader.of(self.trained, source, _warn).read_with_targets()
+        baselines = ReferenceLosses.from_splits(sequences, data)
+        return evaluate(self.trained.model, sequences, baselines, data.scaling)
 
     def doctor(self) -> list[Finding]:
-        """What its weights and losses show."""
+        """Diagnose the run from its attention weights and losses; see `seqattn doctor`."""
         from seqattn.analysis import doctor
 
         losses, history = doctor.sibling_losses(self.folder), doctor.read_history(self.folder)
@@ -241,16 +244,16 @@ class Run:
         layer: int | None = None,
         head: int | None = None,
     ) -> Figure:
-        """Where it looked in test sequences, target rows against source columns.
+        """Plot attention weights of test sequences: rows are target steps, columns source steps.
 
         Args:
-            example: a test sequence, counted from 0, or several.
-            kind: cross, encoder_self or decoder_self.
-            layer, head: only this one; None: all.
+            example: index of a test sequence, or several.
+            kind: "cross", "encoder_self" or "decoder_self".
+            layer, head: index of a layer and a head; None: all.
 
         Raises:
-            UsageError: no such sequence, kind, layer or head, or no attention.
-            CheckpointError: its files cannot be read.
+            UsageError: there is no such sequence, kind, layer or head, or no attention.
+            CheckpointError: the files of the run cannot be read.
         """
         from seqattn.plots import run_pictures
 
@@ -258,24 +261,28 @@ class Run:
             raise UsageError(f"{self.folder.path}: its model has no attention.")
         weights = self.folder.read_attention()
         titles = run_pictures.sequence_titles(self.folder.read_predictions())
-        chosen = [_whole(k, "example") for k in np.atleast_1d(np.asarray(example, dtype=object))]
-        if not chosen:
+        indices = [
+            _as_integer(k, "example") for k in np.atleast_1d(np.asarray(example, dtype=object))
+        ]
+        if not indices:
             raise UsageError("example: expected a test sequence, counted from 0, or several.")
-        for k in chosen:
+        for k in indices:
             if not 0 <= k < len(titles):
                 raise UsageError(
                     f"example {k}: there are {len(titles)} test sequences, counted from 0."
                 )
-        each = ("weights", "encoder_self", "decoder_self", "source_lengths", "target_lengths",
-                "alignment")  # fmt: skip
-        some = {name: array[chosen] if name in each else array for name, array in weights.items()}
-        chosen_titles = [titles[k] for k in chosen]
+        per_sequence = ("weights", "encoder_self", "decoder_self", "source_lengths",
+                        "target_lengths", "alignment")  # fmt: skip
+        selected = {
+            name: array[indices] if name in per_sequence else array
+            for name, array in weights.items()
+        }
         return run_pictures.attention_picture(
-            some, chosen_titles, len(chosen), kind=kind, layer=layer, head=head
+            selected, [titles[k] for k in indices], len(indices), kind=kind, layer=layer, head=head
         )[0]
 
     def plot_loss(self) -> Figure:
-        """The losses by epoch, with noise floor and best baseline.
+        """Plot the losses of each epoch, with noise floor and best baseline.
 
         Raises:
             CheckpointError: the training has not finished, or diverged.
@@ -285,15 +292,18 @@ class Run:
         return run_pictures.loss_picture(self.folder, self.folder.read_results())
 
     def plot_predictions(self, examples: int = 10) -> Figure:
-        """The first test sequences with their forecasts.
+        """Plot the first test sequences with their forecasts.
+
+        Args:
+            examples: number of sequences.
 
         Raises:
-            UsageError: not one or more.
-            CheckpointError: its files cannot be read.
+            UsageError: `examples` is not a whole number above 0.
+            CheckpointError: the files of the run cannot be read.
         """
         from seqattn.plots import run_pictures
 
-        if _whole(examples, "examples") < 1:
+        if _as_integer(examples, "examples") < 1:
             raise UsageError(f"examples {examples}: expected 1 or more.")
         summary, predictions = self.folder.read_results(), self.folder.read_predictions()
         return run_pictures.predictions_picture(
@@ -301,63 +311,70 @@ class Run:
         )
 
     def report(self, output: str | Path | None = None) -> Path:
-        """Write the page of the run; see `seqattn report`."""
+        """Write the HTML report of the run; see `seqattn report`.
+
+        Args:
+            output: path of the page; None: report.html in the run folder.
+
+        Returns:
+            path of the page.
+        """
         from seqattn.report import report
 
         return report(self.folder.path, None if output is None else Path(output))
 
-    def _free_run(
+    def _forecast(
         self, source: ArrayLike | DataFrame, steps: int | None, *, with_attention: bool
     ) -> tuple[FreeRunningForecast, NDArray[np.float64]]:
         from seqattn.analysis.evaluation import free_run
 
-        steps = _checked(steps)
-        part = _sequences(source, self.trained)
+        steps = _check_steps(steps)
+        sequences = _source_sequences(source, self.trained)
         result = free_run(
-            self.trained.model, part, steps or self.trained.spec.target_length,
+            self.trained.model, sequences, steps or self.trained.spec.target_length,
             with_attention=with_attention, scaling=self.trained.spec.scaling,
         )  # fmt: skip
-        one = _is_one(source)
-        return result, result.values[0] if one else result.values
+        return result, result.values[0] if _is_single_sequence(source) else result.values
 
 
-def _note(line: str) -> None:
+def _warn(line: str) -> None:
     warnings.warn(line, DataNote, stacklevel=2)
 
 
-def _is_one(source: Any) -> bool:
-    """Whether a source is an array of one sequence."""
+def _is_single_sequence(source: Any) -> bool:
+    """Whether a source is an array (S, F)."""
     from seqattn.data.frames import frame_kind
 
     return frame_kind(source) is None and np.ndim(source) == 2
 
 
-def _checked(steps: int | None) -> int | None:
+def _check_steps(steps: int | None) -> int | None:
     """
     Raises:
-        UsageError: it is no number of steps.
+        UsageError: `steps` is not a whole number above 0.
     """
-    if steps is not None and _whole(steps, "steps") < 1:
+    if steps is not None and _as_integer(steps, "steps") < 1:
         raise UsageError(f"steps {steps}: expected 1 or more.")
     return steps
 
 
-def _whole(number: Any, what: str) -> int:
+def _as_integer(number: Any, name: str) -> int:
     """
     Raises:
-        UsageError: it is no whole number.
+        UsageError: the argument is not a whole number.
     """
     try:
         return operator.index(number)
     except TypeError:
-        raise UsageError(f"{what} {number!r}: expected a whole number.") from None
+        raise UsageError(f"{name} {number!r}: expected a whole number.") from None
 
 
-def _sequences(source: ArrayLike | DataFrame, trained: LoadedModel) -> Sequences:
-    """Arrays or a DataFrame of any user as sources.
+def _source_sequences(source: ArrayLike | DataFrame, trained: LoadedModel) -> Sequences:
+    """Convert an array (N, S, F) or (S, F), or a DataFrame, to sequences without targets.
 
     Raises:
-        DataError: no numbers, another shape, or some that are not finite inside a sequence.
+        DataError: values that are not numbers, a wrong shape, or values that are not finite inside
+            a sequence.
     """
     from seqattn.data import Sequences
     from seqattn.data.frames import frame_kind
@@ -365,33 +382,32 @@ def _sequences(source: ArrayLike | DataFrame, trained: LoadedModel) -> Sequences
     if frame_kind(source) is not None:
         from seqattn.analysis.evaluation.frames import FrameReader
 
-        return FrameReader.of(trained, source, _note).read_sources()
+        return FrameReader.of(trained, source, _warn).read_sources()
     spec = trained.spec
     try:
-        points = np.asarray(source, dtype=np.float64)
+        values = np.asarray(source, dtype=np.float64)
     except (TypeError, ValueError) as error:
         raise DataError(f"expected an array of numbers: {error}.") from None
-    points = points[None] if points.ndim == 2 else points
+    values = values[None] if values.ndim == 2 else values
     F = len(spec.source_features)
-    if points.ndim != 3 or points.shape[2] != F or 0 in points.shape:
+    if values.ndim != 3 or values.shape[2] != F or 0 in values.shape:
         raise DataError(
-            f"expected an array (N, S, {F}) or (S, {F}), its features"
-            f" {', '.join(spec.source_features)};"
-            f" got {np.shape(source)}."
+            f"expected an array (N, S, {F}) or (S, {F}) with the features"
+            f" {', '.join(spec.source_features)}; got {np.shape(source)}."
         )
-    real: NDArray[np.bool_] = np.asarray(np.isfinite(points).all(axis=2))
-    lengths = real.sum(axis=1)
-    within = np.arange(points.shape[1]) < lengths[:, None]
-    wrong = (real != within) | (np.isfinite(points).any(axis=2) != real)
-    broken = wrong.any(axis=1) | np.isinf(points).any(axis=(1, 2)) | (lengths == 0)
-    if np.any(broken):
+    keep: NDArray[np.bool_] = np.asarray(np.isfinite(values).all(axis=2))
+    lengths = keep.sum(axis=1)
+    is_prefix = np.arange(values.shape[1]) < lengths[:, None]
+    wrong_steps = (keep != is_prefix) | (np.isfinite(values).any(axis=2) != keep)
+    invalid = wrong_steps.any(axis=1) | np.isinf(values).any(axis=(1, 2)) | (lengths == 0)
+    if np.any(invalid):
         raise DataError(
-            f"sequence {int(np.argmax(broken))}: not all numbers before its end are finite. NaN"
-            " may only fill up what stands behind a shorter sequence."
+            f"sequence {int(np.argmax(invalid))}: not all numbers before its end are finite. Use"
+            " NaN only to pad a shorter sequence at its end."
         )
-    N = len(points)
+    N = len(values)
     return Sequences(
-        np.where(real[:, :, None], points, 0.0), lengths,
+        np.where(keep[:, :, None], values, 0.0), lengths,
         np.zeros((N, 0, len(spec.target_features))), np.zeros(N, dtype=np.int64),
         spec.source_features, tuple(str(k) for k in range(N)), target_features=spec.target_features,
     )  # fmt: skip

@@ -1,12 +1,12 @@
-"""Many variants and seeds become one table with its spread.
+"""Compare variants of a config over many seeds.
 
 outputs/NAME/
-  comparison.json     what is compared: it makes the folder this comparison's and no other's
-  VARIANT/seed-K/     an ordinary run folder for each variant and seed
-  variants.csv        a row a variant: median and its interval, mean, best and worst seed, ...
-  pairs.csv           a row a pair: difference, interval, test, effect size
-  seeds.csv           a row a run
-  comparison.md       the tables and what they say, in words
+  comparison.json     manifest: the configs of the variants
+  VARIANT/seed-K/     run folder of each variant and seed
+  variants.csv        one row for each variant: median, its interval, mean, best and worst seed, ...
+  pairs.csv           one row for each pair: difference, interval, test, effect size
+  seeds.csv           one row for each run
+  comparison.md       the tables with their conclusions
   comparison.png, curves.png, attention.png, along.png
 """
 
@@ -28,7 +28,8 @@ from seqattn.config.comparing import Comparison
 from seqattn.errors import CheckpointError, FolderLockedError, Interrupted, UsageError
 from seqattn.experiments import Callbacks, Launch, ray_cluster, train_many
 from seqattn.plots.comparison_pictures import draw_comparison
-from seqattn.runs import COMPARISON, PAGE, RunFolder, read_manifest
+from seqattn.runs import COMPARISON as MANIFEST_NAME
+from seqattn.runs import PAGE, RunFolder, read_manifest
 from seqattn.runs.storage import exclusive_lock, write_json
 
 
@@ -43,101 +44,108 @@ def compare(
     launch: Launch | None = None,
     ray: ray_cluster.RayCluster | None = None,
 ) -> ComparisonResult:
-    """Train every variant with every seed and say what the losses say. What is finished already
-    is not trained again.
+    """Train each variant with each seed, and write tables and pictures of the results.
+
+    Finished runs are not trained again.
 
     Args:
-        output_dir: all goes to `output_dir / comparison.name`.
-        plots: draw each run's own pictures too.
-        device, threads, callbacks, launch: see `experiments.train_many`.
-        ray: trains the groups as tasks of a cluster, with the same results; None: they are trained
-            in this process.
+        comparison: variants and seeds.
+        output_dir: parent of the comparison folder.
+        plots: draw the pictures of each run too.
+        device, threads, callbacks, launch: see `train_many`.
+        ray: cluster that trains the runs, with the same results; None: this process.
+
+    Returns:
+        the result of all seeds in the folder, those of earlier calls too.
 
     Raises:
-        SeqattnError: what a user can mend; a folder that is not this comparison's, or that another
-            process writes to, among them.
+        UsageError: the folder holds anything else.
+        FolderLockedError: another process writes to the folder.
+        SeqattnError: another error that a user can correct; see `train_many`.
         Interrupted: SIGINT or SIGTERM.
     """
     path, callbacks = output_dir / comparison.name, callbacks or Callbacks()
-    wanted = [
+    configs = [
         (comparison.config_of(variant, seed), RunFolder(path / variant.name / f"seed-{seed}"))
         for variant in comparison.variants
         for seed in comparison.seeds
     ]
-    with _held(path, comparison) as write_manifest:
+    with _folder_lock(path, comparison) as write_manifest:
         launch = replace(launch or Launch(), before_writing=write_manifest)
         if ray is not None:
-            ray_cluster.train(
-                wanted, address=ray.address, device=device, threads=threads, callbacks=callbacks,
+            ray_cluster.train_on_cluster(
+                configs, address=ray.address, device=device, threads=threads, callbacks=callbacks,
                 provenance=launch.provenance, before_writing=write_manifest,
             )  # fmt: skip
-            device = "cpu"  # nothing is left to train
+            device = "cpu"  # all runs are trained by now
         try:
             train_many(
-                wanted, device=device, threads=threads, resume=True, plots=plots,
+                configs, device=device, threads=threads, resume=True, plots=plots,
                 callbacks=callbacks, launch=launch,
             )  # fmt: skip
-        except Interrupted as stopped:
+        except Interrupted as interrupted:
             raise Interrupted(
-                stopped.exit_code - 128, f"saved to {path}; the same command goes on from there."
+                interrupted.exit_code - 128,
+                f"saved to {path}; run the same command again to continue.",
             ) from None
-        return _shown(path, comparison, callbacks)
+        return _write_result(path, comparison, callbacks)
 
 
-def _shown(path: Path, comparison: Comparison, callbacks: Callbacks) -> ComparisonResult:
-    """The result of all runs that the folder holds, as tables and pictures in it."""
-    outcome = _outcome_of(path, comparison)
-    if seeds := _more_than_asked(outcome, comparison):
+def _write_result(path: Path, comparison: Comparison, callbacks: Callbacks) -> ComparisonResult:
+    """Write tables and pictures of all runs in the folder."""
+    result = _collect_result(path, comparison)
+    if seeds := _extra_seeds(result, comparison):
         callbacks.message(
-            f"{path} holds seeds that this command did not ask for, too"
-            f" ({', '.join(map(str, seeds))}): tables and pictures are of all that it holds."
+            f"{path} also holds seeds of earlier commands ({', '.join(map(str, seeds))}). The"
+            " tables and pictures include them."
         )
-    if write_tables(outcome):
-        # A page that was asked for before is of other numbers.
-        (path / PAGE).unlink(missing_ok=True)
-    draw_comparison(outcome)
-    return outcome
+    if write_tables(result):
+        (path / PAGE).unlink(missing_ok=True)  # it shows the numbers of before
+    draw_comparison(result)
+    return result
 
 
 @contextlib.contextmanager
-def _held(path: Path, comparison: Comparison) -> Iterator[Callable[[], None]]:
-    """Hold a comparison's folder: at once where it is there, else from the moment that something
-    is written. Yields what to call then, which makes it this comparison's.
+def _folder_lock(path: Path, comparison: Comparison) -> Iterator[Callable[[], None]]:
+    """Lock a comparison folder: an existing one at once, a new one when the manifest is written.
+
+    Yields:
+        a function that writes the manifest; call it after all checks.
 
     Raises:
-        UsageError: the folder is not this comparison's.
-        FolderLockedError: another process writes there.
+        UsageError: the folder holds anything else.
+        FolderLockedError: another process writes to the folder.
     """
-    with contextlib.ExitStack() as held:
-        is_there = not RunFolder(path).is_available
-        if is_there:
-            _refuse_another(path, comparison)
-            held.enter_context(exclusive_lock(path))
+    with contextlib.ExitStack() as locks:
+        exists = not RunFolder(path).is_available
+        if exists:
+            _check_same_comparison(path, comparison)
+            locks.enter_context(exclusive_lock(path))
 
-        def begin() -> None:
-            nonlocal is_there
-            if not is_there:
+        def write_manifest() -> None:
+            nonlocal exists
+            if not exists:
                 path.mkdir(parents=True, exist_ok=True)
-                held.enter_context(exclusive_lock(path))
+                locks.enter_context(exclusive_lock(path))
                 if not RunFolder(path).is_available:
                     raise FolderLockedError(
                         f"{path}: another process has begun to write there just now."
                     )
-                is_there = True
-            write_json(path / COMPARISON, _mark(comparison))
+                exists = True
+            write_json(path / MANIFEST_NAME, _manifest(comparison))
 
-        yield begin
+        yield write_manifest
 
 
-def _outcome_of(path: Path, comparison: Comparison) -> ComparisonResult:
-    """Of all seeds in the folder, asked for or not: `read_comparison` shows the same.
+def _collect_result(path: Path, comparison: Comparison) -> ComparisonResult:
+    """Collect the results of all seeds in the folder, as `read_comparison` does.
 
     Raises:
-        CheckpointError: a run that this command did not ask for is not of this comparison.
+        CheckpointError: a run of an earlier command does not belong to this comparison.
     """
     runs = {variant.name: find_seed_folders(path / variant.name) for variant in comparison.variants}
     if any(seed not in comparison.seeds for folders in runs.values() for seed in folders):
-        check_variants(path / COMPARISON, comparison.as_plain()["variants"], runs,
+        check_variants(path / MANIFEST_NAME, comparison.as_plain()["variants"], runs,
                        resampled=comparison.resample_data)  # fmt: skip
     arms = [
         VariantResult.read(variant.name, runs[variant.name], variant.series, variant.at)
@@ -147,56 +155,55 @@ def _outcome_of(path: Path, comparison: Comparison) -> ComparisonResult:
     return collect_result(path, arms, data, comparison.along, resampled=comparison.resample_data)
 
 
-def _more_than_asked(outcome: ComparisonResult, comparison: Comparison) -> list[int]:
-    """Seeds in the folder that the command did not ask for."""
-    return sorted(
-        {seed for arm in outcome.variants for seed in arm.folders} - set(comparison.seeds)
-    )
+def _extra_seeds(result: ComparisonResult, comparison: Comparison) -> list[int]:
+    """Return the seeds in the folder that are not in the comparison."""
+    seeds = {seed for variant in result.variants for seed in variant.folders}
+    return sorted(seeds - set(comparison.seeds))
 
 
-def _mark(comparison: Comparison) -> dict[str, Any]:
-    """What makes the folder this comparison's, and how its variants are drawn."""
+def _manifest(comparison: Comparison) -> dict[str, Any]:
+    """Return the content of comparison.json: the comparison, and the axis of its pictures."""
     arms = {variant.name: [variant.series, variant.at] for variant in comparison.variants}
     along = {"along": {"key": comparison.along, "arms": arms}} if comparison.along else {}
     return {**comparison.as_plain(), **along}
 
 
-def _refuse_another(path: Path, comparison: Comparison) -> None:
-    """A folder that holds anything but this comparison is not touched."""
+def _check_same_comparison(path: Path, comparison: Comparison) -> None:
+    """
+    Raises:
+        UsageError: the folder holds anything but this comparison.
+    """
     try:
-        before = read_manifest(path / COMPARISON)
+        stored = read_manifest(path / MANIFEST_NAME)
     except CheckpointError as error:
         raise UsageError(
-            f"{path}: is there already, and is not the folder of a comparison (no readable"
-            f" {COMPARISON}), so nothing in it is touched. Choose another --name. ({error})"
+            f"{path}: exists and is not the folder of a comparison (no readable {MANIFEST_NAME})."
+            f" Nothing in it was changed. Choose another --name. ({error})"
         ) from None
-    now = json.loads(json.dumps(comparison.as_plain()))
-    if isinstance(before.get("variants"), dict):
-        before = {**before, "variants": {
-            name: upgrade_stored(config, str(path)) for name, config in before["variants"].items()
-        }}  # fmt: skip
-    resampled = bool(before.get("resample_data", False))  # folders of earlier versions have no key
-    if before.get("variants") == now["variants"]:
+    new = json.loads(json.dumps(comparison.as_plain()))["variants"]
+    old = stored.get("variants", {})
+    if isinstance(old, dict):
+        old = {name: upgrade_stored(config, str(path)) for name, config in old.items()}
+    resampled = bool(stored.get("resample_data", False))  # folders of earlier versions have no key
+    if old == new:
         if resampled == comparison.resample_data:
             return
-        has, asked, option = (
+        stored_data, new_data, option = (
             ("data of its own", "the same data", "--resample-data") if resampled
             else ("the same data", "data of its own", "--fixed-data")
         )  # fmt: skip
         raise UsageError(
-            f"{path}: holds a comparison in which every seed has {has}; asked is one in which every"
-            f" seed has {asked}. Nothing in it is touched. Go on with it by {option}, or choose"
-            " another --name."
+            f"{path}: holds a comparison in which each seed has {stored_data}, but this command"
+            f" gives each seed {new_data}. Nothing in it was changed. Continue it with {option}, or"
+            " choose another --name."
         )
-    old, new = (set(found.get("variants", {})) for found in (before, now))
-    if old != new:
-        said = f"its variants are {', '.join(sorted(old))}; asked are {', '.join(sorted(new))}"
+    if set(old) != set(new):
+        names, new_names = (", ".join(sorted(variants)) for variants in (old, new))
+        difference = f"its variants are {names}, and those of this command {new_names}"
     else:
-        changed = [
-            name for name in sorted(new) if before["variants"][name] != now["variants"][name]
-        ]
-        said = f"its {', '.join(changed)} had another config"
+        changed = ", ".join(name for name in sorted(new) if old[name] != new[name])
+        difference = f"the config of {changed} differs"
     raise UsageError(
-        f"{path}: holds another comparison: {said}. Nothing in it is touched. Choose another"
+        f"{path}: holds another comparison: {difference}. Nothing in it was changed. Choose another"
         " --name."
     )

@@ -1,4 +1,4 @@
-"""Training on DataFrames: each is written to a Parquet file, which the config then names."""
+"""Train on DataFrames: write each to a Parquet file and set its path in the config."""
 
 from __future__ import annotations
 
@@ -14,23 +14,28 @@ from seqattn.errors import DataError, UsageError
 from seqattn.runs import RunFolder, check_folder_available
 
 PLACEHOLDER = "frame.parquet"
-"""data.path until the name of the run is known."""
+"""End of the paths in data until the name of the run is known."""
 
 
 def train_on_frames(
     config: Config | str | Path | None, frames: Mapping[str, Any], overrides: Sequence[str],
-    output_dir: Path, note: Callable[[str], None], *, resume: bool, overwrite: bool,
+    output_dir: Path, message: Callable[[str], None], *, resume: bool, overwrite: bool,
 ) -> RunFolder:  # fmt: skip
     """Train on DataFrames instead of files.
 
     Args:
-        config: a YAML file, a config, or None for the defaults.
-        frames: by key of `data`: path, validation_path, test_path; None: there is none. Each is
-            written beside the run's folder, under a name that says its content.
-        note: called with a line for the user.
+        config: path of a YAML file, a `Config`, or None for the defaults.
+        frames: key of the data section (path, validation_path or test_path) -> DataFrame or None.
+            Each is written to `output_dir`, with a digest of its content in the file name.
+        overrides: "PATH=VALUE" each; not allowed with a `Config`.
+        output_dir: parent of the run folder.
+        message: called with a line for the user.
+        resume: continue an existing run.
+        overwrite: replace an existing run.
 
     Raises:
-        UsageError: the config is not of files, or a Config has overrides.
+        DataError: a value of `frames` is not a DataFrame.
+        UsageError: data.kind is not file, or there are overrides for a `Config`.
         SeqattnError: an error that a user can correct.
     """
     from seqattn import experiments
@@ -40,37 +45,36 @@ def train_on_frames(
         if frame_kind(frame) is None:
             raise DataError(f"data.{key}: expected a DataFrame, got {type(frame).__name__}.")
         for line in frame_notes(frame):
-            note(line)
-    found = _resolved(config, frames, overrides)
-    folder = RunFolder(output_dir / found.name)
+            message(line)
+    resolved = _resolve_config(config, frames, overrides)
+    folder = RunFolder(output_dir / resolved.name)
     if not frames:
-        experiments.train_one(found, output_dir, resume=resume, overwrite=overwrite)
+        experiments.train_one(resolved, output_dir, resume=resume, overwrite=overwrite)
         return folder
     check_folder_available(folder, resume=resume, overwrite=overwrite)
-    written = dict[str, Path]()
-    made = list[Path]()
+    paths = dict[str, str]()
+    new_files = list[Path]()
     try:
         for key, frame in frames.items():
-            written[key], is_new = _write(frame, output_dir, found.name)
-            made += [written[key]] if is_new else []
-        paths = {key: str(path) for key, path in written.items()}
-        data = found.data.model_copy(update={**paths, "format": "auto"})
-        experiments.train_one(
-            found.model_copy(update={"data": data}), output_dir, resume=resume, overwrite=overwrite
-        )
+            path, is_new = _write_parquet(frame, output_dir, resolved.name)
+            paths[key] = str(path)
+            new_files += [path] if is_new else []
+        data = resolved.data.model_copy(update={**paths, "format": "auto"})
+        resolved = resolved.model_copy(update={"data": data})
+        experiments.train_one(resolved, output_dir, resume=resume, overwrite=overwrite)
     finally:
-        for path in made:
-            if not _is_named(path, folder):
+        for path in new_files:
+            if not _is_used(path, folder):
                 path.unlink(missing_ok=True)
     return folder
 
 
-def _is_named(path: Path, folder: RunFolder) -> bool:
-    """Whether the config of a run needs a file."""
+def _is_used(path: Path, folder: RunFolder) -> bool:
+    """Whether the config of a run contains the name of a file."""
     return folder.is_run and path.name in folder.config.read_text()
 
 
-def _resolved(
+def _resolve_config(
     config: Config | str | Path | None, frames: Mapping[str, Any], overrides: Sequence[str]
 ) -> Config:
     """
@@ -80,12 +84,13 @@ def _resolved(
     if isinstance(config, Config):
         if overrides:
             raise UsageError(
-                "overrides go with a YAML file or None; the config has its values already."
+                "overrides: allowed with a YAML file or None, not with a Config. Change the Config"
+                " instead."
             )
         if frames and not isinstance(config.data, OwnFile):
             raise UsageError(
-                f"data.kind is {config.data.kind}, which makes its sequences. A DataFrame needs a"
-                " config of data: {kind: file}."
+                f"data.kind is {config.data.kind}, which generates its data. A DataFrame needs a"
+                " config with data: {kind: file}."
             )
         return config
     paths = [f"data.{key}={as_value(f'{key}-{PLACEHOLDER}')}" for key in frames]
@@ -94,14 +99,18 @@ def _resolved(
     return resolve(path, [*overrides, *kind, *paths]).config
 
 
-def _write(frame: Any, home: Path, name: str) -> tuple[Path, bool]:
-    """A Parquet file of a frame, and whether it was not there before."""
-    home.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=home, prefix=".frame-") as place:
-        made = Path(place) / PLACEHOLDER
-        write_frame(frame, made)
-        path = home / f"{name}-{file_digest(made)[:12]}.parquet"
+def _write_parquet(frame: Any, folder: Path, name: str) -> tuple[Path, bool]:
+    """Write a frame to a Parquet file.
+
+    Returns:
+        path of the file, and whether it is new.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder, prefix=".frame-") as scratch:
+        unnamed = Path(scratch) / PLACEHOLDER
+        write_frame(frame, unnamed)
+        path = folder / f"{name}-{file_digest(unnamed)[:12]}.parquet"
         if path.exists():
             return path, False
-        made.replace(path)
+        unnamed.replace(path)
         return path, True

@@ -1,11 +1,9 @@
-"""Groups of runs as tasks of a Ray cluster: on this machine, or on many.
+"""Train groups of runs as tasks of a Ray cluster, on this machine or on many.
 
-A group is what one process would train side by side, so each run ends with the bytes it would have
-ended with there. A task trains its group in a folder of its own on whatever machine it is put, and
-sends the finished run folders back; nothing is shared but the cluster. A task whose machine dies is
-begun again on another. What has come back is safe on the disk of the one who asked.
-
-Ray rather than a scheduler of our own: it has nodes that come and go, retries and transport.
+A group is trained as one process would train it, so the files of each run are the same byte for
+byte. A task trains its group in a temporary folder of its machine and returns the contents of the
+run folders; the machines share no files. Ray retries a task on another machine if its own fails.
+The caller writes each group to disk when its task ends.
 """
 
 from __future__ import annotations
@@ -32,26 +30,27 @@ from seqattn.runs import RunFolder
 from seqattn.runs.storage import allow_open_files, atomic_write, exclusive_lock, write_transaction
 
 INSTALL = 'compare --engine ray needs Ray: pip install "seqattn[ray]"'
-PATIENCE = 60.0
-"""Seconds until a cluster that does not answer is given up."""
-RETRIES = 8  # times a task is begun again elsewhere
-ASK = 0.2  # seconds between two looks at whether to stop
-Group = list[tuple[Config, RunFolder]]
-Files = dict[str, bytes]
+CONNECT_TIMEOUT_SECONDS = 60.0
+POLL_INTERVAL_SECONDS = 0.2  # between two checks of the stop signal
+MAX_RETRIES = 8  # of a task on other machines
+CONTINUE = "finished runs are kept; run the same command again to continue."
+RunGroup = list[tuple[Config, RunFolder]]
+FileContents = dict[str, bytes]
+"""Path in a run folder -> content."""
 
 
 @dataclass(frozen=True)
 class RayCluster:
-    """Where groups are trained as tasks.
+    """A Ray cluster.
 
     Attributes:
-        address: of a cluster of Ray that runs; None starts one here.
+        address: host:port of a running cluster, or "auto" for one on this machine; None: start one.
     """
 
     address: str | None = None
 
 
-def train(
+def train_on_cluster(
     configs: Sequence[tuple[Config, RunFolder]],
     *,
     address: str | None = None,
@@ -61,19 +60,23 @@ def train(
     provenance: Mapping[str, Any] | None = None,
     before_writing: Callable[[], None] = lambda: None,
 ) -> None:
-    """Train what is not trained yet, so that every folder is as if it had been trained here.
+    """Train the unfinished runs of many configs as tasks of a cluster.
+
+    The run folders end with the same content as after `train_many` in this process.
 
     Args:
-        configs: what to train, and the folder it goes to.
-        address: host:port of a cluster, or auto for one that runs here; None starts one.
-        device: "cuda" and "auto" give each task one of the cluster's GPUs, where it has any.
-        before_writing: called once the cluster was found usable.
-        threads: of each task; 1 without. (In process without, a few steps are measured.)
+        configs: each config with its run folder.
+        address: see `RayCluster`.
+        device: "cuda" or "auto" gives each task one GPU of the cluster; "auto" without GPUs, none.
+        threads: threads of each task; None: 1.
+        callbacks: progress callbacks and the stop signal.
+        provenance: see `Launch`.
+        before_writing: called after all checks, before the first file is written.
 
     Raises:
-        UsageError: Ray is not installed, or no machine has as many cores, or a GPU.
-        DistributedError: the cluster cannot be reached.
-        SeqattnError: what a user can mend in a config or its data.
+        UsageError: Ray is not installed, or no machine has enough cores or a GPU.
+        DistributedError: the cluster cannot be reached, or a task failed.
+        SeqattnError: an error in a config or its data that a user can correct.
         Interrupted: SIGINT or SIGTERM.
     """
     callbacks = callbacks or Callbacks()
@@ -81,52 +84,53 @@ def train(
     if not groups:
         return
     total = sum(config.training.epochs for config, _ in configs)
-    with _connected(address, callbacks) as ray:
-        gpus = _gpus_of_a_task(ray, device, threads or 1)
+    with _ray_connection(address, callbacks) as ray:
+        gpus = _gpus_per_task(ray, device, threads or 1)
         before_writing()
-        begun = sum(folder.last.exists() for group in groups for _, folder in group)
-        if begun:
-            callbacks.message(f"Restarting {begun} partially trained runs on the cluster.")
-        left = sum(config.training.epochs for group in groups for config, _ in group)
-        callbacks.begin(total - left, total)
+        partial = sum(folder.last.exists() for group in groups for _, folder in group)
+        if partial:
+            callbacks.message(f"Restarting {partial} partially trained runs on the cluster.")
+        remaining = sum(config.training.epochs for group in groups for config, _ in group)
+        callbacks.begin(total - remaining, total)
         _collect(ray, _submit(ray, groups, gpus, threads or 1, provenance or {}), callbacks)
 
 
 def _submit(
-    ray: Any, groups: Sequence[Group], gpus: int, threads: int, provenance: Mapping[str, Any]
-) -> dict[Any, Group]:
-    """A task for each group, and which group it trains."""
-    remote = ray.remote(num_cpus=threads, num_gpus=gpus, max_retries=RETRIES)(train_group)
-    waiting = {}
+    ray: Any, groups: Sequence[RunGroup], gpus: int, threads: int, provenance: Mapping[str, Any]
+) -> dict[Any, RunGroup]:
+    """Submit a task for each group; returns task -> group."""
+    remote = ray.remote(num_cpus=threads, num_gpus=gpus, max_retries=MAX_RETRIES)(train_on_worker)
+    tasks, device = {}, "cuda" if gpus else "cpu"
     for group in groups:
-        configs, where = [config for config, _ in group], "cuda" if gpus else "cpu"
-        task = remote.remote(configs, where, threads, dict(provenance), str(Path.cwd()))
-        waiting[task] = group
-    return waiting
+        configs = [config for config, _ in group]
+        task = remote.remote(configs, device, threads, dict(provenance), str(Path.cwd()))
+        tasks[task] = group
+    return tasks
 
 
-def _collect(ray: Any, waiting: dict[Any, Group], callbacks: Callbacks) -> None:
-    """Write the run folders of each group when its task is done.
-
-    Raises: as `train`.
-    """
-    while waiting:
-        done, _ = ray.wait([*waiting], timeout=ASK)
-        if number := callbacks.stop():
-            for task in waiting:
-                with contextlib.suppress(Exception):
-                    ray.cancel(task, force=True)
-            raise Interrupted(number, "what had come back is kept; the same command goes on.")
-        for task in done:
-            folders = [folder for _, folder in waiting.pop(task)]
-            _take_in(list(zip(folders, _result(ray, task), strict=True)), callbacks)
-
-
-def _gpus_of_a_task(ray: Any, device: str, threads: int) -> int:
-    """How many GPUs each task gets.
+def _collect(ray: Any, tasks: dict[Any, RunGroup], callbacks: Callbacks) -> None:
+    """Write the run folders of each group when its task ends.
 
     Raises:
-        UsageError: no machine has as many cores, or a GPU: a task would wait for ever.
+        SeqattnError: see `train_on_cluster`.
+    """
+    while tasks:
+        done, _ = ray.wait([*tasks], timeout=POLL_INTERVAL_SECONDS)
+        if number := callbacks.stop():
+            for task in tasks:
+                with contextlib.suppress(Exception):
+                    ray.cancel(task, force=True)
+            raise Interrupted(number, CONTINUE)
+        for task in done:
+            folders = [folder for _, folder in tasks.pop(task)]
+            _write_run_folders(list(zip(folders, _task_result(ray, task), strict=True)), callbacks)
+
+
+def _gpus_per_task(ray: Any, device: str, threads: int) -> int:
+    """Return the number of GPUs that each task gets: 0 or 1.
+
+    Raises:
+        UsageError: no machine has enough cores or a GPU, so that a task would wait forever.
     """
     gpus = int(device != "cpu" and ray.cluster_resources().get("GPU", 0) > 0)
     if device == "cuda" and not gpus:
@@ -137,24 +141,34 @@ def _gpus_of_a_task(ray: Any, device: str, threads: int) -> int:
     if threads > cores:
         raise UsageError(
             f"--threads {threads}: no machine of the cluster has more than {cores:.0f} cores, so no"
-            " task could ever begin."
+            " task could start. Give fewer --threads."
         )
     return gpus
 
 
-def train_group(
+def train_on_worker(
     configs: Sequence[Config],
     device: str,
     threads: int,
     provenance: Mapping[str, Any],
     folder: str,
-) -> list[Files] | tuple[int, str]:
-    """What a task does: train a group and send back its runs; or, for what a user can mend, the
-    exit code and the message."""
-    with contextlib.suppress(OSError):  # where files of one's own are seen from, if it is here
+) -> list[FileContents] | tuple[int, str]:
+    """Train a group on a machine of the cluster. This is the task that Ray runs.
+
+    Args:
+        configs: configs of the group.
+        device: "cpu" or "cuda".
+        threads: threads of torch.
+        provenance: see `Launch`.
+        folder: working directory of the command, for relative paths of data files.
+
+    Returns:
+        files of each run; or, for an error that a user can correct, its exit code and message.
+    """
+    with contextlib.suppress(OSError):  # this machine may not have the folder
         os.chdir(folder)
-    with tempfile.TemporaryDirectory(prefix="seqattn-") as home:
-        folders = [RunFolder(Path(home) / str(k)) for k in range(len(configs))]
+    with tempfile.TemporaryDirectory(prefix="seqattn-") as scratch:
+        folders = [RunFolder(Path(scratch) / str(k)) for k in range(len(configs))]
         try:
             jobs = train_many(
                 list(zip(configs, folders, strict=True)), device=device, threads=threads,
@@ -162,47 +176,58 @@ def train_group(
             )  # fmt: skip
         except SeqattnError as error:
             return error.exit_code, str(error)
-        return [_files(job.folder.path) for job in jobs]
+        return [_read_files(job.folder.path) for job in jobs]
 
 
-def _files(home: Path) -> Files:
+def _read_files(run_dir: Path) -> FileContents:
     return {
-        str(path.relative_to(home)): path.read_bytes()
-        for path in sorted(home.rglob("*"))
+        str(path.relative_to(run_dir)): path.read_bytes()
+        for path in sorted(run_dir.rglob("*"))
         if path.is_file() and not path.name.startswith(".")
     }
 
 
-def _result(ray: Any, task: Any) -> list[Files]:
+def _task_result(ray: Any, task: Any) -> list[FileContents]:
+    """Return the files of each run of a task that has ended.
+
+    Raises:
+        DistributedError: the task failed, or its machines failed too often.
+        SeqattnError: an error that a user can correct.
+    """
     try:
-        found: list[Files] | tuple[int, str] = ray.get(task)
+        result: list[FileContents] | tuple[int, str] = ray.get(task)
     except ray.exceptions.RayTaskError as error:
         cause = error.cause
         raise DistributedError(
-            f"a task of the cluster failed, {type(cause).__name__}: {_first_line(cause)}. What had"
-            " come back is kept; the same command goes on."
+            f"a task of the cluster failed, {type(cause).__name__}: {_first_line(cause)};"
+            f" {CONTINUE}"
         ) from None
     except ray.exceptions.RayError as error:
         raise DistributedError(
-            f"a task of the cluster was lost {RETRIES + 1} times: {_first_line(error)}. What had"
-            " come back is kept; the same command goes on."
+            f"a task of the cluster was lost {MAX_RETRIES + 1} times: {_first_line(error)};"
+            f" {CONTINUE}"
         ) from None
-    if isinstance(found, tuple):
-        code, words = found
-        mended = SeqattnError(words)
-        mended.exit_code = code
-        raise mended
-    return found
+    if isinstance(result, tuple):
+        exit_code, text = result
+        failure = SeqattnError(text)
+        failure.exit_code = exit_code
+        raise failure
+    return result
 
 
-def _take_in(runs: Sequence[tuple[RunFolder, Files]], callbacks: Callbacks) -> None:
-    """Write the folders of a group. A summary says that its run is whole, and results that no run
-    of the group is missing: so the summaries come last, and of those the results."""
-    allow_open_files(len(runs))  # a lock each
-    with contextlib.ExitStack() as held:
+def _write_run_folders(
+    runs: Sequence[tuple[RunFolder, FileContents]], callbacks: Callbacks
+) -> None:
+    """Write the run folders of a group, and report its epochs.
+
+    A run with a summary is complete, and a summary with results implies that the whole group is on
+    disk. So the summaries are written last: first those of diverged runs, then those with results.
+    """
+    allow_open_files(len(runs))  # one lock for each run
+    with contextlib.ExitStack() as locks:
         for folder, _ in runs:
             folder.path.mkdir(parents=True, exist_ok=True)
-            held.enter_context(exclusive_lock(folder.path))
+            locks.enter_context(exclusive_lock(folder.path))
             folder.clear()
         with write_transaction():
             for folder, files in runs:
@@ -226,68 +251,83 @@ def _take_in(runs: Sequence[tuple[RunFolder, Files]], callbacks: Callbacks) -> N
 
 
 @contextlib.contextmanager
-def _connected(address: str | None, callbacks: Callbacks) -> Iterator[Any]:
-    """Ray, connected; what was started here ends here.
+def _ray_connection(address: str | None, callbacks: Callbacks) -> Iterator[Any]:
+    """Connect to a cluster, or start one that ends with the block; yields the module `ray`.
 
     Raises:
-        UsageError: it is not installed.
+        UsageError: Ray is not installed.
         DistributedError: the cluster cannot be reached.
+        Interrupted: SIGINT or SIGTERM.
     """
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nobody is told of a training
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     try:
         import ray
     except ImportError:
         raise UsageError(INSTALL) from None
     if address is not None:
-        _knock(address)
-        _try(address, callbacks)
+        _check_port(address)
+        _check_connection(address, callbacks)
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        ray.init(address=address or "local", **_options(address))
+        ray.init(address=address or "local", **_init_options(address))
         if threading.current_thread() is threading.main_thread():
-            for number, handler in handlers.items():  # Ray's own print a stack
+            for number, handler in handlers.items():  # those of Ray print a stack trace
                 signal.signal(number, handler)
     except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
-        whose = f"the Ray cluster at {address}" if address else "a Ray of its own"
-        raise DistributedError(f"{whose} cannot be reached: {_first_line(error)}") from None
+        reason = _first_line(error)
+        raise DistributedError(
+            f"the Ray cluster at {address} cannot be reached: {reason}" if address
+            else f"a Ray cluster on this machine cannot be started: {reason}"
+        ) from None  # fmt: skip
     try:
         yield ray
     finally:
         ray.shutdown()
 
 
-def _options(address: str | None) -> dict[str, Any]:
+def _init_options(address: str | None) -> dict[str, Any]:
     quiet: dict[str, Any] = {"log_to_driver": False, "configure_logging": False}
     return quiet if address else {**quiet, "include_dashboard": False}
 
 
-def _try(address: str, callbacks: Callbacks) -> None:
-    """Connect in another process first: Ray ends the process that meets something else than Ray."""
-    code = f"import ray; ray.init(address={address!r}, **{_options(address)!r})"
-    with tempfile.TemporaryFile() as said:
-        trial = subprocess.Popen([sys.executable, "-c", code], stdout=said, stderr=said)
+def _check_connection(address: str, callbacks: Callbacks) -> None:
+    """Connect in a child process, since Ray kills the process where the server is not Ray.
+
+    Raises:
+        DistributedError: the cluster cannot be reached.
+        Interrupted: SIGINT or SIGTERM.
+    """
+    code = f"import ray; ray.init(address={address!r}, **{_init_options(address)!r})"
+    with tempfile.TemporaryFile() as output:
+        child = subprocess.Popen([sys.executable, "-c", code], stdout=output, stderr=output)
         try:
             waited = 0.0
-            while trial.poll() is None and waited < PATIENCE:
+            while child.poll() is None and waited < CONNECT_TIMEOUT_SECONDS:
                 if number := callbacks.stop():
                     raise Interrupted(number, "before anything was trained.")
-                time.sleep(ASK)
-                waited += ASK
+                time.sleep(POLL_INTERVAL_SECONDS)
+                waited += POLL_INTERVAL_SECONDS
         finally:
-            trial.kill()
-            trial.wait()
-        if trial.returncode == 0:
+            child.kill()
+            child.wait()
+        if child.returncode == 0:
             return
-        said.seek(0)
-        lines = said.read().decode(errors="replace").strip().splitlines() or ["it does not answer"]
-    late = f" within {PATIENCE:.0f} seconds" if waited >= PATIENCE else ""
+        output.seek(0)
+        lines = output.read().decode(errors="replace").strip().splitlines() or ["no answer"]
+    limit = CONNECT_TIMEOUT_SECONDS
+    timeout = f" within {limit:.0f} seconds" if waited >= limit else ""
     raise DistributedError(
-        f"the Ray cluster at {address} cannot be reached{late}: {lines[-1][:300]}"
+        f"the Ray cluster at {address} cannot be reached{timeout}: {lines[-1][:300]}"
     )
 
 
-def _knock(address: str) -> None:
-    """Find out at once whether anybody listens."""
+def _check_port(address: str) -> None:
+    """Check the form of an address and that its port is open.
+
+    Raises:
+        UsageError: the address is not host:port.
+        DistributedError: the port is closed.
+    """
     if address == "auto":
         return
     host, colon, port = address.removeprefix("ray://").rpartition(":")

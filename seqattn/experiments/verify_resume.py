@@ -1,7 +1,8 @@
-"""Whether a stopped and resumed training ends where an uninterrupted one ends, to the last bit."""
+"""Check that a stopped and resumed training ends bit for bit like an uninterrupted one."""
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,18 +17,19 @@ from seqattn.runs import METRICS, RunFolder
 from seqattn.training.checkpoint_file import VERSION
 from seqattn.training.checksummed import load_checksummed
 
-TIMED = METRICS.index("seconds")
+SECONDS_COLUMN = METRICS.index("seconds")
+"""Column of the wall time in metrics.csv and in the history of a checkpoint."""
 
 
 @dataclass(frozen=True)
 class VerifyResult:
-    """What came of it.
+    """Result of `verify_resume`.
 
     Attributes:
-        steps: of the whole training.
-        stops: steps after which it was stopped the second time.
-        compared: tensors and files that were held against each other.
-        difference: the first of them that differs, with how; None: none does.
+        steps: number of steps of the training.
+        stops: steps after which the second training was stopped.
+        compared: number of tensors, values and files that were compared.
+        difference: the first that differs, and how; None: all are equal.
     """
 
     steps: int
@@ -38,27 +40,31 @@ class VerifyResult:
 
 def verify_resume(
     config: Config,
-    home: Path,
+    folder: Path,
     *,
     stops: int,
     device: str = "cpu",
     threads: int = 1,
-    say: Callable[[str], None] = lambda line: None,
+    message: Callable[[str], None] = lambda line: None,
 ) -> VerifyResult:
-    """Train a config twice: at once, and with stops after random steps, each gone on from by what
-    lies on the disk.
+    """Train a config twice: without a stop, and with stops after random steps.
+
+    After each stop the training resumes from its checkpoint on disk.
 
     Args:
-        home: an empty folder, where both run folders go.
-        stops: how many.
+        config: config of the training.
+        folder: an empty folder, for both run folders.
+        stops: number of stops, at most one for each step but the last.
+        device, threads: see `train_many`.
+        message: called with a line for each stop.
 
     Raises:
-        UsageError: the training has one step.
-        SeqattnError: what else a user can mend.
+        UsageError: the training has only one step.
+        SeqattnError: an error that a user can correct; see `train_one`.
     """
-    whole, parted = RunFolder(home / "at-once"), RunFolder(home / "with-stops")
-    say("Training at once.")
-    (job,) = train_many([(config, whole)], device=device, threads=threads)
+    uninterrupted, resumed = RunFolder(folder / "at-once"), RunFolder(folder / "with-stops")
+    message("Training without a stop.")
+    (job,) = train_many([(config, uninterrupted)], device=device, threads=threads)
     if job.error is not None:
         raise job.error
     batches = job.data.batches(config.training.batch_size)
@@ -66,73 +72,72 @@ def verify_resume(
     steps = batches * job.state.epoch
     if steps < 2:
         raise UsageError(
-            "A training of one step cannot be stopped in between. Set training.epochs higher, or"
-            " training.batch_size lower."
+            "The training has only one step, so there is no step to stop after. Set training.epochs"
+            " higher or training.batch_size lower."
         )
-    numbers = np.random.RandomState(config.seed % 2**32)
-    chosen = sorted(1 + int(k) for k in numbers.permutation(steps - 1)[:stops])
-    past = 0
-    for at in (*chosen, None):
-        left = None if at is None else at - past
+    rng = np.random.RandomState(config.seed % 2**32)
+    stop_steps = sorted(1 + int(k) for k in rng.permutation(steps - 1)[:stops])
+    done = 0
+    for stop_step in (*stop_steps, None):
+        calls = None if stop_step is None else stop_step - done
         try:
             train_many(
-                [(config, parted)], device=device, threads=threads, resume=past > 0,
-                callbacks=Callbacks(stop=_counting(left)),
+                [(config, resumed)], device=device, threads=threads, resume=done > 0,
+                callbacks=Callbacks(stop=_stop_after(calls)),
             )  # fmt: skip
         except Interrupted:
-            assert at is not None
-            say(f"Stopped after step {at} of {steps}.")
-            past = at
-    compared, difference = first_difference(whole, parted)
-    return VerifyResult(steps, tuple(chosen), compared, difference)
+            assert stop_step is not None
+            message(f"Stopped after step {stop_step} of {steps}.")
+            done = stop_step
+    compared, difference = first_difference(uninterrupted, resumed)
+    return VerifyResult(steps, tuple(stop_steps), compared, difference)
 
 
-def _counting(left: int | None) -> Callable[[], int]:
-    """Says stop when asked for the `left`th time, and after it."""
-    asked = 0
+def _stop_after(limit: int | None) -> Callable[[], int]:
+    """Return a stop callback that requests SIGINT from call number `limit` on; None: never."""
+    calls = 0
 
     def stop() -> int:
-        nonlocal asked
-        asked += 1
-        return 2 if left is not None and asked >= left else 0
+        nonlocal calls
+        calls += 1
+        return signal.SIGINT if limit is not None and calls >= limit else 0
 
     return stop
 
 
 def first_difference(one: RunFolder, other: RunFolder) -> tuple[int, str | None]:
-    """Hold the ends of two trainings against each other; wall time is no part of them.
+    """Compare the last checkpoints, best checkpoints and metrics of two runs, without wall time.
 
     Returns:
-        how much was compared, and the first that differs, or None.
+        number of tensors, values and files that were compared; the first that differs, or None.
     """
     compared = 0
-    (said_one, tensors), (said_other, others) = (
+    (metadata, tensors), (other_metadata, other_tensors) = (
         load_checksummed(folder.last, VERSION) for folder in (one, other)
     )
-    if tensors.keys() != others.keys():
-        odd = sorted(tensors.keys() ^ others.keys())[0]
-        return compared, f"{odd} is in one checkpoint only"
+    if unmatched := sorted(tensors.keys() ^ other_tensors.keys()):
+        return compared, f"{unmatched[0]} is in one checkpoint only"
     for name in sorted(tensors):
-        a, b = tensors[name], others[name]
+        a, b = tensors[name], other_tensors[name]
         if name == "history":
             a, b = a.clone(), b.clone()
-            a[:, TIMED] = b[:, TIMED] = 0
+            a[:, SECONDS_COLUMN] = b[:, SECONDS_COLUMN] = 0
         compared += 1
         if a.shape != b.shape or not torch.equal(a, b):
-            apart = (
-                f"by up to {float((a - b).abs().max()):.3g}" if a.shape == b.shape else "in shape"
-            )
-            return compared, f"{name} differs {apart}"
-    for key in sorted(said_one.keys() | said_other.keys()):
+            how = f"by up to {float((a - b).abs().max()):.3g}" if a.shape == b.shape else "in shape"
+            return compared, f"{name} differs {how}"
+    for key in sorted(metadata.keys() | other_metadata.keys()):
         if key != "seconds":
             compared += 1
-            if said_one.get(key) != said_other.get(key):
-                return compared, f"{key} is {said_one.get(key)!r}, and {said_other.get(key)!r}"
+            values = metadata.get(key), other_metadata.get(key)
+            if values[0] != values[1]:
+                return compared, f"{key} is {values[0]!r} in one and {values[1]!r} in the other"
     compared += 1
     if one.best.read_bytes() != other.best.read_bytes():
         return compared, "best.safetensors differs"
     rows = [
-        [record.as_row()[:TIMED] for record in folder.read_metrics()] for folder in (one, other)
+        [record.as_row()[:SECONDS_COLUMN] for record in folder.read_metrics()]
+        for folder in (one, other)
     ]
     compared += 1
     if rows[0] != rows[1]:

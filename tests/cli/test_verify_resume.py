@@ -43,5 +43,5 @@ def test_one_step_cannot_be_stopped_in_between(seqattn: Command, tmp_path: Path)
     words = ["verify-resume", small_config(tmp_path), *SETS, "--set", "training.epochs=1"]
     done = seqattn(*words, "--set", "training.batch_size=48")
     assert done.code == 2
-    assert "A training of one step cannot be stopped in between" in done.err
+    assert "The training has only one step" in done.err
     assert "Stopped after" not in done.out

@@ -35,7 +35,7 @@ from seqattn.models import FeatureSpec, build_model
 from seqattn.runs import RunFolder
 from seqattn.training import LoadedModel
 from tests.conftest import ROOT, Ended
-from tests.test_docs import blocks
+from tests.project.test_docs import blocks
 
 # Features that differ on both sides, far from 0 and 1, or taken from the last point on.
 FEATURES, TARGET_FEATURES = ("a", "b"), ("b", "new", "a")

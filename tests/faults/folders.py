@@ -5,14 +5,12 @@ from __future__ import annotations
 import itertools
 import os
 import shutil
-import subprocess
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.conftest import ROOT
 from tests.faults import Tally
-from tests.faults.processes import CONFIG, DOOR, nurtured, words
+from tests.faults.nursery import Nursery
+from tests.faults.processes import CONFIG, nurtured, words
 
 NAMES = (
     "../escaped", "..", ".", "", " ", "a/b", "/escaped", "//escaped", "~", "~root", "a\\b", "..\\x",
@@ -112,17 +110,15 @@ def links(every: int = 1) -> Tally:
     return tally
 
 
-def _without_rights(place: Path) -> list[str] | None:
-    """A command in front of others that takes away root's right to ignore modes; None where that
-    cannot be done."""
-    prefix = ["setpriv", "--bounding-set=-all", "--inh-caps=-all"] if os.geteuid() == 0 else []
-    if prefix and shutil.which(prefix[0]) is None:
-        return None
-    shut = place / "shut"
-    shut.write_text("")
+NO_CAPABILITIES = {"no_capabilities": True}
+
+
+def _modes_bind(nursery: Nursery, place: Path) -> bool:
+    """Whether a process without capabilities is refused a file that nobody may read."""
+    shut = place / "shut.yaml"
+    shut.write_text("seed: 1\n")
     shut.chmod(0o000)
-    done = subprocess.run([*prefix, "cat", str(shut)], capture_output=True)
-    return prefix if done.returncode != 0 else None
+    return nursery.run(["config", "check", "shut.yaml"], place, NO_CAPABILITIES).code != 0
 
 
 def permissions(most: int = 6) -> Tally:
@@ -136,33 +132,24 @@ def permissions(most: int = 6) -> Tally:
         ("the newest checkpoint may not be read", "out/run/checkpoints/last.safetensors", 0o000, 0),
         ("the config may not be read", "c.yaml", 0o000, 2),
     )
-    with tempfile.TemporaryDirectory() as place:
-        prefix = _without_rights(Path(place))
+    train = [*words("out"), "-q"]
+    with nurtured() as (nursery, place):
+        bound = _modes_bind(nursery, place)
         for what, where, mode, code in modes[:most]:
-            if prefix is None:
+            if not bound:
                 tally.skip("root's rights cannot be laid down here")
                 continue
-            home = Path(place) / "home"
+            home = place / "home"
             home.mkdir()
             (home / "c.yaml").write_text(CONFIG)
-            environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-            command = [*prefix, *DOOR, *words("out"), "-q"]
-
-            def train(
-                *more: str, command: list[str] = command, home: Path = home,
-                environment: dict[str, str] = environment,
-            ) -> subprocess.CompletedProcess[str]:  # fmt: skip
-                return subprocess.run(
-                    [*command, *more], cwd=home, env=environment, capture_output=True, text=True
-                )
-
             with tally.case(what):
-                first = train()
-                assert first.returncode == 0, f"the first training: {first.stderr[-300:]}"
+                first = nursery.run(train, home, NO_CAPABILITIES)
+                assert first.code == 0, f"the first training: {first.err[-300:]}"
                 (home / where).chmod(mode)
-                done = train("--resume", "--set", "training.epochs=7")
+                resume = [*train, "--resume", "--set", "training.epochs=7"]
+                done = nursery.run(resume, home, NO_CAPABILITIES)
                 (home / where).chmod(0o755)
-                assert done.returncode == code, f"{done.returncode}: {done.stderr[-300:]}"
-                assert "Traceback" not in done.stderr, done.stderr
+                assert done.code == code, f"{done.code}: {done.err[-300:]}"
+                assert "Traceback" not in done.err, done.err
             shutil.rmtree(home)
     return tally

@@ -13,10 +13,14 @@ A command may carry a plan, which the child sets up before it runs:
     {"kill": "rename", "call": 3}                             SIGKILL at the third rename
     {"env": {"RANK": "1"}}                                    more of an environment
     {"no_precheck": true}                                     free space is not asked for beforehand
+    {"no_capabilities": true}                                 root is bound by the modes of files
+    {"terminal": "/dev/pts/3"}                                the child's own, with its input and output
+    {"function": "module:name"}                               this runs, with the words, not the command
 """
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import importlib
 import json
@@ -148,14 +152,15 @@ def _become(asked: dict[str, Any], said: int) -> None:
         os.dup2(null, 0)
         os.dup2(null, 1)
         os.dup2(said, 2)
+        if "terminal" in asked["plan"]:
+            _enter_terminal(asked["plan"]["terminal"])
         os.chdir(asked["cwd"])
         sys.argv = ["seqattn", *asked["words"]]
         plant(asked["mistake"])
         os.environ.update(asked["plan"].get("env", {}))
         _plan(asked["plan"])
-        from seqattn.cli import main
-
-        main()
+        module, _, name = asked["plan"].get("function", "seqattn.cli:main").partition(":")
+        getattr(importlib.import_module(module), name)()
         code = 0
     except SystemExit as error:
         code = error.code if isinstance(error.code, int) else int(error.code is not None)
@@ -174,6 +179,8 @@ def _plan(plan: dict[str, Any]) -> None:
 
     if plan.get("no_precheck"):
         train_runs.check_free_space = lambda *_: None
+    if plan.get("no_capabilities"):
+        _drop_capabilities()
     if "signal" in plan:
         places: dict[str, list[tuple[Any, str]]] = {
             "save": [(atomic, "atomic_write"), (checksummed, "atomic_write")],
@@ -216,6 +223,24 @@ def _plan(plan: dict[str, Any]) -> None:
 
                 for module in (arrays, atomic, files, locks):
                     module.os = _Os(opened)  # type: ignore[attr-defined]
+
+
+def _enter_terminal(path: str) -> None:
+    """Lead a session in a terminal, and read and write there, as `pty.fork` begins."""
+    os.setsid()
+    terminal = os.open(path, os.O_RDWR)
+    for number in (0, 1, 2):
+        os.dup2(terminal, number)
+    sys.stdin = open(0, closefd=False)  # noqa: SIM115
+    sys.stdout = open(1, "w", closefd=False)  # noqa: SIM115
+    sys.stderr = open(2, "w", closefd=False)  # noqa: SIM115
+
+
+def _drop_capabilities() -> None:
+    """Give up what lets root read and write files against their modes (capset(2), version 3)."""
+    header, none = (ctypes.c_uint32 * 2)(0x20080522, 0), (ctypes.c_uint32 * 6)()
+    if ctypes.CDLL(None, use_errno=True).capset(header, none) != 0:
+        raise OSError(ctypes.get_errno(), "capset")
 
 
 class _Os:

@@ -141,9 +141,9 @@ def _half() -> None:
 
 def _colours() -> None:
     """Escape codes are written whether there is a terminal or not."""
+    import seqattn.cli.training  # noqa: F401
     from seqattn.cli.output import note
 
-    _import_all()
     _everywhere("note", lambda text: note(text) or print("\x1b[31mred\x1b[0m"))  # type: ignore[func-returns-value]
 
 

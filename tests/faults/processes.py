@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import os
 import re
@@ -25,7 +26,7 @@ from seqattn.training.checkpoint_file import VERSION
 from seqattn.training.checksummed import load_checksummed
 from tests.conftest import ROOT
 from tests.faults import Tally
-from tests.faults.nursery import FIRED, SIGNALS, Nursery
+from tests.faults.nursery import FIRED, SIGNALS, Ended, Nursery
 
 # Dropout, sampling and coins by the element draw from every stream; a plateau and early stopping
 # look back; every step is saved.
@@ -314,19 +315,39 @@ def failing(calls: Sequence[int] | None = None) -> Tally:
     return tally
 
 
-SAVE_ONCE = """
-import os, sys
-from pathlib import Path
-from tests.faults.planted import VARIABLE, plant
-from tests.faults.processes import one_state
-from seqattn.training import save_state, load_state
-plant(os.environ.get(VARIABLE))
-home = Path(sys.argv[1])
-state, config, spec = one_state(int(sys.argv[2]))
-os.stat(home) ; os.access("/begin-marker", 0)
-save_state(home / "last.safetensors", state, config, spec, keep_as=home / "previous.safetensors")
-os.access("/end-marker", 0)
-"""
+PR_SET_PTRACER, PR_SET_PTRACER_ANY = 0x59616D61, -1
+
+
+def save_once() -> None:
+    """Wait for a tracer, then save the state after so many epochs: the arguments of the process."""
+    home = Path(sys.argv[1])
+    state, config, spec = one_state(int(sys.argv[2]))
+    # Where Yama is, only ancestors may trace without leave; elsewhere the call fails, and need not
+    # succeed.
+    ctypes.CDLL(None).prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0)
+    os.kill(os.getpid(), signal.SIGSTOP)
+    os.access("/begin-marker", 0)
+    save_state(
+        home / "last.safetensors", state, config, spec, keep_as=home / "previous.safetensors"
+    )
+    os.access("/end-marker", 0)
+
+
+def _traced(child: int, log: Path | str, calls: str, *options: str) -> bool:
+    """Let strace follow a process that has stopped itself, and let it go on; False: it may not."""
+    status = Path(f"/proc/{child}/status")
+    while not (state := re.search(r"^State:\s+([TZ])", status.read_text(), re.MULTILINE)):
+        time.sleep(0.002)
+    if state[1] == "Z":  # it failed before it stopped, which its exit code tells
+        return False
+    words = ["strace", "-f", "-o", str(log), "-e", f"trace={calls}", *options, "-p", str(child)]
+    tracer = subprocess.Popen(words, stderr=subprocess.DEVNULL)
+    while tracer.poll() is None and "TracerPid:\t0\n" in status.read_text():
+        time.sleep(0.002)
+    follows = tracer.poll() is None
+    os.kill(child, signal.SIGCONT)
+    tracer.wait()
+    return follows
 
 
 def one_state(steps: int) -> tuple[Any, Any, Any]:
@@ -358,20 +379,14 @@ def killed_at_each_system_call(only: Sequence[str] = ()) -> Tally:
     if shutil.which("strace") is None:
         tally.skip("there is no strace")
         return tally
-    with tempfile.TemporaryDirectory() as place:
+    with tempfile.TemporaryDirectory() as place, nurtured() as (nursery, _):
         home = Path(place)
-        (home / "save.py").write_text(SAVE_ONCE)
-        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
 
-        def save(log: str, calls: str, *options: str) -> subprocess.CompletedProcess[str]:
-            """The third epoch, under strace."""
-            # A filter in the kernel spares Python's imports, but then no signal can be sent.
-            filtered = [] if options or calls == "all" else ["--seccomp-bpf"]
-            trace = ["strace", "-f", *filtered, "-o", log, "-e", f"trace={calls}", *options]
-            return subprocess.run(
-                [*trace, sys.executable, str(home / "save.py"), str(home), "3"],
-                env=environment, cwd=ROOT, capture_output=True, text=True,
-            )  # fmt: skip
+        def save(log: str, calls: str, *options: str) -> tuple[bool, Ended]:
+            """The third epoch: whether strace followed it, and how it ended."""
+            plan = {"function": f"{__name__}:save_once"}
+            child = nursery.start([str(home), "3"], home, plan)
+            return _traced(child, log, calls, *options), nursery.wait(child)
 
         def fresh() -> None:
             for path in home.glob("*.safetensors"):
@@ -385,8 +400,9 @@ def killed_at_each_system_call(only: Sequence[str] = ()) -> Tally:
             save_state(home / f"{epochs}.kept", *one_state(epochs))
         fresh()
         log = home / "trace"
-        done = save(str(log), ",".join(("access", *only)) if only else "all")
-        if done.returncode != 0:
+        followed, done = save(str(log), ",".join(("access", *only)) if only else "all")
+        assert done.code == 0, done.err
+        if not followed:
             tally.skip("strace may not trace here")
             return tally
         calls = _calls_between_markers(log.read_text())
@@ -394,8 +410,8 @@ def killed_at_each_system_call(only: Sequence[str] = ()) -> Tally:
         for name, ordinal in [call for call in calls if not only or call[0] in only]:
             fresh()
             with tally.case(f"{name} {ordinal}"):
-                done = save("/dev/null", name, f"--inject={name}:signal=SIGKILL:when={ordinal}")
-                assert done.returncode != 0, "it was not killed"
+                _, done = save("/dev/null", name, f"--inject={name}:signal=SIGKILL:when={ordinal}")
+                assert done.code == -signal.SIGKILL, f"it was not killed: {done.code}"
                 whole = []
                 for file in ("last", "previous"):
                     if (home / f"{file}.safetensors").exists():

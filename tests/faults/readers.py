@@ -1,7 +1,5 @@
 """Random bytes into every reader: config, data, checkpoint, metrics, arrays.
 
-    python -m tests.faults.readers SECONDS SEED     # one process; a crash ends it and shows
-
 What is read must be read, or refused with an error of ours; anything else is a failure. Half of the
 inputs are good files with bytes changed, cut out, doubled or put in; some are nothing but noise.
 """
@@ -9,7 +7,6 @@ inputs are good files with bytes changed, cut out, doubled or put in; some are n
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 import tempfile
 import time
@@ -21,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from tests.conftest import ROOT
 from tests.faults import Tally
+from tests.faults.processes import nurtured
 
 CONFIG = """# yaml-language-server: $schema=x
 name: fuzz
@@ -43,7 +40,7 @@ def good_files(home: Path) -> dict[str, bytes]:
     from seqattn.runs import RunFolder
 
     (home / "fuzz.yaml").write_text(CONFIG)
-    folder, _ = train_one(resolve(home / "fuzz.yaml").config, home)
+    folder, _ = train_one(resolve(home / "fuzz.yaml").config, home, plots=False)
     part = load(Squares(n_train=12, variable_length=True, source_length=3)).train
     found = {"c.yaml": CONFIG.encode()}
     for form in ("csv", "tsv", "jsonl", "npz", "parquet", "arrow"):
@@ -144,15 +141,17 @@ def fuzz(seconds: float, seed: int, home: Path) -> Tally:
 
 def run(seconds: float, seed: int = 0) -> Tally:
     """In a process of its own, so that one that dies is a failure like any other."""
-    with tempfile.TemporaryDirectory() as home:
-        words = [sys.executable, "-m", "tests.faults.readers", str(seconds), str(seed), home]
-        done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True)
-        if done.returncode != 0:
-            last = done.stderr.strip().splitlines()[-1:] or ["nothing said"]
-            return Tally(tried=1, failures=[f"the reader ended with {done.returncode}: {last[0]}"])
-        return Tally(**json.loads(done.stdout))
+    with tempfile.TemporaryDirectory() as home, nurtured() as (nursery, _):
+        plan = {"function": f"{__name__}:write_tally"}
+        done = nursery.run([str(seconds), str(seed), home], Path(home), plan)
+        if done.code != 0:
+            last = done.err.strip().splitlines()[-1:] or ["no message"]
+            return Tally(tried=1, failures=[f"the reader ended with {done.code}: {last[0]}"])
+        return Tally(**json.loads((Path(home) / "tally.json").read_text()))
 
 
-if __name__ == "__main__":
+def write_tally() -> None:
+    """`fuzz` as the arguments of the process say, its result in tally.json."""
     length, number, where = sys.argv[1:]
-    print(json.dumps(asdict(fuzz(float(length), int(number), Path(where)))))
+    tally = fuzz(float(length), int(number), Path(where))
+    (Path(where) / "tally.json").write_text(json.dumps(asdict(tally)))

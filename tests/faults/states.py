@@ -77,7 +77,7 @@ class Bench:
 
 def same(one: Path, other: Path) -> str | None:
     """The first difference of two checkpoints; wall time is none."""
-    from seqattn.experiments.verify_resume import TIMED
+    from seqattn.experiments.verify_resume import SECONDS_COLUMN
     from seqattn.training.checkpoint_file import VERSION
     from seqattn.training.checksummed import load_checksummed
 
@@ -87,7 +87,7 @@ def same(one: Path, other: Path) -> str | None:
             return name
         a, b = tensors[name].clone(), others[name].clone()
         if name == "history":
-            a[:, TIMED] = b[:, TIMED] = 0
+            a[:, SECONDS_COLUMN] = b[:, SECONDS_COLUMN] = 0
         if a.shape != b.shape or not torch.equal(a, b):
             return name
     for key in sorted(said.keys() | told.keys()):

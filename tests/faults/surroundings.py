@@ -16,7 +16,8 @@ from typing import Any
 from tests.conftest import ROOT
 from tests.faults import Tally
 from tests.faults.disk import PAGE, mounted
-from tests.faults.processes import CONFIG, DOOR, TRAIN
+from tests.faults.nursery import Nursery
+from tests.faults.processes import CONFIG, DOOR, TRAIN, nurtured
 
 COMMAND = [*DOOR, *TRAIN]
 
@@ -86,8 +87,7 @@ def _full(place: Path) -> bool:
 def closed(every: int = 1) -> Tally:
     """Standard streams that are closed, full, or whose reader has left; a terminal that is gone."""
     tally = Tally()
-    with tempfile.TemporaryDirectory() as place:
-        home = Path(place)
+    with nurtured() as (nursery, home):
         (home / "c.yaml").write_text(CONFIG.replace("epochs: 6", "epochs: 20"))
         environment = {**os.environ, "PYTHONPATH": str(ROOT)}
         cases = {
@@ -96,7 +96,7 @@ def closed(every: int = 1) -> Tally:
             "stdout's reader gone": "| true", "stderr's reader gone": "2>&1 >/dev/null | true",
         }  # fmt: skip
         with tally.case("the terminal is gone"):
-            _without_its_terminal(home, environment)
+            _without_its_terminal(nursery, home)
         for k, (what, how) in enumerate([*cases.items()][::every]):
             with tally.case(what):
                 command = " ".join([*COMMAND, "--output-dir", f"o{k}"])
@@ -110,21 +110,20 @@ def closed(every: int = 1) -> Tally:
     return tally
 
 
-def _without_its_terminal(home: Path, environment: dict[str, str]) -> None:
+def _without_its_terminal(nursery: Nursery, home: Path) -> None:
     """A training in a terminal that is closed while it runs: a hang-up, and writes that fail."""
-    child, terminal = pty.fork()
-    if child == 0:
-        os.chdir(home)
-        os.execve(sys.executable, [*COMMAND, "--output-dir", "terminal"], environment)
+    terminal, inside = pty.openpty()
+    plan = {"terminal": os.ttyname(inside)}
+    child = nursery.start([*TRAIN, "--output-dir", "terminal"], home, plan)
     folder = home / "terminal" / "run"
     ends = time.monotonic() + 60
     while not (folder / "metrics.csv").exists() and time.monotonic() < ends:
         time.sleep(0.01)
     assert (folder / "metrics.csv").exists(), "the training did not begin"
+    os.close(inside)
     os.close(terminal)
     os.kill(child, signal.SIGHUP)
-    _, status = os.waitpid(child, 0)
-    code = os.waitstatus_to_exitcode(status)
+    code = nursery.wait(child).code
     assert (folder / "summary.json").exists(), f"it ended with {code} before its end"
     assert (folder / "attention.png").exists()
 

@@ -41,36 +41,36 @@ DELAYS = (0.0, 0.01, 0.03, 0.1, 0.2, 0.4, 0.8)
 # The longest first, so that two at a time end together.
 FAULTS: dict[str, tuple[str, Callable[[], Tally]]] = {
     "failing": (
-        "the n-th write, fsync or rename fails with ENOSPC or EIO, for every n: exit 5, and a resume"
-        " ends the same",
+        "the n-th write, fsync or rename fails with ENOSPC or EIO, for every n: exit 5, and a"
+        " resume gives the same result",
         processes.failing,
     ),
     "told_to_stop": (
-        "SIGINT and SIGTERM during a save, a validation, the plotting, 100 of each: saved, and a"
-        " resume ends the same",
+        "SIGINT and SIGTERM during a save, a validation, the plotting, 100 of each: the run is"
+        " saved, and a resume gives the same result",
         lambda: processes.told_to_stop(100),
     ),
     "killed": (
-        "SIGKILL at a random moment, then resume to the end: the same final bytes",
+        "SIGKILL at a random moment, then a resume to the end: the same final bytes",
         lambda: processes.killed(300),
     ),
     "killed_side_by_side": (
-        "SIGKILL at sixty renames in turn of three seeds side by side, which are some saves: none begins again, and"
-        " all end the same",
+        "SIGKILL at each of sixty renames of three batched seeds, which are some saves: no seed"
+        " restarts, and all give the same result",
         processes.killed_side_by_side,
     ),
     "read": (
         "random bytes into every reader (config, seven data formats, checkpoint, metrics, arrays)"
-        " for ten minutes: read or refused",
+        " for ten minutes: read, or rejected with an error",
         lambda: readers.run(600),
     ),
     "told_at_once": (
-        "SIGINT and SIGTERM at a random moment of the default config's training, 100 of each: exit"
-        " 130 or 143 within a second",
+        "SIGINT and SIGTERM at a random moment of a training with the default config, 100 of"
+        " each: exit 130 or 143 within a second",
         lambda: processes.told_to_stop_at_once(100),
     ),
     "system_calls": (
-        "killed at each system call of one save: two whole checkpoints are there",
+        "killed at each system call of one save: two complete checkpoints exist",
         processes.killed_at_each_system_call,
     ),
     "importing": (
@@ -79,53 +79,57 @@ FAULTS: dict[str, tuple[str, Callable[[], Tally]]] = {
         lambda: processes.told_to_stop_while_importing(100),
     ),
     "two_at_once": (
-        "two trainings begun in one folder at once: one trains, the other is refused",
+        "two trainings started in one folder at once: one trains, the other ends with an error",
         lambda: processes.two_at_once(50),
     ),
     "at_once": (
-        "a training with another, with seeds, or with a command that reads or draws its run, begun"
-        " in one folder at once: exit 0 or 6, and what was written is what each writes alone",
+        "a training and another training, many seeds, or a command that reads or draws its run,"
+        " started in one folder at once: exit 0 or 6, and the files are those that each writes"
+        " alone",
         lambda: at_once.pairs(
             at_once.beginning_with("train", "seeds", "other", "report"), DELAYS
         ),
     ),
     "comparisons_at_once": (
-        "a comparison with the same, with another, or with another command begun in its folder at"
-        " once: the same",
+        "a comparison and the same, another, or another command started in its folder at once: as"
+        " in the row above",
         lambda: at_once.pairs(at_once.beginning_with("compare"), DELAYS),
     ),
     "searches_at_once": (
-        "a search with the same, with another, or with another command begun in its folder, or in"
-        " its database, at once: the same",
+        "a search and the same, another, or another command started in its folder, or in its"
+        " database, at once: as in the row above",
         lambda: at_once.pairs(at_once.beginning_with("tune"), DELAYS),
     ),
     "disk": (
-        "a disk full at every size up to 40 pages of 4 KiB (three checkpoints are 12, a whole run 20), free space"
-        " asked for beforehand and not; with room again a resume ends the same",
+        "a full disk at every size up to 40 pages of 4 KiB (three checkpoints are 12, a whole run"
+        " 20), with and without the check of free space; with space again a resume gives the same"
+        " result",
         lambda: disk.full(40),
     ),
     "stopped": (
         "stopped after step k and resumed, for every k of a 200-step training with dropout,"
-        " sampling and coins",
+        " sampling and teacher-forcing draws: the same state",
         states.stopped_at,
     ),
     "groups_stopped": (
-        "runs side by side that end early, diverge, have plateaus or other numbers of epochs, stopped after"
-        " step k and every 7 steps from there: the same weights, metrics and results as at once",
+        "batched runs that stop early, diverge, have plateaus or other numbers of epochs, stopped"
+        " after step k and every 7 steps from there: the same weights, metrics and results as"
+        " without a stop",
         lambda: groups.stopped(range(1, 37)),
     ),
     "groups_killed": (
-        "the same ended at the n-th checkpoint that is renamed, twice, with many common saves, few and"
-        " none: the same weights, metrics and results",
+        "the same, ended at the n-th rename of a checkpoint, twice, with many, few and no common"
+        " saves: the same weights, metrics and results",
         lambda: groups.killed(range(1, 61)),
     ),
     "groups_killed_for_real": (
-        "SIGKILL at the n-th rename of four seeds of which some stop early: the same weights, metrics"
-        " and forecasts",
+        "SIGKILL at the n-th rename of four seeds, some of which stop early: the same weights,"
+        " metrics and forecasts",
         lambda: groups.killed_for_real(range(13, 103, 3)),
     ),
     "left_out": (
-        "one restored item left out on purpose: the oracle of the row above notices",
+        "one item of the state not restored on purpose: the check of a resumed training detects"
+        " it",
         states.left_out,
     ),
     "many_steps": (
@@ -133,95 +137,100 @@ FAULTS: dict[str, tuple[str, Callable[[], Tally]]] = {
         lambda: states.many_steps(20_000),
     ),
     "environments": (
-        "no HOME, no, read-only or full TMPDIR, any locale, NO_COLOR, no terminal, no network: trained and"
-        " drawn, without escape codes",
+        "no HOME; no, a read-only or a full TMPDIR; any locale; NO_COLOR; no terminal; no"
+        " network: trained and drawn, without escape codes",
         surroundings.environments,
     ),
     "closed": (
-        "standard streams closed, full, or their reader gone; the terminal closed: trained to the"
+        "standard streams closed, full, or without a reader; the terminal closed: trained to the"
         " end",
         surroundings.closed,
     ),
-    "terminals": ("in a terminal, with NO_COLOR and without", surroundings.terminals),
+    "terminals": ("in a terminal, with and without NO_COLOR: trained to the end, and no colours with"
+        " NO_COLOR", surroundings.terminals),
     "links": (
-        "links, folders and pipes in the way of every file of a run: nothing outside is touched,"
-        " nothing waited for",
+        "links, folders and pipes in place of each file of a run: nothing outside is changed, and"
+        " the command does not block",
         folders.links,
     ),
     "names": (
-        "run names that would leave the folder, or mean something to a shell or terminal",
+        "run names that would leave the folder, or have a meaning to a shell or terminal: exit 0,"
+        " 2 or 5, and nothing is written elsewhere",
         folders.names,
     ),
     "outputs_onto_inputs": (
-        "every output (forecasts, weights, pictures, page, sample, schema) onto every file that its command"
-        " reads, through links and hard links: exit 2, and nothing is changed",
+        "each output (forecasts, weights, pictures, page, sample, schema) onto each file that its"
+        " command reads, through symbolic and hard links: exit 2, and nothing is changed",
         outputs.onto_inputs,
     ),
     "outputs_special": (
-        "every output through links, into pipes, into a pipe whose reader leaves, into /dev/null and"
-        " /dev/full, and where no file can be: the links and pipes stay, the content is that of a"
-        " plain file, or exit 5",
+        "each output through links, into pipes, into a pipe that its reader closes, into"
+        " /dev/null and /dev/full, and where no file can be created: the links and pipes stay, the"
+        " content is that of a plain file, or exit 5",
         outputs.special,
     ),
     "outputs_full_disk": (
-        "every output over an older file on a disk with 1 to 12 pages of 4 KiB free: exit 5 and the"
-        " older one, or exit 0 and the new one",
+        "each output over an older file on a disk with 1 to 12 free pages of 4 KiB: exit 5 and"
+        " the older file, or exit 0 and the new one",
         outputs.full_disk,
     ),
     "outputs_failing": (
-        "the n-th write, fsync or rename of every output fails with EIO, for every n: exit 5, and"
-        " the older file is there",
+        "the n-th write, fsync or rename of each output fails with EIO, for every n: exit 5, and"
+        " the older file is unchanged",
         outputs.failing,
     ),
     "outputs_killed": (
-        "SIGKILL at the n-th write, fsync or rename of every output, for every n: the older file or"
-        " the new one is there whole, and the command then writes the new one",
+        "SIGKILL at the n-th write, fsync or rename of each output, for every n: the older or the"
+        " new file is complete, and the repeated command writes the new one",
         outputs.killed,
     ),
     "permissions": (
-        "files and folders that may not be read or written, without root's rights",
+        "files and folders without read or write permission, as a user without root's rights: the"
+        " documented exit code, without a traceback",
         folders.permissions,
     ),
     "flipped": (
-        "one bit of a checkpoint flipped: refused",
+        "one bit of a checkpoint flipped: rejected",
         lambda: files.flipped(5000),
     ),
     "cut": (
-        "a checkpoint cut at every length of its header and every per cent after: refused",
+        "a checkpoint truncated at every length of its header and every per cent after it:"
+        " rejected",
         files.cut,
     ),
-    "swapped": ("two tensors of one shape swapped in a checkpoint: refused", files.swapped),
+    "swapped": ("two tensors of one shape swapped in a checkpoint: rejected", files.swapped),
     "payloads": (
-        "pickles under the name of every file that is read, headers that lie, names that are code"
-        " elsewhere: refused or taken for words, nothing run",
+        "pickles under the name of each file that is read, false headers, names that other"
+        " programs execute: rejected or read as text, nothing executed",
         files.payloads,
     ),
     "misspelt": (
-        "every config key misspelt in six ways: refused, and the right key is the first suggestion"
-        " (95% at least)",
+        "every config key misspelt in six ways: rejected, and the right key is the first"
+        " suggestion (in at least 95%)",
         configs.misspelt,
     ),
     "wrong_types": (
-        "every config field against wrong types, NaN, infinity, 2^63, a 5000-digit integer: right or"
-        " refused",
+        "every config field with wrong types, NaN, infinity, 2^63, a 5000-digit integer: accepted"
+        " if valid, else rejected",
         configs.wrong_types,
     ),
     "yaml": (
-        "YAML tags, aliases, bombs, 20,000 levels, doubled keys, traps of YAML 1.1: refused",
+        "YAML tags, aliases, bombs, 20,000 levels, duplicate keys, traps of YAML 1.1: rejected",
         configs.yaml,
     ),
 }  # fmt: skip
 
-MARK = "\n## The same for Lightning\n"
-HEAD = """# What it was put through
+MARK = "\n## Comparison with Lightning\n"
+HEAD = """# Fault-injection results
 
-Every row is a fault that was brought about on purpose, as often as it says, with what must hold
-after it. Each check was also shown a product with a mistake planted in it, and noticed
-(`tests/faults/test_faults.py`, where a short version of every row runs with the suite). A fault that
-could not be brought about counts as skipped, never as passed. Times and memory are the worst of a
-case, with two faults tried at a time on two cores; other programs may have run beside them, so a
-time is an upper limit. Memory is that of seqattn's own processes, where a row has some.
-`make torture` measures every row, `python -m tests.faults.torture --only names` some.
+Each row is a fault that was injected on purpose, as often as the column "tried" says, and the result that must follow.
+The checks themselves are tested with a deliberate mistake in seqattn, which each of them must detect
+(`tests/faults/test_faults.py`, which also runs a short version of every row with the test suite). A fault that could not
+be injected counts as skipped, never as passed.
+
+Times and memory are the worst of a case, with two faults tried at a time on two cores. Other programs may have run at
+the same time, so a time is an upper limit. Memory is that of seqattn's own processes, where a row has some. `make
+torture` measures every row, `python -m tests.faults.torture --only names` some of them.
 
 """
 
@@ -244,7 +253,7 @@ def page(found: dict[str, Tally], before: str = "") -> str:
     lines = [
         HEAD + f"Python {platform.python_version()}, torch {version('torch')},"
         f" {platform.system()} {platform.machine()}, {os.cpu_count()} cores.\n",
-        "| fault, and what must hold | tried | passed | skipped | failed | worst time | worst memory"
+        "| fault, and required result | tried | passed | skipped | failed | worst time | worst memory"
         " | measured |",
         "| --- | ---: | ---: | ---: | ---: | ---: | ---: | --- |",
         *rows, "", *remarks,

@@ -77,7 +77,10 @@ def tasks_of(parent: int) -> list[int]:
         if place.name.isdigit():
             try:
                 stat = (place / "stat").read_text().rpartition(")")[2].split()
-                if int(stat[1]) == parent and b"train_group" in (place / "cmdline").read_bytes():
+                if (
+                    int(stat[1]) == parent
+                    and b"train_on_worker" in (place / "cmdline").read_bytes()
+                ):
                     found.append(int(place.name))
             except OSError:
                 continue
@@ -116,7 +119,7 @@ def test_a_node_that_is_killed_loses_nothing(
         nodes.shutdown()
     assert "Tables and pictures are in" in out
     assert same(tmp_path / "outputs/alone", tmp_path / "outputs/ray") == 12
-    monkeypatch.setattr(ray_cluster, "_connected", None)  # what is finished needs no cluster
+    monkeypatch.setattr(ray_cluster, "_ray_connection", None)  # what is finished needs no cluster
     again = seqattn(*WORDS, *long, "--name", "ray", "--engine", "ray", "--ray-address", "auto")
     assert again.code == 0, again.err
 
@@ -140,7 +143,7 @@ def test_a_cluster_that_cannot_be_reached_is_named(
         assert done.code == 2
         assert f"--ray-address {address}: expected host:port" in done.err
 
-    monkeypatch.setattr(ray_cluster, "PATIENCE", 4.0)
+    monkeypatch.setattr(ray_cluster, "CONNECT_TIMEOUT_SECONDS", 4.0)
     with socket.socket() as other:  # somebody listens, who is no Ray
         other.bind(("127.0.0.1", 0))
         other.listen()
@@ -163,20 +166,20 @@ def test_a_mistake_in_a_task_is_told_as_it_would_be_here(tmp_path: Path) -> None
     from seqattn.errors import SeqattnError
 
     config = resolve(None, ["data.kind=file", "data.path=gone.csv", "data.source_length=2"]).config
-    told = ray_cluster.train_group([config], "cpu", 1, {}, str(tmp_path))
-    assert told == (3, "gone.csv: no such file.")
+    result = ray_cluster.train_on_worker([config], "cpu", 1, {}, str(tmp_path))
+    assert result == (3, "gone.csv: no such file.")
 
     class Ray:
         @staticmethod
         def get(task: Any) -> Any:
-            return told
+            return result
 
         class exceptions:  # noqa: N801
             RayError = RuntimeError
             RayTaskError = KeyError
 
     with pytest.raises(SeqattnError, match=r"gone\.csv") as raised:
-        ray_cluster._result(Ray, None)
+        ray_cluster._task_result(Ray, None)
     assert raised.value.exit_code == 3
     assert not RunFolder(tmp_path).is_run
 
@@ -197,13 +200,13 @@ def test_what_no_machine_could_run_is_refused() -> None:
         def cluster_resources(cls) -> dict[str, float]:
             return {"CPU": 6.0, **({"GPU": cls.gpus} if cls.gpus else {})}
 
-    assert [ray_cluster._gpus_of_a_task(Ray, device, 4) for device in ("cpu", "auto")] == [0, 0]
+    assert [ray_cluster._gpus_per_task(Ray, device, 4) for device in ("cpu", "auto")] == [0, 0]
     with pytest.raises(UsageError, match="--threads 5: no machine .* has more than 4 cores"):
-        ray_cluster._gpus_of_a_task(Ray, "cpu", 5)
+        ray_cluster._gpus_per_task(Ray, "cpu", 5)
     with pytest.raises(UsageError, match="--device cuda: no machine of the cluster has a GPU"):
-        ray_cluster._gpus_of_a_task(Ray, "cuda", 1)
+        ray_cluster._gpus_per_task(Ray, "cuda", 1)
     Ray.gpus = 2.0
-    assert [ray_cluster._gpus_of_a_task(Ray, device, 1) for device in ("cpu", "auto", "cuda")] == [
+    assert [ray_cluster._gpus_per_task(Ray, device, 1) for device in ("cpu", "auto", "cuda")] == [
         0,
         1,
         1,
@@ -219,11 +222,11 @@ def test_a_task_that_fails_says_why() -> None:
     class Ray:
         @staticmethod
         def get(task: Any) -> Any:
-            raise FailedError("ray::train_group() (pid=1, ip=...)")
+            raise FailedError("ray::train_on_worker() (pid=1, ip=...)")
 
         class exceptions:  # noqa: N801
             RayError = RuntimeError
             RayTaskError = FailedError
 
     with pytest.raises(DistributedError, match="failed, OSError: .*No space left on device"):
-        ray_cluster._result(Ray, None)
+        ray_cluster._task_result(Ray, None)

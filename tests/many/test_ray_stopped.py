@@ -12,7 +12,7 @@ def is_training(command: int) -> bool:
     """Whether a worker of a command trains; other tests may have workers, too."""
     for place in Path("/proc").iterdir():
         try:
-            if place.name.isdigit() and b"ray::train_group" in (place / "cmdline").read_bytes():
+            if place.name.isdigit() and b"ray::train_on_worker" in (place / "cmdline").read_bytes():
                 parent = int(place.name)
                 while parent > 1:
                     if parent == command:
@@ -37,6 +37,6 @@ def test_a_signal_ends_it_with_its_exit_code_and_no_stack(tmp_path: Path) -> Non
     process.terminate()
     _, err = process.communicate(timeout=60)
     assert process.returncode == 143, err
-    assert "seqattn: SIGTERM: what had come back is kept" in err
+    assert "seqattn: SIGTERM: finished runs are kept" in err
     assert "Traceback" not in err
     assert "@" not in err, "a stack of C++"

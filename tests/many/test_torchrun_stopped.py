@@ -42,7 +42,7 @@ def test_all_processes_save_and_end_without_a_traceback(
     said = {rank: "".join(path.read_text() for path in tmp_path.glob(f"logs/*/*/{rank}/std*.log"))
             for rank in (0, 1)}  # fmt: skip
     assert folder.last.exists(), (of_torchrun, said)
-    assert "SignalException" in of_torchrun, "torch's own traceback, see docs/scale.md"
+    assert "SignalException" in of_torchrun, "torch's own traceback, see docs/many-machines.md"
     assert not any("Traceback" in text for text in said.values()), said
     assert f"seqattn: {number.name}: saved to outputs/cut in epoch" in said[0]
     # The second may end with the first before torchrun's signal is there: it then says SIGTERM.

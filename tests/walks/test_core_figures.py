@@ -1,6 +1,6 @@
 """The losses of short works, held against those of the code before the training core was redesigned.
 
-tests/data/core_figures.json is what that code gave; `scripts/pinned.py` says how it was made, and holds
+tests/fixtures/core_figures.json is what that code gave; `scripts/pinned.py` says how it was made, and holds
 the same works byte for byte on one machine.
 """
 
@@ -27,7 +27,7 @@ def _module(path: Path) -> ModuleType:
 
 
 PINNED = _module(ROOT / "scripts" / "pinned.py")
-EXPECTED = json.loads((ROOT / "tests" / "data" / "core_figures.json").read_text())
+EXPECTED = json.loads((ROOT / "tests" / "fixtures" / "core_figures.json").read_text())
 WORKS = {name: words for name, words in PINNED.trainings().items() if words[0] == "seqattn"}
 
 

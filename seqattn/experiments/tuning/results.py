@@ -1,4 +1,4 @@
-"""What a search found, as files: a table of the trials, the best config, and which keys matter."""
+"""The result files of a search: table of trials, best config and importance of the keys."""
 
 from __future__ import annotations
 
@@ -15,28 +15,29 @@ from optuna.trial import TrialState
 from seqattn.config import to_yaml
 from seqattn.config.searching import Search
 from seqattn.errors import UsageError, counted
-from seqattn.experiments.tuning import trials
+from seqattn.experiments.tuning import sampling, trials
 from seqattn.plots import as_bytes, importance_figure
 from seqattn.runs.storage import atomic_write
 
 IMPORTANCE = "importance.png"
-FEWEST_TRIALS = 20
-"""Finished trials from which on importance is shown. Of two keys, one of which changes nothing,
-that one was named in 22 of 60 searches of 4 trials, 9 of 8, 5 of 12 and 1 of 20
+MIN_TRIALS = 20
+"""Finished trials from which on importance is computed. In searches over two keys, one of them
+without effect, that key came first in 22 of 60 searches of 4 trials, 9 of 8, 5 of 12 and 1 of 20
 (`tests/walks/test_importance.py`)."""
-ELSEWHERE = "ended by another process"
+ENDED_ELSEWHERE = "ended by another process"
 
 
 @dataclass(frozen=True)
 class TuneResult:
-    """What came of a search.
+    """Result of a search.
 
     Attributes:
-        path: its folder.
-        trials: finished, pruned, refused, failed and interrupted ones, the best first: number,
-            state, loss, values, epochs and, of those that failed or were refused, the reason.
-        importance: key -> share of the difference between good and other trials; see `_importance`.
-        no_importance: why it is empty; "" where it is not.
+        path: search folder.
+        trials: a row for each trial that ended, the best first, with the keys trial (number),
+            state (complete, pruned, refused, fail or interrupted), loss, values, epochs and reason
+            (of state fail or refused).
+        importance: key -> importance, summing to 1; see `_key_importance`. May be empty.
+        no_importance: reason why `importance` is empty; "" otherwise.
         best: values of the best trial.
     """
 
@@ -47,87 +48,97 @@ class TuneResult:
     best: dict[str, Any]
 
 
-def write_trials(study: optuna.Study, wanted: Search, path: Path) -> list[dict[str, Any]]:
-    """trials.csv, and best.yaml once a trial has finished; returns the rows, the best first."""
-    rows = _rows(study, wanted)
-    atomic_write(path / "trials.csv", _csv(rows, wanted))
+def write_trials(study: optuna.Study, search: Search, path: Path) -> list[dict[str, Any]]:
+    """Write trials.csv and, once a trial has finished, best.yaml.
+
+    Returns:
+        rows of the trials, the best first; see `TuneResult`.
+    """
+    rows = _trial_rows(study, search)
+    atomic_write(path / "trials.csv", _trials_csv(rows, search))
     if rows and rows[0]["state"] == "complete":
-        best = wanted.config(rows[0]["values"]).model_copy(update={"name": f"{wanted.name}-best"})
+        best = search.config(rows[0]["values"]).model_copy(update={"name": f"{search.name}-best"})
         atomic_write(path / "best.yaml", to_yaml(best).encode())
     return rows
 
 
-def conclude(study: optuna.Study, wanted: Search, path: Path) -> TuneResult:
-    """All files of a search.
+def write_search_results(study: optuna.Study, search: Search, path: Path) -> TuneResult:
+    """Write all result files of a search.
 
     Raises:
         UsageError: no trial has finished.
     """
-    rows = write_trials(study, wanted, path)
+    rows = write_trials(study, search, path)
     if not rows or rows[0]["state"] != "complete":
         states = [row["state"] for row in rows]
-        found = ", ".join(
-            f"{states.count(state)} {said}"
-            for state, said in (("refused", "refused"), ("fail", "failed")) if state in states
+        counts = ", ".join(
+            f"{states.count(state)} {word}"
+            for state, word in (("refused", "refused"), ("fail", "failed")) if state in states
         )  # fmt: skip
         raise UsageError(
-            f"{path}: no trial has ended with a loss: {found or 'none was begun'}. trials.csv has"
+            f"{path}: no trial ended with a loss: {counts or 'none was started'}. trials.csv lists"
             " the reasons. Try other ranges."
         )
-    importance, why_not = _importance(study, wanted)
+    importance, reason = _key_importance(study, search)
     if importance:
-        figure = importance_figure(importance, f"{wanted.name}: what made the difference")
+        figure = importance_figure(importance, f"{search.name}: importance of each key")
         atomic_write(path / IMPORTANCE, as_bytes(figure))
     else:
-        (path / IMPORTANCE).unlink(missing_ok=True)  # of an earlier version, from fewer trials
-    return TuneResult(path, rows, importance, why_not, dict(rows[0]["values"]))
+        (path / IMPORTANCE).unlink(missing_ok=True)  # earlier versions drew it from fewer trials
+    return TuneResult(path, rows, importance, reason, dict(rows[0]["values"]))
 
 
-def _rows(study: optuna.Study, wanted: Search) -> list[dict[str, Any]]:
-    rows, again = list[dict[str, Any]](), trials.tried_again(study)
-    for trial in trials.ended(study, wanted):
-        state, loss = trials.state_of(trial, again), None
+def _trial_rows(study: optuna.Study, search: Search) -> list[dict[str, Any]]:
+    rows, requeued = list[dict[str, Any]](), trials.requeued_numbers(study)
+    for trial in trials.ended_trials(study, search):
+        state, loss = trials.trial_state(trial, requeued), None
         if state == "complete":
             loss = trial.value
         elif state == "pruned":
             loss = min(trial.intermediate_values.values(), default=None)
-        unknown = ELSEWHERE if state == "fail" else ""
+        default = ENDED_ELSEWHERE if state == "fail" else ""
         rows.append({
             "trial": trial.number, "state": state, "loss": loss,
-            "epochs": len(trial.intermediate_values), "values": trials.values_of(trial, wanted),
-            "reason": str(trial.user_attrs.get(trials.REASON, unknown)),
+            "epochs": len(trial.intermediate_values),
+            "values": sampling.label_values(trial.params, search),
+            "reason": str(trial.user_attrs.get(trials.REASON_ATTR, default)),
         })  # fmt: skip
     rows.sort(key=lambda row: (row["state"] != "complete",
                                float("inf") if row["loss"] is None else row["loss"]))  # fmt: skip
     return rows
 
 
-def _importance(study: optuna.Study, wanted: Search) -> tuple[dict[str, float], str]:
-    """Which keys make the best quarter of the finished trials differ from the others, as shares
-    (Watanabe, Bansal and Hutter 2023, "PED-ANOVA"); or why nothing can be said."""
-    whole = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
-    if len(wanted.ranges) < 2:
-        return {}, "One key was searched, so there is nothing to hold its importance against."
-    if len(whole) < FEWEST_TRIALS:
+def _key_importance(study: optuna.Study, search: Search) -> tuple[dict[str, float], str]:
+    """Compute how much each key separates the best quarter of the finished trials from the rest.
+
+    Source: PED-ANOVA (Watanabe, Bansal and Hutter 2023).
+
+    Returns:
+        key -> importance, summing to 1, and ""; or an empty dict and the reason.
+    """
+    finished = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
+    if len(search.ranges) < 2:
+        return {}, "Only one key was searched, so there is no importance to compare."
+    if len(finished) < MIN_TRIALS:
         return {}, (
-            f"{counted(len(whole), 'trial')} ended with a loss: from fewer than {FEWEST_TRIALS}"
-            " nothing is said about which key mattered, since chance would decide."
+            f"{counted(len(finished), 'trial')} ended with a loss. The importance of keys needs"
+            f" {MIN_TRIALS} or more, since with fewer it is unreliable."
         )
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of Optuna, about what is experimental
+        warnings.simplefilter("ignore")  # Optuna marks the evaluator as experimental
         evaluator = optuna.importance.PedAnovaImportanceEvaluator(target_quantile=0.25)
         try:
             return dict(optuna.importance.get_param_importances(study, evaluator=evaluator)), ""
         except (ValueError, RuntimeError):
-            return {}, "The trials are all alike, so no key made a difference."
+            return {}, "The trials differ too little to compute the importance of keys."
 
 
-def _csv(rows: list[dict[str, Any]], wanted: Search) -> bytes:
+def _trials_csv(rows: list[dict[str, Any]], search: Search) -> bytes:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["trial", "state", "validation_loss", "epochs", *wanted.paths, "reason"])
+    writer.writerow(["trial", "state", "validation_loss", "epochs", *search.paths, "reason"])
     for row in rows:
-        values = [trials.typed(row["values"][path]) for path in wanted.paths]
+        values = [sampling.yaml_text(row["values"][path]) for path in search.paths]
         writer.writerow(
             [row["trial"], row["state"], row["loss"], row["epochs"], *values, row["reason"]]
         )

@@ -1,0 +1,133 @@
+"""The manifest of a search folder, which keeps two searches from sharing a folder or study."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from seqattn.config import OwnFile, leaves, upgrade_stored
+from seqattn.config.searching import Range, Search
+from seqattn.data import load
+from seqattn.errors import CheckpointError, UsageError
+from seqattn.runs import SEARCH as MANIFEST_NAME
+from seqattn.runs import read_search
+from seqattn.runs.storage import LOCK_NAME, TMP_SUFFIX, write_json
+from seqattn.training.compatibility import MUTABLE_ON_RESUME
+
+DATABASE = "study.db"
+
+
+def search_identity(search: Search) -> dict[str, Any]:
+    """Return what two calls of the same search have in common: config, ranges, data digests.
+
+    Raises:
+        DataError: the data files cannot be read or used.
+    """
+    plain = search.as_plain()
+    config = {key: value for key, value in plain["config"].items()
+              if key not in MUTABLE_ON_RESUME or key == "training.epochs"}  # fmt: skip
+    data = search.base.data  # keys of files cannot be searched
+    digests = list(load(data).digests) if isinstance(data, OwnFile) else []
+    identity: dict[str, Any] = json.loads(json.dumps({**plain, "config": config, "data": digests}))
+    return identity
+
+
+def check_folder(path: Path, identity: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Check that a folder is free or holds this search.
+
+    Returns:
+        content of its manifest; None: the folder is free.
+
+    Raises:
+        UsageError: the folder holds anything else.
+    """
+    leftovers = {LOCK_NAME, DATABASE, f"{DATABASE}-journal"}  # of a process killed at its start
+    if not path.exists() or all(
+        file.name in leftovers or file.name.endswith(TMP_SUFFIX) for file in path.iterdir()
+    ):
+        return None
+    try:
+        manifest = read_search(path / MANIFEST_NAME)
+    except CheckpointError:
+        raise UsageError(
+            f"{path}: exists and is not the folder of a search (no readable {MANIFEST_NAME})."
+            " Nothing in it was changed. Choose another --name."
+        ) from None
+    _check_same_search(manifest, identity, str(path))
+    return manifest
+
+
+def write_manifest(
+    path: Path, identity: Mapping[str, Any], study_search: Mapping[str, Any]
+) -> None:
+    """Write the manifest of a free folder, or check that the folder belongs to the study.
+
+    Args:
+        study_search: identity that the study stores, with its id under "study".
+
+    Raises:
+        UsageError: the study holds another search, or the folder belongs to another study.
+    """
+    manifest = check_folder(path, identity)  # again, since the folder was not locked before
+    _check_same_search(study_search, identity, f"the study {path.name} in that database")
+    if manifest is None:
+        write_json(path / MANIFEST_NAME, study_search)
+    elif manifest.get("study") != study_search["study"]:
+        raise UsageError(
+            f"{path}: its trials belong to another study than the one in the database. Nothing in"
+            " it was changed. Give the --storage of its study, or choose another --name."
+        )
+
+
+def _check_same_search(stored: Mapping[str, Any], new: Mapping[str, Any], place: str) -> None:
+    """
+    Raises:
+        UsageError: two searches differ; the message lists each key.
+    """
+    if not stored.keys() >= {"config", "ranges", "data"}:
+        raise UsageError(
+            f"{place}: was made by an older version, which did not store the config of a search."
+            " Nothing in it was changed. Choose another --name."
+        )
+    config = _migrate_config(stored["config"], new["config"], place)
+    old_ranges, new_ranges = (_range_texts(side["ranges"]) for side in (stored, new))
+    changes = [*_changes(config, new["config"]), *_changes(old_ranges, new_ranges, "--search ")]
+    if stored["data"] != new["data"]:
+        changes.append("the content of the data files changed")
+    if changes:
+        raise UsageError(
+            f"{place}: holds another search: {'; '.join(changes)}. Nothing in it was changed."
+            " Choose another --name."
+        )
+
+
+def _migrate_config(
+    stored: Mapping[str, Any], new: Mapping[str, Any], place: str
+) -> dict[str, Any]:
+    """Bring a stored config, dotted path -> value, to the keys of this version."""
+    content: dict[str, Any] = {}
+    for dotted, value in stored.items():
+        *sections, key = dotted.split(".")
+        section = content
+        for name in sections:
+            section = section.setdefault(name, {})
+        section[key] = value
+    migrated = {".".join(at): value for at, value in leaves(upgrade_stored(content, place))}
+    return {key: value for key, value in migrated.items() if key in stored or key in new}
+
+
+def _changes(stored: Mapping[str, Any], new: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+    """Yield `key: old -> new` for each key that differs."""
+    for key in sorted(stored.keys() | new.keys()):
+        if key not in stored or key not in new or stored[key] != new[key]:
+            old, now = ("none" if side.get(key) is None else side[key] for side in (stored, new))
+            yield f"{prefix}{key}: {old} -> {now}"
+
+
+def _range_texts(ranges: list[Mapping[str, Any]]) -> dict[str, str]:
+    try:
+        return {fields["path"]: Range(**fields).as_text() for fields in ranges}
+    except (TypeError, KeyError, ValueError):
+        return {"": "cannot be read"}

@@ -1,0 +1,173 @@
+"""The values of a trial: what Optuna proposes, without repeats.
+
+The values are a function of the search's seed, the number of the trial and the trials before it. No
+combination of values is tried twice. Several processes can share a database: a trial waits until
+all trials with lower numbers have their values, so no two trials get the same ones.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import optuna
+from optuna.distributions import (
+    BaseDistribution,
+    CategoricalDistribution,
+    FloatDistribution,
+    IntDistribution,
+)
+from optuna.trial import FrozenTrial, Trial, TrialState
+
+from seqattn.config.searching import Range, Search
+
+PEER_TIMEOUT_SECONDS = 5.0
+"""Longest wait for a short write of another process, which may have been killed."""
+
+
+class FixedSampler(optuna.samplers.BaseSampler):
+    """A sampler that returns given values.
+
+    Args:
+        values: label of each key.
+    """
+
+    def __init__(self, values: Mapping[str, Any]) -> None:
+        self.values = values
+
+    def infer_relative_search_space(
+        self, study: optuna.Study, trial: FrozenTrial
+    ) -> dict[str, BaseDistribution]:
+        return {}
+
+    def sample_relative(
+        self, study: optuna.Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
+    ) -> dict[str, Any]:
+        return {}
+
+    def sample_independent(
+        self, study: optuna.Study, trial: FrozenTrial, param_name: str,
+        param_distribution: BaseDistribution,
+    ) -> Any:  # fmt: skip
+        return self.values[param_name]
+
+
+def choose_labels(
+    study: optuna.Study, search: Search, number: int, message: Callable[[str], None]
+) -> dict[str, Any] | None:
+    """Choose the combination of a new trial: the sampler's, or an untried one at random.
+
+    Returns:
+        label of each key; None: no combination is left.
+    """
+    wait_until(lambda: _all_have_values(study.get_trials(deepcopy=False)[:number], search))
+    trials = study.get_trials(deepcopy=False)
+    tried = tried_combinations(trials, search)
+    if len(tried) >= search.size:
+        return None
+    tpe_seed, random_seed, *words = np.random.SeedSequence([search.seed, number]).generate_state(6)
+    sampler = optuna.samplers.TPESampler(seed=int(tpe_seed))
+    labels = _sample_labels(sampler, study, trials[number], search)
+    if _combination(labels, search) not in tried:
+        return labels
+    repeated = labels
+    if search.size < float("inf"):
+        # Draw an index among the untried combinations, then turn it into one among all.
+        place = int.from_bytes(np.array(words).tobytes(), "little") % (
+            int(search.size) - len(tried)
+        )
+        for tried_place in sorted(search.index_of(dict(key)) for key in tried):
+            place += tried_place <= place
+        labels = search.labels_of_index(place)
+    else:
+        random_sampler = optuna.samplers.RandomSampler(seed=int(random_seed))
+        while _combination(labels, search) in tried:
+            labels = _sample_labels(random_sampler, study, trials[number], search)
+    old, new = (format_values(label_values(choice, search)) for choice in (repeated, labels))
+    message(f"trial-{number}: {old} was tried before; trying {new} instead")
+    return labels
+
+
+def _sample_labels(
+    sampler: optuna.samplers.BaseSampler, study: optuna.Study, trial: FrozenTrial, search: Search
+) -> dict[str, Any]:
+    space = sampler.infer_relative_search_space(study, trial)
+    labels = sampler.sample_relative(study, trial, space)
+    for param_range in search.ordered:
+        if (path := param_range.path) not in labels:
+            labels[path] = sampler.sample_independent(
+                study, trial, path, _distribution(param_range)
+            )
+    return labels
+
+
+def tried_combinations(
+    trials: list[FrozenTrial], search: Search
+) -> set[tuple[tuple[str, Any], ...]]:
+    """Combinations of all trials that ended, run or are queued."""
+    return {_combination(trial.params, search) for trial in trials if has_values(trial, search)}
+
+
+def _combination(labels: Mapping[str, Any], search: Search) -> tuple[tuple[str, Any], ...]:
+    return tuple((path, labels[path]) for path in search.paths)
+
+
+def has_values(trial: FrozenTrial, search: Search) -> bool:
+    return set(search.paths) <= trial.params.keys()
+
+
+def _all_have_values(trials: list[FrozenTrial], search: Search) -> bool:
+    """Whether all running trials have their values."""
+    return all(has_values(trial, search) for trial in trials if trial.state == TrialState.RUNNING)
+
+
+def _distribution(param_range: Range) -> BaseDistribution:
+    if param_range.kind == "choice":
+        return CategoricalDistribution(param_range.labels)
+    low, high, log = param_range.low, param_range.high, param_range.kind == "log"
+    if param_range.whole:
+        return IntDistribution(int(low), int(high), log=log)
+    return FloatDistribution(low, high, log=log)
+
+
+def suggest_value(trial: Trial, param_range: Range) -> None:
+    """Store a trial's value of a key: the one it was queued with, or the sampler's."""
+    path, low, high = param_range.path, param_range.low, param_range.high
+    log = param_range.kind == "log"
+    if param_range.kind == "choice":
+        trial.suggest_categorical(path, param_range.labels)
+    elif param_range.whole:
+        trial.suggest_int(path, int(low), int(high), log=log)
+    else:
+        trial.suggest_float(path, low, high, log=log)
+
+
+def label_values(labels: Mapping[str, Any], search: Search) -> dict[str, Any]:
+    """Return key -> value of the keys that have a label, such as `trial.params`."""
+    return {
+        param_range.path: param_range.value_of(labels[param_range.path])
+        for param_range in search.ranges if param_range.path in labels
+    }  # fmt: skip
+
+
+def format_values(values: Mapping[str, Any]) -> str:
+    """Format values for a message: `KEY=VALUE, ...`, floats with four digits."""
+    return ", ".join(
+        f"{key}={f'{value:.4g}' if isinstance(value, float) else yaml_text(value)}"
+        for key, value in values.items()
+    )
+
+
+def yaml_text(value: Any) -> str:
+    """Format a value as in `--set PATH=VALUE`."""
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    """Wait for a short write of another process, at most `PEER_TIMEOUT_SECONDS`."""
+    deadline = time.monotonic() + PEER_TIMEOUT_SECONDS
+    while not condition() and time.monotonic() < deadline:
+        time.sleep(0.02)

@@ -1,0 +1,127 @@
+"""Search for the config values with the lowest validation loss, with Optuna.
+
+outputs/NAME/
+  tune.json         manifest: config, ranges, data digests and id of the study
+  study.db          all trials, in SQLite, unless another storage is given
+  trial-K/          run folder of trial K
+  trials.csv        one row for each trial
+  importance.png    importance of each key, from `results.MIN_TRIALS` finished trials on
+  best.yaml         config of the best trial, ready for training
+
+The value of a trial is its best validation loss; the test split is not used. Trials that do worse
+than the median are pruned; see `trials.build_pruner`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from seqattn.config.searching import Search
+from seqattn.errors import UsageError
+from seqattn.experiments import Callbacks, choose_device
+from seqattn.experiments.tuning.manifest import (
+    DATABASE,
+    check_folder,
+    search_identity,
+    write_manifest,
+)
+from seqattn.runs.storage import exclusive_lock, folder_lock
+
+if TYPE_CHECKING:
+    import optuna
+
+    from seqattn.experiments.tuning.results import TuneResult
+
+INSTALL = 'seqattn tune needs Optuna: pip install "seqattn[tune]"'
+LOCK_TIMEOUT_SECONDS = 60.0
+"""Longest wait for another process of the same search that writes its tables."""
+
+
+def tune(
+    search: Search,
+    output_dir: Path,
+    count: int,
+    *,
+    storage: str | None = None,
+    device: str = "cpu",
+    threads: int | None = None,
+    callbacks: Callbacks | None = None,
+    message: Callable[[str], None] = lambda line: None,
+) -> TuneResult:
+    """Run trials until the study has `count`, or all combinations of values have been tried.
+
+    Trials of earlier calls and of other machines count. An interrupted trial is repeated under a
+    new number and counts once.
+
+    Args:
+        search: config and ranges.
+        output_dir: parent of the search folder.
+        count: number of trials in the study at the end.
+        storage: database URL of Optuna, which several processes or machines can share; None: a
+            file in the search folder, for one process at a time.
+        device, threads: see `train_many`.
+        callbacks: progress over the epochs of all trials, and the stop signal.
+        message: called with a line for each trial that ends.
+
+    Raises:
+        UsageError: Optuna or a database driver is not installed, or the folder or the study holds
+            another search.
+        DataError: the data files cannot be read or used.
+        FolderLockedError: another process searches in the folder.
+        StorageError: the database cannot be used, or a write failed; the same call repeats the
+            trial.
+        Interrupted: SIGINT or SIGTERM.
+    """
+    try:
+        import optuna
+    except ImportError:
+        raise UsageError(INSTALL) from None
+    from seqattn.experiments.tuning import results, trial_loop
+
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    choose_device(device)
+    path, identity = output_dir / search.name, search_identity(search)
+    check_folder(path, identity)
+    path.mkdir(parents=True, exist_ok=True)
+    with (
+        exclusive_lock(path) if storage is None else contextlib.nullcontext(),
+        trial_loop.database_errors(),
+    ):
+        study = _open_study(search, path, identity, storage)
+        loop = trial_loop.TrialLoop(
+            study, search, path, device, threads, callbacks or Callbacks(), message
+        )
+        try:
+            loop.run(count)
+        except BaseException:
+            with contextlib.suppress(Exception), _shared_lock(path, storage):
+                results.write_trials(study, search, path)
+            raise
+        with _shared_lock(path, storage):
+            return results.write_search_results(study, search, path)
+
+
+def _open_study(
+    search: Search, path: Path, identity: Mapping[str, Any], storage: str | None
+) -> optuna.Study:
+    """Open the study and write the manifest of the folder; requeue trials of killed processes.
+
+    Raises:
+        UsageError, StorageError: see `tune`.
+    """
+    from seqattn.experiments.tuning import trials
+
+    with _shared_lock(path, storage):
+        study = trials.open_study(storage or f"sqlite:///{path / DATABASE}", search, identity)
+        write_manifest(path, identity, study.user_attrs[trials.SEARCH_ATTR])
+    if storage is None:  # with a shared database, other processes may run these trials
+        trials.requeue_killed(study, search)
+    return study
+
+
+def _shared_lock(path: Path, storage: str | None) -> contextlib.AbstractContextManager[None]:
+    """Lock the folder for a short write, where several processes may share it."""
+    return contextlib.nullcontext() if storage is None else folder_lock(path, LOCK_TIMEOUT_SECONDS)

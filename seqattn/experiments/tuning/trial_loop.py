@@ -1,0 +1,145 @@
+"""Run the trials of a search one after another."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import optuna
+from sqlalchemy.exc import SQLAlchemyError
+
+from seqattn.config.searching import Search
+from seqattn.errors import (
+    ConfigError,
+    DataError,
+    FolderLockedError,
+    Interrupted,
+    NonFiniteError,
+    StorageError,
+    UsageError,
+)
+from seqattn.experiments import Callbacks, train_one
+from seqattn.experiments.tuning import sampling, trials
+from seqattn.runs import EpochRecord, RunFolder
+
+
+@dataclass(frozen=True)
+class TrialLoop:
+    """The trials of one call of `tune`.
+
+    Attributes:
+        study: study of the search.
+        search: config and ranges.
+        path: search folder.
+        device, threads: see `train_many`.
+        callbacks: progress over the epochs of all trials, and the stop signal.
+        message: called with a line for each trial that ends.
+    """
+
+    study: optuna.Study
+    search: Search
+    path: Path
+    device: str
+    threads: int | None
+    callbacks: Callbacks
+    message: Callable[[str], None]
+
+    def run(self, count: int) -> None:
+        """Run trials until `count` have finished or all combinations have been tried.
+
+        Raises:
+            SeqattnError: see `tune`.
+        """
+        finished, epochs = trials.count_trials(self.study, self.search), self.search.epochs
+        total = max(int(min(count, self.search.size)), finished)
+        self.callbacks.begin(finished * epochs, total * epochs)
+        while trials.count_trials(self.study, self.search) < count:
+            if number := self.callbacks.stop():
+                raise Interrupted(number, f"{self.path}: run the same command again to continue.")
+            trial = trials.start_trial(
+                self.study, self.search,
+                lambda k: RunFolder(self.path / f"trial-{k}").is_available, self.message,
+            )  # fmt: skip
+            if trial is None:
+                self.message(f"{self.path}: all {self.search.size} combinations have been tried.")
+                return
+            self._run_trial(trial)
+
+    def _run_trial(self, trial: optuna.Trial) -> None:
+        """Train a trial and record how it ended."""
+        name, values = f"trial-{trial.number}", sampling.label_values(trial.params, self.search)
+        text = sampling.format_values(values)
+        try:
+            loss = self._train(trial, name, values)
+            trials.complete(self.study, trial, loss)
+            self.message(f"{name}: {loss:.4g} with {text}")
+        except optuna.TrialPruned:
+            trials.prune(self.study, trial)
+        except (ConfigError, UsageError, DataError, NonFiniteError) as error:
+            refused, reason = not isinstance(error, NonFiniteError), " ".join(str(error).split())
+            trials.fail(self.study, trial, reason, refused=refused)
+            self.message(f"{name}: {'refused' if refused else 'failed'} with {text}: {reason}")
+        except optuna.exceptions.UpdateFinishedTrialError:
+            self.message(f"{name}: ended by another process; its run folder is kept")
+        except Interrupted as interrupted:
+            self._requeue(trial)
+            raise Interrupted(
+                interrupted.exit_code - 128,
+                f"in {self.path / name}; run the same command again to repeat this trial and"
+                " continue.",
+            ) from None
+        except (StorageError, OSError, FolderLockedError) as error:
+            # With a full disk this fails too; the next call then requeues the trial as killed.
+            with contextlib.suppress(Exception):
+                self._requeue(trial)
+            if isinstance(error, StorageError):
+                remedy = "To continue a search, run its command again; it repeats this trial."
+                raise StorageError(f"{error} {remedy}") from None
+            raise
+
+    def _requeue(self, trial: optuna.Trial) -> None:
+        trials.requeue(self.study, self.search, self.study.trials[trial.number])
+
+    def _train(self, trial: optuna.Trial, name: str, values: Mapping[str, Any]) -> float:
+        """Train a trial; returns its best validation loss.
+
+        Raises:
+            TrialPruned: it does worse than the median.
+            SeqattnError: see `train_one`.
+        """
+        config = self.search.config(values)
+        self.study.pruner = trials.build_pruner(
+            config.training, epochs_vary=self.search.varies_epochs
+        )
+
+        def report_epoch(record: EpochRecord) -> None:
+            self.callbacks.epoch(record)
+            trial.report(record.validation_loss, record.epoch)
+            if trial.should_prune():
+                self.message(f"{name}: pruned after epoch {record.epoch}, at"
+                             f" {record.validation_loss:.4g}")  # fmt: skip
+                raise optuna.TrialPruned
+
+        _, summary = train_one(
+            config.model_copy(update={"name": name}), self.path,
+            device=self.device, threads=self.threads, plots=False,
+            callbacks=Callbacks(epoch=report_epoch, stop=self.callbacks.stop),
+        )  # fmt: skip
+        return float(summary["validation_loss"])
+
+
+@contextlib.contextmanager
+def database_errors() -> Iterator[None]:
+    """Turn errors of Optuna's storage and of SQLAlchemy into errors with a message.
+
+    Raises:
+        StorageError: the database cannot be used.
+    """
+    try:
+        yield
+    except (optuna.exceptions.StorageInternalError, SQLAlchemyError) as error:
+        first_line = (str(error).strip() or type(error).__name__).splitlines()[0][:200]
+        raise StorageError(f"the study's database cannot be used: {first_line}") from None

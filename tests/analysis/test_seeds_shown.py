@@ -1,0 +1,184 @@
+"""Which seeds tables, pages and sentences are of, and what is left where nothing can be shown."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from seqattn.analysis.comparison import describe_result, read_comparison
+from seqattn.analysis.comparison.checks import is_resampled
+from seqattn.analysis.comparison.result import describe_seed_counts
+from seqattn.config import resolve
+from seqattn.config.comparing import plan_comparison
+from seqattn.errors import CheckpointError
+from seqattn.experiments import Callbacks
+from seqattn.experiments.compare import compare
+from seqattn.plots.comparison_pictures import draw_comparison
+from seqattn.runs import RunFolder
+from tests.analysis.test_diverged_seeds import diverge
+from tests.conftest import Ended
+
+Command = Callable[..., Ended]
+TEXT = """
+name: mine
+seed: 3
+data: {n_train: 12, n_validation: 8, n_test: 8}
+model: {hidden_dim: 2}
+training: {epochs: 2, batch_size: 6}
+compare: {seeds: 3, variants: {plain: {model.attention: null}, dot: {model.attention: {score: dot}}}}
+"""
+PICTURES = ("comparison.png", "curves.png", "attention.png")
+SAME = "the data are the same"
+
+
+def config(folder: Path) -> Path:
+    path = folder / "mine.yaml"
+    path.write_text(TEXT)
+    return path
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    home = tmp_path_factory.mktemp("finished")
+    return compare(plan_comparison(config(home)), home, threads=1).path
+
+
+@pytest.fixture
+def home(finished: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(finished, tmp_path / "outputs/mine"))
+
+
+def rows(path: Path) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(path.read_text())))
+
+
+# --- one seed -------------------------------------------------------------------------------------
+
+
+def test_of_one_seed_nothing_is_said_about_the_data_of_seeds(home: Path) -> None:
+    """Each seed of this comparison has data of its own; its first one alone does not show it."""
+    for seed in (4, 5):
+        shutil.rmtree(home / f"dot/seed-{seed}")
+    result = read_comparison(home / "dot")
+    assert result.data_of_seeds == "one"
+    (words,) = describe_result(result)
+    assert SAME not in words
+    assert words.startswith("This is one seed:")
+    assert read_comparison(home).data_of_seeds == "new"  # the comparison's other variant has three
+
+
+def test_one_seed_by_itself_is_not_called_the_seeds(seqattn: Command, tmp_path: Path) -> None:
+    (tmp_path / "one.yaml").write_text(TEXT.partition("compare:")[0])
+    done = seqattn("train", "one.yaml", "--seeds", "1")
+    assert done.code == 0, done.err
+    assert "This is one seed:" in done.out
+    assert SAME not in done.out
+
+
+def test_seeds_with_the_same_test_sequences_have_no_data_of_their_own(tmp_path: Path) -> None:
+    (tmp_path / "c.yaml").write_text("name: c\n")
+
+    def of(train: int, validation: int, test: int):  # type: ignore[no-untyped-def]
+        seeds = [f"data.train_seed={train}", f"data.validation_seed={validation}",
+                 f"data.test_seed={test}"]  # fmt: skip
+        return resolve(tmp_path / "c.yaml", seeds).config
+
+    assert not is_resampled([of(1, 2, 3), of(4, 5, 3)])
+    assert is_resampled([of(1, 2, 3), of(4, 5, 6)])
+    assert not is_resampled([of(1, 2, 3)])
+
+
+# --- fewer seeds than there are ---------------------------------------------------------------------
+
+
+def test_fewer_seeds_than_the_folder_holds_leave_tables_of_all(
+    home: Path, seqattn: Command, tmp_path: Path
+) -> None:
+    done = seqattn("compare", config(tmp_path), "--seeds", "2")
+    assert done.code == 0, done.err
+    assert "mine: 3 seeds each" in done.out
+    assert "also holds seeds of earlier commands (5). The tables" in done.err
+    assert [row["seeds"] for row in rows(home / "variants.csv")] == ["3", "3"]
+    assert len(rows(home / "seeds.csv")) == 6
+    before = (home / "comparison.md").read_bytes()
+    assert [variant.losses for variant in read_comparison(home).variants] == [
+        {int(row["seed"]): float(row["test_loss"]) for row in rows(home / "seeds.csv")
+         if row["variant"] == name} for name in ("plain", "dot")
+    ]  # fmt: skip
+    assert seqattn("compare", config(tmp_path)).code == 0
+    assert (home / "comparison.md").read_bytes() == before
+
+
+def test_a_seed_that_is_not_of_the_comparison_is_refused(home: Path, tmp_path: Path) -> None:
+    other = home / "dot/seed-5/config.yaml"
+    other.write_text(other.read_text().replace("learning_rate: 0.01", "learning_rate: 0.5"))
+    with pytest.raises(CheckpointError, match=r"seed-5: is not a run of the variant dot"):
+        compare(plan_comparison(config(tmp_path), seeds=2), home.parent, threads=1)
+
+
+def test_fewer_seeds_of_a_training_say_that_there_are_others(
+    seqattn: Command, tmp_path: Path
+) -> None:
+    (tmp_path / "some.yaml").write_text(TEXT.partition("compare:")[0].replace("mine", "some"))
+    assert seqattn("train", "some.yaml", "--seeds", "3").code == 0
+    done = seqattn("train", "some.yaml", "--seeds", "2", "--resume")
+    assert done.code == 0, done.err
+    assert "outputs/some also has seeds that are not in this table (5)" in done.out
+    done = seqattn("train", "some.yaml", "--seeds", "3", "--resume")
+    assert "also has seeds" not in done.out
+
+
+# --- what an earlier state left -----------------------------------------------------------------------
+
+
+def test_where_all_seeds_diverged_no_picture_of_an_earlier_state_is_left(
+    home: Path, seqattn: Command, tmp_path: Path
+) -> None:
+    (home / "report.html").touch()
+    assert all((home / name).is_file() for name in PICTURES)
+    for variant in ("plain", "dot"):
+        diverge(home, variant, [3, 4, 5])
+        for seed in (3, 4, 5):
+            summary = home / f"{variant}/seed-{seed}/summary.json"
+            told = json.loads(summary.read_text()) | {"diverged_at": {"epoch": 2, "step": 1}}
+            summary.write_text(json.dumps(told))
+    done = seqattn("compare", config(tmp_path))
+    assert done.code == 0, done.err
+    assert not [name for name in PICTURES if (home / name).exists()]
+    assert not (home / "report.html").exists()
+    assert "All runs diverged, so there are no pictures." in done.out
+    assert "comparison.png" not in done.out
+    assert {row["test_loss"] for row in rows(home / "seeds.csv")} == {"inf"}
+
+
+def test_weights_that_are_gone_leave_no_picture_of_them(home: Path) -> None:
+    draw_comparison(read_comparison(home))
+    assert (home / "attention.png").is_file()
+    for seed in (3, 4, 5):
+        RunFolder(home / f"dot/seed-{seed}").attention.unlink()
+    draw_comparison(read_comparison(home))
+    assert not (home / "attention.png").exists()
+    assert (home / "comparison.png").is_file()
+
+
+def test_a_page_stays_as_long_as_its_numbers_do(home: Path, tmp_path: Path) -> None:
+    (home / "report.html").touch()
+    compare(plan_comparison(config(tmp_path)), home.parent, threads=1)
+    assert (home / "report.html").exists()
+    said = list[str]()
+    compare(plan_comparison(config(tmp_path), seeds=4), home.parent, threads=1,
+            callbacks=Callbacks(message=said.append))  # fmt: skip
+    assert not (home / "report.html").exists()
+    assert not [line for line in said if "did not ask" in line]
+
+
+def test_how_many_seeds_in_words() -> None:
+    assert [describe_seed_counts(counts) for counts in ([1], [3, 3], [2, 3])] == [
+        "1 seed each", "3 seeds each", "2 to 3 seeds",
+    ]  # fmt: skip

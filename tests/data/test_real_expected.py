@@ -1,0 +1,225 @@
+"""tests/fixtures/real itself: reproducible files, complete expectations, and a checker that can fail."""
+
+from __future__ import annotations
+
+import gzip
+import io
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import pytest
+
+from tests.fixtures.make_real import FILES, content
+from tests.real_files import (
+    ANY,
+    FOLDER,
+    Case,
+    load_cases,
+    missing_words,
+    options_of,
+    plain_name,
+    report_mistakes,
+    target_mistakes,
+    trained_targets,
+)
+
+CASES = load_cases(FOLDER)
+ACCEPTED = [case for case in CASES if case.outcome == "accepted"]
+FLAGS = {
+    "series", "time", "features", "ignore", "na_values", "decimal", "thousands", "delimiter",
+    "time_format", "comment", "skip_rows", "encoding", "layout", "one_hot",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Roles:
+    series: tuple[str, ...]
+    time: str | None
+    features: tuple[str, ...]
+    ignored: dict[str, str]
+
+
+@dataclass(frozen=True)
+class Report:
+    roles: Roles
+    sequences: int
+    rows: int
+    frequency: str | None
+    notes: tuple[str, ...] = field(default=())
+
+
+def first(expected: Any, otherwise: Any) -> Any:
+    """One of the values that are allowed."""
+    if expected == ANY:
+        return otherwise
+    return expected[0] if isinstance(expected, list) else expected
+
+
+def as_expected(case: Case) -> Report:
+    """The report of a reader that does all that is expected."""
+    e = case.expected
+    features = e.get("features", ANY)
+    if isinstance(features, int):
+        features = [f"f{k}" for k in range(features)]
+    series = e.get("series", ANY)
+    return Report(
+        Roles(
+            () if series == ANY else tuple(series),
+            first(e.get("time", ANY), "t"),
+            () if features == ANY else tuple(features),
+            {name: str(first(words, "why")) for name, words in e.get("ignored", {}).items()},
+        ),
+        first(e.get("sequences", ANY), 1),
+        first(e.get("rows", ANY), 1),
+        first(e.get("frequency", ANY), "1"),
+        tuple(str(first(words, "")) for words in e.get("notes", ())),
+    )
+
+
+@pytest.mark.parametrize("case", ACCEPTED, ids=lambda case: case.name)
+def test_a_perfect_report_has_no_mistakes_and_each_change_is_one(case: Case) -> None:
+    report, e = as_expected(case), case.expected
+    assert report_mistakes(report, e) == []
+    changed: dict[str, Report] = {
+        "series": replace(report, roles=replace(report.roles, series=("other",))),
+        "time": replace(report, roles=replace(report.roles, time="other")),
+        "features": replace(report, roles=replace(report.roles, features=("one", "more") * 30)),
+        "ignored": replace(report, roles=replace(report.roles, ignored={"other": "constant"})),
+        "sequences": replace(report, sequences=report.sequences + 1),
+        "rows": replace(report, rows=report.rows + 1),
+        "frequency": replace(report, frequency="17 fortnights"),
+        "notes": replace(report, notes=()),
+    }
+    for key, wrong in changed.items():
+        can_be_wrong = e.get("ignored") is not None if key == "ignored" else e.get(key, ANY) != ANY
+        if key == "notes":
+            can_be_wrong = bool(e.get("notes"))
+        assert bool(report_mistakes(wrong, e)) == can_be_wrong, key
+
+
+def test_a_column_that_is_not_ignored_or_for_another_reason_is_a_mistake() -> None:
+    case = next(case for case in ACCEPTED if case.path.name == "static_columns.csv")
+    report = as_expected(case)
+    one = replace(report, roles=replace(report.roles, ignored={"region": "text"}))
+    assert report_mistakes(one, case.expected) == ["ignored: 'elevation_m' is not, but ['region']"]
+    reasons = {"region": "text", "elevation_m": "all cells are empty"}
+    other = replace(report, roles=replace(report.roles, ignored=reasons))
+    assert [m[:26] for m in report_mistakes(other, case.expected)] == ["reason of 'elevation_m': n"]
+
+
+@pytest.mark.parametrize("name", ["", "Unnamed: 0", "column0", "column00", "0", "_3"])
+def test_a_column_without_a_name_has_many(name: str) -> None:
+    assert plain_name(name) == ""
+    assert plain_name("temp") == "temp"
+
+
+@pytest.mark.parametrize(
+    ("found", "expected", "same"),
+    [
+        ("1", "1", True), ("1 day", "1", False), ("1 day", "1 day", True), ("1 days", "1 day", True),
+        ("11 day", "1 day", False), (None, None, True), ("1", None, False), (None, "1", False),
+        ("3 months", ["1 quarter", "3 months"], True), ("1 business day", "1 day", False),
+    ],
+)  # fmt: skip
+def test_frequencies(found: str | None, expected: Any, same: bool) -> None:
+    report = Report(Roles((), None, (), {}), 1, 1, found)
+    assert (report_mistakes(report, {"frequency": expected}) == []) == same
+
+
+def test_words_are_found_in_any_case_and_one_of_several_is_enough() -> None:
+    assert missing_words("notes", "Rows were SORTED.", ["sort", ["x", "rows"]]) == []
+    assert missing_words("notes", "rows", [["sort", "order"]]) == [
+        "notes: no 'sort' or 'order' in 'rows'"
+    ]
+
+
+def test_targets_out_of_range_or_falling_are_mistakes() -> None:
+    target = np.array([[[1.0], [np.nan], [3.0]]])
+    assert target_mistakes(["x"], target, {"range": {"x": [1, 3]}, "rising": ["x"]}) == []
+    assert target_mistakes(["x"], target, {"range": {0: [1, 3]}}) == []
+    assert target_mistakes(["x"], target, {"range": {"x": [1, 2.9]}}) == [
+        "x: targets from 1 to 3, expected from 1 to 2.9"
+    ]
+    fallen = target_mistakes(["x"], target[:, ::-1], {"rising": ["x"]})
+    assert fallen[0].startswith("x: falls in [3.0, 1.0]")
+    nothing = target_mistakes(["x"], target * np.nan, {"range": {"x": [1, 3]}})
+    assert nothing == ["x: no target was observed"]
+
+
+def test_a_section_is_trained_and_gives_targets_in_the_files_units(tmp_path: Path) -> None:
+    path = FOLDER / "three_dimensions.npy"
+    section = f"data:\n  kind: file\n  path: {path}\n  source_length: 8"
+    names, target = trained_targets(section, tmp_path)
+    assert len(names) == 3
+    assert target.shape[1:] == (4, 3)
+    tails = np.load(path)[:, 8:].astype(np.float64)
+    assert all(np.isclose(tails, one).all(axis=(1, 2)).any() for one in target)
+
+
+def test_flags_become_options() -> None:
+    assert options_of("--series a,b --time none --skip-rows 5 --na 'sensor error'") == {
+        "series": ("a", "b"), "time": None, "skip_rows": 5, "na_values": ("sensor error",),
+    }  # fmt: skip
+    assert options_of("--thousands , --na -999") == {"thousands": ",", "na_values": ("-999",)}
+    assert all(set(options_of(case.flags)) <= FLAGS for case in CASES)
+
+
+def test_every_question_has_a_remedy_that_is_tried() -> None:
+    for case in CASES:
+        if case.outcome == "question":
+            tried = {c.flags for c in ACCEPTED if c.path == case.path}
+            assert case.remedies
+            assert set(case.remedies) <= tried
+
+
+def test_the_corpus_is_large_enough_and_small_enough() -> None:
+    names = {case.path.name for case in CASES}
+    assert len(names) >= 48
+    assert names == set(FILES)
+    assert sum((FOLDER / name).stat().st_size for name in names) < 1_500_000
+
+
+@pytest.mark.parametrize(
+    ("entry", "message"),
+    [
+        ("{accepted: true, series: []}", "needs"),
+        ("{accepted: question, message: [x]}", "needs"),
+        ("{accepted: false, message: [x], remedies: []}", "needs"),
+        ("{accepted: question, message: [], remedies: [{flags: --na x, then: {row: 1}}]}", "row"),
+    ],
+)
+def test_incomplete_expectations_are_refused(tmp_path: Path, entry: str, message: str) -> None:
+    (tmp_path / "a.csv").touch()
+    (tmp_path / "expected.yaml").write_text(f"a.csv: {entry}\n")
+    with pytest.raises(ValueError, match=message):
+        load_cases(tmp_path)
+    (tmp_path / "b.csv").touch()
+    with pytest.raises(ValueError, match=r"b\.csv"):
+        load_cases(tmp_path)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_the_script_makes_the_files_again(name: str, tmp_path: Path) -> None:
+    made, kept = content(name), (FOLDER / name).read_bytes()
+    if name.endswith((".parquet", ".zst")):  # their bytes depend on the version of DuckDB
+        (tmp_path / name).write_bytes(made)
+        assert rows_of(tmp_path / name) == rows_of(FOLDER / name)
+    elif name.endswith(".gz"):  # compressed bytes differ between versions of zlib
+        assert gzip.decompress(made) == gzip.decompress(kept)
+    elif name.endswith((".npy", ".npz")):  # the last bit of a sum depends on the processor
+        for one, other in zip(arrays(made), arrays(kept), strict=True):
+            assert np.array_equal(one, other) or np.allclose(one, other, rtol=1e-6)
+    else:
+        assert made == kept
+
+
+def rows_of(path: Path) -> list[tuple[Any, ...]]:
+    return [duckdb.sql(f"FROM '{path}'").columns, *duckdb.sql(f"FROM '{path}'").fetchall()]
+
+
+def arrays(data: bytes) -> list[np.ndarray]:
+    loaded = np.load(io.BytesIO(data), allow_pickle=False)
+    return [loaded] if isinstance(loaded, np.ndarray) else [loaded[key] for key in sorted(loaded)]

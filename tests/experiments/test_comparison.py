@@ -1,0 +1,583 @@
+"""`seqattn compare` and `train --seeds`: what is compared, what is said, what is refused."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import shutil
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import numpy as np
+import pytest
+import yaml
+from matplotlib.image import imread
+from scipy import stats
+
+from seqattn.analysis.comparison import VariantResult, describe_result, read_comparison
+from seqattn.analysis.comparison.statistics import (
+    PairedTest,
+    SeedSummary,
+    holm,
+    paired_tests,
+    rank_biserial,
+)
+from seqattn.analysis.comparison.tables import variant_cells
+from seqattn.config import json_schema
+from seqattn.config.comparing import plan_comparison
+from seqattn.errors import ConfigError, Interrupted
+from seqattn.experiments import Callbacks
+from seqattn.experiments.compare import compare
+from seqattn.plots import as_bytes, attention_figure
+from seqattn.plots.comparison_pictures import median_attention
+from seqattn.runs import EpochRecord, RunFolder, attention_arrays
+from seqattn.runs.storage import read_arrays, write_arrays
+from tests.comparisons import read_table, write_config, write_divergence
+from tests.conftest import ROOT, Ended, tree
+from tests.faults.nursery import Nursery
+
+Command = Callable[..., Ended]
+
+TEXT = """
+name: mine
+seed: 3
+data: {n_train: 48, n_validation: 24, n_test: 12}
+model: {hidden_dim: 3}
+training: {epochs: 4, checkpoint_seconds: 0.05}
+"""
+NAMED = (
+    TEXT
+    + """
+compare:
+  seeds: 6
+  variants:
+    plain: {model.attention: null}
+    looking: {model.attention: {score: general}, training.learning_rate: 0.02}
+"""
+)
+
+
+def config(folder: Path, text: str = TEXT) -> Path:
+    return write_config(folder, text)
+
+
+# --- what is compared -----------------------------------------------------------------------------
+
+
+def test_every_combination_is_a_variant(tmp_path: Path) -> None:
+    vary = ["model.attention.score=dot,additive", "model.hidden_dim=4,16"]
+    found = plan_comparison(config(tmp_path), ["training.epochs=9"], vary, seeds=5)
+    assert [variant.name for variant in found.variants] == [
+        "dot_hidden_dim-4", "dot_hidden_dim-16", "additive_hidden_dim-4", "additive_hidden_dim-16",
+    ]  # fmt: skip
+    last = found.variants[-1].config
+    assert last.model.attention is not None
+    assert (last.model.attention.score, last.model.hidden_dim) == ("additive", 16)
+    assert (last.training.epochs, last.name, found.name) == (9, "mine", "mine")
+    assert list(found.seeds) == [3, 4, 5, 6, 7]
+
+
+def test_variants_can_be_named_in_the_file(tmp_path: Path) -> None:
+    found = plan_comparison(config(tmp_path, NAMED))
+    assert [variant.name for variant in found.variants] == ["plain", "looking"]
+    assert found.variants[0].config.model.attention is None
+    assert found.variants[1].config.training.learning_rate == 0.02
+    assert len(found.seeds) == 6
+    assert (
+        len(plan_comparison(config(tmp_path, NAMED), vary=["model.hidden_dim=2,3,4"]).variants) == 3
+    )
+
+
+WRONG = [
+    (["model.attention.scor=dot,general"], "unknown key. Did you mean model.attention.score?"),
+    (["model.attention.score=dot,genral"], "Did you mean general?"),
+    (["model.hidden_dim=4,0"], "must be at least 1"),
+    (["model.hidden_dim="], "names no values"),
+    (["model.hidden_dim=4,4"], "has the value 4 twice"),
+    (["model.hidden_dim"], "expected PATH=A,B"),
+    (["model.hidden_dim=4"], "needs two variants or more, got 1"),
+    (["model.hidden_dim=4,5", "model.hidden_dim=6,7"], "is given twice"),
+    (["seed=1,2"], "seed is what every variant has the same of"),
+    (["name=a,b"], "name is the folder's name"),
+    (["model.hidden_dim=4,[5"], "is not valid YAML"),
+    ([], "needs two variants or more, got 0"),
+    (["model.attention={score: dot},{score: dot, heads: 1}"], "are the same config"),
+    (["training.teacher_forcing.probability=0.5,.5"], "has the value 0.5 twice"),
+    (["model..hidden_dim=4,5"], "is no dotted key"),
+]
+
+
+@pytest.mark.parametrize(("vary", "words"), WRONG)
+def test_what_cannot_be_compared_is_refused_before_anything_is_written(
+    seqattn: Command, tmp_path: Path, vary: list[str], words: str
+) -> None:
+    options = [word for option in vary for word in ("--vary", option)]
+    done = seqattn("compare", config(tmp_path), *options, "--seeds", "6")
+    assert done.code == 2
+    assert words in done.err
+    assert not (tmp_path / "outputs").exists()
+
+
+@pytest.mark.parametrize(
+    ("section", "words"),
+    [
+        ("{seeds: 1, vary: {model.hidden_dim: [2, 3]}}", "compare.seeds: must be at least 2"),
+        ("{vary: {model.hidden_dim: []}}", "names no values"),
+        ("{vary: {model.hidden_dim: 3}}", "compare.vary.model.hidden_dim: expected a list"),
+        ("{variants: {a b: {seed: 1}, c: {}}}", "compare.variants.a b"),
+        ("{variants: {a: {}, b: {}}}", "variants a and b are the same config"),
+        ("{varants: {}}", "Did you mean compare.variants?"),
+        ("{vary: {model.hidden_dim: [2, 3]}, variants: {a: {}}}", "cannot both be set"),
+        ("{variants: {a: {}, b: {model.hiden_dim: 3}}}", "Did you mean model.hidden_dim?"),
+    ],
+)
+def test_a_wrong_section_is_refused(tmp_path: Path, section: str, words: str) -> None:
+    with pytest.raises(ConfigError, match=".") as caught:
+        plan_comparison(config(tmp_path, f"{TEXT}\ncompare: {section}\n"))
+    assert words in str(caught.value)
+
+
+def test_one_seed_is_no_comparison(seqattn: Command, tmp_path: Path) -> None:
+    for seeds in ("1", "0", "-3"):
+        words = ["--vary", "model.hidden_dim=2,3", "--seeds", seeds]
+        done = seqattn("compare", config(tmp_path), *words)
+        assert done.code == 2
+        assert "one seed cannot be compared" in done.err
+    assert not (tmp_path / "outputs").exists()
+
+
+def test_other_verbs_know_what_a_comparison_file_is(seqattn: Command, tmp_path: Path) -> None:
+    done = seqattn("train", config(tmp_path, NAMED))
+    assert done.code == 2
+    assert f"Run: seqattn compare {tmp_path / 'mine.yaml'}" in done.err
+    done = seqattn("config", "check", config(tmp_path, NAMED))
+    assert done.code == 0
+    assert "compares plain, looking, with 6 seeds each" in done.out
+
+
+# --- what is said ---------------------------------------------------------------------------------
+
+
+def test_the_numbers_are_scipys() -> None:
+    numbers = np.random.RandomState(1)
+    first = dict(enumerate(numbers.rand(20)))
+    second = {seed: loss + 0.3 + 0.1 * numbers.rand() for seed, loss in first.items()}
+    (found,) = paired_tests([{"a": first, "b": second}])
+    gaps = np.array([first[seed] - second[seed] for seed in first])
+    i, j = np.triu_indices(20)
+    assert found.estimate == pytest.approx(np.median((gaps[i] + gaps[j]) / 2))
+    assert found.p == pytest.approx(stats.wilcoxon(gaps).pvalue)
+    assert (found.first_wins, found.seeds, found.effect) == (20, 20, -1.0)
+    assert found.interval is not None
+    low, high = found.interval
+    assert low < found.estimate < high < 0
+    assert found.is_decided
+    assert found.describe() == (
+        f"a is better than b: the typical difference (Hodges-Lehmann) is {-found.estimate:.2g}, 95%"
+        f" interval {-high:.2g} to {-low:.2g}; better in 20 of 20 seeds."
+    )
+    spread = SeedSummary.of(first)
+    assert spread.median_interval is not None
+    assert spread.median_interval[0] <= spread.median <= spread.median_interval[1]
+    assert first[spread.best_seed] == min(first.values()) == spread.best
+
+
+def test_holm_is_holms() -> None:
+    assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+    assert holm([0.5, 0.9]) == [1.0, 1.0]
+    assert holm([]) == []
+
+
+def test_effect_size_by_hand() -> None:
+    # Ranks of |gap|: 1, 2, 3, 4; above 0: 1 + 3 = 4, below: 2 + 4 = 6; (4 - 6) / 10.
+    assert rank_biserial(np.array([0.1, -0.2, 0.3, -0.4])) == pytest.approx(-0.2)
+    assert rank_biserial(np.zeros(3)) == 0
+
+
+def test_chance_is_rarely_called_a_difference() -> None:
+    """Five variants that do not differ, 40 comparisons: at most a few false claims."""
+    false = 0
+    for trial in range(40):
+        numbers = np.random.RandomState(trial)
+        losses = {name: dict(enumerate(numbers.randn(16))) for name in "abcde"}
+        false += any(pair.is_decided for pair in paired_tests([losses]))
+    assert false <= 6
+
+
+def test_words_say_no_more_than_the_numbers() -> None:
+    def pair(**changed: Any) -> str:
+        known = {"first": "a", "second": "b", "seeds": 32, "estimate": 0.01, "interval": (0.004, 0.02),
+                 "first_wins": 3, "p": 1e-4, "p_holm": 1e-3, "effect": 0.9, "smallest_p": 1e-9}  # fmt: skip
+        return PairedTest(**{**known, **changed}).describe()
+
+    assert pair() == (
+        "b is better than a: the typical difference (Hodges-Lehmann) is 0.01, 95% interval 0.004 to"
+        " 0.02; better in 29 of 32 seeds."
+    )
+    assert pair(p=0.1, p_holm=0.1, interval=(-0.01, 0.02)) == (
+        "32 seeds cannot tell a and b apart: the typical difference a less b (Hodges-Lehmann) is"
+        " 0.01, 95% interval -0.01 to 0.02."
+    )
+    several = pair(p=0.02, p_holm=0.2, interval=(-0.01, 0.02), num_tests=10)
+    assert several.endswith("; p is 0.02 for this pair alone, but 0.2 with 10 pairs tested (Holm).")
+    assert "4 seeds are too few" in pair(seeds=4, p_holm=0.13, smallest_p=0.125)
+    assert pair(ties=2).endswith("; better in 27 of 32 seeds, 2 tied.")
+    # Holm's correction may decide what the wider, simultaneous interval leaves open.
+    assert pair(p_holm=0.04, interval=(-0.001, 0.02)).startswith(
+        "b is better than a (p = 0.04, Holm): the typical difference (Hodges-Lehmann) is 0.01, 95%"
+        " interval -0.001 to 0.02; "
+    )
+
+
+@pytest.mark.parametrize(("sign", "better", "worse"), [(-1, "a", "b"), (1, "b", "a")])
+def test_equal_losses_are_wins_of_neither(sign: int, better: str, worse: str) -> None:
+    gaps = sign * np.concatenate([[0.0, 0.0, 0.0], np.linspace(0.125, 1, 17)])
+    losses = {"a": dict(enumerate(2 + gaps)), "b": dict(enumerate(np.full(20, 2.0)))}
+    (found,) = paired_tests([losses])
+    assert found.describe().startswith(f"{better} is better than {worse}: the typical difference")
+    assert "difference where they are not tied (Hodges-Lehmann)" in found.describe()
+    assert found.describe().endswith("; better in 17 of 20 seeds, 3 tied.")
+
+
+@pytest.mark.parametrize("sign", [-1, 1])
+def test_a_majority_against_which_the_test_speaks_decides_nothing(sign: int) -> None:
+    """Most seeds a little better, the others far worse: the counts say one, the ranks the other."""
+    numbers = np.random.RandomState(1)
+    small, large = numbers.uniform(0.001, 0.01, 240), numbers.uniform(0.1, 0.3, 160)
+    gaps = sign * np.concatenate([-small, large])
+    losses = {"a": dict(enumerate(2 + gaps)), "b": dict(enumerate(np.full(400, 2.0)))}
+    (found,) = paired_tests([losses])
+    assert found.p_holm < 0.05
+    assert not found.is_decided
+    speaks_for, other = ("b", "a") if sign > 0 else ("a", "b")
+    assert "400 seeds cannot tell a and b apart" in found.describe()
+    assert f"speaks for {speaks_for} (p = " in found.describe()
+    assert found.describe().endswith(f"but {other} is better in 240 of 400 seeds.")
+
+
+def test_the_smallest_p_is_that_of_pairs_that_all_agree() -> None:
+    def smallest(seeds: dict[str, int]) -> dict[tuple[str, str], tuple[float, float]]:
+        """Pair -> its smallest p, and its p where every variant is better than the one before."""
+        losses = {
+            name: {seed: -10 * place + 0.01 * seed * (place + 1) for seed in range(count)}
+            for place, (name, count) in enumerate(seeds.items())
+        }
+        found = paired_tests([losses])
+        return {(pair.first, pair.second): (pair.smallest_p, pair.p_holm) for pair in found}
+
+    assert smallest({"a": 7, "b": 7}) == {("a", "b"): (2**-6, 2**-6)}
+    assert smallest({"a": 7, "b": 7, "c": 7})["a", "c"] == (3 * 2**-6, 3 * 2**-6)
+    # Holm corrects the pair of 12 seeds first, so those of 6 are two among two, not among three.
+    unequal = smallest({"a": 12, "b": 12, "c": 6})
+    assert unequal["a", "b"] == (3 * 2**-11, 3 * 2**-11)
+    assert unequal["a", "c"] == unequal["b", "c"] == (2 * 2**-5, 2 * 2**-5)
+
+
+def test_equal_losses_are_no_difference() -> None:
+    same = dict.fromkeys(range(8), 0.25)
+    (found,) = paired_tests([{"a": same, "b": same}])
+    assert (found.p, found.interval, found.effect, found.is_decided) == (1.0, None, 0.0, False)
+    assert found.describe() == "a and b have the same result in all 8 seeds."
+    assert SeedSummary.of(same).median_interval == (0.25, 0.25)
+
+
+# --- what it leaves -------------------------------------------------------------------------------
+
+
+def without_seconds(rows: list[dict[str, str]]) -> list[dict[str, str]]:
+    return [{k: v for k, v in row.items() if k != "seconds"} for row in rows]
+
+
+def test_a_comparison_from_end_to_end(seqattn: Command, tmp_path: Path) -> None:
+    done = seqattn("compare", config(tmp_path, NAMED))
+    assert done.code == 0
+    home = tmp_path / "outputs/mine"
+    assert "mine: 6 seeds each" in done.out
+    assert "noise floor" in done.out
+    rows = {row["variant"]: row for row in read_table(home / "variants.csv")}
+    for name in ("plain", "looking"):
+        losses = []
+        for seed in range(3, 9):
+            folder = home / name / f"seed-{seed}"
+            summary = json.loads((folder / "summary.json").read_text())
+            losses.append(summary["test_loss"])
+            assert summary["seed"] == seed
+            assert not (folder / "loss_curve.png").exists()
+        assert float(rows[name]["median"]) == pytest.approx(np.median(losses))
+        assert float(rows[name]["mean"]) == pytest.approx(np.mean(losses))
+        assert int(rows[name]["best_seed"]) == 3 + int(np.argmin(losses))
+    (pair,) = read_table(home / "pairs.csv")
+    assert (pair["first"], pair["second"], pair["seeds"]) == ("plain", "looking", "6")
+    assert len(read_table(home / "seeds.csv")) == 12
+    for picture in ("comparison.png", "curves.png", "attention.png"):
+        assert (home / picture).read_bytes().startswith(b"\x89PNG")
+    words = (home / "comparison.md").read_text()
+    assert all(sentence in words for sentence in done.out.splitlines() if "better than" in sentence)
+    # Each run is an ordinary one.
+    assert seqattn("plot-attention", home / "looking/seed-4").code == 0
+    assert seqattn("evaluate", home / "plain/seed-4", "--json").code == 0
+
+    # Again: nothing is trained, and nothing but the pictures' and tables' own files is written.
+    runs = {path: content for path, content in tree(home).items() if "seed-" in path}
+    assert seqattn("compare", config(tmp_path, NAMED)).code == 0
+    assert runs == {path: content for path, content in tree(home).items() if "seed-" in path}
+
+    # More seeds: only those are trained.
+    assert seqattn("compare", config(tmp_path, NAMED), "--seeds", "7", "-q").code == 0
+    after = {path: content for path, content in tree(home).items() if "seed-" in path}
+    assert runs.items() <= after.items()
+    assert {path.split("/")[1] for path in after.keys() - runs} == {"seed-9"}
+
+
+def test_a_folder_of_something_else_is_not_touched(seqattn: Command, tmp_path: Path) -> None:
+    words = ["compare", config(tmp_path, NAMED), "-q"]
+    (tmp_path / "outputs/mine").mkdir(parents=True)
+    (tmp_path / "outputs/mine/notes.txt").write_text("mine")
+    done = seqattn(*words)
+    assert done.code == 2
+    assert "is not the folder of a comparison" in done.err
+    shutil.rmtree(tmp_path / "outputs")
+    assert seqattn(*words).code == 0
+    before = tree(tmp_path / "outputs")
+    for change, said in (
+        ("training.epochs=5", "the config of looking, plain differs"),
+        ("model.hidden_dim=4", "the config of looking, plain differs"),
+    ):
+        done = seqattn(*words, "--set", change)
+        assert done.code == 2
+        assert said in done.err
+    done = seqattn(*words, "--vary", "model.hidden_dim=2,3")
+    assert (
+        "its variants are looking, plain, and those of this command hidden_dim-2, hidden_dim-3"
+        in done.err
+    )
+    done = seqattn("train", config(tmp_path), "-q")
+    assert done.code == 2
+    assert tree(tmp_path / "outputs") == before
+
+
+def test_a_killed_comparison_ends_with_the_same_tables(nursery: Nursery, tmp_path: Path) -> None:
+    text = NAMED.replace("epochs: 4", "epochs: 40").replace("n_train: 48", "n_train: 96")
+    words = ["compare", str(config(tmp_path, text)), "-q", "--threads", "1"]
+    assert nursery.run([*words, "--output-dir", "whole"], tmp_path).code == 0
+    killed = 0
+    for number in (signal.SIGKILL, signal.SIGTERM, signal.SIGKILL):
+        child = nursery.start([*words, "--output-dir", "cut"], tmp_path)
+        last = tmp_path / "cut/mine/looking/seed-8/checkpoints/last.safetensors"
+        before = last.stat().st_mtime_ns if last.exists() else 0
+        summary = tmp_path / "cut/mine/comparison.png"
+        until = time.monotonic() + 60
+        while time.monotonic() < until and not summary.exists():
+            saved = tmp_path / "cut/mine/plain/seed-8/checkpoints/last.safetensors"
+            if saved.exists() and (not killed or (last.exists() and
+                                                  last.stat().st_mtime_ns > before)):  # fmt: skip
+                os.kill(child, number)
+                killed += 1
+                break
+            time.sleep(0.002)
+        nursery.wait(child)
+    assert killed >= 1
+    assert nursery.run([*words, "--output-dir", "cut"], tmp_path).code == 0
+    for name in ("variants.csv", "seeds.csv", "pairs.csv"):
+        whole, cut = (read_table(tmp_path / place / "mine" / name) for place in ("whole", "cut"))
+        assert without_seconds(whole) == without_seconds(cut)
+
+
+def test_a_stopped_comparison_says_how_to_go_on(tmp_path: Path) -> None:
+    epochs = list[EpochRecord]()
+    callbacks = Callbacks(epoch=epochs.append, stop=lambda: 15 * (len(epochs) > 20))
+    planned = plan_comparison(config(tmp_path, NAMED))
+    with pytest.raises(
+        Interrupted, match="outputs/mine; run the same command again to continue"
+    ) as told:
+        compare(planned, tmp_path / "outputs", callbacks=callbacks)
+    assert told.value.exit_code == 143
+    assert "--resume" not in str(told.value)
+    result = compare(planned, tmp_path / "outputs")
+    assert [variant.unfinished for variant in result.variants] == [0, 0]
+
+
+def test_a_variant_that_diverges_is_worse_than_one_that_does_not(
+    seqattn: Command, tmp_path: Path
+) -> None:
+    words = ["--vary", "training.learning_rate=0.01,100", "--vary", "training.optimizer=sgd"]
+    done = seqattn("compare", config(tmp_path), *words, "--seeds", "6",
+                   "--set", "training.momentum=0.9")  # fmt: skip
+    assert done.code == 0
+    rows = {row["variant"]: row for row in read_table(tmp_path / "outputs/mine/variants.csv")}
+    (wild,) = (row for name, row in rows.items() if "100" in name)
+    assert wild["failed"] == "6"
+    assert wild["unfinished"] == "0"
+    name = wild["variant"]
+    assert f"6 of 6 seeds of {name} diverged; each ranks below every" in done.out
+    assert f"better in 6 of 6 seeds ({name} diverged in 6)." in done.out
+    assert f"{name} diverged in 6" in describe_result(read_comparison(tmp_path / "outputs/mine"))[0]
+
+
+def test_what_has_not_ended_has_not_diverged(seqattn: Command, tmp_path: Path) -> None:
+    assert seqattn("compare", config(tmp_path, NAMED), "-q").code == 0
+    home = tmp_path / "outputs/mine"
+    for seed, last in ((3, "stopped"), (4, "ended: DistributedError"), (5, "gradients: autograd"),
+                       (6, "ended: The training loss is nan in epoch 2, step 1")):  # fmt: skip
+        folder = RunFolder(home / f"looking/seed-{seed}")
+        folder.summary.unlink()
+        folder.log_line(last)
+    write_divergence(folder, 1, "The training loss is nan in epoch 2, step 1")
+    result = read_comparison(home)
+    assert [(len(variant.diverged), variant.unfinished) for variant in result.variants] == [
+        (0, 0),
+        (1, 3),
+    ]
+    assert variant_cells(result.variants[1])[5].endswith("of 3, 1 diverged, 3 unfinished")
+    said = describe_result(result)
+    assert any(line.startswith("1 of 6 seeds of looking diverged; ") for line in said)
+    assert "3 of 6 seeds of looking are unfinished; they are not included in the results." in said
+    for seed in (7, 8):
+        (home / f"looking/seed-{seed}/summary.json").unlink()
+    (home / "looking/seed-6/summary.json").unlink()
+    assert variant_cells(read_comparison(home).variants[1])[-1] == "no results yet"
+
+
+def test_a_pair_has_in_common_what_was_not_varied(seqattn: Command, tmp_path: Path) -> None:
+    words = ["compare", config(tmp_path), "--seeds", "6", "--vary"]
+    for key, values, from_splits in (
+        ("data.noise", "0.1,0.2", 1),
+        ("training.batch_size", "8,16", 0),
+    ):
+        assert seqattn(*words, f"{key}={values}", "--name", key).code == 0
+        text = (tmp_path / "outputs" / key / "comparison.md").read_text()
+        assert "draws, unless the variation changes them" in text
+        assert text.count("The variants differ in their data") == from_splits
+
+
+# --- train --seeds --------------------------------------------------------------------------------
+
+
+def test_many_seeds_each_in_a_folder_of_its_own(seqattn: Command, tmp_path: Path) -> None:
+    done = seqattn("train", config(tmp_path), "--seeds", "2", "--plots", "each")
+    assert done.code == 0
+    assert "2 seeds of mine" in done.out
+    home = tmp_path / "outputs/mine"
+    folders = [".lock", "seed-3", "seed-4"]
+    assert sorted(path.name for path in home.iterdir()) == folders
+    alone = tmp_path / "alone"
+    for seed in (3, 4):
+        plots = [] if seed == 3 else ["--plots", "none"]
+        assert seqattn("train", config(tmp_path), "--seed", str(seed), "--output-dir", alone,
+                       "--name", f"s{seed}", "-q", *plots).code == 0  # fmt: skip
+        many, one = home / f"seed-{seed}", alone / f"s{seed}"
+        files = {path.name for path in many.iterdir()}
+        if plots:
+            files = {name for name in files if not name.endswith(".png")}
+        assert files == {path.name for path in one.iterdir()}
+        losses = [[float(row["validation_loss"]) for row in read_table(folder / "metrics.csv")]
+                  for folder in (many, one)]  # fmt: skip
+        np.testing.assert_allclose(losses[0], losses[1], atol=1e-4)
+    assert seqattn("train", config(tmp_path), "--seeds", "2").code == 2
+    done = seqattn("train", config(tmp_path), "--seeds", "3", "--resume", "--plots", "none")
+    assert done.code == 0
+    assert "2 of 3 runs are trained already" in done.err
+    assert (home / "seed-5/summary.json").exists()
+    done = seqattn("train", config(tmp_path), "--seeds", "2", "--output-dir", alone, "--name", "s3")
+    assert done.code == 2
+    assert "is the folder of a single run" in done.err
+
+
+def test_seeds_that_diverge_are_named(seqattn: Command, tmp_path: Path) -> None:
+    wild = ["--set", "training.learning_rate=100", "--set", "training.optimizer=sgd",
+            "--set", "training.momentum=0.9"]  # fmt: skip
+    done = seqattn("train", config(tmp_path), "--seeds", "2", *wild)
+    assert done.code == 7
+    assert "all 2 seeds diverged. The first: " in done.err
+
+
+def test_the_comparisons_that_ship_are_right_and_essays() -> None:
+    validator = jsonschema.Draft202012Validator(json_schema())
+    paths = sorted((ROOT / "configs/compare").glob("*.yaml"))
+    assert len(paths) >= 1
+    for path in paths:
+        found = plan_comparison(path)
+        assert found.name == path.stem
+        assert len(found.variants) >= 2
+        text = path.read_text()
+        assert f"seqattn compare configs/compare/{path.name}" in text
+        assert all(word in text for word in ("Purpose", "Expect", "Time"))
+        validator.validate(yaml.safe_load(text))
+
+
+def arm_that_looked(
+    folder: Path, lengths: list[tuple[int, int]], layers: int = 1, heads: int = 1, name: str = "dot"
+) -> tuple[VariantResult, dict[int, np.ndarray]]:
+    """Three seeds with random weights over test sequences of these lengths."""
+    sources, targets = np.array(lengths).T
+    folders, kept = {}, {}
+    for seed in (3, 4, 5):
+        numbers = np.random.default_rng(seed)
+        weights = numbers.random((len(lengths), layers, heads, targets.max(), sources.max()))
+        weights *= np.arange(sources.max()) < sources[:, None, None, None, None]
+        weights /= weights.sum(axis=-1, keepdims=True)
+        folders[seed], kept[seed] = RunFolder(folder / name / f"seed-{seed}"), weights
+        folders[seed].path.mkdir(parents=True)
+        alignment = np.tile(np.arange(targets.max()), (len(lengths), 1))
+        alignment[np.arange(len(lengths)), targets - 1] = sources - 1  # the last looks at the last
+        write_arrays(folders[seed].attention, attention_arrays(
+            weights, ids=[str(k) for k in range(len(lengths))], source_lengths=sources,
+            target_lengths=targets, meaning="distribution", alignment=alignment,
+        ))  # fmt: skip
+    return VariantResult(name, folders, {seed: {} for seed in folders}), kept
+
+
+def test_weights_are_averaged_over_sequences_of_the_same_lengths(tmp_path: Path) -> None:
+    lengths = [(2, 2), (4, 3), (3, 2), (4, 3), (2, 2), (4, 3), (3, 2), (3, 2)]
+    variant, kept = arm_that_looked(tmp_path, lengths)
+    look = median_attention(variant)
+    assert look is not None
+    # (4, 3) and (3, 2) are as common: the longer ones.
+    means = [weights[[1, 3, 5], 0, 0].mean(axis=0) for weights in kept.values()]
+    np.testing.assert_allclose(look.weights, np.median(means, axis=0), atol=1e-6)
+    assert look.alignment.tolist() == [0, 1, 3]
+    assert look.title == "dot\nmedian of 3 seeds\nof sequences of 4 and 3 points"
+    variant, _ = arm_that_looked(tmp_path / "more", [(3, 2)] * 2 + [(4, 3)] + [(2, 2)] * 3)
+    look = median_attention(variant)
+    assert look is not None
+    assert look.weights.shape == (2, 2)
+    np.testing.assert_allclose(look.weights.sum(axis=-1), 1, atol=1e-6)
+
+
+def test_a_panel_says_what_is_averaged(tmp_path: Path) -> None:
+    name = "a_variant_with_a_name_that_is_long_and_ends_with-2"
+    variant, kept = arm_that_looked(tmp_path, [(3, 2)] * 4, layers=2, heads=5, name=name)
+    look = median_attention(variant)
+    assert look is not None
+    first, *others = look.title.split("\n")
+    assert others == ["median of 3 seeds", "mean of its layers and heads"]
+    assert first.startswith("a_variant_w")
+    assert first.endswith("_ends_with-2")
+    assert len(first) == 24
+    means = [weights.mean(axis=(0, 1, 2)) for weights in kept.values()]
+    np.testing.assert_allclose(look.weights, np.median(means, axis=0), atol=1e-6)
+
+
+def test_kinds_of_models_against_each_other(tmp_path: Path, seqattn: Any) -> None:
+    """Fast weights beside a GRU: signed strengths have no place among medians of weights."""
+    (tmp_path / "kinds.yaml").write_text(
+        "name: kinds\ndata: {kind: squares, n_train: 16}\ntraining: {epochs: 1}\n"
+        "compare:\n  seeds: 2\n  variants:\n    gru: {}\n    fast: {model.kind: fast_weights}\n"
+    )
+    done = seqattn("compare", "kinds.yaml", "--quiet")
+    assert done.code == 0, done.err
+    folder = tmp_path / "outputs/kinds"
+    assert {path.name for path in folder.iterdir()} >= {"gru", "fast", "attention.png"}
+    outcome_of = {
+        name: read_arrays(folder / name / "seed-23/attention.npz") for name in ("gru", "fast")
+    }
+    assert str(outcome_of["fast"]["meaning"]) == "strength"
+    assert (outcome_of["fast"]["weights"] < 0).any()
+    picture = imread(folder / "attention.png")
+    alone = attention_figure([np.ones((2, 2))], titles=["gru"])
+    assert picture.shape[1] == imread(io.BytesIO(as_bytes(alone))).shape[1]  # one panel

@@ -1,0 +1,296 @@
+"""Runs side by side of which some have ended, and runs that diverged."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from seqattn.analysis import doctor
+from seqattn.analysis.comparison import read_comparison
+from seqattn.config import resolve
+from seqattn.config.comparing import plan_comparison
+from seqattn.data import DataSpec, load
+from seqattn.errors import CheckpointError
+from seqattn.experiments import Callbacks, api, groups_to_train, train_many
+from seqattn.experiments.compare import compare
+from seqattn.experiments.ray_cluster import _write_run_folders
+from seqattn.models import FeatureSpec, build_model
+from seqattn.plots import run_pictures
+from seqattn.report.content import run_content
+from seqattn.runs import RunFolder
+from seqattn.runs.storage.atomic import _PendingFile
+from seqattn.training import RunProgress, TrainingRun, to_tensors, train_models
+from seqattn.training.batches import Batch, stack_batches
+from seqattn.training.learner import Epoch, Learner, build_group
+from seqattn.training.loop import train_step
+from seqattn.training.optimizers import Optimizer
+from seqattn.training.state import Slot, TrainState
+from tests.faults.groups import SETUPS, Killed, Runs
+from tests.faults.groups import train as trained
+
+SIZES = ["data.n_train=12", "data.n_validation=7", "data.n_test=5", "model.hidden_dim=3",
+         "training.batch_size=5", "training.epochs=3"]  # fmt: skip
+PLATEAU = ["training.learning_rate_schedule.kind=plateau",
+           "training.learning_rate_schedule.patience=1"]  # fmt: skip
+
+
+def run_of(seed: int, *sets: str) -> TrainingRun:
+    config = resolve(None, [*SIZES, *sets]).config
+    data = load(config.data)
+    model = build_model(config.model, FeatureSpec.of(DataSpec.of(data.train)), seed)
+    parts = to_tensors(data.train), to_tensors(data.validation)
+    return TrainingRun(model, *parts, config.training, seed, group="g")
+
+
+def group_of(runs: Sequence[TrainingRun]) -> tuple[TrainState, Learner]:
+    return build_group([RunProgress(run) for run in runs])
+
+
+def with_rates(learner: Learner, rates: Sequence[float]) -> None:
+    """Give each row a learning rate of its own."""
+    for run, rate in zip(learner.rate_schedules, rates, strict=True):
+        run.config = run.config.model_copy(update={"learning_rate": rate})
+
+
+def kernels_of(state: TrainState, epoch: Epoch) -> tuple[Any, ...]:
+    """All that a row could tell the others by, without what only its own numbers depend on."""
+    return (epoch.learning_rates, [forced.tolist() for forced in epoch.forced], len(state.rows))
+
+
+@pytest.mark.parametrize("more", [[], ["training.teacher_forcing.coin=element"]])
+def test_rows_that_have_ended_decide_nothing(more: list[str]) -> None:
+    """They are not told from rows that nobody ever had."""
+    half = ["training.teacher_forcing.probability=0.5", *more]
+    runs = [run_of(seed, *half) for seed in range(5)]
+    state, learner = group_of(runs)
+    state.rows[0].ended = state.rows[3].ended = "all epochs"
+    with_rates(learner, [9.0, 0.1, 0.1, 0.7, 0.1])
+    epoch = learner.start_epoch(state)
+    assert epoch.learning_rates == [0.1] * 5
+    left = [
+        RunProgress(runs[k], replace(state.run_state(k), slot=Slot("g", k, 5))) for k in (1, 2, 4)
+    ]
+    again, relearner = build_group(left)
+    with_rates(relearner, [0.0, 0.1, 0.1, 0.0, 0.1])
+    assert again.active == state.active == [1, 2, 4]
+    assert kernels_of(again, relearner.start_epoch(again)) == kernels_of(state, epoch)
+
+
+def test_what_an_ended_row_holds_reaches_no_other() -> None:
+    ends = []
+    for number in (0.0, math.nan, math.inf):
+        state, learner = group_of([run_of(seed, "training.clip_norm=1") for seed in range(3)])
+        weights = state.params.weights
+        weights[1].mul_(number).add_(number)
+        state.rows[1].ended = "all epochs"
+        with_rates(learner, [0.01, 0.5, 0.01])
+        epoch = learner.start_epoch(state)
+        for _ in range(3):
+            train_step(state, learner, epoch)
+        ends.append(weights[[0, 2]].clone())
+    assert torch.equal(ends[0], ends[1])
+    assert torch.equal(ends[0], ends[2])
+
+
+def test_an_ended_run_has_no_learning_rate(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A plateau's rate falls for runs that go on only, and theirs alone choose the update."""
+    asked = list[list[float]]()
+    step = Optimizer.step
+
+    def seen(optimizer: Any, rates: list[float]) -> None:
+        asked.append(list(rates))
+        step(optimizer, rates)
+
+    monkeypatch.setattr(Optimizer, "step", seen)
+    ended = run_of(0, *PLATEAU, "training.epochs=2", "training.learning_rate=0.3")
+    trained = train_models([run_of(1), run_of(2), ended, run_of(3)])
+    assert asked[0] == [0.01, 0.01, 0.3, 0.01]
+    assert asked[-1] == [0.01] * 4
+    assert len(trained[2].history) == 2
+
+
+def test_one_limit_on_the_gradient_touches_no_run_without() -> None:
+    """A norm that overflows is no gradient that does."""
+    limited, free = run_of(0, "training.clip_norm=1"), run_of(1)
+    state, learner = group_of([limited, free])
+    epoch = learner.start_epoch(state)
+    value_and_grad, gradient = learner.loss_fn.value_and_grad, learner.params.gradient
+
+    def steep(*args: Any) -> Any:
+        losses = value_and_grad(*args)
+        gradient[1].fill_(1e20)
+        return losses
+
+    learner.loss_fn.value_and_grad = steep  # type: ignore[method-assign]
+    train_step(state, learner, epoch)
+    assert (gradient[1] == 1e20).all()
+    assert torch.linalg.vector_norm(gradient[0]) <= 1 + 1e-5
+
+
+def test_a_run_without_a_mask_beside_one_with_a_mask_has_seen_all() -> None:
+    points = torch.zeros(2, 3, 2)
+    keep = torch.tensor([[True, True, False], [True, False, False]])
+    batch = stack_batches([Batch(points, points), Batch(points, points, None, keep)])
+    assert batch.target_keep is not None
+    assert batch.target_keep[0].all()
+    assert torch.equal(batch.target_keep[1], keep)
+
+
+@pytest.mark.parametrize("slots", [[(0, 3), (0, 3)], [(0, 2), (1, 3)]])
+def test_rows_of_two_groups_are_refused(slots: list[tuple[int, int]]) -> None:
+    runs = [run_of(0), run_of(1)]
+    state, _ = group_of(runs)
+    states = {
+        run: replace(state.run_state(k), slot=Slot("g", *slot))
+        for k, (run, slot) in enumerate(zip(runs, slots, strict=True))
+    }
+    with pytest.raises(ValueError, match="rows of one group, each its own"):
+        train_models(runs, states=states)
+
+
+# --- runs that diverged ---------------------------------------------------------------------------
+
+
+def epochs_of(runs: Runs, **more: Any) -> tuple[list[int], list[str], list[Any]]:
+    epochs, said = list[int](), list[str]()
+    callbacks = Callbacks(epoch=lambda record: epochs.append(record.epoch), message=said.append)
+    return epochs, said, train_many(runs, threads=1, resume=True, callbacks=callbacks, **more)
+
+
+def test_a_run_that_diverged_says_so_and_is_not_trained_again(tmp_path: Path) -> None:
+    runs = SETUPS["diverging"](tmp_path)
+    first = train_many(runs, threads=1)
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    before = {path: path.read_bytes() for path in files}
+    epochs, said, jobs = epochs_of(runs)
+    assert epochs == []
+    assert "2 of 5 runs diverged before, and are not trained again." in said
+    assert [job.error is None for job in jobs] == [True, False, True, False, True]
+    assert {path: path.read_bytes() for path in before} == before
+    folder = runs[1][1]
+    found = folder.read_summary()
+    assert found["diverged"] == str(first[1].error)
+    assert found["test_loss"] is None
+    error = first[1].error
+    assert error is not None
+    assert found["diverged_at"] == {"epoch": error.epoch, "step": error.step}
+    assert f"in epoch {error.epoch}, step {error.step}," in found["diverged"]
+    assert found["epochs"] == len(folder.read_metrics()) == 2
+    assert {"name", "seed", "best_epoch", "parameters", "model", "seconds", "data"} <= found.keys()
+    assert folder.divergence() == found["diverged"]
+    with pytest.raises(CheckpointError, match="diverged, so it has no results. The "):
+        list(run_pictures.draw_run(folder))
+    assert doctor.sibling_losses(folder) == [math.inf]
+    page = run_content(folder, examine=False)
+    assert page["summary"] is None
+    assert any(line.startswith("The training diverged, so") for line in page["notices"])
+    opened = api.load(folder.path)
+    assert opened.summary["test_loss"] is None
+    for draw in (opened.plot_loss, opened.plot_predictions):
+        with pytest.raises(CheckpointError, match="diverged, so it has no results"):
+            draw()
+
+
+def test_a_diverged_run_is_resumed_with_the_reason(
+    seqattn: Callable[..., Any], tmp_path: Path
+) -> None:
+    file = tmp_path / "c.yaml"
+    file.write_text("name: c\n")
+    words = ["train", file, "--set", "training.optimizer=sgd", "--set", "training.learning_rate=100",
+             "--set", "training.momentum=0.9", "--name", "wild", "--plots", "none"]  # fmt: skip
+    words += [word for each in SIZES for word in ("--set", each)]
+    first = seqattn(*words)
+    again = seqattn(*words, "--resume")
+    assert (first.code, again.code) == (7, 7)
+    assert "would again: The " in again.err
+    assert "--overwrite trains it from the beginning" in again.err
+    assert "another --name" in again.err
+    assert "Going on" not in again.err
+    assert seqattn(*words, "--overwrite").code == 7
+    done = seqattn("doctor", "outputs/wild")
+    assert "Traceback" not in done.err
+
+
+def test_a_test_loss_that_is_not_finite_is_recorded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from seqattn.experiments import results
+
+    scored = results.evaluate
+
+    def nothing(*args: Any, **more: Any) -> Any:
+        return replace(scored(*args, **more), loss=math.nan)
+
+    monkeypatch.setattr(results, "evaluate", nothing)
+    runs = [(resolve(None, SIZES).config, RunFolder(tmp_path / "one"))]
+    (job,) = train_many(runs, threads=1)
+    assert job.error is not None
+    assert runs[0][1].read_summary()["diverged_at"] is None
+    epochs, _, (again,) = epochs_of(runs)
+    assert epochs == []
+    assert str(job.error) in str(again.error)
+
+
+def test_a_comparison_repeated_is_the_same_to_the_byte(tmp_path: Path) -> None:
+    file = tmp_path / "c.yaml"
+    file.write_text("name: c\n")
+    wild = ["training.optimizer=sgd", "training.momentum=0.9", *SIZES]
+    planned = plan_comparison(file, wild, ["training.learning_rate=0.01,100"], seeds=6)
+    compare(planned, tmp_path)
+    tables = ("variants.csv", "seeds.csv", "pairs.csv", "comparison.md")
+    before = [(tmp_path / "c" / name).read_bytes() for name in tables]
+    assert [len(arm.diverged) for arm in read_comparison(tmp_path / "c").variants] == [0, 6]
+    epochs = list[int]()
+    compare(
+        planned, tmp_path, callbacks=Callbacks(epoch=lambda record: epochs.append(record.epoch))
+    )
+    assert epochs == []
+    assert [(tmp_path / "c" / name).read_bytes() for name in tables] == before
+
+
+# --- groups of a cluster --------------------------------------------------------------------------
+
+
+def test_a_group_that_came_back_in_part_begins_again_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was trained on another machine, and was written down up to the n-th file."""
+    away, here = (SETUPS["diverging"](tmp_path / name) for name in ("away", "here"))
+    trained(away)
+    files = [
+        {str(path.relative_to(folder.path)): path.read_bytes()
+         for path in folder.path.rglob("*") if path.is_file() and path.name[0] != "."}
+        for _, folder in away
+    ]  # fmt: skip
+    came = list(zip((folder for _, folder in here), files, strict=True))
+    show, shown, last = _PendingFile.commit, 0, 0
+
+    def dying(written: _PendingFile) -> None:
+        nonlocal shown
+        shown += 1
+        if shown == last:
+            raise Killed
+        show(written)
+
+    monkeypatch.setattr(_PendingFile, "commit", dying)
+    count = sum(map(len, files))
+    for last in (9, 25, count - 8, count - 4, count - 3, count):
+        shown = 0
+        with pytest.raises(Killed):
+            _write_run_folders(came, Callbacks())
+        sizes = [len(group) for group in groups_to_train(here)]
+        # Once the first of them has results, all that is missing is known from the checkpoints.
+        assert sizes == ([5] if last <= count - 3 else []), last
+    last = 0
+    _write_run_folders(came, Callbacks())
+    assert groups_to_train(here) == []
+    assert [json.loads(each["summary.json"])["test_loss"] is None for each in files] == [
+        folder.divergence() is not None for _, folder in here
+    ]

@@ -1,0 +1,375 @@
+"""Each seed of a comparison has generated data of its own, unless they are held fixed."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+
+from seqattn.analysis.comparison import describe_result, read_comparison
+from seqattn.analysis.comparison.result import VariantResult
+from seqattn.analysis.comparison.tables import describe_references, reference_losses
+from seqattn.config.comparing import (
+    FILES,
+    PARTS,
+    derive_data_seed,
+    plan_comparison,
+    resample_data_seeds,
+)
+from seqattn.errors import CheckpointError, ConfigError, UsageError
+from seqattn.experiments.compare import compare
+from seqattn.plots.comparison_pictures import median_attention
+from seqattn.report import report
+from seqattn.runs import RunFolder, attention_arrays
+from seqattn.runs.storage import read_arrays, write_arrays
+from tests.conftest import Ended
+
+Command = Callable[..., Ended]
+TEXT = """
+name: mine
+seed: 3
+data: {kind: copy, length: 3, min_length: 2, noise: 0.1, n_train: 12, n_validation: 8, n_test: 8}
+model: {hidden_dim: 2}
+training: {epochs: 2, batch_size: 6}
+compare: {seeds: 3, variants: {plain: {model.attention: null}, dot: {model.attention: {score: dot}}}}
+"""
+
+
+def config(folder: Path, text: str = TEXT) -> Path:
+    path = folder / "mine.yaml"
+    path.write_text(text)
+    return path
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    home = tmp_path_factory.mktemp("finished")
+    return compare(plan_comparison(config(home)), home, threads=1).path
+
+
+def seeds_of(folder: Path) -> tuple[int, ...]:
+    data = yaml.safe_load((folder / "config.yaml").read_text())["data"]
+    return tuple(data[f"{part}_seed"] for part in PARTS)
+
+
+# --- which data -----------------------------------------------------------------------------------
+
+
+def test_no_part_of_any_run_shares_a_seed_with_another_part() -> None:
+    owns = (0, 13, 17, 19, 2**32 - 1)
+    found = {
+        part: {
+            derive_data_seed(own, seed, part) for own in owns for seed in (*range(300), 2**63 - 1)
+        }
+        for part in PARTS
+    }
+    assert all(0 <= seed < 2**32 for seeds in found.values() for seed in seeds)
+    assert not found["train"] & found["validation"]
+    assert not found["train"] & found["test"]
+    assert not found["validation"] & found["test"]
+    assert len(found["train"]) == len(owns) * 301
+    assert [derive_data_seed(13, 1, part) for part in PARTS] == [3405998856, 3405998857, 3405998858]
+
+
+def test_variants_share_the_data_of_a_seed_and_seeds_do_not(finished: Path) -> None:
+    seeds = {
+        name: [seeds_of(finished / name / f"seed-{seed}") for seed in (3, 4, 5)]
+        for name in ("plain", "dot")
+    }
+    assert seeds["plain"] == seeds["dot"]
+    assert len({part for seed in seeds["plain"] for part in seed}) == 9
+    tests = [read_arrays(finished / name / f"seed-{seed}/predictions.npz")["target"]
+             for seed in (3, 4) for name in ("plain", "dot")]  # fmt: skip
+    np.testing.assert_array_equal(tests[0], tests[1])
+    assert not np.array_equal(tests[0], tests[2])
+    floors = {json.loads((finished / f"dot/seed-{seed}/summary.json").read_text())["noise_floor"]
+              for seed in (3, 4, 5)}  # fmt: skip
+    assert len(floors) == 3
+
+
+def test_a_run_is_what_its_config_trains_by_itself(
+    finished: Path, seqattn: Command, tmp_path: Path
+) -> None:
+    run = finished / "dot/seed-4"
+    assert seqattn("train", run / "config.yaml", "--name", "alone", "-q").code == 0
+    alone = tmp_path / "outputs/alone"
+    assert seeds_of(alone) == seeds_of(run)
+    with_others, by_itself = (read_arrays(path / "predictions.npz") for path in (run, alone))
+    np.testing.assert_array_equal(with_others["target"], by_itself["target"])
+    np.testing.assert_allclose(with_others["forecast"], by_itself["forecast"], atol=1e-5)
+    one, other = (json.loads((path / "summary.json").read_text()) for path in (run, alone))
+    assert one["baselines"] == other["baselines"]
+    assert one["test_loss"] == pytest.approx(other["test_loss"], rel=1e-4)
+
+
+def test_the_data_can_be_held_fixed(tmp_path: Path) -> None:
+    text = TEXT.replace("{seeds: 3,", "{seeds: 3, resample_data: false,")
+    for planned in (
+        plan_comparison(config(tmp_path), resample_data=False),
+        plan_comparison(config(tmp_path, text)),
+    ):
+        assert not planned.resample_data
+        data = {repr(planned.config_of(v, s).data) for v in planned.variants for s in planned.seeds}
+        assert len(data) == 1
+    assert plan_comparison(config(tmp_path, text), resample_data=True).resample_data
+
+
+def test_more_seeds_keep_the_data_of_those_before(tmp_path: Path) -> None:
+    few, many = (plan_comparison(config(tmp_path), seeds=seeds) for seeds in (3, 9))
+    for seed in few.seeds:
+        assert few.config_of(few.variants[0], seed) == many.config_of(many.variants[0], seed)
+
+
+def test_own_files_are_the_same_for_all_seeds(tmp_path: Path) -> None:
+    rows = "".join(f"{s},{k},{s + k},1\n" for s in range(12) for k in range(3))
+    (tmp_path / "mine.csv").write_text("sequence,step,x,y\n" + rows)
+    text = TEXT.replace(
+        re.search(r"data: .*", TEXT)[0],  # type: ignore[index]
+        f"data: {{kind: file, path: {tmp_path / 'mine.csv'}, source_length: 2}}",
+    )
+    path = config(tmp_path, text)
+    planned = plan_comparison(path)
+    assert not planned.resample_data
+    assert resample_data_seeds(planned.variants[0].config) == planned.variants[0].config
+    with pytest.raises(ConfigError, match="--resample-data: goes with generated data"):
+        plan_comparison(path, resample_data=True)
+    outcome = compare(planned, tmp_path, threads=1)
+    assert (
+        "your files: the results hold for this training set and this"
+        in describe_result(outcome)[-1]
+    )
+    assert describe_result(read_comparison(outcome.path)) == describe_result(outcome)
+
+
+@pytest.mark.parametrize("key", ["train", "validation", "test"])
+def test_data_seeds_are_compared_only_where_the_data_are_fixed(tmp_path: Path, key: str) -> None:
+    path, vary = config(tmp_path), [f"data.{key}_seed=101,102"]
+    with pytest.raises(ConfigError, match=f"variants differ in data.{key}_seed.*--fixed-data"):
+        plan_comparison(path, vary=vary)
+    with pytest.raises(ConfigError, match="variants differ in"):
+        plan_comparison(path, along=vary[0])
+    found = plan_comparison(path, vary=vary, resample_data=False)
+    assert [getattr(v.config.data, f"{key}_seed") for v in found.variants] == [101, 102]
+
+
+def test_a_folder_of_the_other_kind_is_refused_with_what_to_type(
+    finished: Path, seqattn: Command, tmp_path: Path
+) -> None:
+    home = tmp_path / "outputs/mine"
+    shutil.copytree(finished, home)
+    words = ["compare", config(tmp_path), "-q"]
+    before = {path: path.read_bytes() for path in home.rglob("*") if path.is_file()}
+    done = seqattn(*words, "--fixed-data")
+    assert done.code == 2
+    assert "each seed has data of its own, but this command" in done.err
+    assert "Continue it with --resample-data, or choose another --name." in done.err
+    mark = json.loads((home / "comparison.json").read_text())
+    del mark["resample_data"]  # as versions before wrote it
+    (home / "comparison.json").write_text(json.dumps(mark))
+    done = seqattn(*words)
+    assert done.code == 2
+    assert "each seed has the same data, but this command" in done.err
+    assert "Continue it with --fixed-data, or choose another --name." in done.err
+    (home / "comparison.json").write_bytes(before[home / "comparison.json"])
+    assert before == {path: path.read_bytes() for path in home.rglob("*") if path.is_file()}
+
+
+# --- what is said of it ---------------------------------------------------------------------------
+
+
+def test_words_say_what_the_results_are_about(finished: Path, tmp_path: Path) -> None:
+    assert (
+        "the results hold for new data of this kind"
+        in describe_result(read_comparison(finished))[-1]
+    )
+    fixed = compare(
+        plan_comparison(config(tmp_path), seeds=2, resample_data=False), tmp_path, threads=1
+    )
+    assert "hold for this training set and this test set" in describe_result(fixed)[-1]
+    text = (fixed.path / "comparison.md").read_text()
+    assert "hold for this training set and this test set" in text
+    assert "medians over" not in text
+
+
+def test_many_seeds_of_train_say_that_the_data_are_the_same(
+    seqattn: Command, tmp_path: Path
+) -> None:
+    text = TEXT[: TEXT.index("compare:")]
+    done = seqattn("train", config(tmp_path, text), "--seeds", "2")
+    assert done.code == 0, done.err
+    assert "the data are the same: the results hold for this training set" in done.out
+    assert "bootstrap" not in done.out
+    assert len({seeds_of(tmp_path / f"outputs/mine/seed-{seed}") for seed in (3, 4)}) == 1
+
+
+def test_references_are_medians_over_the_seeds(finished: Path) -> None:
+    outcome = read_comparison(finished)
+    floors = [json.loads((finished / f"dot/seed-{seed}/summary.json").read_text())["noise_floor"]
+              for seed in (3, 4, 5)]  # fmt: skip
+    assert dict(reference_losses(outcome))["noise floor"] == np.median(floors)
+    said = describe_references(outcome)
+    assert said.startswith("Reference losses (medians over the seeds' test sets): noise floor ")
+    assert said in (finished / "comparison.md").read_text()
+    # A seed of one variant without a result changes nothing: the other variant has the same data.
+    plain, dot = outcome.variants
+    rest = {seed: summary for seed, summary in plain.summaries.items() if seed != 3}
+    fewer = VariantResult("plain", plain.folders, rest, frozenset({3}))
+    changed = type(outcome)(**{**vars(outcome), "variants": (fewer, dot)})
+    assert reference_losses(changed) == reference_losses(outcome)
+
+
+def test_every_seed_beats_or_misses_its_own_baseline(finished: Path) -> None:
+    rows = list(csv.DictReader(io.StringIO((finished / "seeds.csv").read_text())))
+    for row in rows:
+        folder = RunFolder(finished / row["variant"] / f"seed-{row['seed']}")
+        baselines = folder.read_summary()["baselines"]
+        beats = float(row["test_loss"]) < min(baselines.values())
+        assert row["beats_best_baseline"] == str(beats)
+
+
+def test_the_page_of_a_comparison(finished: Path, tmp_path: Path) -> None:
+    page = report(finished, tmp_path / "page.html").read_text()
+    assert "medians over the seeds&#39; test sets" in page
+    assert "bootstrap" not in page
+
+
+def test_weights_are_averaged_by_the_lengths_and_alignment_of_each_seed(tmp_path: Path) -> None:
+    """Sequence k of one seed is another than sequence k of the next."""
+    lengths = {3: [(2, 2), (3, 2), (3, 2)], 4: [(3, 2), (3, 2), (2, 2)], 5: [(2, 2)] * 3}
+    last = {3: 2, 4: 1, 5: 0}  # the source step of the last target step
+    folders, kept = {}, {}
+    for seed, pairs in lengths.items():
+        sources, targets = np.array(pairs).T
+        weights = np.random.default_rng(seed).random((3, 1, 1, 2, 3))
+        alignment = np.tile([0, last[seed]], (3, 1))
+        folders[seed], kept[seed] = RunFolder(tmp_path / f"seed-{seed}"), weights
+        folders[seed].path.mkdir()
+        write_arrays(folders[seed].attention, attention_arrays(
+            weights, ids=list("abc"), source_lengths=sources, target_lengths=targets,
+            meaning="distribution", alignment=alignment,
+        ))  # fmt: skip
+    look = median_attention(VariantResult("dot", folders, {seed: {} for seed in folders}))
+    assert look is not None
+    assert look.title == "dot\nmedian of 3 seeds\nof sequences of 2 and 2 points"
+    lost = VariantResult("dot", folders, {3: {}, 5: {}}, frozenset({4}))
+    look = median_attention(lost)
+    assert look is not None
+    assert look.title.startswith("dot\nmedian of 2 of 3 seeds\n")
+    two = VariantResult("dot", {k: folders[k] for k in (3, 4)}, {3: {}, 4: {}})
+    look = median_attention(two)
+    assert look is not None
+    assert look.weights.shape == (2, 3)
+    means = [kept[3][1:].mean(axis=(0, 1, 2)), kept[4][:2].mean(axis=(0, 1, 2))]
+    np.testing.assert_allclose(look.weights, np.median(means, axis=0), atol=1e-6)
+    assert look.alignment.tolist() == [0, -1]
+
+
+# --- names and messages ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", [*sorted(FILES), "Variants.CSV"])
+def test_a_variant_has_no_name_of_a_file(seqattn: Command, tmp_path: Path, name: str) -> None:
+    section = f"compare: {{variants: {{{name}: {{}}, b: {{model.hidden_dim: 3}}}}}}"
+    done = seqattn("compare", config(tmp_path, TEXT[: TEXT.index("compare:")] + section))
+    assert done.code == 2
+    assert f"a variant cannot have the name {name}, which is a file" in done.err
+    assert not (tmp_path / "outputs").exists()
+
+
+def test_every_file_of_a_comparison_is_known(tmp_path: Path) -> None:
+    outcome = compare(
+        plan_comparison(config(tmp_path), along="model.hidden_dim=2,3", seeds=2), tmp_path
+    )
+    report(outcome.path)
+    found = {path.name for path in outcome.path.iterdir() if path.is_file()}
+    assert found - {".lock"} == FILES  # no variant's name begins with a dot
+
+
+FLAG = re.compile(r"(?<!train )--[a-z-]+")
+
+
+def test_compare_is_told_of_no_option_that_it_lacks(
+    finished: Path, seqattn: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = set(FLAG.findall(seqattn("compare", "--help").out))
+    assert "--fixed-data" in known
+    home, words = tmp_path / "outputs/mine", ["compare", config(tmp_path), "-q"]
+
+    def refused(*more: str) -> str:
+        done = seqattn(*words, *more)
+        assert done.code in (2, 4, 5), done
+        assert set(FLAG.findall(done.err)) <= known, done.err
+        return done.err
+
+    def fresh() -> RunFolder:
+        shutil.rmtree(tmp_path / "outputs", ignore_errors=True)
+        shutil.copytree(finished, home)
+        return RunFolder(home / "dot/seed-4")
+
+    run = fresh()
+    for file in (run.last, run.previous):
+        file.write_bytes(b"{}" * 99)
+    told = refused()
+    assert f"remove {Path('outputs/mine/dot/seed-4')} and give the same command" in told
+    shutil.rmtree(run.path)
+    assert seqattn(*words).code == 0  # what it says works
+    run = fresh()
+    run.last.unlink()
+    run.previous.unlink(missing_ok=True)
+    refused()
+    fresh()
+    refused("--set", "training.learning_rate=0.5")
+    refused("--fixed-data")
+    run = fresh()
+    run.config.write_text(run.config.read_text().replace("seed: 4", "seed: 5"))
+    seqattn(*words)
+    fresh()
+    shutil.rmtree(home / "dot/seed-5")
+    (home / "dot/seed-5").write_text("mine")
+    refused()
+    shutil.rmtree(tmp_path / "outputs")
+
+    def full(*_: Any, **__: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("seqattn.experiments.folder_session.save_state", full)
+    assert "No space left" in refused()
+
+
+def test_a_variant_of_a_comparison_is_many_seeds(
+    finished: Path, seqattn: Command, tmp_path: Path
+) -> None:
+    """Seeds with data of their own are seeds of one config; some with the same and some with other
+    data are not."""
+    home = tmp_path / "dot"
+    shutil.copytree(finished / "dot", home)
+    outcome = read_comparison(home)
+    assert outcome.data_of_seeds == "new"
+    assert len(outcome.variants[0].losses) == 3
+    assert seqattn("doctor", home).code == 0
+    text = (home / "seed-3/config.yaml").read_text()
+    assert "\nseed: 3\n" in text
+    (home / "seed-4/config.yaml").write_text(text.replace("\nseed: 3\n", "\nseed: 4\n"))
+    with pytest.raises(
+        CheckpointError, match="seed-5 is of another config than seed-3.*data.train"
+    ):
+        read_comparison(home)
+
+
+def test_data_of_too_many_seeds_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("seqattn.experiments.memory_estimate.physical_memory", lambda: 2**20)
+    planned = plan_comparison(config(tmp_path), seeds=300)
+    with pytest.raises(UsageError, match="the 300 data sets of these runs.*compare --fixed-data"):
+        compare(planned, tmp_path)
+    assert not (tmp_path / "mine").exists()

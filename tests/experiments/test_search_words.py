@@ -1,0 +1,121 @@
+"""What a search says of its keys, and when it ends a trial early."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import optuna
+import pytest
+
+from seqattn.config.searching import Search, plan_search
+from seqattn.experiments import Callbacks, tuning
+from seqattn.experiments.tuning import results, trials
+from tests.conftest import Ended
+
+pytestmark = pytest.mark.usefixtures("unsynced_databases")
+SMALL = ["data.n_train=8", "data.n_validation=4", "data.n_test=4"]
+RATE, WIDTH = "training.learning_rate=log(1e-3,1e-1)", "model.hidden_dim=uniform(2,6)"
+
+
+def wanted(folder: Path, *texts: str, sets: tuple[str, ...] = ()) -> Search:
+    (folder / "c.yaml").write_text("name: found\n")
+    return plan_search(folder / "c.yaml", [*SMALL, *sets], texts)
+
+
+def pruners(asked: Search, folder: Path, count: int) -> Mapping[int, optuna.pruners.BasePruner]:
+    """Epochs of a trial -> what could have ended it."""
+    found = dict[int, optuna.pruners.BasePruner]()
+    made, plain = list[optuna.pruners.BasePruner](), trials.build_pruner
+
+    with pytest.MonkeyPatch.context() as patch:
+
+        def watched(training, **named):  # type: ignore[no-untyped-def]
+            made.append(plain(training, **named))
+            found[training.epochs] = made[-1]
+            return made[-1]
+
+        patch.setattr(trials, "build_pruner", watched)
+        tuning.tune(asked, folder, count, threads=1)
+    return found
+
+
+def test_a_trial_is_left_alone_for_a_fifth_of_its_own_epochs(tmp_path: Path) -> None:
+    asked = wanted(tmp_path, "training.epochs=3,20", sets=("training.epochs=100",))
+    found = pruners(asked, tmp_path, 2)
+    assert {epochs: pruner._n_warmup_steps for epochs, pruner in found.items()} == {3: 2, 20: 4}  # type: ignore[attr-defined]
+
+
+def test_the_median_is_asked_with_the_trial_s_own_warm_up(tmp_path: Path) -> None:
+    """What is pruned follows the pruner of the trial, not one of the study."""
+    asked = wanted(tmp_path, "training.epochs=10,15", "training.learning_rate=1e-2,1e-9",
+                   sets=("training.epochs=1000",))  # fmt: skip
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(trials, "STARTUP_TRIALS", 1)
+        found = tuning.tune(asked, tmp_path, 4, threads=1)
+    assert any(row["state"] == "pruned" for row in found.trials)
+
+
+@pytest.mark.parametrize("section", ["training.learning_rate_schedule={kind: cosine}",
+                                     "training.teacher_forcing={schedule: linear}"])  # fmt: skip
+def test_trials_at_another_place_of_their_schedule_are_not_pruned(
+    section: str, tmp_path: Path
+) -> None:
+    varied = pruners(wanted(tmp_path, "training.epochs=1,2", sets=(section,)), tmp_path, 2)
+    assert {type(pruner) for pruner in varied.values()} == {optuna.pruners.NopPruner}
+    alike = wanted(tmp_path, WIDTH, sets=(section, "training.epochs=1", "name=alike"))
+    assert {type(p) for p in pruners(alike, tmp_path, 1).values()} == {optuna.pruners.MedianPruner}
+
+
+def test_the_progress_counts_the_most_epochs_of_a_trial(tmp_path: Path) -> None:
+    said = list[tuple[int, int]]()
+    asked = wanted(tmp_path, "training.epochs=1,2", sets=("training.epochs=7",))
+    tuning.tune(asked, tmp_path, 2, threads=1,
+                callbacks=Callbacks(begin=lambda done, epochs: said.append((done, epochs))))  # fmt: skip
+    assert said == [(0, 4)]
+    assert wanted(tmp_path, "training.epochs=uniform(3,9)").epochs == 9
+
+
+def finished(asked: Search, folder: Path, count: int) -> results.TuneResult:
+    """A study whose trials ended with the losses of their learning rate."""
+    folder.mkdir(exist_ok=True)
+    study = trials.open_study(f"sqlite:///{folder / 'study.db'}", asked, {})
+    for _ in range(count):
+        trial = trials.start_trial(study, asked, lambda number: True, lambda line: None)
+        assert trial is not None
+        trials.complete(study, trial, trial.params["training.learning_rate"])
+    return results.write_search_results(study, asked, folder)
+
+
+def test_few_trials_say_nothing_of_what_mattered(tmp_path: Path) -> None:
+    asked, few = wanted(tmp_path, RATE, WIDTH), results.MIN_TRIALS - 1
+    (tmp_path / "few").mkdir()
+    (tmp_path / "few/importance.png").touch()  # of an earlier version
+    found = finished(asked, tmp_path / "few", few)
+    assert found.importance == {}
+    assert found.no_importance.startswith(f"{few} trials ended with a loss. The importance")
+    assert not (tmp_path / "few/importance.png").exists()
+    found = finished(asked, tmp_path / "enough", few + 1)
+    assert found.no_importance == ""
+    assert found.importance["training.learning_rate"] > found.importance["model.hidden_dim"]
+    assert (tmp_path / "enough/importance.png").is_file()
+
+
+def test_one_key_has_no_importance(tmp_path: Path) -> None:
+    found = finished(wanted(tmp_path, RATE), tmp_path / "one", results.MIN_TRIALS)
+    assert (found.importance, found.no_importance) == (
+        {}, "Only one key was searched, so there is no importance to compare.",
+    )  # fmt: skip
+
+
+def test_the_command_says_why_there_is_no_importance(
+    seqattn: Callable[..., Ended], tmp_path: Path
+) -> None:
+    (tmp_path / "c.yaml").write_text("name: found\n")
+    words = [x for text in (*SMALL, "training.epochs=1") for x in ("--set", text)]
+    done = seqattn("tune", "c.yaml", "--trials", "4", *words, "--search", RATE, "--search", WIDTH)
+    assert done.code == 0, done.err
+    assert "4 trials ended with a loss. The importance of keys needs 20 or more" in done.out
+    assert "Importance of the keys" not in done.out
+    assert "importance.png" not in done.out
+    assert not (tmp_path / "outputs/found/importance.png").exists()

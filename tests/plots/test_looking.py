@@ -1,0 +1,631 @@
+"""Films, pages, boards and panels: what people look at, without a browser."""
+
+from __future__ import annotations
+
+import builtins
+import io
+import json
+import os
+import pty
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import seqattn as package
+from seqattn import experiments
+from seqattn.analysis.comparison import read_comparison
+from seqattn.cli.panel import PanelDisplay, sparkline
+from seqattn.cli.text_heatmap import print_weights
+from seqattn.config import resolve
+from seqattn.data.sequences import can_share_axes
+from seqattn.errors import CheckpointError, DataError, Interrupted, UsageError
+from seqattn.plots import attention_figure, run_pictures
+from seqattn.report import report
+from seqattn.report.content import (
+    MAX_EXAMPLES,
+    comparison_content,
+    group_losses,
+    run_content,
+    sequence_losses,
+    thin_history,
+)
+from seqattn.runs import EpochRecord, RunFolder
+from seqattn.runs.storage import read_arrays
+from tests.conftest import ROOT, Ended
+
+SMALL = ["data.n_train=40", "data.n_validation=12", "data.n_test=15", "training.epochs=4",
+         "training.batch_size=8", "training.record_attention=2"]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
+    config = resolve(None, [*SMALL, "name=small", "model.attention.heads=2"]).config
+    folder, _ = experiments.train_one(config, tmp_path_factory.mktemp("looking"))
+    return folder
+
+
+@pytest.fixture
+def mine(run: RunFolder, tmp_path: Path) -> RunFolder:
+    """A copy to break."""
+    shutil.copytree(run.path, tmp_path / "small")
+    return RunFolder(tmp_path / "small")
+
+
+# --- the film -------------------------------------------------------------------------------------
+
+
+def test_a_film_has_the_beginning_and_every_so_many_epochs(run: RunFolder) -> None:
+    film = read_arrays(run.film)
+    assert film["epochs"].tolist() == [0, 2, 4]
+    assert film["weights"].shape == (3, 8, 1, 2, 2, 2)
+    assert np.allclose(film["weights"].sum(axis=-1), 1, atol=1e-6)
+
+
+def test_filming_changes_nothing_that_is_learned(run: RunFolder, tmp_path: Path) -> None:
+    sets = [*SMALL, "name=small", "model.attention.heads=2", "training.record_attention=null"]
+    folder, _ = experiments.train_one(resolve(None, sets).config, tmp_path, plots=False)
+    assert not folder.film.exists()
+    ours, theirs = package.load(run.path), package.load(folder.path)
+    for name, weight in ours.trained.model.state_dict().items():
+        assert (weight == theirs.trained.model.state_dict()[name]).all()
+
+
+def test_a_film_goes_on_after_a_stop(tmp_path: Path, run: RunFolder) -> None:
+    config = resolve(None, [*SMALL, "name=small", "model.attention.heads=2"]).config
+    steps = 0
+
+    def stop() -> int:
+        nonlocal steps
+        steps += 1
+        return 15 if steps >= 13 else 0
+
+    with pytest.raises(Interrupted):
+        experiments.train_one(
+            config, tmp_path, plots=False, callbacks=experiments.Callbacks(stop=stop)
+        )
+    assert read_arrays(tmp_path / "small" / "film.npz")["epochs"].tolist() == [0, 2]
+    folder, _ = experiments.train_one(config, tmp_path, resume=True, plots=False)
+    assert folder.film.read_bytes() == run.film.read_bytes()
+
+
+def test_each_of_many_runs_has_the_film_it_would_have_alone(tmp_path: Path, run: RunFolder) -> None:
+    config = resolve(None, [*SMALL, "name=many", "model.attention.heads=2"]).config
+    jobs = experiments.train_many(experiments.seeds_of(config, tmp_path / "many", 3), threads=1)
+    film = read_arrays(jobs[0].folder.film)
+    assert np.allclose(film["weights"], read_arrays(run.film)["weights"], atol=1e-5)
+
+
+def test_a_model_without_attention_has_no_film(tmp_path: Path) -> None:
+    config = resolve(None, [*SMALL, "model.attention=null"]).config
+    folder, _ = experiments.train_one(config, tmp_path, plots=False)
+    assert not folder.film.exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "file"),
+    [
+        (["--epochs"], "attention_film.png"),
+        (["--epochs", "--format", "gif"], "attention_film.gif"),
+        (["--epochs", "--format", "svg", "--head", "1"], "attention_film-head1.svg"),
+        (["--grid"], "attention-grid.png"),
+        (["--format", "pdf"], "attention.pdf"),
+    ],
+)
+def test_pictures(
+    words: list[str], file: str, mine: RunFolder, seqattn: Callable[..., Ended]
+) -> None:
+    done = seqattn("plot-attention", mine.path, *words)
+    assert done.code == 0, done.err
+    kinds = {"png": b"\x89PNG", "gif": b"GIF8", "svg": b"<?xml", "pdf": b"%PDF"}
+    assert (mine.path / file).read_bytes().startswith(kinds[file[-3:]])
+
+
+def test_a_terminal_shows_blocks_and_values(run: RunFolder, seqattn: Callable[..., Ended]) -> None:
+    done = seqattn("plot-attention", run.path, "--terminal", "--examples", "1", "--head", "1")
+    weights = read_arrays(run.attention)["weights"][0, 0, 1]
+    numbers = [float(number) for number in re.findall(r"\d\.\d\d", done.out.split("to █")[0])]
+    assert np.allclose(numbers, weights.ravel(), atol=5e-3)
+    assert "layer" not in done.out
+    assert "head 1" in done.out
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--epochs", "--grid"], "--epochs draws the recorded weights"),
+        (["--terminal", "--output", "x.png"], "--terminal prints"),
+        (["--format", "gif"], "is an animation and needs --epochs"),
+        (["--grid", "--head", "0"], "leave --layer and --head out"),
+        (["--format", "png", "--output", "x.pdf"], "contradicts --format png"),
+        (["--epochs", "--head", "7"], "--head 7: this model has 2"),
+    ],
+)
+def test_wrong_pictures(
+    words: list[str], said: str, run: RunFolder, seqattn: Callable[..., Ended]
+) -> None:
+    done = seqattn("plot-attention", run.path, *words)
+    assert done.code == 2
+    assert said in done.err
+
+
+def test_a_run_without_a_film_says_how_to_get_one(
+    mine: RunFolder, seqattn: Callable[..., Ended]
+) -> None:
+    mine.film.unlink()
+    done = seqattn("plot-attention", mine.path, "--epochs")
+    assert done.code == 2
+    assert "--set training.record_attention=10" in done.err
+
+
+def test_what_was_drawn_of_a_run_goes_with_it(
+    mine: RunFolder, seqattn: Callable[..., Ended]
+) -> None:
+    for words in (["--grid"], ["--epochs"], ["--epochs", "--head", "1"], ["--head", "1"],
+                  ["--format", "pdf"]):  # fmt: skip
+        assert seqattn("plot-attention", mine.path, *words).code == 0
+    assert seqattn("report", mine.path).code == 0
+    (mine.path / "attention_of_mine.png").touch()
+    sets = [word for text in SMALL for word in ("--set", text)]
+    words = ["train", mine.config, *sets, "--output-dir", mine.path.parent, "--overwrite", "-q"]
+    assert seqattn(*words, "--plots", "none").code == 0
+    left = {path.name for path in mine.path.iterdir()}
+    assert "attention_of_mine.png" in left, "that is nobody's but the user's"
+    assert not left & {
+        "report.html",
+        "attention_film.png",
+        "attention_film-head1.png",
+        "attention-grid.png",
+        "attention-head1.png",
+        "attention.pdf",
+    }
+
+
+def test_a_film_of_strengths_has_a_scale_for_both_signs(
+    run: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = list[float]()
+    draw = run_pictures.attention_figure
+
+    def noted(*arrays: Any, **more: Any) -> Any:
+        asked.append(more["largest"])
+        return draw(*arrays, **more)
+
+    monkeypatch.setattr(run_pictures, "attention_figure", noted)
+    film = {**read_arrays(run.film), "meaning": np.array("strength")}
+    film["weights"] = np.where(np.isfinite(film["weights"]), -5.0, np.nan)
+    run_pictures.save_animation(film, tmp_path / "f.gif")
+    assert set(asked) == {5.0}
+
+
+def test_a_film_of_a_head_says_which(run: RunFolder) -> None:
+    film = read_arrays(run.film)
+    panels = run_pictures.attention_history_picture(film, 1, layer=0, head=1).axes[:-1]
+    assert all("\nhead 1\n" in axes.get_title() for axes in panels)
+
+
+def test_a_panel_has_no_padding(run: RunFolder) -> None:
+    """Its rows and columns are numbered through, and no such points would exist."""
+    looked = {**read_arrays(run.attention)}
+    N, layers, heads, T, S = looked["weights"].shape
+    looked["encoder_self"] = np.zeros((N, layers, heads, S, S))
+    looked["decoder_self"] = np.zeros((N, layers, heads, T, T))
+    looked["source_lengths"] = np.full(N, 1)
+    shape = {kind: run_pictures.attention_panels(looked, ["t"], 1, kind=kind)[0].weights.shape
+             for kind in ("cross", "encoder_self", "decoder_self")}  # fmt: skip
+    assert (T, S) == (2, 2)
+    assert shape == {"cross": (2, 1), "encoder_self": (1, 1), "decoder_self": (2, 2)}
+
+
+def test_long_sources_are_shown_up_to_the_largest_weight(
+    run: RunFolder, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each of forty points has 0.025 of the weight: on a scale to 1 that would be nothing."""
+    weights = np.full((2, 40), 0.02)
+    weights[:, 7] = 0.08
+    figure = attention_figure([weights], titles=["t"])
+    assert figure.axes[0].images[0].get_clim() == (0, 0.08)
+    assert attention_figure([weights[:, :16]], titles=["t"]).axes[0].images[0].get_clim() == (0, 1)
+    one = attention_figure([weights], titles=["t"], max_weight=0.5)
+    assert one.axes[0].images[0].get_clim() == (0, 0.5)
+    looked = {
+        "weights": weights[None, None, None], "source_lengths": np.array([40]),
+        "target_lengths": np.array([2]), "meaning": np.array("distribution"),
+    }  # fmt: skip
+    monkeypatch.setenv("COLUMNS", "60")
+    print_weights(looked, ["t"], "cross", None, None)
+    said = capsys.readouterr().out
+    assert f"{'░' * 7}█{'░' * 32}" in said
+    assert "weight, to the nearest quarter of the largest" in said
+    assert max(map(len, said.splitlines())) < 60
+
+
+# --- the page -------------------------------------------------------------------------------------
+
+
+def test_the_command_writes_a_page(mine: RunFolder, seqattn: Callable[..., Ended]) -> None:
+    done = seqattn("report", mine.path)
+    assert done.code == 0, done.err
+    text = (mine.path / "report.html").read_text()
+    assert "default-src 'none'" in text
+    assert len(text) < 12 * 2**20
+    assert seqattn("report", mine.path, "--output", "x.txt").code == 2
+    assert seqattn("report", "nowhere").code == 4
+
+
+def test_what_was_typed_and_where_values_are_from(seqattn: Callable[..., Ended]) -> None:
+    words = [
+        "train",
+        ROOT / "configs" / "squares.yaml",
+        "--set",
+        "training.epochs=1",
+        "--seed",
+        "7",
+        "-q",
+    ]
+    assert seqattn(*words).code == 0
+    content = run_content(RunFolder(Path("outputs/squares")))
+    assert content["command_label"] == "Trained by"
+    assert content["command"].startswith("seqattn train ")
+    assert content["command"].endswith("squares.yaml --set training.epochs=1 --seed 7 -q")
+    origins = {key: origin for key, _, origin in content["config"]}
+    assert origins["training.epochs"] == "--set training.epochs=1"
+    assert origins["seed"] == "--set seed=7"
+    assert re.search(r"squares\.yaml:\d+$", origins["training.batch_size"])
+    assert origins["training.momentum"] == "default"
+
+
+def test_half_a_run_is_told_of_as_far_as_it_goes(mine: RunFolder) -> None:
+    mine.summary.unlink()
+    content = run_content(mine)
+    assert "not finished: 4 epochs" in content["notices"][0]
+    assert content["curves"]["epoch"] == [1, 2, 3, 4]
+    assert "examples" not in content
+    report(mine.path)
+    mine.metrics.unlink()
+    with pytest.raises(CheckpointError, match="no epoch has finished"):
+        run_content(mine)
+
+
+@pytest.mark.parametrize(
+    "file", ["attention.npz", "predictions.npz", "film.npz", "checkpoints/best.safetensors"]
+)
+def test_what_is_broken_is_said_and_the_rest_is_shown(file: str, mine: RunFolder) -> None:
+    (mine.path / file).write_bytes(b"broken")
+    content = run_content(mine)
+    assert len(content["notices"]) == 1
+    assert file.rpartition("/")[2] in content["notices"][0]
+    report(mine.path)
+
+
+def test_values_of_the_config_are_in_the_letters_they_were_written_in(mine: RunFolder) -> None:
+    text = "data: {kind: file, path: x.csv, features: [tüp]}\n"
+    mine.config.write_text(text, encoding="utf-8")
+    mine.summary.unlink()  # it is of a run of the config that was there
+    values = {key: value for key, value, _ in run_content(mine, examine=False)["config"]}
+    assert values["data.features"] == '["tüp"]'
+
+
+def test_files_of_an_older_version_are_read(mine: RunFolder) -> None:
+    """Before there was `said` in predictions, or a command in environment.json."""
+    said = read_arrays(mine.predictions)
+    del said["said"]
+    np.savez(mine.predictions, **said)
+    mine.environment.write_text(json.dumps({"python": "3.11"}))
+    content = run_content(mine)
+    assert not content["notices"]
+    assert content["command_label"] == "Train it again"
+    assert content["command"] == f"seqattn train {mine.config} --name small-again"
+
+
+def test_ten_thousand_sequences_are_sampled_and_it_is_said(mine: RunFolder) -> None:
+    said, looked = read_arrays(mine.predictions), read_arrays(mine.attention)
+    places = np.arange(10_000) % len(said["ids"])
+    many = {k: v[places] if len(np.atleast_1d(v)) == 15 else v for k, v in said.items()}
+    many["ids"] = np.array([str(k) for k in range(10_000)])
+    many["forecast"] = many["forecast"] + np.random.default_rng(1).normal(
+        size=many["forecast"].shape
+    )
+    np.savez(mine.predictions, **many)
+    np.savez(
+        mine.attention,
+        **{k: v[places] if v.ndim and len(v) == 15 else v for k, v in looked.items()}
+        | {"ids": many["ids"]},
+    )
+    content = run_content(mine)
+    assert "1,000 of 10,000 test sequences" in content["notices"][0]
+    examples = content["examples"]
+    assert len(examples["ids"]) == MAX_EXAMPLES
+    worst = np.argsort(-sequence_losses(many))[:10]
+    assert [examples["ids"][k] for k in content["worst"]] == [str(k) for k in worst]
+    assert sum(row[1] for row in content["classes"][0]["rows"]) == 10_000
+
+
+def own_run(home: Path, *sets: str, wide: float = 1.0) -> RunFolder:
+    """A small run of two features, the second `wide` times the first, far from 0."""
+    numbers, file = np.random.default_rng(3), home / "own.csv"
+    points = numbers.normal(size=(30, 7, 2)).cumsum(axis=1) * [1, wide] + [0, 1e5]
+    rows = [f"{k},{t},{a},{b}\n" for k, steps in enumerate(points)
+            for t, (a, b) in enumerate(steps)]  # fmt: skip
+    file.write_text("sequence,step,a,b\n" + "".join(rows))
+    words = ["name=own", "data.kind=file", f"data.path={file}", "data.source_length=4",
+             "training.epochs=1", "training.batch_size=8", *sets]  # fmt: skip
+    folder, _ = experiments.train_one(resolve(None, words).config, home, plots=False)
+    return folder
+
+
+@pytest.mark.parametrize("relative", ["false", "true"])
+def test_all_errors_of_a_page_are_in_the_units_of_the_loss(tmp_path: Path, relative: str) -> None:
+    folder = own_run(tmp_path, "data.scaling=standard", f"data.relative={relative}", wide=900)
+    content, summary = run_content(folder), folder.read_summary()
+    losses = content["examples"]["losses"]
+    assert np.mean(losses) == pytest.approx(summary["test_loss"], rel=1e-5)
+    assert np.mean(losses) == pytest.approx(np.mean(content["by_step"]), rel=1e-5)
+    assert content["unit"] == content["unit_of_one"] == " (scaled)"
+    folder.best.write_bytes(b"broken")
+    content = run_content(folder)
+    assert content["unit_of_one"] == " (not scaled as the losses are)"
+    assert np.mean(content["examples"]["losses"]) != pytest.approx(summary["test_loss"], rel=1e-3)
+    assert "which only the checkpoint knows" in content["notices"][0]
+
+
+def test_errors_that_were_not_scaled_have_no_unit(tmp_path: Path) -> None:
+    folder = own_run(tmp_path, "data.scaling=none", wide=900)
+    content, summary = run_content(folder), folder.read_summary()
+    assert np.mean(content["examples"]["losses"]) == pytest.approx(summary["test_loss"], rel=1e-5)
+    assert content["unit"] == content["unit_of_one"] == ""
+
+
+@pytest.mark.parametrize(("wide", "plane"), [(1, True), (900, False)])
+def test_features_of_unlike_units_have_no_plane(tmp_path: Path, wide: float, plane: bool) -> None:
+    content = run_content(own_run(tmp_path, "data.scaling=standard", wide=wide), examine=False)
+    assert content["examples"]["plane"] is plane
+
+
+@pytest.mark.parametrize(
+    ("features", "said", "spread", "plane"),
+    [("xy", "xy", (1, 19), True), ("xy", "xy", (21, 1), False), ("xy", "yx", (1, 1), False),
+     ("xyz", "xy", (1, 1), False), ("x", "x", (1, 1), False), ("xy", "xy", (0, 0), True),
+     ("xy", "xy", (0, 1), False)],
+)  # fmt: skip
+def test_which_features_share_a_plane(
+    features: str, said: str, spread: tuple[float, float], plane: bool
+) -> None:
+    pattern = np.array([[1, 1], [-1, 1], [1, -1], [-1, -1], [np.nan, np.nan]])
+    points = [np.resize(pattern * spread + 7, (5, len(names))) for names in (features, said)]
+    if len(features) == 2:
+        points = [pattern[None] * spread + 7, pattern * spread + 7]
+    assert can_share_axes(features, said, points) is plane
+
+
+def test_where_it_starts_is_of_a_plane_alone() -> None:
+    source = np.array([[[-1.0, 1e5]], [[1.0, -1e5]], [[1.0, 1e5]]])
+    said: dict[str, Any] = {
+        "labels": np.array([], dtype=str), "ids": np.arange(3), "features": ["x", "y"],
+        "source": source, "target": source, "forecast": source,
+        "source_lengths": np.ones(3), "target_lengths": np.ones(3),
+    }  # fmt: skip
+    assert group_losses(said, np.ones(3)) == []
+    for part in ("source", "target", "forecast"):
+        said[part] = source / [1, 1e5]
+    (found,) = group_losses(said, np.ones(3))
+    assert found["name"] == "quadrant of the first point"
+
+
+def test_what_is_shown_of_a_chosen_run(tmp_path: Path) -> None:
+    config = resolve(None, [*SMALL, "data.length=5", "data.kind=copy", "model.attention.heads=2"])
+    experiments.train_many(experiments.seeds_of(config.config, tmp_path / "many", 2), threads=1)
+    outcome = read_comparison(tmp_path / "many")
+    file = outcome.variants[0].folders[23].attention
+    looked = read_arrays(file)
+    looked["source_lengths"][0], looked["target_lengths"][0] = 3, 2
+    looked["weights"][0, :, :, 2:] = looked["weights"][0, :, :, :, 3:] = np.nan
+    looked["weights"][0, 0, 0, 1, 1] = np.nan
+    np.savez(file, **looked)
+    first, second = comparison_content(outcome)["variants"][0]["points"]
+    weights = np.array(first["weights"], dtype=float)
+    assert np.allclose(weights, looked["weights"][0, 0, 0, :2, :3], atol=5e-4, equal_nan=True)
+    assert np.shape(second["weights"]) == (5, 5)
+    for point in (first, second):
+        assert point["part"] == ", head 0"
+        assert [epoch for epoch, _ in point["curve"]] == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("best", [1, 437, 650, 999])
+def test_a_long_curve_keeps_its_best_and_last(best: int) -> None:
+    history = [
+        EpochRecord(k, 1.0, abs(k - best) + 1.0, 1.0, 0.01, 0.5, 0.1) for k in range(1, 1000)
+    ]
+    curve = thin_history(history)
+    assert len(curve) < 400
+    assert [best, 1.0] in curve
+    assert [epoch for epoch, _ in (curve[0], curve[-1])] == [1, 999]
+    assert curve == sorted(curve)
+
+
+def test_a_missing_extra_is_named(
+    mine: RunFolder, seqattn: Callable[..., Ended], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = builtins.__import__
+
+    def without(name: str, *args: Any, **options: Any) -> Any:
+        if name.split(".")[0] in ("plotly", "jinja2"):
+            raise ImportError(name)
+        return real(name, *args, **options)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    done = seqattn("report", mine.path)
+    assert done.code == 2
+    assert 'pip install "seqattn[report]"' in done.err
+
+
+# --- TensorBoard ----------------------------------------------------------------------------------
+
+
+def test_a_board_has_every_epoch_once_after_a_stop(tmp_path: Path) -> None:
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    config = resolve(None, [*SMALL, "name=board", "logging.tensorboard=true"]).config
+    steps = 0
+
+    def stop() -> int:
+        nonlocal steps
+        steps += 1
+        return 15 if steps >= 13 else 0
+
+    with pytest.raises(Interrupted):
+        experiments.train_one(
+            config, tmp_path, plots=False, callbacks=experiments.Callbacks(stop=stop)
+        )
+    folder, summary = experiments.train_one(config, tmp_path, resume=True, plots=False)
+    events = EventAccumulator(str(folder.tensorboard))
+    events.Reload()
+    rows = [(event.step, event.value) for event in events.Scalars("loss/validation")]
+    assert [step for step, _ in rows] == [1, 2, 3, 4]
+    assert np.allclose(
+        [loss for _, loss in rows], [r.validation_loss for r in folder.read_metrics()]
+    )
+    assert events.Scalars("test loss")[0].value == pytest.approx(summary["test_loss"])
+    assert set(events.Tags()["images"]) == {"loss", "predictions", "attention"}
+
+
+def test_a_missing_tensorboard_is_named_before_anything_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = resolve(None, [*SMALL, "logging.tensorboard=true"]).config
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(UsageError, match=r"pip install \"seqattn\[tensorboard\]\""):
+        experiments.train_one(config, tmp_path, plots=False)
+    assert not list(tmp_path.iterdir())
+
+
+# --- the panel ------------------------------------------------------------------------------------
+
+
+def test_a_sparkline_goes_down_as_the_loss_does() -> None:
+    assert sparkline([1.0, 0.1, 0.01], 10) == "█▅▁"
+    assert sparkline([], 10) == ""
+    assert len(sparkline([1 / (k + 1) for k in range(1000)], 30)) == 30
+    assert sparkline([0.0, float("nan"), 2.0], 5) == "▁"
+
+
+def test_a_panel_says_what_it_should(monkeypatch: pytest.MonkeyPatch) -> None:
+    from rich.console import Console
+
+    panel = PanelDisplay("mine", 0, 10, {"seed": 3, "noise_floor": 0.0125})
+    panel.console = Console(file=io.StringIO(), width=100)
+    for epoch in range(1, 4):
+        panel.epoch(EpochRecord(epoch, 0.5 / epoch, 0.4 / epoch, 0.3 / epoch, 0.01, 0.5, 0.1))
+    panel.console.print(panel.render())
+    said = panel.console.file.getvalue()  # type: ignore[attr-defined]
+    panel.close()
+    for words in ("mine, seed 3", "epoch 3/10", "training 0.1667", "validation 0.1333 free running",
+                  "0.1000 teacher-forced", "floor 0.0125", "learning rate 0.01", "left"):  # fmt: skip
+        assert words in said, words
+
+
+def test_a_terminal_gets_the_panel_and_its_cursor_back(tmp_path: Path) -> None:
+    child, terminal = pty.fork()
+    if child == 0:
+        os.chdir(tmp_path)
+        words = [
+            "train",
+            str(ROOT / "configs/squares.yaml"),
+            "--set",
+            "training.epochs=30",
+            "--plots",
+            "none",
+        ]
+        os.execve(sys.executable, [sys.executable, "-m", "seqattn", *words],
+                  {**os.environ, "PYTHONPATH": str(ROOT), "TERM": "xterm"})  # fmt: skip
+    said = b""
+    while True:
+        try:
+            said += os.read(terminal, 65_536)
+        except OSError:
+            break
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    text = said.decode()
+    assert "epoch 30/30" in text
+    assert "floor 0.0104" in text
+    # A process that is ended at once could not give it back, so it is there all the time.
+    assert 0 <= text.find("\x1b[?25h") < text.find("epoch 30/30")
+    assert text.rfind("\x1b[?25h") > text.rfind("\x1b[?25l")
+
+
+# --- from Python ----------------------------------------------------------------------------------
+
+
+def test_a_loaded_run_forecasts_as_the_command_does(
+    run: RunFolder, seqattn: Callable[..., Ended]
+) -> None:
+    loaded = package.load(run.path)
+    said = read_arrays(run.predictions)
+    assert np.allclose(loaded.predict(said["source"]), said["forecast"], atol=1e-6)
+    assert np.allclose(loaded.predict(said["source"][3]), said["forecast"][3], atol=1e-6)
+    looked = read_arrays(run.attention)["weights"]
+    assert np.allclose(loaded.attention(said["source"])["cross"], looked, atol=1e-6)
+    assert loaded.evaluate().loss == pytest.approx(loaded.summary["test_loss"])
+    assert len(loaded.history) == 4
+    assert len(loaded.doctor()) == 12
+    assert loaded.plot_attention([0, 2]).axes
+    assert loaded.plot_loss().axes
+    assert loaded.plot_predictions(2).axes
+    assert "small" in repr(loaded)
+
+
+def test_shorter_sequences_end_in_nan(tmp_path: Path) -> None:
+    config = resolve(None, [*SMALL, "data.variable_length=true"]).config
+    folder, _ = experiments.train_one(config, tmp_path, plots=False)
+    loaded = package.load(folder.path)
+    pair = np.array([[[-1.0, -1.0], [-1.0, 1.0]], [[1.0, 1.0], [np.nan, np.nan]]])
+    together = loaded.predict(pair)
+    assert np.allclose(together[1], loaded.predict(pair[1, :1]), atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("points", "said"),
+    [
+        ([[1.0, 2.0, 3.0]], r"\(N, S, 2\) or \(S, 2\) with the features x, y; got \(1, 3\)"),
+        ([[np.nan, np.nan], [1.0, 1.0]], "sequence 0: not all numbers"),
+        ([[1.0, np.inf]], "sequence 0: not all numbers"),
+        ([[1.0, np.nan]], "sequence 0: not all numbers"),
+        (np.zeros((0, 2, 2)), "got"),
+        ([["a", "b"]], "expected an array of numbers: could not convert string to float: 'a'"),
+        ([[1.0, 2.0], [3.0]], "expected an array of numbers"),
+        (None, "got"),
+    ],
+)  # fmt: skip
+def test_wrong_arrays_are_refused(points: Any, said: str, run: RunFolder) -> None:
+    with pytest.raises(DataError, match=said):
+        package.load(run.path).predict(points)
+
+
+def test_wrong_examples_are_refused(run: RunFolder) -> None:
+    loaded = package.load(run.path)
+    with pytest.raises(UsageError, match="there are 15 test sequences"):
+        loaded.plot_attention(15)
+    with pytest.raises(UsageError, match="expected 1 or more"):
+        loaded.predict([[1.0, 1.0]], steps=0)
+    with pytest.raises(UsageError, match=r"steps 2.5: expected a whole number"):
+        loaded.predict([[1.0, 1.0]], steps=2.5)  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="expected a test sequence, counted from 0, or several"):
+        loaded.plot_attention([])
+    for wrong in (1.5, [0, "a"], [[0], [1]], None):
+        with pytest.raises(UsageError, match="expected a whole number"):
+            loaded.plot_attention(wrong)  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="examples 0: expected 1 or more"):
+        loaded.plot_predictions(0)
+    assert loaded.plot_attention(np.int64(3)).axes  # type: ignore[arg-type]
+    assert loaded.plot_attention(np.array([0, 2])).axes  # type: ignore[arg-type]
+
+
+def test_the_package_loads_nothing_heavy() -> None:
+    code = "import sys, seqattn; assert not {'torch', 'matplotlib', 'numpy'} & set(sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT).returncode == 0

@@ -1,0 +1,170 @@
+"""The house: who may import whom, and where the heavy libraries live."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import ROOT
+
+# Low floors first; a file imports from lower floors only. A folder, or a file of this list, is one
+# room; a room inside another is named with a dot, and the outer one is then the rest of it.
+FLOORS = [
+    ["errors"],
+    ["rng"],
+    ["config"],
+    ["runs.storage"],
+    ["runs"],
+    ["data"],
+    ["models.numpy_reference", "models.layers"],
+    ["models.cells"],
+    ["models.attention"],
+    ["models"],
+    ["training"],
+    ["analysis.attention_metrics"],
+    ["analysis.evaluation"],
+    ["analysis.explanation", "analysis.doctor", "analysis.comparison"],
+    ["analysis"],
+    ["plots.style"],
+    ["plots"],
+    ["plots.run_pictures", "plots.comparison_pictures"],
+    ["report", "export"],
+    ["experiments"],
+    ["experiments.ray_cluster", "experiments.verify_resume", "experiments.tuning"],
+    ["experiments.compare"],
+    ["experiments.api"],
+    ["cli"],
+    ["__main__"],
+]
+# Where a library that takes long to import, or of which little is used, may be imported.
+ADDRESSES = {
+    "torch": [
+        "models", "training", "analysis.evaluation", "analysis.explanation", "export",
+        "experiments",
+    ],
+    "safetensors": ["training"],
+    "matplotlib": ["plots", "experiments.api"],
+    "yaml": ["config"],
+    "pydantic": ["config", "runs"],
+    "pydantic_core": ["config", "runs"],
+    "scipy": ["analysis.comparison"],
+    "pyarrow": ["data"],
+    "duckdb": ["data"],
+    "filelock": ["runs.storage"],
+    "jinja2": ["report"],
+    "optuna": ["experiments.tuning"],
+    "sqlalchemy": ["experiments.tuning"],
+    "plotly": ["report"],
+    "ray": ["experiments.ray_cluster"],
+    "onnx": ["export"],
+    "onnxruntime": ["export"],
+    "typer": ["cli"],
+    "rich": ["cli"],
+    "tqdm": ["cli"],
+}  # fmt: skip
+TOP = {
+    "errors", "rng", "config", "data", "models", "training", "runs", "analysis", "plots",
+    "experiments", "report", "export", "cli", "__init__", "__main__",
+}  # fmt: skip
+FLOOR_OF = {room: level for level, rooms in enumerate(FLOORS) for room in rooms}
+FILES = sorted((ROOT / "seqattn").rglob("*.py"))
+
+
+def room_of(name: str) -> str:
+    """The room of a module or of a name in it, given with dots from below `seqattn`."""
+    parts = name.split(".")
+    for length in range(len(parts), 0, -1):
+        if ".".join(parts[:length]) in FLOOR_OF:
+            return ".".join(parts[:length])
+    return "__init__"
+
+
+def room(path: Path) -> str:
+    relative = path.relative_to(ROOT / "seqattn").with_suffix("")
+    return room_of(".".join(relative.parts))
+
+
+@functools.cache
+def imports(path: Path) -> list[str]:
+    """Dotted names of everything a file imports, inside functions too."""
+    found: list[str] = []
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path} imports relatively"
+            assert node.module is not None
+            found += [f"{node.module}.{alias.name}" for alias in node.names]
+    return found
+
+
+def test_every_file_has_a_floor() -> None:
+    assert len(FILES) >= 25
+    assert {room(path) for path in FILES} - {"__init__"} == set(FLOOR_OF)
+
+
+def test_the_top_level_has_at_most_fifteen_entries() -> None:
+    entries = {path.relative_to(ROOT / "seqattn").parts[0].removesuffix(".py") for path in FILES}
+    assert entries == TOP
+    assert len(entries) <= 15
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_a_file_imports_from_lower_floors_only(path: Path) -> None:
+    here = room(path)
+    for name in imports(path):
+        if not name.startswith("seqattn.") or here == "__init__":
+            continue
+        there = room_of(name.removeprefix("seqattn."))
+        if there in ("__init__", here):
+            continue
+        assert FLOOR_OF[there] < FLOOR_OF[here], f"{here} imports {there} from above"
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_heavy_libraries_stay_at_their_address(path: Path) -> None:
+    here = f"{room(path)}."
+    for name in imports(path):
+        library = name.split(".")[0]
+        if library in ADDRESSES:
+            allowed = any(here.startswith(f"{room}.") for room in ADDRESSES[library])
+            assert allowed, f"{library} does not live in {room(path)}"
+
+
+def test_no_room_refuses_nothing() -> None:
+    names = {part for path in FILES for part in path.relative_to(ROOT).with_suffix("").parts}
+    assert not names & {"utils", "util", "helpers", "common", "misc"}
+
+
+@pytest.mark.parametrize(
+    ("statement", "unloaded"),
+    [
+        ("import seqattn.cli", ["torch", "matplotlib", "numpy", "scipy", "pydantic", "yaml", "rich",
+                                "duckdb", "pyarrow"]),
+        ("import seqattn.config", ["torch", "matplotlib", "numpy"]),
+        ("import seqattn.data, seqattn.runs", ["torch", "matplotlib", "duckdb", "pyarrow"]),
+        ("import seqattn.plots.run_pictures", ["torch"]),
+        ("import sys; sys.argv = ['seqattn', '--help']\ntry:\n    from seqattn.cli import main;"
+         " main()\nexcept SystemExit: pass", ["torch", "matplotlib"]),
+        # torch itself would import sympy to be given a gradient; it takes a quarter of a second
+        ("import tempfile; from pathlib import Path; from seqattn import experiments\n"
+         "from seqattn.config import resolve\n"
+         "config = resolve(None, ['training.epochs=1', 'data.n_train=4']).config\n"
+         "with tempfile.TemporaryDirectory() as folder:\n"
+         "    experiments.train_many(experiments.seeds_of(config, Path(folder), 2), threads=1)",
+         ["matplotlib", "scipy", "sympy"]),
+    ],
+)  # fmt: skip
+def test_an_import_loads_only_what_it_needs(statement: str, unloaded: list[str]) -> None:
+    code = f"{statement}\nimport sys\nprint('LOADED', *sorted(sys.modules))"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT
+    )
+    loaded = set(done.stdout.rpartition("LOADED")[2].split())
+    assert "seqattn" in loaded
+    assert not loaded & set(unloaded)

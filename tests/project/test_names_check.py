@@ -1,0 +1,269 @@
+"""scripts/check_names.py: each rule notices a planted name, and leaves a similar one alone."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import ROOT
+
+BASE = "seqattn/training/loop.py"
+
+
+@pytest.fixture
+def checker(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.syspath_prepend(str(ROOT / "scripts"))
+    return importlib.import_module("check_names")
+
+
+@pytest.fixture
+def rules(checker: Any) -> Any:
+    return checker.RetiredNames.from_toml(checker.RULES.read_text())
+
+
+def parsed_files(sources: dict[str, str]) -> dict[str, ast.Module]:
+    return {path: ast.parse(source) for path, source in sources.items()}
+
+
+RETIRED = {
+    "a part of a name": (BASE, "is_told = 1", "is_told", "forced"),
+    "a part of a class": (BASE, "class CrossLooks: ...", "CrossLooks", "attention_maps"),
+    "a constant": (BASE, "NO_CHANCE = 0", "NO_CHANCE", "NO_NOISE"),
+    "a prefix": (BASE, "MOST_CELLS = 7", "MOST_CELLS", "MAX_CELLS"),
+    "a prefix alone": (BASE, "MOST = 7", "MOST", "MAX"),
+    "a prefix of a private name": (BASE, "def _refuse_gap(): ...", "_refuse_gap", "_check_gap"),
+    "a whole name": (BASE, "class World: ...", "World", "ProcessGroup"),
+    "a whole private name": (BASE, "def _take_in(): ...", "_take_in", "load_state"),
+    "a name in one folder": (BASE, "slope = 1", "slope", "grad"),
+    "a name in one file": ("seqattn/experiments/ray_cluster.py", "class _Files: ...", "_Files", "FileContents"),
+    "the file before its folder": ("seqattn/models/layers.py", "NARROW = 7", "NARROW", "MAX_INNER_WIDTH"),
+    "a script": ("scripts/plain.py", "said = 1", "said", "prediction"),
+    "a helper of a test": ("tests/test_x.py", "def by_hand(): ...", "by_hand", "expected"),
+    "the name of a test": ("tests/test_x.py", "def test_a_gap_is_said(): ...",
+                           "test_a_gap_is_said", "text"),
+    "a module": ("seqattn/training/world.py", "", "world", "process_group"),
+    "a module with a retired word": ("seqattn/told.py", "", "told", "forced"),
+    "a module of tests": ("tests/many/test_world.py", "", "test_world", "process_group"),
+    "a package": ("seqattn/feeds/__init__.py", "", "feeds", "data_loader"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("path", "source", "name", "replacement"), RETIRED.values(), ids=RETIRED)
+def test_a_retired_name_is_found(
+    path: str, source: str, name: str, replacement: str, checker: Any, rules: Any
+) -> None:
+    (finding,) = checker.retired(parsed_files({path: source}), rules)
+    assert (finding.path, finding.line, finding.name) == (path, 1, name)
+    assert replacement in finding.replacement.split(", ") or replacement in finding.replacement
+    assert str(finding).startswith(f"{path}:1: {name}: retired")
+    assert str(finding).endswith(f"(try: {finding.replacement})")
+
+
+ACCEPTED = {
+    "a longer word": (BASE, "handle = handler = beforehand = lookup = 1"),
+    "a word that begins or ends alike": (BASE, "whole = mender = chancel = planes = 1"),
+    "most of something": (BASE, "most_frequent = most = 1"),
+    "a fixed term in capitals": (BASE, "LEAST_SQUARES = 1"),
+    "another form": (BASE, "def refused(): ...\nrefusals = 1"),
+    "ordinary words": (BASE, "take = at = keep = order = found = points = step = part = w = d = 1"),
+    "a name of another folder": ("seqattn/data/naive.py", "slope = 1"),
+    "a name of another file": ("seqattn/training/loop.py", "class Files: ..."),
+    "a fixed term": (BASE, "def look_ahead_mask(): ..."),
+    "a use": (BASE, "f(x.said, whose, told=1, **{'beside': 2})"),
+    "a text": (BASE, "'told'  # said"),
+    "plain English in the name of a test": ("tests/test_x.py", "def test_sums_by_hand(): ..."),
+    "a module": ("seqattn/runs/lookup.py", ""),
+}
+
+
+@pytest.mark.parametrize(("path", "source"), ACCEPTED.values(), ids=ACCEPTED)
+def test_a_similar_name_is_accepted(path: str, source: str, checker: Any, rules: Any) -> None:
+    assert list(checker.retired(parsed_files({path: source}), rules)) == []
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "def {}(): ...",
+        "async def {}(): ...",
+        "class {}: ...",
+        "class A:\n    def {}(self): ...",
+        "class A:\n    {}: int",
+        "def f({}): ...",
+        "def f(*, {}=1): ...",
+        "def f(*{}): ...",
+        "def f(**{}): ...",
+        "lambda {}: 1",
+        "{} = 1",
+        "{}: int = 1",
+        "a, ({}, b) = c",
+        "if {} := 1: ...",
+        "self.{} = 1",
+        "for {} in x: ...",
+        "[1 for {} in x]",
+        "with x as {}: ...",
+        "import x as {}",
+        "from x import y as {}",
+        "try: ...\nexcept E as {}: ...",
+        "match x:\n    case {}: ...",
+        "match x:\n    case [*{}]: ...",
+        "match x:\n    case {{**{}}}: ...",
+    ],
+)
+def test_every_kind_of_identifier_is_read(source: str, checker: Any, rules: Any) -> None:
+    for name, count in (("told", 1), ("prediction", 0)):
+        found = checker.retired(parsed_files({BASE: source.format(name)}), rules)
+        assert [finding.name for finding in found] == ["told"] * count
+
+
+def test_a_name_is_found_once_a_file_with_its_count(checker: Any, rules: Any) -> None:
+    trees = parsed_files({BASE: "x = 1\nsaid = 2\nfor said in x: ...", "scripts/x.py": "said = 1"})
+    places = [(finding.line, finding.reason) for finding in checker.retired(trees, rules)]
+    assert places == [(2, "retired word 'said', 2 times"), (1, "retired word 'said'")]
+
+
+def test_a_contract_is_accepted_in_its_file_only(
+    checker: Any, rules: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checker, "ALLOWED", {f"{BASE}:told"})
+    trees = parsed_files({BASE: "told = 1", "seqattn/experiments/api.py": "told = 1"})
+    assert [finding.path for finding in checker.retired(trees, rules)] == [
+        "seqattn/experiments/api.py"
+    ]
+
+
+def test_no_replacement_is_retired(rules: Any) -> None:
+    tables = [("seqattn/", rules.words), ("seqattn/", rules.names), *rules.within.items()]
+    for folder, names in tables:
+        for replacement in ", ".join(names.values()).split(", "):
+            if replacement.isidentifier():
+                assert rules.of_identifier(f"{folder}x.py", replacement) is None, replacement
+    for replacement in rules.modules.values():
+        assert rules.of_module(replacement) is None
+
+
+def test_folders_of_rules_exist(rules: Any) -> None:
+    """A rule for a file that was renamed would find nothing any more."""
+    assert [path for path in rules.within if not (ROOT / path).exists()] == []
+
+
+FIRST, SECOND = "seqattn/a.py", "seqattn/b.py"
+DEFINED_TWICE = {
+    "functions": ({FIRST: "def f(): ...", SECOND: "def f(): 1"}, [FIRST, SECOND]),
+    "classes": ({FIRST: "class C: ...", SECOND: "class C: a = 1"}, [FIRST, SECOND]),
+    "in an if": ({FIRST: "if x:\n    def f(): ...", SECOND: "def f(): 1"}, [FIRST, SECOND]),
+    "private, equal": ({FIRST: "def _f(): ...", SECOND: "def _f(): ..."}, [FIRST, SECOND]),
+    "scripts": ({"scripts/a.py": "def f(): 1", "scripts/b.py": "def f(): ..."},
+                ["scripts/a.py", "scripts/b.py"]),
+    "a script gives way": ({FIRST: "def f(): ...", "scripts/a.py": "def f(): 1"}, ["scripts/a.py"]),
+    "a command gives way": ({FIRST: "def f(): ...", "seqattn/cli/a.py": "def f(): 1"},
+                            ["seqattn/cli/a.py"]),
+    "the API keeps its name": ({"seqattn/experiments/api.py": "def f(): ...", SECOND: "def f(): 1"}, [SECOND]),
+    "tests": ({"tests/test_a.py": "def test_f(): ...", "tests/b/test_b.py": "def test_f(): 1"},
+              ["tests/test_a.py", "tests/b/test_b.py"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("sources", "paths"), DEFINED_TWICE.values(), ids=DEFINED_TWICE)
+def test_one_name_in_two_files_is_found(
+    sources: dict[str, str], paths: list[str], checker: Any
+) -> None:
+    findings = list(checker.shared(parsed_files(sources)))
+    assert [finding.path for finding in findings] == paths
+    assert {finding.kind for finding in findings} == {"shared"}
+    for finding in findings:
+        assert all(path in finding.reason for path in sources if path != finding.path)
+
+
+NOT_SHARED = {
+    "methods": {FIRST: "class A:\n    def f(self): ...", SECOND: "class B:\n    def f(self): 1"},
+    "one file": {FIRST: "if x:\n    def f(): ...\nelse:\n    def f(): 1"},
+    "entry points": {"scripts/a.py": "def main(): ...", "scripts/b.py": "def main(): 1"},
+    "other names": {FIRST: "def read_file(): ...", SECOND: "def read_files(): ..."},
+    "an import": {FIRST: "def f(): ...", SECOND: "from seqattn.a import f"},
+    "the package and its test": {FIRST: "def f(): ...", "tests/test_a.py": "def f(): ..."},
+}
+
+
+@pytest.mark.parametrize("sources", NOT_SHARED.values(), ids=NOT_SHARED)
+def test_names_that_are_not_shared(sources: dict[str, str], checker: Any) -> None:
+    assert list(checker.shared(parsed_files(sources))) == []
+
+
+def test_a_shared_name_has_its_places_and_a_replacement(checker: Any) -> None:
+    findings = checker.shared(
+        parsed_files(
+            {
+                FIRST: "x = 1\ndef f(): ...",
+                SECOND: "\n\nif x:\n    def f(): ...\nelse:\n    def f(): 1",
+                "seqattn/cli/c.py": "def f(): 2",
+            }
+        )
+    )
+    assert list(map(str, findings)) == [
+        "seqattn/a.py:2: f: equal code in seqattn/b.py:4 (try: one definition, imported)",
+        "seqattn/b.py:4: f: equal code in seqattn/a.py:2 (try: one definition, imported)",
+        "seqattn/cli/c.py:1: f: also in seqattn/a.py:2, seqattn/b.py:4 (try: f_command)",
+    ]
+
+
+def test_names_of_tests_are_counted_separately(checker: Any, rules: Any) -> None:
+    trees = parsed_files({"tests/test_x.py": "def test_a_gap_is_said(): ...\nsaid = 1"})
+    assert [finding.kind for finding in checker.retired(trees, rules)] == ["test names", "retired"]
+
+
+@pytest.mark.parametrize(
+    ("sources", "kind"),
+    [
+        ({FIRST: "def _f(): ...", SECOND: "def _f(): 1"}, "private"),
+        ({"tests/test_a.py": "def f(): ...", "tests/test_b.py": "def f(): ..."}, "helpers"),
+    ],
+)
+def test_an_advisory_finding_has_a_kind_of_its_own(
+    sources: dict[str, str], kind: str, checker: Any
+) -> None:
+    assert [finding.kind for finding in checker.shared(parsed_files(sources))] == [kind] * 2
+    assert kind in checker.ADVISORY
+
+
+def test_the_program_prints_findings_and_counts_and_fails(
+    checker: Any,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(checker, "ROOT", tmp_path)
+    for path, source in {
+        "seqattn/models/a.py": "told = 1\ndef f(): ...\ndef _g(): ...",
+        "seqattn/data/files/b.py": "def f(): 1\ndef _g(): 1",
+        "tests/test_c.py": "prediction = 1",
+    }.items():
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text(source)
+    assert checker.main([]) == 1
+    assert capsys.readouterr().out.splitlines() == [
+        "seqattn/data/files/b.py:1: f: also in seqattn/models/a.py:2 (try: a name that says which)",
+        "seqattn/models/a.py:1: told: retired word 'told'"
+        " (try: forced, stop_request, callbacks, reported)",
+        "seqattn/models/a.py:2: f: also in seqattn/data/files/b.py:1 (try: a name that says which)",
+        "",
+        "folder          retired  shared",
+        "seqattn/data          0       1",
+        "seqattn/models        1       1",
+        "all                   1       2",
+    ]
+    assert checker.main(["--all"]) == 1
+    assert "_g: also in" in capsys.readouterr().out
+    (tmp_path / "seqattn/models/a.py").write_text("prediction = 1\ndef _g(): ...")
+    assert checker.main(["--all"]) == 0
+    assert checker.main([]) == 0
+    assert capsys.readouterr().out.splitlines()[-4:] == [
+        "folder          private",
+        "seqattn/data          1",
+        "seqattn/models        1",
+        "all                   2",
+    ]

@@ -1,0 +1,251 @@
+"""Lines of a run go to its train.log and to the handlers of the program that trains."""
+
+from __future__ import annotations
+
+import json
+import logging
+import multiprocessing
+import re
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from seqattn import experiments
+from seqattn.errors import StorageError
+from seqattn.runs import RunFolder, train_log
+from tests.conftest import ROOT
+from tests.grouped import small_config
+from tests.log_lines import log_many
+
+STAMPED = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d (.*)\n")
+
+
+class Collector(logging.Handler):
+    """A user's handler."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines: list[tuple[Path, str]] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.lines.append((record.run_folder, record.getMessage()))  # type: ignore[attr-defined]
+
+
+@pytest.fixture
+def collector() -> Iterator[Collector]:
+    handler = Collector()
+    logging.getLogger("seqattn").addHandler(handler)
+    yield handler
+    logging.getLogger("seqattn").removeHandler(handler)
+
+
+def lines_of(folder: Path) -> list[str]:
+    """The lines of a train.log without their times; nothing else may be in it."""
+    content = (folder / "train.log").read_text(encoding="utf-8")
+    found = [STAMPED.fullmatch(line) for line in content.splitlines(keepends=True)]
+    assert all(found), content
+    return [match[1] for match in found if match]
+
+
+def test_each_line_has_its_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real, now = time.strftime, time.struct_time((2031, 7, 5, 3, 2, 1, 5, 186, 0))
+    monkeypatch.setattr(time, "strftime", lambda form, *_: real(form, now))
+    RunFolder(tmp_path).log_line("loss 0.5\n100%s of ä {x}")
+    RunFolder(tmp_path).log_line("stopped")
+    assert (tmp_path / "train.log").read_bytes() == (
+        "2031-07-05 03:02:01 loss 0.5\n2031-07-05 03:02:01 100%s of ä {x}\n"
+        "2031-07-05 03:02:01 stopped\n"
+    ).encode()
+
+
+def test_a_handler_receives_each_line_once_with_its_folder(
+    tmp_path: Path, collector: Collector
+) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+    RunFolder(tmp_path / "a").log_line("one\ntwo")
+    RunFolder(tmp_path / "b").log_line("three")
+    assert collector.lines == [
+        (tmp_path / "a", "one"), (tmp_path / "a", "two"), (tmp_path / "b", "three"),
+    ]  # fmt: skip
+
+
+def test_the_record_names_the_caller(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    RunFolder(tmp_path).log_line("one")
+    (record,) = caplog.records
+    assert (record.name, record.levelname, record.args) == ("seqattn.run", "INFO", ())
+    assert (record.filename, record.funcName) == (
+        "test_logging.py",
+        "test_the_record_names_the_caller",
+    )
+
+
+def test_the_lines_of_trainings_reach_a_handler(tmp_path: Path, collector: Collector) -> None:
+    pairs = experiments.seeds_of(small_config(), tmp_path, 3)
+    experiments.train_many(pairs, threads=1)
+    for _, folder in pairs:
+        lines = [line for place, line in collector.lines if place == folder.path]
+        assert lines == lines_of(folder.path)
+        assert lines[-1].startswith("finished: ")
+
+
+@pytest.mark.parametrize("disabled", [False, True])
+def test_what_the_disk_refuses_is_raised(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    disabled: bool,
+) -> None:
+    def refuse(path: Path) -> Any:
+        raise OSError(28, "No space left on device", str(path))
+
+    with pytest.raises(FileNotFoundError):
+        RunFolder(tmp_path / "missing").log_line("one")
+    (tmp_path / "train.log").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(OSError, match="symbolic links"):
+        RunFolder(tmp_path).log_line("one")
+    monkeypatch.setattr(train_log, "open_to_append", refuse)
+    logging.disable(logging.CRITICAL if disabled else logging.NOTSET)
+    try:
+        with pytest.raises(OSError, match="No space left on device"):
+            RunFolder(tmp_path).log_line("one")
+        with pytest.raises((OSError, StorageError), match="No space left on device"):
+            experiments.train_many(
+                experiments.seeds_of(small_config(), tmp_path / "s", 1), threads=1
+            )
+    finally:
+        logging.disable(logging.NOTSET)
+    assert capfd.readouterr().err == ""
+
+
+SCRIPT = """
+import logging, logging.config, sys
+from pathlib import Path
+SET_BEFORE
+from seqattn.runs import RunFolder
+
+class Counter(logging.Handler):
+    lines = 0
+    def emit(self, record):
+        Counter.lines += 1
+
+home = Path(sys.argv[1])
+for name in ("a", "b"):
+    (home / name).mkdir(exist_ok=True)
+RunFolder(home / "a").log_line("first")
+logging.getLogger("seqattn").addHandler(Counter())
+SET_AFTER
+for k in range(3):
+    for name in ("a", "b"):
+        RunFolder(home / name).log_line(f"line {k}" + " {x}" * (k == 2))
+print(Counter.lines)
+"""
+CONFIGURATIONS: dict[str, tuple[str, int, int]] = {  # received by a handler, lines on stderr
+    "": (  "", 6, 0),
+    "basicConfig": ("logging.basicConfig(level=logging.INFO, format='%(message)s')", 6, 6),
+    "disable": ("logging.disable(logging.CRITICAL)", 0, 0),
+    "level": ("logging.getLogger('seqattn').setLevel(logging.ERROR)", 0, 0),
+    "root level": ("logging.getLogger().setLevel(logging.CRITICAL)", 6, 0),
+    "disabled": ("logging.getLogger('seqattn.run').disabled = True", 0, 0),
+    "dictConfig": ("logging.config.dictConfig({'version': 1})", 0, 0),
+    "shutdown": ("logging.shutdown()", 6, 0),
+    "filter": ("logging.getLogger('seqattn.run').addFilter(lambda record: False)", 0, 0),
+    "UTC": ("logging.Formatter.converter = __import__('time').gmtime", 6, 0),
+    "formatted messages": (
+        "logging.setLogRecordFactory(type('Braced', (logging.LogRecord,),"
+        " {'getMessage': lambda record: str(record.msg).format(3)}))", 6, 0),
+    "no handlers": ("logging.getLogger('seqattn.run').handlers.clear()", 6, 0),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def script_server() -> Iterator[subprocess.Popen[str]]:
+    """A process that has not imported `seqattn.runs`, and forks one for each script."""
+    words = [sys.executable, "-m", "tests.log_lines"]
+    with subprocess.Popen(
+        words, cwd=ROOT, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as server:
+        yield server
+
+
+@pytest.mark.parametrize("name", CONFIGURATIONS)
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_train_log_has_every_line_whatever_is_configured(
+    name: str, when: str, tmp_path: Path, script_server: subprocess.Popen[str]
+) -> None:
+    statement, received, printed = CONFIGURATIONS[name]
+    script = SCRIPT.replace(f"SET_{when.upper()}", statement)
+    script = script.replace("SET_BEFORE", "").replace("SET_AFTER", "")
+    out, err = tmp_path / "out", tmp_path / "err"
+    assert script_server.stdin is not None
+    assert script_server.stdout is not None
+    print(
+        json.dumps([script, *map(str, (tmp_path, out, err))]), file=script_server.stdin, flush=True
+    )
+    assert script_server.stdout.readline() == "0\n", err.read_text()
+    assert lines_of(tmp_path / "a") == ["first", "line 0", "line 1", "line 2 {x}"]
+    assert lines_of(tmp_path / "b") == ["line 0", "line 1", "line 2 {x}"]
+    if when == "before" and name == "dictConfig":
+        received = 6  # it disables the loggers that exist
+    assert int(out.read_text()) == received
+    assert len(err.read_text().splitlines()) == printed + (
+        name == "basicConfig" and when == "before"
+    )
+
+
+def test_threads_write_whole_lines_in_their_order(tmp_path: Path, collector: Collector) -> None:
+    for run in range(3):
+        (tmp_path / str(run)).mkdir()
+
+    def write(thread: int) -> None:
+        for k in range(40):
+            for run in range(3):
+                RunFolder(tmp_path / str(run)).log_line(f"{thread} {k} {'x' * 200}")
+
+    threads = [threading.Thread(target=write, args=(k,)) for k in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for run in range(3):
+        words = [line.split() for line in lines_of(tmp_path / str(run))]
+        for thread_of in range(8):
+            numbers = [int(k) for thread, k, _ in words if int(thread) == thread_of]
+            assert numbers == list(range(40))
+    assert len(collector.lines) == 3 * 8 * 40
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_workers_write_their_lines(method: str, tmp_path: Path) -> None:
+    for name in ("shared", "0", "1", "2"):
+        (tmp_path / name).mkdir()
+    held, release = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with train_log.HANDLER.lock:  # type: ignore[union-attr]
+            held.set()
+            release.wait(20)
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    held.wait()
+    context = multiprocessing.get_context(method)
+    workers = [context.Process(target=log_many, args=(tmp_path, k)) for k in range(3)]  # type: ignore[attr-defined]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join(60)
+    release.set()
+    thread.join()
+    assert [worker.exitcode for worker in workers] == [0, 0, 0]
+    shared = lines_of(tmp_path / "shared")
+    for k in range(3):
+        expected = [f"{k} {n}" for n in range(20)]
+        assert lines_of(tmp_path / str(k)) == expected
+        assert [line for line in shared if line.startswith(f"{k} ")] == expected
