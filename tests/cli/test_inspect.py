@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,12 +14,6 @@ from tests.cli.small import small_config
 from tests.conftest import Ended, tree
 
 Command = Callable[..., Ended]
-
-
-@pytest.fixture
-def copied(attention_run: Path, tmp_path: Path) -> RunFolder:
-    shutil.copytree(attention_run, tmp_path / "run")
-    return RunFolder(tmp_path / "run")
 
 
 def test_broken_checkpoints_end_with_4(seqattn: Command, copied: RunFolder, tmp_path: Path) -> None:
