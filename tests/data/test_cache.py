@@ -198,7 +198,7 @@ def test_small_files_are_not_cached_and_large_ones_are(
     assert len(list(home.iterdir())) == 1
 
 
-def test_a_full_disk_is_said_before_and_while_it_fills(
+def test_a_full_disk_is_reported_before_and_while_it_fills(
     tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = folder_of(tmp_path / "d", long(40, 0))
@@ -224,7 +224,7 @@ def test_a_full_disk_is_said_before_and_while_it_fills(
 # --- what folders may hold ------------------------------------------------------------------------
 
 
-def test_files_of_one_name_are_told_apart_by_their_folders(tmp_path: Path) -> None:
+def test_files_of_one_name_are_named_with_their_folders(tmp_path: Path) -> None:
     for k in range(12):
         place = tmp_path / "d" / f"trip={k:02}"
         place.mkdir(parents=True)
