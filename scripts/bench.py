@@ -55,7 +55,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from seqattn import experiments
 from seqattn.analysis.evaluation import free_run
 from seqattn.config import Recurrent, Squares, Training, resolve
-from seqattn.data import DataSpec, load, squares
+from seqattn.data import DataSpec, load_data, squares
 from seqattn.models import build_model
 from seqattn.runs.storage import BackgroundWriter
 from seqattn.training import (
@@ -83,7 +83,7 @@ class Work:
 
 
 def squares_of(n: int) -> tuple[Batch, Batch]:
-    splits = load(Squares(n_train=n, n_validation=128))
+    splits = load_data(Squares(n_train=n, n_validation=128))
     return to_tensors(splits.train), to_tensors(splits.validation)
 
 
@@ -341,7 +341,7 @@ def saving(table: BenchTable, work: Work, folder: Path) -> None:
     from tests.training_session import trained
 
     config = resolve(None, [f"model.hidden_dim={work.hidden}", f"training.epochs={work.epochs}"])
-    spec = DataSpec.of(load(Squares(n_train=8)).train)
+    spec = DataSpec.of(load_data(Squares(n_train=8)).train)
     last, previous = folder / "last.safetensors", folder / "previous.safetensors"
     steps_of_epoch = math.ceil(len(work.data) / work.batch_size)
     steps = written = 0

@@ -249,7 +249,7 @@ def lightning_nan() -> str:
 
 def seqattn_nan() -> str:
     from seqattn.config import resolve
-    from seqattn.data import load
+    from seqattn.data import load_data
     from seqattn.models import build_model
     from seqattn.training import TrainingRun, to_tensors
     from tests.training_session import trained
@@ -258,7 +258,7 @@ def seqattn_nan() -> str:
         None, [f"data.n_train={SQUARES}", f"training.epochs={EPOCHS}",
                f"training.batch_size={BATCH}", f"model.hidden_dim={HIDDEN}"],
     ).config  # fmt: skip
-    splits = load(config.data)
+    splits = load_data(config.data)
     data = to_tensors(splits.train)
     data.target[17] = float("nan")
     saved: list[Any] = []

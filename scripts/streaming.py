@@ -45,14 +45,14 @@ READ = (
     + """
 import json, sys, time
 from seqattn.config import resolve
-from seqattn.data import load
+from seqattn.data import load_data
 from seqattn.training import batch_of
 from seqattn.training.data_loader import DataLoader
 import seqattn.experiments
 process = peak()
 config = resolve(None, sys.argv[1:]).config
 began = time.perf_counter()
-data = load(config.data)
+data = load_data(config.data)
 loaded, after = time.perf_counter() - began, peak()
 loader = DataLoader([batch_of(data.train, scaling=data.scaling)], config.training.batch_size, None)
 began = time.perf_counter()

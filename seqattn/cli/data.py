@@ -304,7 +304,7 @@ def sample(
     The `data:` section of a config that reads the file is printed.
     """
     from seqattn.config import Lag, OwnFile, Polygons, Squares, as_value, resolve
-    from seqattn.data import load
+    from seqattn.data import load_data
     from seqattn.data.files import file_format
     from seqattn.data.files.sequence_files import write_sequences
     from seqattn.runs.output_files import check_outputs, write_output
@@ -317,7 +317,7 @@ def sample(
         form = file_format(output)
     except DataError as error:
         raise UsageError(str(error)) from None
-    sequences = getattr(load(task), part)
+    sequences = getattr(load_data(task), part)
     is_continuation = isinstance(task, Squares | Polygons | Lag)
     content, cut = write_sequences(sequences, form, wide=wide, is_continuation=is_continuation)
     write_output(output, content)

@@ -13,7 +13,7 @@ from seqattn.data.splits import Splits
 from seqattn.data.windows import Windows
 
 
-def load(config: Data) -> Splits:
+def load_data(config: Data) -> Splits:
     """Generate or read the data set of a config.
 
     Raises:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from seqattn.config import Config, OwnFile, as_plain
-from seqattn.data import Splits, load
+from seqattn.data import Splits, load_data
 from seqattn.errors import NonFiniteError, UsageError
 from seqattn.experiments.fixed_lengths import check_fixed_lengths
 from seqattn.experiments.grouping import groups_without_checkpoints
@@ -29,7 +29,7 @@ def prepare_jobs(configs: Sequence[tuple[Config, RunFolder]], *, resume: bool) -
     for config, folder in configs:
         key = repr(config.data)
         if key not in splits:
-            splits[key] = load(config.data)
+            splits[key] = load_data(config.data)
         if isinstance(config.data, OwnFile):
             check_memory(config, splits[key])
         job = Job(config, folder, splits[key], resume)

@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 
 from seqattn.config import Config, as_plain
-from seqattn.data import Splits, load
+from seqattn.data import Splits, load_data
 from seqattn.errors import Interrupted, UsageError
 from seqattn.experiments.group_training import build_runs
 from seqattn.experiments.job import Job
@@ -94,7 +94,7 @@ def run_worker(
     with processes.startup():
         chosen = choose_device(device)
         check_can_be_distributed(config)
-        data = load(config.data)
+        data = load_data(config.data)
         processes.check_same_training(config_fingerprint(config), data_fingerprint(data))
     checkpoint = processes.broadcast(b"")
     if checkpoint == TRAINED:

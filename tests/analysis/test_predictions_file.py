@@ -23,7 +23,7 @@ from seqattn.analysis.evaluation import (
 from seqattn.analysis.evaluation.forecasts import pair_with_targets
 from seqattn.analysis.evaluation.predictions_file import ForecastSpool
 from seqattn.config import resolve
-from seqattn.data import Sequences, Splits, load, windows
+from seqattn.data import Sequences, Splits, load_data, windows
 from seqattn.data.files.writing import forecast_arrays
 from seqattn.data.metrics import Errors
 from seqattn.errors import CheckpointError
@@ -64,7 +64,7 @@ CASES = {
 
 @pytest.fixture(params=CASES, ids=str)
 def data(request: pytest.FixtureRequest, tmp_path: Path) -> Splits:
-    return load(resolve(None, ["name=n", *CASES[request.param](tmp_path)]).config.data)
+    return load_data(resolve(None, ["name=n", *CASES[request.param](tmp_path)]).config.data)
 
 
 @pytest.fixture
@@ -174,7 +174,7 @@ def test_forecasts_come_with_the_chunks_of_their_part(
     size: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(windows, "CHUNK_NUMBERS", 50)
-    part = load(resolve(None, ["name=n", *own(tmp_path, *WINDOWS)]).config.data).test
+    part = load_data(resolve(None, ["name=n", *own(tmp_path, *WINDOWS)]).config.data).test
     values = SEEDED.normal(size=(len(part), 3, 2))
     pieces = ((slice(k, k + size), values[k : k + size]) for k in range(0, len(part), size))
     found = list(pair_with_targets(part, pieces))

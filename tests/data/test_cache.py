@@ -19,7 +19,7 @@ import torch
 from seqattn import experiments
 from seqattn.analysis.evaluation import ReferenceLosses
 from seqattn.config import Config, OwnFile, as_plain, resolve
-from seqattn.data import Splits, Windows, cache, load, windows
+from seqattn.data import Splits, Windows, cache, load_data, windows
 from seqattn.data.sequences import Sequences
 from seqattn.errors import ConfigError, DataError, StorageError
 from seqattn.experiments.verify_resume import verify_resume
@@ -107,10 +107,10 @@ def test_a_cached_folder_is_a_file_in_memory(cut: dict[str, Any], tmp_path: Path
     pieces = [table.filter(pa.array(np.isin(names, some))) for some in
               np.array_split(list(dict.fromkeys(names)), 4)]  # fmt: skip
     folder = folder_of(tmp_path / "many", *pieces)
-    in_memory = load(config(whole, **cut, cache="never"))
+    in_memory = load_data(config(whole, **cut, cache="never"))
     for path in (folder, whole):
-        assert_same(load(config(path, **cut)), in_memory)
-    assert_same(load(config(folder, **cut, cache="never")), in_memory)
+        assert_same(load_data(config(path, **cut)), in_memory)
+    assert_same(load_data(config(folder, **cut, cache="never")), in_memory)
 
 
 def test_series_that_lie_in_several_files_are_joined(tmp_path: Path) -> None:
@@ -123,17 +123,17 @@ def test_series_that_lie_in_several_files_are_joined(tmp_path: Path) -> None:
     whole = folder_of(tmp_path / "whole", table) / "part-0.parquet"
     folder = folder_of(tmp_path / "many", *pieces)
     for kind in ("always", "never"):
-        assert_same(load(config(folder, cache=kind)), load(config(whole, cache="never")))
+        assert_same(load_data(config(folder, cache=kind)), load_data(config(whole, cache="never")))
     lacks = folder_of(tmp_path / "lacks", *pieces[:2])
     with pytest.raises(DataError, match="series 's0' at 5: step 5 follows step 2, but steps are 1"):
-        load(config(lacks))
+        load_data(config(lacks))
 
 
 def test_a_second_start_opens_no_source_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = folder_of(tmp_path / "d", long(40, 0), long(20, 40))
-    first = load(config(folder))
+    first = load_data(config(folder))
     opened = list[str]()
     real = builtins.open
 
@@ -147,7 +147,7 @@ def test_a_second_start_opens_no_source_file(
     monkeypatch.setattr(builtins, "open", watched)
     monkeypatch.setattr("seqattn.data.reading.read_chunks", forbidden)
     monkeypatch.setattr("seqattn.data.reading.file_digest", forbidden)
-    second = load(config(folder))
+    second = load_data(config(folder))
     assert_same(second, first)
     assert second.digests == first.digests
     assert second.sources == first.sources
@@ -159,7 +159,7 @@ def test_a_cache_of_something_else_is_not_taken(
     change: str, tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = folder_of(tmp_path / "d", long(40, 0))
-    first = load(config(folder))
+    first = load_data(config(folder))
     more: dict[str, Any] = {}
     path = folder / "part-0.parquet"
     (entry,) = home.iterdir()
@@ -177,8 +177,8 @@ def test_a_cache_of_something_else_is_not_taken(
         (entry / "values").write_bytes(content)
     else:
         monkeypatch.setattr(cache, "VERSION", 99)
-    second = load(config(folder, **more))
-    now = load(config(folder, **more, cache="never"))
+    second = load_data(config(folder, **more))
+    now = load_data(config(folder, **more, cache="never"))
     assert_same(second, now)
     same = change in ("touched", "torn", "version")
     assert (second.digests == first.digests) == (same or change == "how")
@@ -190,10 +190,10 @@ def test_small_files_are_not_cached_and_large_ones_are(
     tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = folder_of(tmp_path / "d", long(40, 0))
-    load(config(folder, cache="auto"))
+    load_data(config(folder, cache="auto"))
     assert not home.exists()
     monkeypatch.setattr(cache, "MIN_CACHED_BYTES", 1000)
-    load(config(folder, cache="auto"))
+    load_data(config(folder, cache="auto"))
     assert [one.name for one in home.iterdir() if one.name.startswith("making")] == []
     assert len(list(home.iterdir())) == 1
 
@@ -206,7 +206,7 @@ def test_a_full_disk_is_reported_before_and_while_it_fills(
     with monkeypatch.context() as patch:
         patch.setattr(cache.shutil, "disk_usage", lambda path: usage)
         with pytest.raises(StorageError, match=r"GiB free.*Set SEQATTN_CACHE.*data\.cache: never"):
-            load(config(folder))
+            load_data(config(folder))
     with monkeypatch.context() as patch:
 
         def full(*words: Any) -> Any:
@@ -214,11 +214,11 @@ def test_a_full_disk_is_reported_before_and_while_it_fills(
 
         patch.setattr("seqattn.data.store.SeriesStore._append", full)
         with pytest.raises(StorageError, match=r"No space left on device\. Set SEQATTN_CACHE"):
-            load(config(folder))
+            load_data(config(folder))
     assert list(home.iterdir()) == []
     monkeypatch.setenv("SEQATTN_CACHE", str(folder / "part-0.parquet"))
     with pytest.raises(StorageError, match="Set SEQATTN_CACHE"):
-        load(config(folder))
+        load_data(config(folder))
 
 
 # --- what folders may hold ------------------------------------------------------------------------
@@ -231,7 +231,7 @@ def test_files_of_one_name_are_named_with_their_folders(tmp_path: Path) -> None:
         pq.write_table(
             long(1, k).drop(["sequence"]), place / f"{'part-0' if k else 'first'}.parquet"
         )
-    splits = load(config(tmp_path / "d", series=None, split={"validation": 0.3, "test": 0.3}))
+    splits = load_data(config(tmp_path / "d", series=None, split={"validation": 0.3, "test": 0.3}))
     names = [*splits.train.ids, *splits.validation.ids, *splits.test.ids]
     assert sorted(names) == ["first", *(f"trip={k:02}/part-0" for k in range(1, 12))]
 
@@ -259,7 +259,7 @@ def test_folders_and_patterns_of_any_format(ending: str, tmp_path: Path) -> None
                 file.write(text)
     (tmp_path / "d" / "notes.md").write_text("what this is")
     for path in (tmp_path / "d", tmp_path / "d" / "*.*[yzlv]"):
-        data = load(config(path))
+        data = load_data(config(path))
         parts = (data.train, data.validation, data.test)
         found = np.concatenate(
             [np.concatenate([part.source, part.target], axis=1) for part in parts]
@@ -272,20 +272,20 @@ def test_parts_below_the_folder_do_not_train(tmp_path: Path) -> None:
     top = folder_of(tmp_path / "d", wide(60, 0))
     parts = {f"{name}_path": str(folder_of(top / name, wide(20, first)))
              for name, first in (("validation", 60), ("test", 80))}  # fmt: skip
-    splits = load(config(top, **parts))
+    splits = load_data(config(top, **parts))
     assert {*splits.train.ids} == {f"s{k}" for k in range(60)}
     assert "2 of the 3 files are those of the other two parts" in " ".join(splits.notes)
     (top / "copy.parquet").write_bytes((top / "test" / "part-0.parquet").read_bytes())
     with pytest.raises(DataError, match=r"has the bytes of .*, which belongs to another"):
-        load(config(top, **parts))
+        load_data(config(top, **parts))
     parts["test_path"] = parts["validation_path"]
     with pytest.raises(DataError, match="is the file of two parts"):
-        load(config(top, **parts))
+        load_data(config(top, **parts))
 
 
 def test_files_without_rows_are_left_out(tmp_path: Path) -> None:
     files = folder_of(tmp_path / "d", wide(60, 0), wide(0, 0), wide(40, 60))
-    data = load(config(files))
+    data = load_data(config(files))
     assert len(data.train) + len(data.validation) + len(data.test) == 100
 
 
@@ -305,7 +305,7 @@ def test_files_that_cannot_be_meant_are_refused(make: Any, said: str, tmp_path: 
     (folder / "part-0.parquet").rename(folder / "a.parquet")
     make(folder)
     with pytest.raises(DataError, match=said):
-        load(config(folder))
+        load_data(config(folder))
 
 
 @pytest.mark.parametrize(("path", "said"), [
@@ -315,7 +315,7 @@ def test_files_that_cannot_be_meant_are_refused(make: Any, said: str, tmp_path: 
 def test_paths_without_files_are_refused(path: str, said: str, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(DataError, match=said):
-        load(config(tmp_path / path))
+        load_data(config(tmp_path / path))
 
 
 def test_the_old_kind_still_works_and_says_what_to_write(tmp_path: Path) -> None:
@@ -347,7 +347,7 @@ def test_gathered_batches_are_those_of_tensors(
     cut: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = with_gaps(long(40, 0), 2) if cut.get("missing") else long(40, 0)
-    data = load(config(folder_of(tmp_path / "d", table), **cut))
+    data = load_data(config(folder_of(tmp_path / "d", table), **cut))
     whole = batch_of(data.train, scaling=data.scaling)
     assert isinstance(whole, Batch)
     monkeypatch.setattr(batches, "MAX_RESIDENT", 0)
@@ -371,7 +371,7 @@ def test_gathered_batches_are_those_of_tensors(
 
 
 def test_processes_gather_their_own_shares(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    data = load(config(folder_of(tmp_path / "d", wide(40, 0, ragged=True)), source_length=2))
+    data = load_data(config(folder_of(tmp_path / "d", wide(40, 0, ragged=True)), source_length=2))
     whole = DataLoader([batch_of(data.train, scaling=data.scaling)], 7, None)
     monkeypatch.setattr(batches, "MAX_RESIDENT", 0)
 
@@ -401,9 +401,9 @@ def test_many_chunks_score_as_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     table = with_gaps(long(60, 0), 3)
     keys: dict[str, Any] = {**GAPS, "window": {"source": 3, "target": 2}}
     folder = folder_of(tmp_path / "d", table)
-    whole = load(config(folder, **keys))
+    whole = load_data(config(folder, **keys))
     monkeypatch.setattr(windows, "CHUNK_NUMBERS", 50)
-    some = load(config(folder, **keys))
+    some = load_data(config(folder, **keys))
     assert len(list(some.train.chunks())) > 10
     one, other = (ReferenceLosses.from_splits(data.test, data) for data in (whole, some))
     for a, b in ((one.baselines, other.baselines), (one.fitted, other.fitted)):
@@ -425,7 +425,7 @@ def test_a_training_that_gathers_is_one_in_memory(
     config = a_run(folder)
     rows, files = trained(config, tmp_path / "one")
     monkeypatch.setattr(batches, "MAX_RESIDENT", 0)
-    assert isinstance(load(config.data).train, Windows)
+    assert isinstance(load_data(config.data).train, Windows)
     again, same = trained(config, tmp_path / "other")
     assert again == rows
     assert same == files
@@ -506,5 +506,5 @@ def test_only_what_is_hidden_within_a_folder_is_left_out(
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
     for path in (Path("../d"), tmp_path / ".data" / "d"):
-        data = load(config(path))
+        data = load_data(config(path))
         assert len(data.train) + len(data.validation) + len(data.test) == 30

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from seqattn.analysis.evaluation import ReferenceLosses
 from seqattn.config import Squares
-from seqattn.data import Sequences, baselines, load, squares
+from seqattn.data import Sequences, baselines, load_data, squares
 from seqattn.data.least_squares import LEAST_SQUARES
 from seqattn.data.scoring import ErrorSums
 from seqattn.errors import DataError
@@ -82,7 +82,7 @@ def test_every_walk_keeps_a_corner_of_source_and_of_target(
 
 @pytest.mark.parametrize("variable", [False, True])
 def test_parts_never_share_a_point(variable: bool) -> None:
-    splits = load(Squares(n_train=512, n_test=512, n_validation=512, variable_length=variable))
+    splits = load_data(Squares(n_train=512, n_test=512, n_validation=512, variable_length=variable))
     seen = [
         {tuple(point) for point in part.source[part.source_keep]}
         | {tuple(point) for point in part.target[part.target_keep]}
@@ -94,7 +94,7 @@ def test_parts_never_share_a_point(variable: bool) -> None:
 
 def test_the_baselines_are_the_golden_ones(golden: Golden) -> None:
     expected, atol = golden["baselines"]["expected"], golden["baselines"]["tolerance"]["atol"]
-    splits = load(Squares(n_train=128))
+    splits = load_data(Squares(n_train=128))
     found = ReferenceLosses.from_part(splits.test, splits.train, splits.rule)
     found = {
         "noise_floor_perfect_corners": found.noise_floor,

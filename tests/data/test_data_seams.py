@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from seqattn.data import load
+from seqattn.data import load_data
 from seqattn.errors import DataError
 from tests.conftest import Ended, train_small
 from tests.data.test_cache import assert_same, config
@@ -34,9 +34,9 @@ def dated(n: int, first: int) -> pa.Table:
 
 def test_dates_can_be_cached(tmp_path: Path) -> None:
     folder = folder_of(tmp_path / "d", dated(20, 0), dated(20, 20))
-    cached = load(config(folder))
-    assert_same(cached, load(config(folder, cache="never")))
-    assert_same(cached, load(config(folder)))
+    cached = load_data(config(folder))
+    assert_same(cached, load_data(config(folder, cache="never")))
+    assert_same(cached, load_data(config(folder)))
     assert cached.train.last_steps is not None
     assert cached.train.last_steps.dtype == np.dtype("datetime64[us]")
 
@@ -48,8 +48,8 @@ def test_a_later_file_of_wider_numbers_keeps_them(tmp_path: Path) -> None:
     points = np.random.default_rng(0).normal(size=(20, 6, 2))
     np.save(folder / "a.npy", points[:10].astype(np.float32))
     np.save(folder / "b.npy", points[10:])
-    cached = load(config(folder))
-    assert_same(cached, load(config(folder, cache="never")))
+    cached = load_data(config(folder))
+    assert_same(cached, load_data(config(folder, cache="never")))
     assert cached.train.source.dtype == np.float64
 
 
@@ -61,7 +61,7 @@ def test_dates_and_numbers_in_one_folder_are_refused(
     tables = [dated(20, 0), long(20, 20)]
     folder = folder_of(tmp_path / "d", *(tables if dates_first else tables[::-1]))
     with pytest.raises(DataError, match=r"part-1.parquet: .*dates"):
-        load(config(folder, cache=kind))
+        load_data(config(folder, cache=kind))
 
 
 @pytest.mark.parametrize("kind", ["always", "never"])
@@ -76,7 +76,7 @@ def test_targets_apart_in_some_files_are_refused(
     np.savez(folder / f"{a}.npz", source=points[:10, :3], target=points[:10, 3:])
     np.savez(folder / f"{b}.npz", source=points[10:])
     with pytest.raises(DataError, match=r"b\.npz: .*target"):
-        load(config(folder, cache=kind, source_length=None if separate_first else 3))
+        load_data(config(folder, cache=kind, source_length=None if separate_first else 3))
 
 
 def test_another_working_directory_takes_the_same_entry(
@@ -85,9 +85,9 @@ def test_another_working_directory_takes_the_same_entry(
     """Files are named as the user gave them now, not as they were given when the entry was made."""
     folder = folder_of(tmp_path / "d", long(20, 0), long(20, 20))
     monkeypatch.chdir(tmp_path)
-    load(config(Path("d")))
+    load_data(config(Path("d")))
     monkeypatch.chdir(folder)
-    now = load(config(folder))
+    now = load_data(config(folder))
     assert sorted(now.sources) == [str(folder / f"part-{k}.parquet") for k in range(2)]
     assert len(list(home.iterdir())) == 1
 
@@ -105,7 +105,9 @@ def test_names_taken_from_paths_belong_to_the_entry(
         (inner / "x.csv").write_text(f"t,a\n{rows}\n")
     monkeypatch.chdir(tmp_path)
     for path in (Path("d"), Path("d/*/x.csv")):
-        assert_same(load(config(path, time="t")), load(config(path, time="t", cache="never")))
+        assert_same(
+            load_data(config(path, time="t")), load_data(config(path, time="t", cache="never"))
+        )
 
 
 def test_a_file_that_changes_while_it_is_read_is_refused(
@@ -122,7 +124,7 @@ def test_a_file_that_changes_while_it_is_read_is_refused(
 
     monkeypatch.setattr(reading, "file_digest", late)
     with pytest.raises(DataError, match="changed while"):
-        load(config(folder))
+        load_data(config(folder))
     assert list(home.iterdir()) == []
 
 
@@ -137,7 +139,7 @@ def test_what_a_killed_process_left_is_removed(tmp_path: Path, home: Path) -> No
     days_ago = time.time() - 3 * 86_400
     for place in (old / "values", old):
         os.utime(place, (days_ago, days_ago))
-    load(config(folder_of(tmp_path / "d", long(20, 0))))
+    load_data(config(folder_of(tmp_path / "d", long(20, 0))))
     assert not old.exists()
     assert new.exists()
 
@@ -227,6 +229,6 @@ def test_a_sequence_without_points_beside_empty_cells(which: int, tmp_path: Path
     points[which] = np.nan
     points[[3, 8], 1, 0] = np.nan
     np.save(tmp_path / "a.npy", points)
-    data = load(config(tmp_path / "a.npy", missing="interpolate", cache="never"))
+    data = load_data(config(tmp_path / "a.npy", missing="interpolate", cache="never"))
     ids = [*data.train.ids, *data.validation.ids, *data.test.ids]
     assert sorted(map(int, ids)) == [k for k in range(12) if k != which]

@@ -20,7 +20,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from seqattn.config import Copy, OwnFile, Polygons, Squares
-from seqattn.data import load, tasks
+from seqattn.data import load_data, tasks
 from seqattn.data.cutting import make_sources
 from seqattn.data.files import Chunk, ReadOptions, file_format, read_all, read_chunks, step_text
 from seqattn.data.files.sequence_files import write_sequences
@@ -573,7 +573,7 @@ def test_an_npy_file_is_mapped(tmp_path: Path) -> None:
     ids=["squares", "ragged", "polygons", "copy"],
 )
 def test_what_is_written_is_read_again(task: Any, goes_on: bool, form: str, tmp_path: Path) -> None:
-    part = load(task).test if isinstance(task, Squares) else tasks.generate(task, 50, 3)
+    part = load_data(task).test if isinstance(task, Squares) else tasks.generate(task, 50, 3)
     if form in ("npy", "wide") and not goes_on:
         with pytest.raises(UsageError, match="sources and targets of their own"):
             write_sequences(
@@ -595,7 +595,7 @@ def test_what_is_written_is_read_again(task: Any, goes_on: bool, form: str, tmp_
     file = tmp_path / f"a.{written}"
     file.write_bytes(content)
     config = OwnFile.model_validate({**described, "test_path": str(file)})
-    again = load(config).test
+    again = load_data(config).test
     assert np.array_equal(again.source, part.source)
     assert np.array_equal(again.target, part.target)
     assert np.array_equal(again.source_lengths, part.source_lengths)
@@ -640,7 +640,7 @@ def test_any_bytes_are_read_or_refused(raw: bytes, ending: str) -> None:
 
 
 def with_one_byte_changed(data: st.DataObject, *forms: str) -> None:
-    part = load(Squares(n_test=5)).test
+    part = load_data(Squares(n_test=5)).test
     for form in forms:
         content = bytearray(write_sequences(part, form, is_continuation=True)[0])
         place = data.draw(st.integers(0, len(content) - 1))

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from seqattn.config import resolve
-from seqattn.data import DataSpec, load
+from seqattn.data import DataSpec, load_data
 from seqattn.data.column_roles import ColumnRoles
 from seqattn.training import load_model
 from seqattn.training.checksummed import load_checksummed, save_checksummed
@@ -323,7 +323,7 @@ def test_parts_of_their_own_have_the_roles_of_the_training_part(seqattn: Run) ->
     rows = [f"u{t},s{k},{DAY + 100 * k + t},{t % 5}" for k in range(9) for t in range(6)]
     write("t.csv", "unique_id,sequence,step,x", rows)
     train(seqattn, "data.validation_path=v.csv", "data.test_path=t.csv")
-    parts = load(resolve(Path("outputs/c/config.yaml")).config.data)
+    parts = load_data(resolve(Path("outputs/c/config.yaml")).config.data)
     assert {name.split("@")[0] for name in parts.validation.ids} == {"v"}
     assert {name.split("@")[0] for name in parts.test.ids} == {f"s{k}" for k in range(9)}
     write("v.csv", "step,x", [f"{DAY + t},{t % 5}" for t in range(12)])

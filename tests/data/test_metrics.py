@@ -14,7 +14,7 @@ import pytest
 
 from seqattn.analysis.evaluation import ReferenceLosses
 from seqattn.config import OwnFile
-from seqattn.data import Sequences, Splits, load
+from seqattn.data import Sequences, Splits, load_data
 from seqattn.data.baselines import (
     DRIFT,
     LAST_POINT,
@@ -181,7 +181,7 @@ WINDOWS = {"series": None, "window": {"source": 21, "target": 5}, "split": {"by"
 
 
 def loaded(path: Path, **keys: Any) -> Splits:
-    return load(OwnFile.model_validate({"path": str(path), **WINDOWS, **keys}))
+    return load_data(OwnFile.model_validate({"path": str(path), **WINDOWS, **keys}))
 
 
 def test_the_season_is_of_the_training_series_and_not_of_its_windows(tmp_path: Path) -> None:
@@ -266,7 +266,7 @@ def test_nothing_leaks_from_validation_and_test(tmp_path: Path, kind: str) -> No
             columns |= {k: pa.array(values[:, i], from_pandas=True) for i, k in enumerate("xy")}
             pq.write_table(pa.table(columns), paths[key])
         keys["cache"] = "always" if kind == "cache" else "auto"
-        return load(OwnFile.model_validate({**keys, **paths}))
+        return load_data(OwnFile.model_validate({**keys, **paths}))
 
     numbers = np.random.default_rng(2)
     other = np.sin(np.arange(126.0))[:, None] * [5, -1] + numbers.normal(size=(126, 2))
@@ -308,7 +308,7 @@ def test_a_folder_has_the_season_and_scale_of_a_file(tmp_path: Path) -> None:
         "window": {"source": 14, "target": 3},
         "split": {"by": "sequence", "validation": 0.2, "test": 0.2},
     }
-    data = load(OwnFile.model_validate({**keys, "path": str(folder), "cache": "always"}))
+    data = load_data(OwnFile.model_validate({**keys, "path": str(folder), "cache": "always"}))
     assert data.in_sample is not None
     assert (data.in_sample.season, data.in_sample.origin) == (7, "found")
     train = {name.rpartition("@")[0] for name in data.train.ids}
@@ -324,7 +324,7 @@ def test_targets_that_a_file_keeps_apart_are_series_of_their_own(tmp_path: Path)
         tmp_path / "f.npz", source=numbers.normal(size=(20, 5, 1)) + 100,
         target=numbers.normal(size=(20, 6, 1)),
     )  # fmt: skip
-    data = load(OwnFile.model_validate({"path": str(tmp_path / "f.npz")}))
+    data = load_data(OwnFile.model_validate({"path": str(tmp_path / "f.npz")}))
     assert data.in_sample is not None
     moves = np.abs(np.diff(data.train.target[..., 0], axis=1)).mean()
     assert data.in_sample.scale == pytest.approx([moves])

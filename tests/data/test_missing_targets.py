@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seqattn.config import OwnFile, Recurrent
-from seqattn.data import Scaling, Sequences, load
+from seqattn.data import Scaling, Sequences, load_data
 from seqattn.data.baselines import (
     TRAINING_MEAN,
     build_baselines,
@@ -263,7 +263,7 @@ def test_what_a_file_lacks_stays_missing(tmp_path: Path, missing: str) -> None:
     if missing == "rows":
         text = "\n".join(line for line in text.splitlines() if not line.endswith(",,")) + "\n"
     (tmp_path / "f.csv").write_text(text)
-    splits = load(OwnFile.model_validate({
+    splits = load_data(OwnFile.model_validate({
         "path": str(tmp_path / "f.csv"), "source_length": 3, "missing": "interpolate",
     }))  # fmt: skip
     for part in (splits.train, splits.validation, splits.test):
@@ -291,7 +291,7 @@ def test_a_part_without_an_observed_target_is_refused(tmp_path: Path, part: str)
         "validation_path": str(tmp_path / "validation.csv"), "test_path": str(tmp_path / "test.csv"),
     })  # fmt: skip
     with pytest.raises(DataError, match=f"the {part} part has no target that was observed"):
-        load(described)
+        load_data(described)
 
 
 def test_a_feature_that_cannot_be_learned_is_refused(tmp_path: Path) -> None:
@@ -300,7 +300,7 @@ def test_a_feature_that_cannot_be_learned_is_refused(tmp_path: Path) -> None:
     (tmp_path / "f.csv").write_text(text_of(values, 6))
     keys = {"path": str(tmp_path / "f.csv"), "source_length": 3, "missing": "interpolate"}
     with pytest.raises(DataError, match="the train part has no observed 'y' in its targets"):
-        load(OwnFile.model_validate(keys))
+        load_data(OwnFile.model_validate(keys))
 
 
 def test_a_cache_trains_on_the_cells_that_memory_trains_on(
@@ -326,7 +326,7 @@ def test_a_cache_trains_on_the_cells_that_memory_trains_on(
     }  # fmt: skip
     monkeypatch.setattr(batches, "MAX_RESIDENT", 0)
     in_memory, on_disk = (
-        load(OwnFile.model_validate({**keys, "cache": cache})) for cache in ("never", "always")
+        load_data(OwnFile.model_validate({**keys, "cache": cache})) for cache in ("never", "always")
     )
     assert np.array_equal(on_disk.test.target, in_memory.test.target, equal_nan=True)
     loaders = [DataLoader([batches.batch_of(data.train, scaling=data.scaling)], 8, None)
@@ -364,7 +364,7 @@ def test_no_value_tells_of_what_lies_before_it(
             f"{k},{t},{'' if np.isnan(v) else v}" for k in (0, 1) for t, v in enumerate(each[k])
         ]
         file.write_text("\n".join(["sequence,step,x", *rows]) + "\n")
-        found.append(load(OwnFile.model_validate({
+        found.append(load_data(OwnFile.model_validate({
             "path": str(file), "window": {"source": 5, "target": 3}, "missing": "interpolate",
             "split": {"by": "time", "validation": 0.2, "test": 0.2}, "relative": relative,
         })))  # fmt: skip

@@ -22,7 +22,7 @@ from seqattn.analysis.evaluation.load_run import load_splits, open_run
 from seqattn.config import Config, OwnFile, from_plain, resolve
 from seqattn.config.comparing import plan_comparison
 from seqattn.config.searching import plan_search
-from seqattn.data import Scaling, Sequences, Splits, load
+from seqattn.data import Scaling, Sequences, Splits, load_data
 from seqattn.data.baselines import (
     build_baselines,
     forecast_mse,
@@ -179,7 +179,7 @@ def test_what_follows_a_window_does_not_change_it(tmp_path: Path) -> None:
 
     def test_part(values: Floats) -> Floats:
         (tmp_path / "s.csv").write_text("x\n" + "".join(f"{value}\n" for value in values))
-        found = load(OwnFile.model_validate({"path": str(tmp_path / "s.csv"), **window}))
+        found = load_data(OwnFile.model_validate({"path": str(tmp_path / "s.csv"), **window}))
         return np.asarray(found.scaling.transform(found.test)[0])
 
     changed = rows.copy()
@@ -414,9 +414,9 @@ def test_a_cache_is_scaled_as_memory_is(tmp_path: Path) -> None:
     shared = {"target_length": 3, "normalize": "instance"}
     folders = {f"{part}_path": str(tmp_path / part) for part in ("validation", "test")}
     files = {key: f"{path}/p.parquet" for key, path in folders.items()}
-    cached = load(OwnFile.model_validate(
+    cached = load_data(OwnFile.model_validate(
         {"path": str(tmp_path / "train"), **folders, **shared, "cache": "always"}))  # fmt: skip
-    filed = load(
+    filed = load_data(
         OwnFile.model_validate({"path": str(tmp_path / "train" / "p.parquet"), **files, **shared})
     )
     assert cached.scaling.as_plain() == filed.scaling.as_plain()

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from seqattn.config import OwnFile
-from seqattn.data import DataSpec, Splits, load, sequences
+from seqattn.data import DataSpec, Splits, load_data, sequences
 from seqattn.data.fitting import fit_features
 from seqattn.data.least_squares import least_squares
 from seqattn.data.scaling import Method
@@ -35,7 +35,7 @@ def paths(n: int = 20, length: int = 6) -> str:
 def loaded(tmp_path: Path, text: str, **keys: Any) -> Splits:
     file = tmp_path / "f.csv"
     file.write_text(text)
-    return load(OwnFile.model_validate({"path": str(file), **keys}))
+    return load_data(OwnFile.model_validate({"path": str(file), **keys}))
 
 
 def test_fractions_are_of_sequences_and_fixed_by_the_seed(tmp_path: Path) -> None:
@@ -145,7 +145,7 @@ def test_a_stretch_at_a_time_gives_what_all_at_once_gives(
     config = OwnFile.model_validate(plain)
 
     def found() -> list[Any]:
-        splits = load(config)
+        splits = load_data(config)
         batch = to_tensors(splits.train, scaling=splits.scaling)
         places = [np.arange(len(batch))[::-1].copy(), np.arange(len(batch))]
         linear = whole(least_squares(splits.train, splits.test))
@@ -312,7 +312,7 @@ def test_a_run_on_a_file_speaks_its_units(seqattn: Command, tmp_path: Path) -> N
     home = tmp_path / "outputs" / "own"
     assert (home / "split.csv").read_text().startswith("sequence,part,first_step,last_step\n")
     saved = np.load(home / "predictions.npz")
-    splits = load(OwnFile(path=str(file), source_length=3))
+    splits = load_data(OwnFile(path=str(file), source_length=3))
     assert np.array_equal(saved["target"], splits.test.target)
     assert b"f.csv" not in (home / "checkpoints" / "best.safetensors").read_bytes()
     done = seqattn("predict", home, "--input", "f.csv", "--output", "next.csv", "--steps", "2")

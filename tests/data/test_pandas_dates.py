@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from seqattn.config import OwnFile
-from seqattn.data import load
+from seqattn.data import load_data
 from seqattn.data.files.writing import ForecastSteps
 from seqattn.data.spacing import Frequency, Spacing
 from seqattn.errors import DataError
@@ -169,7 +169,7 @@ def test_a_file_goes_on_as_in_pandas(tmp_path: Path, calendar: str) -> None:
         series[0] = series[0] + (np.datetime64("2024-03-30T22") - series[0][0])
         series[1] = series[1] + (np.datetime64("2024-10-26T22") - series[1][0])
     (tmp_path / "f.csv").write_text(table(series, "Z" if has_clock else ""))
-    splits = load(config_of(tmp_path / "f.csv"))
+    splits = load_data(config_of(tmp_path / "f.csv"))
     assert str(splits.frequency) == WORDS[calendar]
     seen = 0
     for part in (splits.train, splits.validation, splits.test):
@@ -189,7 +189,7 @@ def test_a_calendar_that_is_not_known_is_refused(tmp_path: Path, calendar: str) 
         (tmp_path / "f.csv").write_text(table([case.dates] * 9))
         for missing in ("refuse", "interpolate") if case is mine[0] else ("refuse",):
             with pytest.raises(DataError, match="is no multiple of .* data.time to null"):
-                load(config_of(tmp_path / "f.csv", missing=missing))
+                load_data(config_of(tmp_path / "f.csv", missing=missing))
 
 
 @pytest.mark.parametrize("calendar", ["B", "ME"])

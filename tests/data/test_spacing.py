@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seqattn.config import OwnFile
-from seqattn.data import Splits, load
+from seqattn.data import Splits, load_data
 from seqattn.data.files.writing import ForecastSteps
 from seqattn.data.spacing import Frequency, Spacing
 from seqattn.errors import DataError
@@ -173,7 +173,7 @@ def table(*series: Any) -> str:
 def loaded(tmp_path: Path, text: str, **keys: Any) -> Splits:
     file = tmp_path / "f.csv"
     file.write_text(text)
-    return load(OwnFile.model_validate({"path": str(file), "source_length": 3, **keys}))
+    return load_data(OwnFile.model_validate({"path": str(file), "source_length": 3, **keys}))
 
 
 @calendars
@@ -234,10 +234,10 @@ def test_one_file_is_no_two_parts(tmp_path: Path) -> None:
         (tmp_path / f"{name}.csv").write_text(text.replace("s0", name))
     paths = {f"{name}_path": str(tmp_path / f"{name}.csv") for name in ("validation", "test")}
     described = {"path": str(tmp_path / "train.csv"), "source_length": 3, **paths}
-    load(OwnFile.model_validate(described))
+    load_data(OwnFile.model_validate(described))
     (tmp_path / "test.csv").write_text(text.replace("s0", "train"))
     with pytest.raises(DataError, match=r"test.csv: has the bytes of .*train.csv, which belongs"):
-        load(OwnFile.model_validate(described))
+        load_data(OwnFile.model_validate(described))
 
 
 def test_dates_that_skip_unevenly_are_refused_and_jittered_times_are_noted(tmp_path: Path) -> None:
@@ -324,7 +324,7 @@ def test_what_check_proposes_fits_how_rows_follow_each_other(
         assert ("missing" in section) == (proposed == "missing: interpolate")
         import yaml
 
-        load(OwnFile.model_validate(yaml.safe_load(section)["data"]))
+        load_data(OwnFile.model_validate(yaml.safe_load(section)["data"]))
 
 
 @settings(max_examples=10, deadline=None)
@@ -350,7 +350,7 @@ def test_series_are_the_same_however_they_lie_in_files(
                 "x": [float(10 * int(name[1:]) + t) for name, t in mine],
             }), home / f"part-{k}.parquet")  # fmt: skip
     for cache in ("never", "always"):
-        splits = load(OwnFile.model_validate({
+        splits = load_data(OwnFile.model_validate({
             "path": str(home), "target_length": 1, "split": {"validation": 0.3, "test": 0.3},
             "cache": cache,
         }))  # fmt: skip
@@ -369,4 +369,4 @@ def test_a_time_that_comes_again_in_a_file_further_on_is_refused(tmp_path: Path)
             "step": [t + 3 * (k == 2) for _ in names for t in range(4)], "x": [0.0] * 8,
         }), tmp_path / f"part-{k}.parquet")  # fmt: skip
     with pytest.raises(DataError, match="the series 'a' has two rows of 3 in its files"):
-        load(OwnFile.model_validate({"path": str(tmp_path), "target_length": 1}))
+        load_data(OwnFile.model_validate({"path": str(tmp_path), "target_length": 1}))

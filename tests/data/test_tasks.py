@@ -10,7 +10,7 @@ import pytest
 from seqattn import data
 from seqattn.analysis.attention_metrics import AttentionMetricsAccumulator
 from seqattn.config import Copy, Lag, Polygons, Recall, Reverse, Sort
-from seqattn.data import Sequences, load, tasks
+from seqattn.data import Sequences, load_data, tasks
 from seqattn.data.baselines import forecast_mse
 
 RAGGED = [
@@ -113,7 +113,7 @@ def test_the_nearest_key_knows_the_value_where_nothing_is_noisy() -> None:
 
 def test_the_three_parts_differ_and_some_tasks_have_a_rule() -> None:
     for task in EVERY:
-        splits = load(task)
+        splits = load_data(task)
         assert len(splits.train) == 256
         assert not np.array_equal(splits.validation.source, splits.test.source)
         assert (splits.rule is None) == isinstance(task, Copy | Reverse | Sort | Lag)

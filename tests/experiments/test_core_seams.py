@@ -14,7 +14,7 @@ from safetensors.torch import load_file
 from seqattn import experiments
 from seqattn.config import resolve
 from seqattn.data import Scaling
-from seqattn.data import load_data as load
+from seqattn.data import load_data as load_data
 from seqattn.errors import CheckpointError
 from seqattn.experiments import group_training
 from seqattn.experiments.run_environment import change_of_numerics
@@ -104,7 +104,7 @@ def test_gathered_and_loaded_sequences_are_not_stacked() -> None:
     path = next(FOLDER.glob("*.csv"))
     assert path.is_file()
     config = resolve(None, SMALL).config
-    part = load(config.data).train
+    part = load_data(config.data).train
     whole = batches.to_tensors(part)
     lazy = batches.GatheredBatch.__new__(batches.GatheredBatch)
     for mixed in ([whole, lazy], [whole, whole, lazy]):

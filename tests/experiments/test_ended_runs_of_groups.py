@@ -12,7 +12,7 @@ import torch
 
 from seqattn import experiments
 from seqattn.config import Config, Training, resolve
-from seqattn.data import load
+from seqattn.data import load_data
 from seqattn.errors import DataError, NonFiniteError
 from seqattn.experiments import folder_session as session_module
 from seqattn.experiments import group_training, train_many
@@ -44,7 +44,7 @@ def config_of(*sets: str) -> Config:
 
 def run_of(seed: int, *sets: str) -> TrainingRun:
     config = config_of(*sets)
-    data = load(config.data)
+    data = load_data(config.data)
     parts = to_tensors(data.train), to_tensors(data.validation)
     return TrainingRun(build_model(config.model, 2, seed), *parts, config.training, seed, group="g")
 

@@ -9,7 +9,7 @@ import pytest
 
 from seqattn import experiments
 from seqattn.config import Config, Training
-from seqattn.data import load
+from seqattn.data import load_data
 from seqattn.models import build_model
 from seqattn.runs import RunFolder
 from seqattn.training import TrainingRun, to_tensors, train_models
@@ -81,7 +81,7 @@ def test_runs_are_grouped_whatever_they_read_for_themselves(tmp_path: Path) -> N
 )
 def test_the_loop_refuses_runs_that_cannot_be_trained_side_by_side(other: Config) -> None:
     def run_of(config: Config) -> TrainingRun:
-        data = load(config.data)
+        data = load_data(config.data)
         train, validation = to_tensors(data.train), to_tensors(data.validation)
         return TrainingRun(build_model(config.model, 2, 1), train, validation, config.training, 1)
 

@@ -16,7 +16,7 @@ from seqattn.analysis import doctor
 from seqattn.analysis.comparison import read_comparison
 from seqattn.config import resolve
 from seqattn.config.comparing import plan_comparison
-from seqattn.data import DataSpec, load
+from seqattn.data import DataSpec, load_data
 from seqattn.errors import CheckpointError
 from seqattn.experiments import Callbacks, api, groups_to_train, train_many
 from seqattn.experiments.compare import compare
@@ -43,7 +43,7 @@ PLATEAU = ["training.learning_rate_schedule.kind=plateau",
 
 def run_of(seed: int, *sets: str) -> TrainingRun:
     config = resolve(None, [*SIZES, *sets]).config
-    data = load(config.data)
+    data = load_data(config.data)
     model = build_model(config.model, FeatureSpec.of(DataSpec.of(data.train)), seed)
     parts = to_tensors(data.train), to_tensors(data.validation)
     return TrainingRun(model, *parts, config.training, seed, group="g")

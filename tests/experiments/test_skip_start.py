@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 import seqattn as package
 from seqattn import experiments
 from seqattn.config import Config, OwnFile, as_plain, from_plain, resolve
-from seqattn.data import Scaling, Sequences, load
+from seqattn.data import Scaling, Sequences, load_data
 from seqattn.data.fitting import fit_scaling
 from seqattn.data.ridge import PENALTIES, RidgeMap, ridge_map, ridge_work
 from seqattn.errors import ConfigError
@@ -173,7 +173,7 @@ def window_file(path: Path, *, gaps: bool = True) -> list[str]:
 
 
 def started(config: Config) -> tuple[Job, Seq2SeqModel]:
-    ((job,),) = fit_skip_maps([[Job(config, RunFolder(Path("nowhere")), load(config.data))]])
+    ((job,),) = fit_skip_maps([[Job(config, RunFolder(Path("nowhere")), load_data(config.data))]])
     return job, build_initial_model(job)
 
 
@@ -262,7 +262,7 @@ def test_too_many_numbers_start_at_zero_and_the_log_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = resolve(None, window_file(tmp_path / "a.csv", gaps=False)).config
-    assert ridge_work(load(config.data).train) == 12**3
+    assert ridge_work(load_data(config.data).train) == 12**3
     monkeypatch.setattr("seqattn.experiments.skip_start.MAX_WORK", 12**3 - 1)
     folder, _ = train_one(config, tmp_path / "outputs", plots=False)
     said = folder.log.read_text()
@@ -276,7 +276,7 @@ def test_too_many_numbers_start_at_zero_and_the_log_says_so(
 
 def test_empty_cells_count_as_systems_of_their_own(tmp_path: Path) -> None:
     config = resolve(None, window_file(tmp_path / "a.csv")).config
-    assert ridge_work(load(config.data).train) == 4 * 12**3
+    assert ridge_work(load_data(config.data).train) == 4 * 12**3
 
 
 def test_what_an_earlier_version_stored_was_learned(tmp_path: Path) -> None:

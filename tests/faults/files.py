@@ -206,7 +206,7 @@ def _named(home: Path, word: str, made: Path) -> None:
     """Features and ids of that name: trained on, predicted, drawn, inspected."""
     from seqattn.cli.output import escape_controls
     from seqattn.config import OwnFile, resolve
-    from seqattn.data import DataSpec, load
+    from seqattn.data import DataSpec, load_data
     from seqattn.data.files.writing import forecast_arrays
     from seqattn.models import FeatureSpec, build_model
     from seqattn.plots import as_bytes
@@ -222,7 +222,7 @@ def _named(home: Path, word: str, made: Path) -> None:
     file = home / "n.jsonl"
     file.write_text("\n".join(lines))
     plain = {"kind": "file", "path": str(file), "features": [word, "other"]}
-    splits = load(OwnFile.model_validate(plain))
+    splits = load_data(OwnFile.model_validate(plain))
     part = splits.test
     assert word in part.features
     spec = DataSpec.of(splits.train, splits.scaling)

@@ -355,13 +355,13 @@ def one_state(steps: int) -> tuple[Any, Any, Any]:
     import torch
 
     from seqattn.config import resolve
-    from seqattn.data import DataSpec, load
+    from seqattn.data import DataSpec, load_data
     from seqattn.models import FeatureSpec, build_model
     from seqattn.training import TrainingRun, to_tensors, train_models
 
     torch.set_num_threads(1)
     config = resolve(None, ["data.n_train=8", "model.hidden_dim=3", f"training.epochs={steps}"])
-    splits = load(config.config.data)
+    splits = load_data(config.config.data)
     spec = DataSpec.of(splits.train)
     run = TrainingRun(
         build_model(config.config.model, FeatureSpec.of(spec), 1), to_tensors(splits.train),

@@ -34,14 +34,14 @@ training: {epochs: 2, batch_size: 8, teacher_forcing: {probability: 0.5}}
 def good_files(home: Path) -> dict[str, bytes]:
     """A small file of every kind, by name."""
     from seqattn.config import Squares, resolve
-    from seqattn.data import load
+    from seqattn.data import load_data
     from seqattn.data.files.sequence_files import write_sequences
     from seqattn.experiments import train_one
     from seqattn.runs import RunFolder
 
     (home / "fuzz.yaml").write_text(CONFIG)
     folder, _ = train_one(resolve(home / "fuzz.yaml").config, home, plots=False)
-    part = load(Squares(n_train=12, variable_length=True, source_length=3)).train
+    part = load_data(Squares(n_train=12, variable_length=True, source_length=3)).train
     found = {"c.yaml": CONFIG.encode()}
     for form in ("csv", "tsv", "jsonl", "npz", "parquet", "arrow"):
         found[f"long.{form}"] = write_sequences(part, form, wide=False, is_continuation=True)[0]

@@ -32,12 +32,12 @@ class Bench:
 
     def __init__(self, home: Path, sets: list[str]) -> None:
         from seqattn.config import resolve
-        from seqattn.data import DataSpec, load
+        from seqattn.data import DataSpec, load_data
         from seqattn.training import to_tensors
 
         torch.set_num_threads(1)
         self.config, self.home = resolve(None, sets).config, home
-        splits = load(self.config.data)
+        splits = load_data(self.config.data)
         self.data, self.validation = to_tensors(splits.train), to_tensors(splits.validation)
         self.spec = DataSpec.of(splits.train)
         self.steps = -(-len(self.data) // self.config.training.batch_size)

@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from seqattn.config import resolve
-from seqattn.data import load
+from seqattn.data import load_data
 from tests.conftest import ROOT
 
 
@@ -44,7 +44,7 @@ def test_seqattn_cuts_the_windows_that_the_peers_get(series: Any, tmp_path: Path
          f"data.validation_path={paths['validation']}", f"data.test_path={paths['test']}",
          f"data.window={{source: {S}, target: {T}}}", "data.missing=interpolate"],
     ).config  # fmt: skip
-    splits = load(config.data)
+    splits = load_data(config.data)
     for part in series.PARTS:
         ours = getattr(splits, part)
         windows = series.windows_of(parts.series[part], S, T)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from seqattn.data import load
+from seqattn.data import load_data
 from seqattn.models import build_model
 from seqattn.training import Batch, TrainingRun, compiling, objective, to_tensors
 from seqattn.training.compiling import StepCompiler
@@ -21,7 +21,7 @@ def run_of(precision: str, epochs: int, seed: int) -> TrainingRun:
         model={"attention": None},  # autograd
         training={"compile": "auto", "epochs": epochs, "precision": precision},
     )
-    data, model = load(config.data), build_model(config.model, 2, seed)
+    data, model = load_data(config.data), build_model(config.model, 2, seed)
     train, validation = to_tensors(data.train), to_tensors(data.validation)
     return TrainingRun(model, train, validation, config.training, seed)
 
@@ -66,7 +66,7 @@ def test_no_batch_is_read_where_nothing_is_compiled(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(DataLoader, "example_batch", counted)
     for mode in ("off", "auto"):  # of which auto has too few epochs left
         config = small_config(model={"attention": None}, training={"compile": mode, "epochs": 3})
-        data = load(config.data)
+        data = load_data(config.data)
         parts = to_tensors(data.train), to_tensors(data.validation)
         trained([TrainingRun(build_model(config.model, 2, 1), *parts, config.training, 1)])
         assert read == [], mode

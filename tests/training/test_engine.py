@@ -19,7 +19,7 @@ from torch import Tensor
 
 from seqattn import experiments
 from seqattn.config import Config, Recurrent, all_keys, resolve
-from seqattn.data import load
+from seqattn.data import load_data
 from seqattn.errors import ConfigError, UsageError
 from seqattn.experiments import group_training
 from seqattn.experiments import resume as resume_module
@@ -290,7 +290,7 @@ def config_of(model: dict[str, Any], training: dict[str, Any], ragged: bool, see
 
 
 def run_of(config: Config, dtype: torch.dtype) -> TrainingRun:
-    data = load(config.data)
+    data = load_data(config.data)
     model = build_model(config.model, 2, config.seed).to(dtype)
     return TrainingRun(
         model, to_tensors(data.train, dtype=dtype), to_tensors(data.validation, dtype=dtype),

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from seqattn.config import resolve
-from seqattn.data import Splits, Windows, load
+from seqattn.data import Splits, Windows, load_data
 from seqattn.training import batches
 from seqattn.training.batches import (
     Batch,
@@ -48,7 +48,9 @@ def data(request: pytest.FixtureRequest, tmp_path: Path) -> Splits:
         "ragged": (ragged, 0, ["data.source_length=4"]),
     }[request.param]  # fmt: skip
     file = table(tmp_path / "own.csv", lengths, empty)
-    return load(resolve(None, ["name=n", "data.kind=file", f"data.path={file}", *sets]).config.data)
+    return load_data(
+        resolve(None, ["name=n", "data.kind=file", f"data.path={file}", *sets]).config.data
+    )
 
 
 @pytest.mark.parametrize("numbers", [1, 40, 2**18])

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from seqattn.config import Config, Training
-from seqattn.data import DataSpec, load
+from seqattn.data import DataSpec, load_data
 from seqattn.data.scaling import Scaler, Scaling
 from seqattn.errors import CheckpointError, NonFiniteError
 from seqattn.models import Seq2SeqModel, build_model
@@ -62,7 +62,7 @@ XY = DataSpec(("x", "y"), ("x", "y"), 2, 2, Scaling(Scaler.identity(2), Scaler.i
 
 
 def started(config: Config) -> tuple[Seq2SeqModel, Batch, Batch, DataSpec]:
-    data = load(config.data)
+    data = load_data(config.data)
     model = build_model(config.model, 2, config.seed)
     return model, to_tensors(data.train), to_tensors(data.validation), DataSpec.of(data.train)
 

@@ -23,7 +23,7 @@ from pydantic import ValidationError
 
 from seqattn.config import Config, Section, all_keys, as_plain
 from seqattn.config.sections import choices, field_variants
-from seqattn.data import load
+from seqattn.data import load_data
 from seqattn.errors import SeqattnError
 from seqattn.experiments import train_runs
 from seqattn.experiments.fixed_lengths import check_fixed_lengths
@@ -217,7 +217,7 @@ def changed(base: Config, changes: Mapping[str, Any]) -> Config | None:
         section[key] = value
     try:
         config = Config.model_validate(content)
-        check_fixed_lengths(config, load(config.data))
+        check_fixed_lengths(config, load_data(config.data))
     except (ValidationError, SeqattnError):
         return None
     return None if config == base else config
@@ -235,7 +235,7 @@ def variations() -> tuple[dict[str, dict[str, Config]], set[str]]:
     found: dict[str, dict[str, Config]] = {}
     used = Counter[tuple[str, str]]()
     for name, base in bases().items():
-        load(base.data)
+        load_data(base.data)
         configs = found[name] = {"base": base}
         for path, section, key in sections_of(base):
             if path in NEVER_VARIED:

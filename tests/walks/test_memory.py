@@ -122,7 +122,7 @@ GROUP = (
     PEAK
     + """
 from seqattn.config import resolve
-from seqattn.data import load
+from seqattn.data import load_data
 from seqattn.experiments import grouping, train_many
 from seqattn.experiments.job import Job
 from seqattn.experiments.memory_estimate import estimate_run_memory
@@ -144,7 +144,7 @@ def measured(sets):
     trained("tiny", 2, "data.n_train=4", "data.n_validation=2", "data.n_test=2")
     before = peak()
     config, folder = trained("large", RUNS, *sets)
-    estimate = estimate_run_memory(Job(config, folder, load(config.data)))
+    estimate = estimate_run_memory(Job(config, folder, load_data(config.data)))
     return (peak() - before) // RUNS, estimate
 
 each(measured)

@@ -7,7 +7,7 @@ import warnings
 from pathlib import Path
 
 from seqattn.config import Config, OwnFile, read_stored
-from seqattn.data import Splits, load
+from seqattn.data import Splits, load_data
 from seqattn.data.file_dataset import UNKNOWN
 from seqattn.errors import CheckpointError, ConfigError
 from seqattn.runs import RunFolder, find_run
@@ -48,7 +48,7 @@ def load_splits(trained: LoadedModel) -> Splits:
     Raises:
         DataError: a file is missing, or has changed since the training.
     """
-    data = load(trained.config.data)
+    data = load_data(trained.config.data)
     check_data_unchanged(data.digests, trained.spec.digests, "since the training")
     if _are_other_parts(trained, data):
         warnings.warn(

@@ -9,7 +9,7 @@ from typing import Any
 
 from seqattn.config import OwnFile, leaves, upgrade_stored
 from seqattn.config.searching import Range, Search
-from seqattn.data import load
+from seqattn.data import load_data
 from seqattn.errors import CheckpointError, UsageError
 from seqattn.runs import SEARCH as MANIFEST_NAME
 from seqattn.runs import read_search
@@ -29,7 +29,7 @@ def search_identity(search: Search) -> dict[str, Any]:
     config = {key: value for key, value in plain["config"].items()
               if key not in MUTABLE_ON_RESUME or key == "training.epochs"}  # fmt: skip
     data = search.base.data  # keys of files cannot be searched
-    digests = list(load(data).digests) if isinstance(data, OwnFile) else []
+    digests = list(load_data(data).digests) if isinstance(data, OwnFile) else []
     identity: dict[str, Any] = json.loads(json.dumps({**plain, "config": config, "data": digests}))
     return identity
 

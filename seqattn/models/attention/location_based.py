@@ -213,9 +213,9 @@ class LocationShiftAddressing(Location, knobs=ShiftConfig):
             g_t = gate.select(-2, t)
             gated = g_t * content.select(-2, t) + (1 - g_t) * previous
             rolled = gated.gather(-1, origins).unflatten(-1, (S, self.num_shifts))
-            shifted = (rolled * shift.select(-2, t).unsqueeze(-2)).sum(dim=-1)
+            shifted_weights = (rolled * shift.select(-2, t).unsqueeze(-2)).sum(dim=-1)
             # In logarithms, so that no row underflows to zeros for a large gamma.
-            powers = gamma.select(-2, t) * shifted.clamp(min=smallest).log()
+            powers = gamma.select(-2, t) * shifted_weights.clamp(min=smallest).log()
             previous = powers.masked_fill(~valid, -float("inf")).softmax(dim=-1)
             weights.append(previous)
         return torch.stack(weights, dim=-2), previous
