@@ -171,7 +171,7 @@ def test_what_is_meant_is_no_illness() -> None:
     assert not found(nothing)
 
 
-def test_without_attention_nothing_is_said_of_weights() -> None:
+def test_a_model_without_attention_gets_no_finding_about_weights() -> None:
     seen = seen_with(healthy(), loss=2.0, loss_teacher_forced=2.0)
     seen = dataclasses.replace(seen, weights=None, override_losses={}, normalizer="")
     findings = doctor.examine(seen)
@@ -229,7 +229,7 @@ def test_the_verdict_names_the_fitted_baseline(loss: float, words: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "schedule", "chance", "change"),
+    ("kind", "schedule", "probability", "change"),
     [
         ("recurrent", "constant", 1.0, ["training.teacher_forcing.probability: 0.5",
                                         "training.teacher_forcing: {schedule: linear, end: 0}"]),
@@ -241,15 +241,15 @@ def test_the_verdict_names_the_fitted_baseline(loss: float, words: str) -> None:
     ],
 )  # fmt: skip
 def test_a_remedy_for_exposure_is_one_that_this_run_can_take(
-    kind: str, schedule: str, chance: float, change: list[str]
+    kind: str, schedule: str, probability: float, change: list[str]
 ) -> None:
-    seen = seen_with(healthy(), loss=0.16, kind=kind, teacher_forcing=(schedule, chance))
+    seen = seen_with(healthy(), loss=0.16, kind=kind, teacher_forcing=(schedule, probability))
     (exposed,) = (finding for finding in doctor.examine(seen) if finding.name == CHECK_NAMES[9])
     assert all(words in exposed.change for words in change)
     for words in change:
         if "(" not in words:
             resolve(None, [f"model.kind={kind}", words.replace(": ", "=", 1)])
-    if chance == 0.5 or kind == "transformer":
+    if probability == 0.5 or kind == "transformer":
         assert not exposed.change.startswith("training.teacher_forcing.probability")
 
 
@@ -261,7 +261,7 @@ def test_a_remedy_for_exposure_is_one_that_this_run_can_take(
          ("constant", 1.0)),
     ],
 )  # fmt: skip
-def test_the_evidence_says_how_often_a_run_was_told_the_truth(
+def test_the_evidence_has_the_teacher_forcing_of_the_run(
     sets: list[str], kind: str, teacher_forcing: tuple[str, float], tmp_path: Path
 ) -> None:
     small = ["training.epochs=2", "data.n_train=16", "data.n_validation=8", "data.n_test=8"]

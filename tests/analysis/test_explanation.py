@@ -195,19 +195,19 @@ def test_a_calculator_gives_what_is_printed(name: str, capsys: pytest.CaptureFix
         read = rows(table["Joined"])[0]
         same(np.concatenate([context, h]), read)
     layer = rows(table["Output layer W, b"])
-    said = rows(table["Predicted point"])[0]
-    same(layer[:, :-1] @ read + layer[:, -1], said)
-    assert made.prediction == said.tolist()
-    np.testing.assert_allclose(made.model_prediction, said, atol=5e-3)
+    printed = rows(table["Predicted point"])[0]
+    same(layer[:, :-1] @ read + layer[:, -1], printed)
+    assert made.prediction == printed.tolist()
+    np.testing.assert_allclose(made.model_prediction, printed, atol=5e-3)
     assert "Every number above follows" in text
 
 
 def test_the_model_says_what_its_forecast_says() -> None:
     for kind in KINDS.values():
         source = np.random.default_rng(2).normal(size=(S, F))
-        said = model_of(kind).forecast(torch.as_tensor(source)[None], STEP).values[0, -1]
+        forecast = model_of(kind).forecast(torch.as_tensor(source)[None], STEP).values[0, -1]
         made = explanation_of(kind)
-        np.testing.assert_allclose(made.model_prediction, said.detach(), atol=LAST_DIGIT)
+        np.testing.assert_allclose(made.model_prediction, forecast.detach(), atol=LAST_DIGIT)
 
 
 def test_a_transformers_context_is_its_own() -> None:
@@ -275,7 +275,7 @@ def test_explain_on_the_command_line(
     table = seqattn("explain", attention_run)
     assert table.code == 0
     assert "softmax: weight = exp(score - largest) / sum of these" in table.out
-    for words, said in (
+    for words, message in (
         (["--step", "9"], "Give a step of 1 to"),
         (["--step", "0"], "Give a step of 1 to"),
         (["--example", "9999"], "the run has test sequences 0 to"),
@@ -283,7 +283,7 @@ def test_explain_on_the_command_line(
     ):
         refused = seqattn("explain", attention_run, *words)
         assert refused.code == 2
-        assert said in refused.err
+        assert message in refused.err
 
 
 # --- a hand on the weights ------------------------------------------------------------------------
@@ -306,9 +306,9 @@ def test_an_override_takes_the_place_of_the_weights(name: str) -> None:
 
     def weights(way: str | None) -> Any:
         override = None if way is None else Override.parse(way)
-        said = model.forecast(source, T, source_lengths=lengths, override=override)
-        crossed = [shown.weights for shown in said.attention if shown.kind == "cross"]
-        return said.values, torch.stack(crossed).detach()
+        output = model.forecast(source, T, source_lengths=lengths, override=override)
+        crossed = [shown.weights for shown in output.attention if shown.kind == "cross"]
+        return output.values, torch.stack(crossed).detach()
 
     values, own = weights(None)
     uniform_values, uniform = weights("uniform")
@@ -332,9 +332,9 @@ def test_an_override_takes_the_place_of_the_weights(name: str) -> None:
 
 
 def test_previous_is_the_step_before() -> None:
-    hand = Override.parse("previous").start()
+    override = Override.parse("previous").start()
     steps = torch.rand(2, 5, 3)
-    found = [hand(steps[:, t : t + 1], None) for t in range(5)]
+    found = [override(steps[:, t : t + 1], None) for t in range(5)]
     torch.testing.assert_close(torch.cat(found, dim=1), steps[:, [0, 0, 1, 2, 3]])
     torch.testing.assert_close(
         Override.parse("previous").start()(steps, None), steps[:, [0, 0, 1, 2, 3]]

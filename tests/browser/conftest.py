@@ -86,7 +86,7 @@ def opened(browser: Browser) -> Iterator[Callable[..., Opened]]:
         page = browser.new_context(**options).new_page()
         found = Opened(page)
         all_of_them.append(found)
-        page.on("console", lambda said: found.complaints.append(said.text))
+        page.on("console", lambda message: found.complaints.append(message.text))
         page.on("pageerror", lambda error: found.complaints.append(str(error)))
         page.on("request", lambda asked: found.requests.append(asked.url))
         page.goto(path.as_uri())

@@ -22,9 +22,9 @@ Open = Callable[..., Opened]
 MINUS = "\N{MINUS SIGN}"
 
 
-def looks(said: str) -> dict[int, float]:
+def parse_weights(text: str) -> dict[int, float]:
     """Point -> weight, as the sentence under the heatmap tells them."""
-    found = re.findall(rf"point (\d+) with ({MINUS}?\d+\.\d+)", said)
+    found = re.findall(rf"point (\d+) with ({MINUS}?\d+\.\d+)", text)
     return {int(point): float(weight.replace(MINUS, "-")) for point, weight in found}
 
 
@@ -33,21 +33,23 @@ def test_the_slider_walks_through_free_running(
     name: str, opened: Open, runs: dict[str, Path]
 ) -> None:
     found = opened(runs[name] / "report.html")
-    looked = read_arrays(runs[name] / "attention.npz")
-    said = read_arrays(runs[name] / "predictions.npz")
-    T = int(said["target_lengths"][0])
+    attention = read_arrays(runs[name] / "attention.npz")
+    predictions = read_arrays(runs[name] / "predictions.npz")
+    T = int(predictions["target_lengths"][0])
     for step in sorted({0, 1, T - 1} & set(range(T))):
         found.slide("#step", step)
         words = found.text("#step-text")
         assert words.startswith(f"Step {step + 1} "), words
-        weights = looked["weights"][0, 0, 0, step]
-        told = looks(words)
-        assert told
-        for point, weight in told.items():
+        weights = attention["weights"][0, 0, 0, step]
+        stated_weights = parse_weights(words)
+        assert stated_weights
+        for point, weight in stated_weights.items():
             assert weight == pytest.approx(float(weights[point - 1]), abs=6e-4)
         strongest = int(np.nanargmax(np.abs(weights)))
-        assert abs(told[strongest + 1]) == pytest.approx(abs(weights[strongest]), abs=6e-4)
-        forecast = float(said["forecast"][0, step, 0])
+        assert abs(stated_weights[strongest + 1]) == pytest.approx(
+            abs(weights[strongest]), abs=6e-4
+        )
+        forecast = float(predictions["forecast"][0, step, 0])
         number = re.search(rf"Forecast: .*? ({MINUS}?\d+\.?\d*) \(truth", words)
         assert number is not None
         assert float(number[1].replace(MINUS, "-")) == pytest.approx(forecast, rel=6e-3)
@@ -105,7 +107,7 @@ def test_two_other_features_are_no_plane(opened: Open, runs: dict[str, Path]) ->
           return data.map((t) => [`${t.name} ${name(t.yaxis)}`, Array.from(t.x), Array.from(t.y)]);
         }"""
     )
-    said = read_arrays(runs["columns"] / "predictions.npz")
+    predictions = read_arrays(runs["columns"] / "predictions.npz")
     places, values = ({name: row[k] for name, *row in drawn} for k in (0, 1))
     assert list(places) == [
         "source b",
@@ -120,7 +122,7 @@ def test_two_other_features_are_no_plane(opened: Open, runs: dict[str, Path]) ->
     assert places["forecast b"] == places["forecast c"] == [5]  # walked so far
     for feature, part, column in (("source a", "source", 0), ("source b", "source", 1),
                                   ("truth b", "target", 0), ("truth c", "target", 1)):  # fmt: skip
-        assert np.allclose(values[feature], said[part][0, :, column])
+        assert np.allclose(values[feature], predictions[part][0, :, column])
     shown = found.page.evaluate(
         "document.getElementById('path').data.filter((t) => t.showlegend).map((t) => t.name)"
     )
@@ -136,13 +138,13 @@ def test_two_other_features_are_no_plane(opened: Open, runs: dict[str, Path]) ->
 
 def test_every_layer_head_and_kind_can_be_chosen(opened: Open, runs: dict[str, Path]) -> None:
     found = opened(runs["transformer"] / "report.html")
-    looked = read_arrays(runs["transformer"] / "attention.npz")
+    attention = read_arrays(runs["transformer"] / "attention.npz")
     for place, key in enumerate(("weights", "encoder_self", "decoder_self")):
         found.page.select_option("#kind", str(place))
         for head in (0, 1):
             found.page.select_option("#head", str(head))
             drawn = found.page.evaluate("document.getElementById('map').data[0].z")
-            wanted = np.where(np.isfinite(looked[key]), looked[key], 0)[0, 0, head]
+            wanted = np.where(np.isfinite(attention[key]), attention[key], 0)[0, 0, head]
             assert np.allclose(
                 np.array(drawn, dtype=float).clip(0), wanted, atol=1e-4, equal_nan=False
             ) or (key == "decoder_self")
@@ -151,8 +153,8 @@ def test_every_layer_head_and_kind_can_be_chosen(opened: Open, runs: dict[str, P
 
 def test_the_worst_sequences_open_in_the_explorer(opened: Open, runs: dict[str, Path]) -> None:
     found = opened(runs["squares"] / "report.html")
-    said = read_arrays(runs["squares"] / "predictions.npz")
-    losses = np.square(said["forecast"] - said["target"]).mean(axis=(1, 2))
+    predictions = read_arrays(runs["squares"] / "predictions.npz")
+    losses = np.square(predictions["forecast"] - predictions["target"]).mean(axis=(1, 2))
     worst = int(losses.argmax())
     buttons = found.page.locator("#worst button")
     assert buttons.count() == 10
@@ -285,8 +287,8 @@ def test_labels_of_near_references_stand_apart(
     assert len(boxes) == near + 1
     for k, (left, right, top, bottom) in enumerate(boxes):
         for other in boxes[:k]:
-            beside = right <= other[0] or other[1] <= left
-            assert beside or bottom <= other[2] + 2 or other[3] <= top + 2, boxes
+            is_side_by_side = right <= other[0] or other[1] <= left
+            assert is_side_by_side or bottom <= other[2] + 2 or other[3] <= top + 2, boxes
 
 
 @pytest.mark.parametrize("losses", [(0.21, 0.22, 0.29), (0.0101, 0.0102, 0.0103), (1.0, 4.0, 4.9)])

@@ -27,7 +27,7 @@ def test_squares_are_drawn_as_ever(golden: Golden, case: str, seed: int) -> None
     assert sum(float(walk.sum()) for walk in points) == pytest.approx(expected["sum_all"], abs=1e-9)
 
 
-def by_hand(n: int, seed: int, variable: bool) -> list[np.ndarray]:
+def expected_points(n: int, seed: int, variable: bool) -> list[np.ndarray]:
     """The draws, spelt out one after another."""
     corners = [(-1, -1), (-1, 1), (1, 1), (1, -1)]
     stream = np.random.RandomState(seed)
@@ -46,7 +46,7 @@ def by_hand(n: int, seed: int, variable: bool) -> list[np.ndarray]:
 @given(n=st.integers(1, 30), seed=st.integers(0, 2**32 - 1), variable=st.booleans())
 def test_squares_follow_the_draw_order_bit_for_bit(n: int, seed: int, variable: bool) -> None:
     points, _, _ = squares.draw_walks(n, seed, variable_length=variable)
-    for ours, theirs in zip(points, by_hand(n, seed, variable), strict=True):
+    for ours, theirs in zip(points, expected_points(n, seed, variable), strict=True):
         assert np.array_equal(ours, theirs)
 
 
@@ -107,17 +107,17 @@ def test_the_baselines_are_the_golden_ones(golden: Golden) -> None:
 
 def test_last_point_baseline_repeats_the_last_real_point() -> None:
     part = squares.generate_squares(20, 3, noise=0.1, source_length=2, variable_length=True)
-    said = baselines.build_baselines(part, part, None).forecast(baselines.LAST_POINT, part)[:]
+    forecast = baselines.build_baselines(part, part, None).forecast(baselines.LAST_POINT, part)[:]
     for k in range(20):
-        assert np.array_equal(said[k, 1], part.source[k, part.source_lengths[k] - 1])
+        assert np.array_equal(forecast[k, 1], part.source[k, part.source_lengths[k] - 1])
 
 
 def test_the_rule_by_hand() -> None:
     # Two corners known: (a, b) goes on with (-a, -b). One known: the next is unknown (0), then -a.
     source = np.array([[[1.0, 2.0], [3.0, 4.0]], [[5.0, 6.0], [0.0, 0.0]]])
-    said = squares.opposite_corner(source, np.array([2, 1]), 3)
-    assert said[0].tolist() == [[-1, -2], [-3, -4], [1, 2]]
-    assert said[1].tolist() == [[0, 0], [-5, -6], [0, 0]]
+    forecast = squares.opposite_corner(source, np.array([2, 1]), 3)
+    assert forecast[0].tolist() == [[-1, -2], [-3, -4], [1, 2]]
+    assert forecast[1].tolist() == [[0, 0], [-5, -6], [0, 0]]
 
 
 def test_the_floor_does_not_pretend_to_know_what_one_corner_cannot_tell() -> None:
@@ -133,10 +133,10 @@ def test_the_floor_does_not_pretend_to_know_what_one_corner_cannot_tell() -> Non
 
 def test_padding_is_no_part_of_an_error() -> None:
     part = squares.generate_squares(30, 3, noise=0.1, source_length=2, variable_length=True)
-    said = part.target.copy()
-    said[~part.target_keep] = 1e6
-    assert baselines.forecast_mse(said, part) == 0
-    assert ErrorSums.of(said, part, by_step=True).by_step == [0.0, 0.0]
+    forecast = part.target.copy()
+    forecast[~part.target_keep] = 1e6
+    assert baselines.forecast_mse(forecast, part) == 0
+    assert ErrorSums.of(forecast, part, by_step=True).by_step == [0.0, 0.0]
 
 
 def one(source: list[list[float]], length: int) -> Sequences:

@@ -81,7 +81,7 @@ def test_what_changes_nothing(text: str, name: str) -> None:
     assert points(read(text, name=name)) == points(read(GOOD))
 
 
-def test_other_delimiters_and_decimals_when_said() -> None:
+def test_configured_delimiters_and_decimals_are_used() -> None:
     text = GOOD.replace(",", ";").replace(".", ",")
     form = ReadOptions(features=("x", "y"), delimiter=";", decimal=",")
     assert points(read(text, form)) == points(read(GOOD))
@@ -98,7 +98,7 @@ def test_what_is_no_number_with_a_decimal_comma(cell: str, features: tuple[str] 
     assert "f.csv" in str(caught.value)
 
 
-def test_points_between_thousands_are_said() -> None:
+def test_a_note_reports_points_as_thousands_separators() -> None:
     piece = read("sequence;step;x\na;1;0,5\na;2;1.234\n", ReadOptions(delimiter=";"))
     assert points(piece) == [[[0.5], [1234]]]
     assert piece.notes == ("'x': ',' is the decimal mark and '.' the thousands separator",)
@@ -114,13 +114,13 @@ def test_a_blank_line_of_one_column_is_an_empty_cell() -> None:
         read(f"x\n1\n\n3\nsix\n{rows}", alone)
 
 
-def test_further_columns_are_left_out_and_said() -> None:
+def test_a_note_reports_columns_that_are_left_out() -> None:
     piece = read("sequence,step,speed,y,x\na,1,9,2,1\n")
     assert points(piece) == [[[1.0, 2.0]]]
     assert piece.notes == ("'speed' is left out: it is not among data.features",)
 
 
-def test_other_names_are_read_in_order_and_said() -> None:
+def test_a_note_reports_other_names_that_are_read_in_order() -> None:
     piece = read("sequence,step,lon,lat\na,1,1,2\n")
     assert piece.points.features == ("lon", "lat")
     assert piece.notes == ("lon, lat are read as x, y, in this order",)
@@ -160,7 +160,7 @@ def test_numbers_in_names_alone_make_no_wide_table(head: str, form: ReadOptions)
     assert piece.notes == ()
 
 
-def test_a_wide_table_that_could_be_long_is_said() -> None:
+def test_a_note_reports_a_wide_table_that_could_be_long() -> None:
     text = "id,x1,y1,x2,y2\na,1,2,3,4\nb,5,6,7,8\n"
     piece = read(text.replace("id,", "").replace("a,", "").replace("b,", ""), ReadOptions())
     assert points(piece) == [[[1, 2], [3, 4]], [[5, 6], [7, 8]]]
@@ -272,7 +272,7 @@ def test_durations_and_times_of_a_day_are_seconds(kind: Any, tmp_path: Path) -> 
     assert piece.order.tolist() == [0, 1.5, 3]
 
 
-def test_times_of_a_zone_are_utc_and_said(tmp_path: Path) -> None:
+def test_a_note_reports_times_of_a_zone_that_are_read_as_utc(tmp_path: Path) -> None:
     kind = pa.timestamp("s", "Europe/Berlin")
     pq.write_table(
         pa.table({"step": pa.array([0, 3600], kind), "x": [1.0, 2]}), tmp_path / "f.parquet"
@@ -324,7 +324,7 @@ MORE = "".join(f"a,{t},{t},1\n" for t in range(1, 7))
     ],
     ids=range(10),
 )
-def test_what_is_found_without_being_said(text: str | bytes, same: str) -> None:
+def test_the_format_is_detected_without_options(text: str | bytes, same: str) -> None:
     assert points(read(text)) == points(read(same))
 
 
@@ -497,13 +497,13 @@ def test_features_that_an_npz_file_names_are_chosen_by_name(tmp_path: Path) -> N
         read_all(file, ReadOptions())
     np.savez(file, source=values, features=np.array(["c", "a", "b"]), target=values[..., :2],
              said=np.array(["e", "d"]))  # fmt: skip
-    apart = read_all(
+    separate = read_all(
         file, ReadOptions(features=("b", "d", "e"), source_and_target=(("b",), ("d", "e")))
     )
-    assert np.array_equal(apart.points.of(0), values[0][:, [2]])
-    assert apart.target is not None
-    assert apart.target.features == ("d", "e")
-    assert np.array_equal(apart.target.of(0), values[0][:, [1, 0]])
+    assert np.array_equal(separate.points.of(0), values[0][:, [2]])
+    assert separate.target is not None
+    assert separate.target.features == ("d", "e")
+    assert np.array_equal(separate.target.of(0), values[0][:, [1, 0]])
 
 
 def test_an_archive_that_unpacks_to_gigabytes_is_refused(tmp_path: Path) -> None:

@@ -197,13 +197,15 @@ def test_the_season_is_of_the_training_series_and_not_of_its_windows(tmp_path: P
     name = "seasonal naive (season 7, found)"
     assert {LAST_POINT, DRIFT, name} < set(against.baselines)
     # Test windows of 26 points, the first of which begins at row 357.
-    by_hand = []
+    expected_errors = []
     for start in range(357, 420 - 25):
         season_before = values[start + 14 : start + 19]
-        by_hand.append(np.abs(values[start + 21 : start + 26] - season_before))
+        expected_errors.append(np.abs(values[start + 21 : start + 26] - season_before))
     errors = against.errors[name]
-    assert errors.mae == pytest.approx(np.mean(by_hand, axis=(0, 1)).tolist())
-    assert errors.mase == pytest.approx((np.mean(by_hand, axis=(0, 1)) / found.scale).tolist())
+    assert errors.mae == pytest.approx(np.mean(expected_errors, axis=(0, 1)).tolist())
+    assert errors.mase == pytest.approx(
+        (np.mean(expected_errors, axis=(0, 1)) / found.scale).tolist()
+    )
     assert errors.mase_mean == pytest.approx(np.mean(errors.mase))  # type: ignore[arg-type]
 
 
@@ -328,7 +330,7 @@ def test_targets_that_a_file_keeps_apart_are_series_of_their_own(tmp_path: Path)
     assert data.in_sample.scale == pytest.approx([moves])
 
 
-def test_target_series_are_the_columns_to_be_said(tmp_path: Path) -> None:
+def test_target_series_are_the_target_columns(tmp_path: Path) -> None:
     from seqattn.data.files import read_all
     from seqattn.data.reading import make_read_options
 

@@ -33,9 +33,9 @@ def test_the_true_source_step_holds_the_target(task: tasks.Task) -> None:
     assert part.alignment is not None
     for n in range(200):
         for t in range(int(part.target_lengths[n])):
-            told_by = part.alignment[n, t]
-            assert 0 <= told_by < part.source_lengths[n]
-            assert np.array_equal(part.target[n, t], part.source[n, told_by])
+            source_step = part.alignment[n, t]
+            assert 0 <= source_step < part.source_lengths[n]
+            assert np.array_equal(part.target[n, t], part.source[n, source_step])
         assert (part.alignment[n, part.target_lengths[n] :] == -1).all()
     assert len(np.unique(part.source_lengths)) > 2
 
@@ -104,11 +104,11 @@ def test_polygons_are_regular() -> None:
 
 def test_the_nearest_key_knows_the_value_where_nothing_is_noisy() -> None:
     part = tasks.generate(Recall(pairs=6, min_pairs=1, noise=0.0), 300, 2)
-    said = tasks.nearest_key_value(part.source, part.source_lengths, 1)
-    assert np.array_equal(said, part.target)
+    forecast = tasks.nearest_key_value(part.source, part.source_lengths, 1)
+    assert np.array_equal(forecast, part.target)
     blind = tasks.generate(Recall(pairs=6, min_pairs=1, noise=1.0), 300, 2)
-    said = tasks.nearest_key_value(blind.source, blind.source_lengths, 1)
-    assert forecast_mse(said, blind) > 0.1
+    forecast = tasks.nearest_key_value(blind.source, blind.source_lengths, 1)
+    assert forecast_mse(forecast, blind) > 0.1
 
 
 def test_the_three_parts_differ_and_some_tasks_have_a_rule() -> None:
@@ -129,42 +129,42 @@ def test_looks_by_hand() -> None:
     weights = np.array(
         [[[[[0.5, 0.25, 0.25], [0.0, 1.0, 0.0]]]], [[[[0.5, 0.5, 0.0], [0.9, 0.0, 0.1]]]]]
     )
-    looking = AttentionMetricsAccumulator(is_distribution=True)
+    accumulator = AttentionMetricsAccumulator(is_distribution=True)
     keep = np.array([[True, True], [True, False]])
     alignment = np.array([[0, 2], [1, -1]])
     for n in range(2):
         one = slice(n, n + 1)
-        looking.add(weights[one], np.array([3, 2])[one], keep[one], alignment[one])
-    looks = looking.result()
-    assert looks.steps == looks.aligned == 3
-    assert looks.accuracy is not None
-    assert looks.accuracy.tolist() == [[1 / 3]]
-    assert looks.mass is not None
-    assert looks.mass == pytest.approx(np.array([[(0.5 + 0.0 + 0.5) / 3]]))
-    assert looks.entropy_bits == pytest.approx(np.array([[(1.5 + 0 + 1) / 3]]))
-    assert looks.entropy_share == pytest.approx(np.array([[(1.5 / math.log2(3) + 0 + 1) / 3]]))
-    assert looks.padding_mass == 0
-    assert looks.best_head == (0, 0)
+        accumulator.add(weights[one], np.array([3, 2])[one], keep[one], alignment[one])
+    metrics = accumulator.result()
+    assert metrics.steps == metrics.aligned == 3
+    assert metrics.accuracy is not None
+    assert metrics.accuracy.tolist() == [[1 / 3]]
+    assert metrics.mass is not None
+    assert metrics.mass == pytest.approx(np.array([[(0.5 + 0.0 + 0.5) / 3]]))
+    assert metrics.entropy_bits == pytest.approx(np.array([[(1.5 + 0 + 1) / 3]]))
+    assert metrics.entropy_share == pytest.approx(np.array([[(1.5 / math.log2(3) + 0 + 1) / 3]]))
+    assert metrics.padding_mass == 0
+    assert metrics.best_head == (0, 0)
 
 
 def test_weight_on_padding_is_noticed() -> None:
     weights = np.full((1, 1, 1, 1, 4), 0.25)
-    looking = AttentionMetricsAccumulator(is_distribution=True)
-    looking.add(weights, np.array([3]), np.array([[True]]), None)
-    looks = looking.result()
-    assert looks.padding_mass == 0.25
-    assert looks.accuracy is None
-    assert looks.best_head is None
-    assert looks.as_plain()["alignment_accuracy"] is None
+    accumulator = AttentionMetricsAccumulator(is_distribution=True)
+    accumulator.add(weights, np.array([3]), np.array([[True]]), None)
+    metrics = accumulator.result()
+    assert metrics.padding_mass == 0.25
+    assert metrics.accuracy is None
+    assert metrics.best_head is None
+    assert metrics.as_plain()["alignment_accuracy"] is None
 
 
 def test_the_best_head_is_named() -> None:
     weights = np.zeros((1, 2, 3, 1, 5))
     weights[..., 0] = 1
     weights[0, 1, 2, 0] = [0.1, 0.6, 0.1, 0.1, 0.1]
-    looking = AttentionMetricsAccumulator(is_distribution=True)
-    looking.add(weights, np.array([5]), np.array([[True]]), np.array([[1]]))
-    plain = looking.result().as_plain()
+    accumulator = AttentionMetricsAccumulator(is_distribution=True)
+    accumulator.add(weights, np.array([5]), np.array([[True]]), np.array([[1]]))
+    plain = accumulator.result().as_plain()
     assert plain["best_head"] == [1, 2]
     assert plain["alignment_accuracy"] == 1
     assert plain["alignment_mass"] == pytest.approx(0.6)
@@ -172,16 +172,18 @@ def test_the_best_head_is_named() -> None:
 
 
 def test_weights_that_are_no_distribution_have_no_entropy() -> None:
-    looking = AttentionMetricsAccumulator(is_distribution=False)
-    looking.add(np.full((1, 1, 1, 1, 2), 0.3), np.array([2]), np.array([[True]]), np.array([[0]]))
-    looks = looking.result()
-    assert looks.entropy_bits is None
-    assert looks.entropy_share is None
-    assert looks.accuracy is not None
+    accumulator = AttentionMetricsAccumulator(is_distribution=False)
+    accumulator.add(
+        np.full((1, 1, 1, 1, 2), 0.3), np.array([2]), np.array([[True]]), np.array([[0]])
+    )
+    metrics = accumulator.result()
+    assert metrics.entropy_bits is None
+    assert metrics.entropy_share is None
+    assert metrics.accuracy is not None
 
 
 def test_a_source_of_one_point_leaves_no_choice() -> None:
-    looking = AttentionMetricsAccumulator(is_distribution=True)
-    looking.add(np.ones((1, 1, 1, 1, 1)), np.array([1]), np.array([[True]]), None)
-    assert looking.result().entropy_share is None
-    assert looking.result().entropy_bits == np.zeros((1, 1))
+    accumulator = AttentionMetricsAccumulator(is_distribution=True)
+    accumulator.add(np.ones((1, 1, 1, 1, 1)), np.array([1]), np.array([[True]]), None)
+    assert accumulator.result().entropy_share is None
+    assert accumulator.result().entropy_bits == np.zeros((1, 1))

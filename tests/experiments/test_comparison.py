@@ -344,13 +344,13 @@ def test_a_folder_of_something_else_is_not_touched(seqattn: Command, tmp_path: P
     shutil.rmtree(tmp_path / "outputs")
     assert seqattn(*words).code == 0
     before = tree(tmp_path / "outputs")
-    for change, said in (
+    for change, message in (
         ("training.epochs=5", "the config of looking, plain differs"),
         ("model.hidden_dim=4", "the config of looking, plain differs"),
     ):
         done = seqattn(*words, "--set", change)
         assert done.code == 2
-        assert said in done.err
+        assert message in done.err
     done = seqattn(*words, "--vary", "model.hidden_dim=2,3")
     assert (
         "its variants are looking, plain, and those of this command hidden_dim-2, hidden_dim-3"
@@ -394,10 +394,10 @@ def test_a_stopped_comparison_says_how_to_go_on(tmp_path: Path) -> None:
     planned = plan_comparison(config(tmp_path, NAMED))
     with pytest.raises(
         Interrupted, match="outputs/mine; run the same command again to continue"
-    ) as told:
+    ) as raised:
         compare(planned, tmp_path / "outputs", callbacks=callbacks)
-    assert told.value.exit_code == 143
-    assert "--resume" not in str(told.value)
+    assert raised.value.exit_code == 143
+    assert "--resume" not in str(raised.value)
     result = compare(planned, tmp_path / "outputs")
     assert [variant.unfinished for variant in result.variants] == [0, 0]
 
@@ -434,9 +434,9 @@ def test_what_has_not_ended_has_not_diverged(seqattn: Command, tmp_path: Path) -
         (1, 3),
     ]
     assert variant_cells(result.variants[1])[5].endswith("of 3, 1 diverged, 3 unfinished")
-    said = describe_result(result)
-    assert any(line.startswith("1 of 6 seeds of looking diverged; ") for line in said)
-    assert "3 of 6 seeds of looking are unfinished; they are not included in the results." in said
+    lines = describe_result(result)
+    assert any(line.startswith("1 of 6 seeds of looking diverged; ") for line in lines)
+    assert "3 of 6 seeds of looking are unfinished; they are not included in the results." in lines
     for seed in (7, 8):
         (home / f"looking/seed-{seed}/summary.json").unlink()
     (home / "looking/seed-6/summary.json").unlink()
@@ -510,7 +510,7 @@ def test_the_comparisons_that_ship_are_right_and_essays() -> None:
         validator.validate(yaml.safe_load(text))
 
 
-def arm_that_looked(
+def variant_with_attention(
     folder: Path, lengths: list[tuple[int, int]], layers: int = 1, heads: int = 1, name: str = "dot"
 ) -> tuple[VariantResult, dict[int, np.ndarray]]:
     """Three seeds with random weights over test sequences of these lengths."""
@@ -534,33 +534,33 @@ def arm_that_looked(
 
 def test_weights_are_averaged_over_sequences_of_the_same_lengths(tmp_path: Path) -> None:
     lengths = [(2, 2), (4, 3), (3, 2), (4, 3), (2, 2), (4, 3), (3, 2), (3, 2)]
-    variant, kept = arm_that_looked(tmp_path, lengths)
-    look = median_attention(variant)
-    assert look is not None
+    variant, kept = variant_with_attention(tmp_path, lengths)
+    attention = median_attention(variant)
+    assert attention is not None
     # (4, 3) and (3, 2) are as common: the longer ones.
     means = [weights[[1, 3, 5], 0, 0].mean(axis=0) for weights in kept.values()]
-    np.testing.assert_allclose(look.weights, np.median(means, axis=0), atol=1e-6)
-    assert look.alignment.tolist() == [0, 1, 3]
-    assert look.title == "dot\nmedian of 3 seeds\nof sequences of 4 and 3 points"
-    variant, _ = arm_that_looked(tmp_path / "more", [(3, 2)] * 2 + [(4, 3)] + [(2, 2)] * 3)
-    look = median_attention(variant)
-    assert look is not None
-    assert look.weights.shape == (2, 2)
-    np.testing.assert_allclose(look.weights.sum(axis=-1), 1, atol=1e-6)
+    np.testing.assert_allclose(attention.weights, np.median(means, axis=0), atol=1e-6)
+    assert attention.alignment.tolist() == [0, 1, 3]
+    assert attention.title == "dot\nmedian of 3 seeds\nof sequences of 4 and 3 points"
+    variant, _ = variant_with_attention(tmp_path / "more", [(3, 2)] * 2 + [(4, 3)] + [(2, 2)] * 3)
+    attention = median_attention(variant)
+    assert attention is not None
+    assert attention.weights.shape == (2, 2)
+    np.testing.assert_allclose(attention.weights.sum(axis=-1), 1, atol=1e-6)
 
 
 def test_a_panel_says_what_is_averaged(tmp_path: Path) -> None:
     name = "a_variant_with_a_name_that_is_long_and_ends_with-2"
-    variant, kept = arm_that_looked(tmp_path, [(3, 2)] * 4, layers=2, heads=5, name=name)
-    look = median_attention(variant)
-    assert look is not None
-    first, *others = look.title.split("\n")
+    variant, kept = variant_with_attention(tmp_path, [(3, 2)] * 4, layers=2, heads=5, name=name)
+    attention = median_attention(variant)
+    assert attention is not None
+    first, *others = attention.title.split("\n")
     assert others == ["median of 3 seeds", "mean of its layers and heads"]
     assert first.startswith("a_variant_w")
     assert first.endswith("_ends_with-2")
     assert len(first) == 24
     means = [weights.mean(axis=(0, 1, 2)) for weights in kept.values()]
-    np.testing.assert_allclose(look.weights, np.median(means, axis=0), atol=1e-6)
+    np.testing.assert_allclose(attention.weights, np.median(means, axis=0), atol=1e-6)
 
 
 def test_kinds_of_models_against_each_other(tmp_path: Path, seqattn: Any) -> None:

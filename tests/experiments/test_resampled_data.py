@@ -216,9 +216,9 @@ def test_references_are_medians_over_the_seeds(finished: Path) -> None:
     floors = [json.loads((finished / f"dot/seed-{seed}/summary.json").read_text())["noise_floor"]
               for seed in (3, 4, 5)]  # fmt: skip
     assert dict(reference_losses(outcome))["noise floor"] == np.median(floors)
-    said = describe_references(outcome)
-    assert said.startswith("Reference losses (medians over the seeds' test sets): noise floor ")
-    assert said in (finished / "comparison.md").read_text()
+    text = describe_references(outcome)
+    assert text.startswith("Reference losses (medians over the seeds' test sets): noise floor ")
+    assert text in (finished / "comparison.md").read_text()
     # A seed of one variant without a result changes nothing: the other variant has the same data.
     plain, dot = outcome.variants
     rest = {seed: summary for seed, summary in plain.summaries.items() if seed != 3}
@@ -257,20 +257,20 @@ def test_weights_are_averaged_by_the_lengths_and_alignment_of_each_seed(tmp_path
             weights, ids=list("abc"), source_lengths=sources, target_lengths=targets,
             meaning="distribution", alignment=alignment,
         ))  # fmt: skip
-    look = median_attention(VariantResult("dot", folders, {seed: {} for seed in folders}))
-    assert look is not None
-    assert look.title == "dot\nmedian of 3 seeds\nof sequences of 2 and 2 points"
+    attention = median_attention(VariantResult("dot", folders, {seed: {} for seed in folders}))
+    assert attention is not None
+    assert attention.title == "dot\nmedian of 3 seeds\nof sequences of 2 and 2 points"
     lost = VariantResult("dot", folders, {3: {}, 5: {}}, frozenset({4}))
-    look = median_attention(lost)
-    assert look is not None
-    assert look.title.startswith("dot\nmedian of 2 of 3 seeds\n")
+    attention = median_attention(lost)
+    assert attention is not None
+    assert attention.title.startswith("dot\nmedian of 2 of 3 seeds\n")
     two = VariantResult("dot", {k: folders[k] for k in (3, 4)}, {3: {}, 4: {}})
-    look = median_attention(two)
-    assert look is not None
-    assert look.weights.shape == (2, 3)
+    attention = median_attention(two)
+    assert attention is not None
+    assert attention.weights.shape == (2, 3)
     means = [kept[3][1:].mean(axis=(0, 1, 2)), kept[4][:2].mean(axis=(0, 1, 2))]
-    np.testing.assert_allclose(look.weights, np.median(means, axis=0), atol=1e-6)
-    assert look.alignment.tolist() == [0, -1]
+    np.testing.assert_allclose(attention.weights, np.median(means, axis=0), atol=1e-6)
+    assert attention.alignment.tolist() == [0, -1]
 
 
 # --- names and messages ---------------------------------------------------------------------------
@@ -297,7 +297,7 @@ def test_every_file_of_a_comparison_is_known(tmp_path: Path) -> None:
 FLAG = re.compile(r"(?<!train )--[a-z-]+")
 
 
-def test_compare_is_told_of_no_option_that_it_lacks(
+def test_errors_of_compare_suggest_no_option_that_it_lacks(
     finished: Path, seqattn: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     known = set(FLAG.findall(seqattn("compare", "--help").out))
@@ -318,8 +318,8 @@ def test_compare_is_told_of_no_option_that_it_lacks(
     run = fresh()
     for file in (run.last, run.previous):
         file.write_bytes(b"{}" * 99)
-    told = refused()
-    assert f"remove {Path('outputs/mine/dot/seed-4')} and give the same command" in told
+    message = refused()
+    assert f"remove {Path('outputs/mine/dot/seed-4')} and give the same command" in message
     shutil.rmtree(run.path)
     assert seqattn(*words).code == 0  # what it says works
     run = fresh()

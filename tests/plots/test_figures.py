@@ -117,8 +117,10 @@ def test_the_loss_curve_shows_what_a_loss_is_read_against() -> None:
 
 def test_the_lines_of_a_loss_curve_differ_without_colour() -> None:
     (axes,) = loss().axes
-    looks = {(line.get_linestyle(), line.get_linewidth(), line.get_marker()) for line in axes.lines}
-    assert len(looks) == len(axes.lines)
+    styles = {
+        (line.get_linestyle(), line.get_linewidth(), line.get_marker()) for line in axes.lines
+    }
+    assert len(styles) == len(axes.lines)
 
 
 @pytest.mark.parametrize(("low", "high"), [(0.61, 0.89), (0.03, 0.04), (0.5, 1.2), (1e-4, 3.0)])
@@ -136,9 +138,9 @@ def test_a_log_axis_has_ticks_however_little_it_spans(low: float, high: float) -
                                       (many, many.yaxis, many.get_ylim()),
                                       (points, points.xaxis, points.get_xlim())):  # fmt: skip
         FigureCanvasAgg(axes.figure).draw()  # type: ignore[arg-type]
-        said = [tick.label1.get_text() for tick in (*axis.get_major_ticks(), *axis.get_minor_ticks())
+        labels = [tick.label1.get_text() for tick in (*axis.get_major_ticks(), *axis.get_minor_ticks())
                 if first <= tick.get_loc() <= last and tick.label1.get_text()]  # fmt: skip
-        assert 3 <= len(said) == len(set(said)) <= 20
+        assert 3 <= len(labels) == len(set(labels)) <= 20
     for axes in (one, many):
         assert all(tick == int(tick) for tick in axes.get_xticks())
 
@@ -175,9 +177,9 @@ def test_paths_are_joined_by_name_alone() -> None:
     """What is said goes on from what was given only where it is the same feature; others stand
     alone, and what is only given has nothing after it."""
     given = np.array([[1.0, 10.0], [2.0, 20.0]])  # a, b
-    truth, said = np.array([[21.0, 300.0]]), np.array([[22.0, 400.0]])  # b, c
+    truth, forecast = np.array([[21.0, 300.0]]), np.array([[22.0, 400.0]])  # b, c
     figure = paths_figure(
-        [given], [truth], [said], titles=["t"], features=["a", "b"], target_features=["b", "c"]
+        [given], [truth], [forecast], titles=["t"], features=["a", "b"], target_features=["b", "c"]
     )
     lines = {
         axes.get_ylabel(): [
@@ -199,10 +201,14 @@ def test_each_feature_of_a_series_has_a_scale_and_an_error_of_its_own() -> None:
     """A pressure of 1000 beside a temperature of 10 would else be two flat lines."""
     given = np.array([[10.0, 1000.0], [11.0, 1001.0]]).repeat(2, axis=1)
     truth = np.array([[12.0, 12.0, 1002.0, 1002.0]])
-    said = truth + np.array([[1.0, 2.0, 3.0, 4.0]])
+    forecast = truth + np.array([[1.0, 2.0, 3.0, 4.0]])
     names = ["warm", "warmer", "a_name_that_is_too_long_1", "a_name_that_is_too_long_2"]
     figure = paths_figure(
-        [given] * 7, [truth] * 7, [said] * 7, titles=[f"test {k}" for k in range(7)], features=names
+        [given] * 7,
+        [truth] * 7,
+        [forecast] * 7,
+        titles=[f"test {k}" for k in range(7)],
+        features=names,
     )
     shown = np.array(figure.axes).reshape(4, 5)  # the first sequences, a column each
     assert [axes.get_ylabel() for axes in shown[:, 0]] == [
@@ -239,19 +245,19 @@ def test_features_that_are_not_drawn_are_counted() -> None:
     assert figure.get_supxlabel() == "step (2 more features are not drawn)"
 
 
-def test_where_nothing_is_said_there_is_no_forecast_in_the_legend() -> None:
+def test_a_figure_without_forecasts_has_none_in_its_legend() -> None:
     none = np.zeros((0, 1))
     figure = paths_figure([np.zeros((5, 1))], [none], [none], titles=["t"], features=["x"])
     assert not figure.legends
     assert len(figure.axes[0].lines) == 5  # no line where the forecast would begin
 
 
-@pytest.mark.parametrize("said", [["y", "x"], ["x", "z"], ["z"]])
-def test_a_plane_is_for_the_same_two_features(said: list[str]) -> None:
-    F = len(said)
+@pytest.mark.parametrize("target_features", [["y", "x"], ["x", "z"], ["z"]])
+def test_a_plane_is_for_the_same_two_features(target_features: list[str]) -> None:
+    F = len(target_features)
     figure = paths_figure(
         [np.zeros((4, 2))], [np.zeros((3, F))], [np.ones((3, F))], titles=["t"],
-        features=["x", "y"], target_features=said,
+        features=["x", "y"], target_features=target_features,
     )  # fmt: skip
     assert figure.get_supxlabel() == "step"
 
@@ -292,14 +298,14 @@ def test_signed_strengths_are_white_at_0() -> None:
 
 def test_axes_say_who_looks_at_whom() -> None:
     square = np.eye(2)
-    for kind, below, beside, first in (
+    for kind, below, y_label, first in (
         ("encoder_self", "source points (given)", "source points (given)", "Point 1"),
         ("decoder_self", "decoder steps, named by the point they forecast",
          "target points (forecast)", "Point 6"),
     ):  # fmt: skip
         figure = attention_figure([square], titles=["t"], kind=kind, source_lengths=[5])
         assert figure.get_supxlabel() == below
-        assert figure.get_supylabel() == beside
+        assert figure.get_supylabel() == y_label
         assert ticks(figure.axes[0])[0][0] == first
 
 
@@ -308,9 +314,9 @@ def pictures_of_every_kind() -> dict[str, Callable[[], Figure]]:
     numbers = np.random.default_rng(1)
 
     def paths(panels: int, features: int, scale: float) -> Figure:
-        given, truth, said = scale * numbers.normal(size=(3, panels, 4, features))
+        given, truth, forecast = scale * numbers.normal(size=(3, panels, 4, features))
         return paths_figure(
-            given, truth, said, titles=["sequence number one\nMSE 0.1234"] * panels,
+            given, truth, forecast, titles=["sequence number one\nMSE 0.1234"] * panels,
             features=[f"a feature {k}" for k in range(features)],
         )  # fmt: skip
 
@@ -338,7 +344,7 @@ def pictures_of_every_kind() -> dict[str, Callable[[], Figure]]:
     }  # fmt: skip
 
 
-def test_names_that_begin_alike_are_told_apart() -> None:
+def test_shortened_names_that_begin_alike_stay_distinct() -> None:
     assert shorten_name("attention_heads-2", 17) == "attention_heads-2"
     for most in (10, 11):
         short = [shorten_name(f"model_attention_heads-{k}", most) for k in (2, 4)]

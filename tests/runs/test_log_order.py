@@ -22,7 +22,7 @@ def jobs(folder: Path, seeds: int) -> list:  # type: ignore[type-arg]
 
 
 @pytest.mark.parametrize("seeds", [1, 3])
-def test_finished_is_said_after_the_results_show(
+def test_the_log_reports_the_end_after_the_results_are_written(
     seeds: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wanted, seen = jobs(tmp_path, seeds), list[bool]()

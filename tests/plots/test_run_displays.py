@@ -137,7 +137,7 @@ def test_a_terminal_shows_blocks_and_values(run: RunFolder, seqattn: Callable[..
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (["--epochs", "--grid"], "--epochs draws the recorded weights"),
         (["--terminal", "--output", "x.png"], "--terminal prints"),
@@ -148,11 +148,11 @@ def test_a_terminal_shows_blocks_and_values(run: RunFolder, seqattn: Callable[..
     ],
 )
 def test_wrong_pictures(
-    words: list[str], said: str, run: RunFolder, seqattn: Callable[..., Ended]
+    words: list[str], message: str, run: RunFolder, seqattn: Callable[..., Ended]
 ) -> None:
     done = seqattn("plot-attention", run.path, *words)
     assert done.code == 2
-    assert said in done.err
+    assert message in done.err
 
 
 def test_a_run_without_a_film_says_how_to_get_one(
@@ -212,12 +212,12 @@ def test_a_film_of_a_head_says_which(run: RunFolder) -> None:
 
 def test_a_panel_has_no_padding(run: RunFolder) -> None:
     """Its rows and columns are numbered through, and no such points would exist."""
-    looked = {**read_arrays(run.attention)}
-    N, layers, heads, T, S = looked["weights"].shape
-    looked["encoder_self"] = np.zeros((N, layers, heads, S, S))
-    looked["decoder_self"] = np.zeros((N, layers, heads, T, T))
-    looked["source_lengths"] = np.full(N, 1)
-    shape = {kind: run_pictures.attention_panels(looked, ["t"], 1, kind=kind)[0].weights.shape
+    attention = {**read_arrays(run.attention)}
+    N, layers, heads, T, S = attention["weights"].shape
+    attention["encoder_self"] = np.zeros((N, layers, heads, S, S))
+    attention["decoder_self"] = np.zeros((N, layers, heads, T, T))
+    attention["source_lengths"] = np.full(N, 1)
+    shape = {kind: run_pictures.attention_panels(attention, ["t"], 1, kind=kind)[0].weights.shape
              for kind in ("cross", "encoder_self", "decoder_self")}  # fmt: skip
     assert (T, S) == (2, 2)
     assert shape == {"cross": (2, 1), "encoder_self": (1, 1), "decoder_self": (2, 2)}
@@ -234,16 +234,16 @@ def test_long_sources_are_shown_up_to_the_largest_weight(
     assert attention_figure([weights[:, :16]], titles=["t"]).axes[0].images[0].get_clim() == (0, 1)
     one = attention_figure([weights], titles=["t"], max_weight=0.5)
     assert one.axes[0].images[0].get_clim() == (0, 0.5)
-    looked = {
+    attention = {
         "weights": weights[None, None, None], "source_lengths": np.array([40]),
         "target_lengths": np.array([2]), "meaning": np.array("distribution"),
     }  # fmt: skip
     monkeypatch.setenv("COLUMNS", "60")
-    print_weights(looked, ["t"], "cross", None, None)
-    said = capsys.readouterr().out
-    assert f"{'░' * 7}█{'░' * 32}" in said
-    assert "weight, to the nearest quarter of the largest" in said
-    assert max(map(len, said.splitlines())) < 60
+    print_weights(attention, ["t"], "cross", None, None)
+    output = capsys.readouterr().out
+    assert f"{'░' * 7}█{'░' * 32}" in output
+    assert "weight, to the nearest quarter of the largest" in output
+    assert max(map(len, output.splitlines())) < 60
 
 
 # --- the page -------------------------------------------------------------------------------------
@@ -281,7 +281,7 @@ def test_what_was_typed_and_where_values_are_from(seqattn: Callable[..., Ended])
     assert origins["training.momentum"] == "default"
 
 
-def test_half_a_run_is_told_of_as_far_as_it_goes(mine: RunFolder) -> None:
+def test_the_content_of_an_unfinished_run_has_its_epochs(mine: RunFolder) -> None:
     mine.summary.unlink()
     content = run_content(mine)
     assert "not finished: 4 epochs" in content["notices"][0]
@@ -296,7 +296,7 @@ def test_half_a_run_is_told_of_as_far_as_it_goes(mine: RunFolder) -> None:
 @pytest.mark.parametrize(
     "file", ["attention.npz", "predictions.npz", "film.npz", "checkpoints/best.safetensors"]
 )
-def test_what_is_broken_is_said_and_the_rest_is_shown(file: str, mine: RunFolder) -> None:
+def test_a_notice_reports_a_broken_file_and_the_rest_is_shown(file: str, mine: RunFolder) -> None:
     (mine.path / file).write_bytes(b"broken")
     content = run_content(mine)
     assert len(content["notices"]) == 1
@@ -314,9 +314,9 @@ def test_values_of_the_config_are_in_the_letters_they_were_written_in(mine: RunF
 
 def test_files_of_an_older_version_are_read(mine: RunFolder) -> None:
     """Before there was `said` in predictions, or a command in environment.json."""
-    said = read_arrays(mine.predictions)
-    del said["said"]
-    np.savez(mine.predictions, **said)
+    predictions = read_arrays(mine.predictions)
+    del predictions["said"]
+    np.savez(mine.predictions, **predictions)
     mine.environment.write_text(json.dumps({"python": "3.11"}))
     content = run_content(mine)
     assert not content["notices"]
@@ -324,10 +324,10 @@ def test_files_of_an_older_version_are_read(mine: RunFolder) -> None:
     assert content["command"] == f"seqattn train {mine.config} --name small-again"
 
 
-def test_ten_thousand_sequences_are_sampled_and_it_is_said(mine: RunFolder) -> None:
-    said, looked = read_arrays(mine.predictions), read_arrays(mine.attention)
-    places = np.arange(10_000) % len(said["ids"])
-    many = {k: v[places] if len(np.atleast_1d(v)) == 15 else v for k, v in said.items()}
+def test_a_notice_reports_that_ten_thousand_sequences_are_sampled(mine: RunFolder) -> None:
+    predictions, attention = read_arrays(mine.predictions), read_arrays(mine.attention)
+    places = np.arange(10_000) % len(predictions["ids"])
+    many = {k: v[places] if len(np.atleast_1d(v)) == 15 else v for k, v in predictions.items()}
     many["ids"] = np.array([str(k) for k in range(10_000)])
     many["forecast"] = many["forecast"] + np.random.default_rng(1).normal(
         size=many["forecast"].shape
@@ -335,7 +335,7 @@ def test_ten_thousand_sequences_are_sampled_and_it_is_said(mine: RunFolder) -> N
     np.savez(mine.predictions, **many)
     np.savez(
         mine.attention,
-        **{k: v[places] if v.ndim and len(v) == 15 else v for k, v in looked.items()}
+        **{k: v[places] if v.ndim and len(v) == 15 else v for k, v in attention.items()}
         | {"ids": many["ids"]},
     )
     content = run_content(mine)
@@ -389,32 +389,32 @@ def test_features_of_unlike_units_have_no_plane(tmp_path: Path, wide: float, pla
 
 
 @pytest.mark.parametrize(
-    ("features", "said", "spread", "plane"),
+    ("features", "targets", "spread", "plane"),
     [("xy", "xy", (1, 19), True), ("xy", "xy", (21, 1), False), ("xy", "yx", (1, 1), False),
      ("xyz", "xy", (1, 1), False), ("x", "x", (1, 1), False), ("xy", "xy", (0, 0), True),
      ("xy", "xy", (0, 1), False)],
 )  # fmt: skip
 def test_which_features_share_a_plane(
-    features: str, said: str, spread: tuple[float, float], plane: bool
+    features: str, targets: str, spread: tuple[float, float], plane: bool
 ) -> None:
     pattern = np.array([[1, 1], [-1, 1], [1, -1], [-1, -1], [np.nan, np.nan]])
-    points = [np.resize(pattern * spread + 7, (5, len(names))) for names in (features, said)]
+    points = [np.resize(pattern * spread + 7, (5, len(names))) for names in (features, targets)]
     if len(features) == 2:
         points = [pattern[None] * spread + 7, pattern * spread + 7]
-    assert can_share_axes(features, said, points) is plane
+    assert can_share_axes(features, targets, points) is plane
 
 
 def test_where_it_starts_is_of_a_plane_alone() -> None:
     source = np.array([[[-1.0, 1e5]], [[1.0, -1e5]], [[1.0, 1e5]]])
-    said: dict[str, Any] = {
+    predictions: dict[str, Any] = {
         "labels": np.array([], dtype=str), "ids": np.arange(3), "features": ["x", "y"],
         "source": source, "target": source, "forecast": source,
         "source_lengths": np.ones(3), "target_lengths": np.ones(3),
     }  # fmt: skip
-    assert group_losses(said, np.ones(3)) == []
+    assert group_losses(predictions, np.ones(3)) == []
     for part in ("source", "target", "forecast"):
-        said[part] = source / [1, 1e5]
-    (found,) = group_losses(said, np.ones(3))
+        predictions[part] = source / [1, 1e5]
+    (found,) = group_losses(predictions, np.ones(3))
     assert found["name"] == "quadrant of the first point"
 
 
@@ -423,14 +423,14 @@ def test_what_is_shown_of_a_chosen_run(tmp_path: Path) -> None:
     experiments.train_many(experiments.seeds_of(config.config, tmp_path / "many", 2), threads=1)
     outcome = read_comparison(tmp_path / "many")
     file = outcome.variants[0].folders[23].attention
-    looked = read_arrays(file)
-    looked["source_lengths"][0], looked["target_lengths"][0] = 3, 2
-    looked["weights"][0, :, :, 2:] = looked["weights"][0, :, :, :, 3:] = np.nan
-    looked["weights"][0, 0, 0, 1, 1] = np.nan
-    np.savez(file, **looked)
+    attention = read_arrays(file)
+    attention["source_lengths"][0], attention["target_lengths"][0] = 3, 2
+    attention["weights"][0, :, :, 2:] = attention["weights"][0, :, :, :, 3:] = np.nan
+    attention["weights"][0, 0, 0, 1, 1] = np.nan
+    np.savez(file, **attention)
     first, second = comparison_content(outcome)["variants"][0]["points"]
     weights = np.array(first["weights"], dtype=float)
-    assert np.allclose(weights, looked["weights"][0, 0, 0, :2, :3], atol=5e-4, equal_nan=True)
+    assert np.allclose(weights, attention["weights"][0, 0, 0, :2, :3], atol=5e-4, equal_nan=True)
     assert np.shape(second["weights"]) == (5, 5)
     for point in (first, second):
         assert point["part"] == ", head 0"
@@ -523,11 +523,11 @@ def test_a_panel_says_what_it_should(monkeypatch: pytest.MonkeyPatch) -> None:
     for epoch in range(1, 4):
         panel.epoch(EpochRecord(epoch, 0.5 / epoch, 0.4 / epoch, 0.3 / epoch, 0.01, 0.5, 0.1))
     panel.console.print(panel.render())
-    said = panel.console.file.getvalue()  # type: ignore[attr-defined]
+    output = panel.console.file.getvalue()  # type: ignore[attr-defined]
     panel.close()
     for words in ("mine, seed 3", "epoch 3/10", "training 0.1667", "validation 0.1333 free running",
                   "0.1000 teacher-forced", "floor 0.0125", "learning rate 0.01", "left"):  # fmt: skip
-        assert words in said, words
+        assert words in output, words
 
 
 def test_a_terminal_gets_the_panel_and_its_cursor_back(tmp_path: Path) -> None:
@@ -544,14 +544,14 @@ def test_a_terminal_gets_the_panel_and_its_cursor_back(tmp_path: Path) -> None:
         ]
         os.execve(sys.executable, [sys.executable, "-m", "seqattn", *words],
                   {**os.environ, "PYTHONPATH": str(ROOT), "TERM": "xterm"})  # fmt: skip
-    said = b""
+    output = b""
     while True:
         try:
-            said += os.read(terminal, 65_536)
+            output += os.read(terminal, 65_536)
         except OSError:
             break
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    text = said.decode()
+    text = output.decode()
     assert "epoch 30/30" in text
     assert "floor 0.0104" in text
     # A process that is ended at once could not give it back, so it is there all the time.
@@ -566,11 +566,13 @@ def test_a_loaded_run_forecasts_as_the_command_does(
     run: RunFolder, seqattn: Callable[..., Ended]
 ) -> None:
     loaded = package.load(run.path)
-    said = read_arrays(run.predictions)
-    assert np.allclose(loaded.predict(said["source"]), said["forecast"], atol=1e-6)
-    assert np.allclose(loaded.predict(said["source"][3]), said["forecast"][3], atol=1e-6)
-    looked = read_arrays(run.attention)["weights"]
-    assert np.allclose(loaded.attention(said["source"])["cross"], looked, atol=1e-6)
+    predictions = read_arrays(run.predictions)
+    assert np.allclose(loaded.predict(predictions["source"]), predictions["forecast"], atol=1e-6)
+    assert np.allclose(
+        loaded.predict(predictions["source"][3]), predictions["forecast"][3], atol=1e-6
+    )
+    attention = read_arrays(run.attention)["weights"]
+    assert np.allclose(loaded.attention(predictions["source"])["cross"], attention, atol=1e-6)
     assert loaded.evaluate().loss == pytest.approx(loaded.summary["test_loss"])
     assert len(loaded.history) == 4
     assert len(loaded.doctor()) == 12
@@ -590,7 +592,7 @@ def test_shorter_sequences_end_in_nan(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("points", "said"),
+    ("points", "message"),
     [
         ([[1.0, 2.0, 3.0]], r"\(N, S, 2\) or \(S, 2\) with the features x, y; got \(1, 3\)"),
         ([[np.nan, np.nan], [1.0, 1.0]], "sequence 0: not all numbers"),
@@ -602,8 +604,8 @@ def test_shorter_sequences_end_in_nan(tmp_path: Path) -> None:
         (None, "got"),
     ],
 )  # fmt: skip
-def test_wrong_arrays_are_refused(points: Any, said: str, run: RunFolder) -> None:
-    with pytest.raises(DataError, match=said):
+def test_wrong_arrays_are_refused(points: Any, message: str, run: RunFolder) -> None:
+    with pytest.raises(DataError, match=message):
         package.load(run.path).predict(points)
 
 
