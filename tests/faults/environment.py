@@ -23,7 +23,7 @@ COMMAND = [*DOOR, *TRAIN]
 
 
 def environments(every: int = 1) -> Tally:
-    """A whole training, pictures too, in surroundings that lack something."""
+    """A whole training, pictures too, in an environment that lacks something."""
     tally = Tally()
     with tempfile.TemporaryDirectory() as place:
         home = Path(place)

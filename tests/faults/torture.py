@@ -45,7 +45,7 @@ FAULTS: dict[str, tuple[str, Callable[[], Tally]]] = {
         " resume gives the same result",
         processes.failing,
     ),
-    "told_to_stop": (
+    "stop_signals": (
         "SIGINT and SIGTERM during a save, a validation, the plotting, 100 of each: the run is"
         " saved, and a resume gives the same result",
         lambda: processes.stop_signals(100),
@@ -64,7 +64,7 @@ FAULTS: dict[str, tuple[str, Callable[[], Tally]]] = {
         " for ten minutes: read, or rejected with an error",
         lambda: readers.run(600),
     ),
-    "told_at_once": (
+    "stop_signals_at_once": (
         "SIGINT and SIGTERM at a random moment of a training with the default config, 100 of"
         " each: exit 130 or 143 within a second",
         lambda: processes.stop_signals_at_once(100),

@@ -138,8 +138,11 @@ def test_a_log_axis_has_ticks_however_little_it_spans(low: float, high: float) -
                                       (many, many.yaxis, many.get_ylim()),
                                       (points, points.xaxis, points.get_xlim())):  # fmt: skip
         FigureCanvasAgg(axes.figure).draw()  # type: ignore[arg-type]
-        labels = [tick.label1.get_text() for tick in (*axis.get_major_ticks(), *axis.get_minor_ticks())
-                if first <= tick.get_loc() <= last and tick.label1.get_text()]  # fmt: skip
+        labels = [
+            tick.label1.get_text()
+            for tick in (*axis.get_major_ticks(), *axis.get_minor_ticks())
+            if first <= tick.get_loc() <= last and tick.label1.get_text()
+        ]
         assert 3 <= len(labels) == len(set(labels)) <= 20
     for axes in (one, many):
         assert all(tick == int(tick) for tick in axes.get_xticks())

@@ -26,8 +26,14 @@ from tests.conftest import SMALL, Ended
 Command = Callable[..., Ended]
 REMOVED = object()
 OPTIONAL = {"skipped_checkpoints", "interrupted"}  # earlier versions do not write them
-EXPECTED_TYPES = {"seed": "whole number", "test_loss": "number", "baselines": "object", "name": "text",
-           "beats_best_baseline": "true or false", "features": "list"}  # fmt: skip
+EXPECTED_TYPES = {
+    "seed": "whole number",
+    "test_loss": "number",
+    "baselines": "object",
+    "name": "text",
+    "beats_best_baseline": "true or false",
+    "features": "list",
+}
 
 
 @pytest.fixture
