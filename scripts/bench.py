@@ -349,7 +349,7 @@ def saving(table: BenchTable, work: Work, folder: Path) -> None:
     def write(state: RunState) -> None:
         nonlocal written
         written += 1
-        save_state(last, state, config.config, spec, keep_as=previous)
+        save_state(last, state, config.config, spec, backup_path=previous)
 
     def count_step() -> bool:
         nonlocal steps

@@ -90,7 +90,7 @@ def golden() -> dict[str, dict[str, Any]]:
 @pytest.fixture
 def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
     """Trainings draw none at their end, for tests of something else: three take a second."""
-    monkeypatch.setattr("seqattn.pictures.draw_each", lambda folder: iter(()))
+    monkeypatch.setattr("seqattn.plots.run_pictures.draw_run", lambda folder: iter(()))
 
 
 @dataclass(frozen=True)

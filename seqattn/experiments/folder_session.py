@@ -34,7 +34,7 @@ class RunWriter:
             if len(snapshots) != self.written_snapshots:
                 write_attention_history(folder.film, snapshots, job.data.validation)
                 self.written_snapshots = len(snapshots)
-            save_state(folder.last, state, job.config, job.spec, keep_as=folder.previous)
+            save_state(folder.last, state, job.config, job.spec, backup_path=folder.previous)
             folder.write_metrics(state.history)
         if self.scalars is not None:
             self.scalars.write(state.history)

@@ -39,13 +39,13 @@ def group_jobs(jobs: Sequence[Job]) -> list[list[Job]]:
         if job.state is not None:
             resumed.setdefault((_batch_key_of(job), _group_of(job)), []).append(job)
     groups = [
-        [replace(job, group=name or _digest(group)) for job in group]
+        [replace(job, group=name or _group_digest(group)) for job in group]
         for (_, name), members in resumed.items()
         for group in _resumable_groups(members)
     ]
     new = [[job for job in cohort if job.state is None and job.is_pending] for cohort in cohorts]
     return groups + [
-        [replace(job, group=_digest(cohort)) for job in cohort] for cohort in new if cohort
+        [replace(job, group=_group_digest(cohort)) for job in cohort] for cohort in new if cohort
     ]
 
 
@@ -54,7 +54,7 @@ def groups_without_checkpoints(jobs: Sequence[Job]) -> Iterator[list[Job]]:
     original group unless a member already has results."""
     for cohort in _cohorts(jobs):
         pending = [job for job in cohort if job.is_pending and not job.is_trained]
-        interrupted = _digest(cohort) in map(_group_of, cohort) and not any(
+        interrupted = _group_digest(cohort) in map(_group_of, cohort) and not any(
             job.summary for job in cohort
         )
         if pending:
@@ -72,7 +72,7 @@ def _cohorts(jobs: Sequence[Job]) -> Iterator[list[Job]]:
             yield members[first : first + limit]
 
 
-def _digest(jobs: Sequence[Job]) -> str:
+def _group_digest(jobs: Sequence[Job]) -> str:
     """Digest of the configs of runs that begin together, without what may change on a resume."""
     of_all = hashlib.sha256()
     for job in jobs:
@@ -97,7 +97,7 @@ def _partial_first_save(cohort: Sequence[Job], group: str | None) -> list[Job]:
         job for job in cohort if _group_of(job) == group or (not job.state and job.environment)
     ]
     has_earlier = any(job.summary or job.folder.previous.exists() for job in saved)
-    is_stopped = len(whole) > len(saved) and not has_earlier and _digest(whole) == group
+    is_stopped = len(whole) > len(saved) and not has_earlier and _group_digest(whole) == group
     return whole if is_stopped else []
 
 

@@ -28,14 +28,14 @@ class Callbacks:
         epoch: called with each finished epoch of each run.
         message: called with a line for the user.
         stop: returns the number of the signal that requests a stop, or 0.
-        facts: called with seed and noise floor of a single run, before it starts.
+        run_info: called with seed and noise floor of a single run, before it starts.
     """
 
     begin: Callable[[int, int], None] = lambda done, epochs: None
     epoch: Callable[[EpochRecord], None] = lambda record: None
     message: Callable[[str], None] = lambda line: None
     stop: Callable[[], int] = lambda: 0
-    facts: Callable[[Mapping[str, Any]], None] = lambda facts: None
+    run_info: Callable[[Mapping[str, Any]], None] = lambda run_info: None
 
 
 @dataclass(frozen=True)

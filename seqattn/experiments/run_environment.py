@@ -77,8 +77,8 @@ def change_of_numerics(before: Mapping[str, Any], now: Mapping[str, Any]) -> str
     )
 
 
-def _device_in_words(about: Mapping[str, Any]) -> str:
-    device, gpu = str(about["device"]), about.get("gpu")
+def _device_in_words(environment: Mapping[str, Any]) -> str:
+    device, gpu = str(environment["device"]), environment.get("gpu")
     return f"{device} ({gpu})" if gpu else device
 
 

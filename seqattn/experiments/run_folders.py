@@ -20,7 +20,7 @@ class FolderLocks(ExitStack):
 
     def __init__(self) -> None:
         super().__init__()
-        self.held: set[Path] = set()
+        self.locked: set[Path] = set()
 
     def lock_existing(self, folders: Iterable[RunFolder]) -> None:
         """Lock the folders that already hold a run.
@@ -39,7 +39,7 @@ class FolderLocks(ExitStack):
             FolderLockedError: another process was faster.
         """
         for folder in folders:
-            if folder.path in self.held:
+            if folder.path in self.locked:
                 continue
             folder.path.mkdir(parents=True, exist_ok=True)
             self._lock(folder)
@@ -50,7 +50,7 @@ class FolderLocks(ExitStack):
 
     def _lock(self, folder: RunFolder) -> None:
         self.enter_context(exclusive_lock(folder.path))
-        self.held.add(folder.path)
+        self.locked.add(folder.path)
 
 
 def prepare_folders(

@@ -15,15 +15,15 @@ LOCK_TIMEOUT_SECONDS = 5.0
 """Timeout of the wait for another process that creates folders of seeds."""
 
 
-def seeds_of(config: Config, home: Path, seeds: int) -> list[tuple[Config, RunFolder]]:
-    """One config for each seed, from `config.seed` upwards, each with the folder `home / seed-K`.
+def seeds_of(config: Config, parent: Path, seeds: int) -> list[tuple[Config, RunFolder]]:
+    """One config for each seed, from `config.seed` upwards, each with the folder `parent / seed-K`.
 
     Raises:
-        UsageError: `home` is a run, a comparison or a search.
+        UsageError: `parent` is a run, a comparison or a search.
     """
-    _check_home(home)
+    _check_home(parent)
     return [
-        (config.model_copy(update={"seed": seed}), RunFolder(home / f"seed-{seed}"))
+        (config.model_copy(update={"seed": seed}), RunFolder(parent / f"seed-{seed}"))
         for seed in range(config.seed, config.seed + seeds)
     ]
 
@@ -36,23 +36,23 @@ def create_seed_folders(configs: Sequence[tuple[Config, RunFolder]]) -> None:
         UsageError: it is a run, a comparison or a search.
         FolderLockedError: another process trains a run there, compares or searches.
     """
-    home = configs[0][1].path.parent
-    home.mkdir(parents=True, exist_ok=True)
-    with folder_lock(home, LOCK_TIMEOUT_SECONDS):
-        _check_home(home)
+    parent = configs[0][1].path.parent
+    parent.mkdir(parents=True, exist_ok=True)
+    with folder_lock(parent, LOCK_TIMEOUT_SECONDS):
+        _check_home(parent)
         for _, folder in configs:
             folder.path.mkdir(exist_ok=True)
 
 
-def _check_home(home: Path) -> None:
-    kinds = {"a comparison": home / COMPARISON, "a search": home / SEARCH}
+def _check_home(parent: Path) -> None:
+    kinds = {"a comparison": parent / COMPARISON, "a search": parent / SEARCH}
     found = [kind for kind, mark in kinds.items() if mark.exists()]
-    if RunFolder(home).is_run:
+    if RunFolder(parent).is_run:
         found.append("a single run")
     if found:
         raise UsageError(
-            f"{home}: is the folder of {found[0]}; many seeds need one of their own. Choose another"
-            " --name."
+            f"{parent}: is the folder of {found[0]}; many seeds need one of their own. Choose"
+            " another --name."
         )
 
 

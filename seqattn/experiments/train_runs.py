@@ -192,7 +192,7 @@ def _begin_progress(pending: Sequence[Job], callbacks: Callbacks) -> None:
         part, floor = job.data.validation, None
         if part.ideal is not None:
             floor = forecast_mse(part.ideal, part, job.data.scaling.target.scale)
-        callbacks.facts({"seed": job.config.seed, "noise_floor": floor})
+        callbacks.run_info({"seed": job.config.seed, "noise_floor": floor})
     finished = sum(job.position[0] for job in pending)
     callbacks.begin(finished, sum(job.config.training.epochs for job in pending))
 

@@ -187,8 +187,8 @@ class FastWeightsModel(Seq2SeqModel):
         """
         preactivation = projected + self.decoder_state(state)
         state, read_weights = self.inner_loop(preactivation, memory, self.decoder_norm)
-        written = memory.write(state, None, self.decay, self.rate)
-        return self.output(state), state, read_weights, written
+        output = self.output(state)  # before the write: the order of gradient sums depends on it
+        return output, state, read_weights, memory.write(state, None, self.decay, self.rate)
 
     def forward(
         self,

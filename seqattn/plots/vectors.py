@@ -65,17 +65,15 @@ def vectors_figure(
     _draw_list(right, "weight of value", weights)
     corner = np.zeros(2)
     for weight, value in zip(weights, drawn[:-1], strict=True):
-        if (
-            np.linalg.norm(weight * value) > 0.03 * np.abs(drawn).max()
-        ):  # a shorter arrow is only its head
-            _draw_arrow(right, weight * value, BLUE, start=corner)
-        corner = corner + weight * value
+        part = weight * value
+        if np.linalg.norm(part) > 0.03 * np.abs(drawn).max():  # a shorter arrow is only its head
+            _draw_arrow(right, part, BLUE, start=corner)
+        corner = corner + part
     _draw_arrow(right, drawn[-1], VERMILION, "context", lw=2.2, label_at_middle=True)
     _set_axes(right, np.vstack([drawn, np.zeros((1, 2))]))
     right.set_title(f"Values, weighted and summed{_projection_note(share, values)}", fontsize=9)
-    set_layout(
-        figure, (3.8, 3.8), (1, 2), left=0.5, right=0.2, bottom=0.4, top=0.75, gaps=(0.6, 0.0)
-    )
+    margins = {"left": 0.5, "right": 0.2, "bottom": 0.4, "top": 0.75}
+    set_layout(figure, (3.8, 3.8), (1, 2), gaps=(0.6, 0.0), **margins)
     figure.suptitle(title, x=0.02, ha="left", fontsize=9)
     return figure
 

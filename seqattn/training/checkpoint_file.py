@@ -116,13 +116,13 @@ def write_checkpoint(
     config: Config,
     spec: DataSpec,
     metadata: Mapping[str, Any],
-    keep_as: Path | None = None,
+    backup_path: Path | None = None,
 ) -> None:
     """Write a checkpoint.
 
     Args:
         metadata: `kind`, `epoch`, and other values of the kind.
-        keep_as: new name of the file that was at `path`.
+        backup_path: new name of the file that was at `path`.
 
     Raises:
         OSError: writing failed, or the file does not read back as it was written.
@@ -132,7 +132,7 @@ def write_checkpoint(
         "config": without_place(as_plain(config)),
         "layout": spec.as_plain(),
     }
-    save_checksummed(path, tensors, {**common, **metadata}, keep_as)
+    save_checksummed(path, tensors, {**common, **metadata}, backup_path)
 
 
 def read_checkpoint(path: Path) -> CheckpointFile:

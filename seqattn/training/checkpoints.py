@@ -73,12 +73,12 @@ def save_state(
     state: RunState,
     config: Config,
     spec: DataSpec,
-    keep_as: Path | None = None,
+    backup_path: Path | None = None,
 ) -> None:
     """Write the whole state of a training.
 
     Args:
-        keep_as: new name of the file that was at `path`.
+        backup_path: new name of the file that was at `path`.
     """
     tensors = {f"model.{k}": v for k, v in state.weights.items()}
     tensors |= {f"best.{k}": v for k, v in state.best_weights.items()}
@@ -98,7 +98,7 @@ def save_state(
     }
     if state.slot is not None:
         metadata["slot"] = asdict(state.slot)
-    write_checkpoint(path, tensors, config, spec, metadata, keep_as)
+    write_checkpoint(path, tensors, config, spec, metadata, backup_path)
 
 
 def load_model(path: Path, *, expected: Config | None = None) -> LoadedModel:

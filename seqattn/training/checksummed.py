@@ -33,13 +33,13 @@ def save_checksummed(
     path: Path,
     tensors: Mapping[str, Tensor],
     metadata: Mapping[str, Any],
-    keep_as: Path | None = None,
+    backup_path: Path | None = None,
 ) -> None:
     """Write tensors and metadata; equal content gives equal bytes.
 
     Args:
         metadata: plain values.
-        keep_as: new name of the file that was at `path`.
+        backup_path: new name of the file that was at `path`.
 
     Raises:
         OSError: writing failed, or the file does not read back as it was written.
@@ -51,7 +51,7 @@ def save_checksummed(
     at = raw.index(PLACEHOLDER.encode())
     digest = hashlib.sha256(raw).hexdigest().encode()
     atomic_write(
-        path, raw[:at] + digest + raw[at + len(digest) :], backup_path=keep_as, verify=True
+        path, raw[:at] + digest + raw[at + len(digest) :], backup_path=backup_path, verify=True
     )
 
 

@@ -108,9 +108,9 @@ def test_tables_and_words_count_what_diverged(home: Path) -> None:
     assert median.endswith(", infinity]")
     assert (mean, worst) == ("-", "diverged")
     assert beats.endswith("of 8, 5 diverged")
-    lines = describe_result(result)
-    assert "dot diverged in 5" in lines[0]
-    assert "5 of 8 seeds of dot diverged; each ranks below every seed that did not." in lines
+    sentences = describe_result(result)
+    assert "dot diverged in 5" in sentences[0]
+    assert "5 of 8 seeds of dot diverged; each ranks below every seed that did not." in sentences
     assert "nan" not in markdown(result)
 
 

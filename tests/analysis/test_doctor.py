@@ -171,7 +171,7 @@ def test_what_is_meant_is_no_illness() -> None:
     assert not found(nothing)
 
 
-def test_a_model_without_attention_gets_no_finding_about_weights() -> None:
+def test_without_attention_there_are_no_findings_of_weights() -> None:
     seen = seen_with(healthy(), loss=2.0, loss_teacher_forced=2.0)
     seen = dataclasses.replace(seen, weights=None, override_losses={}, normalizer="")
     findings = doctor.examine(seen)
@@ -261,7 +261,7 @@ def test_a_remedy_for_exposure_is_one_that_this_run_can_take(
          ("constant", 1.0)),
     ],
 )  # fmt: skip
-def test_the_evidence_has_the_teacher_forcing_of_the_run(
+def test_the_evidence_has_the_teacher_forcing_of_the_last_epoch(
     sets: list[str], kind: str, teacher_forcing: tuple[str, float], tmp_path: Path
 ) -> None:
     small = ["training.epochs=2", "data.n_train=16", "data.n_validation=8", "data.n_test=8"]

@@ -195,10 +195,10 @@ def test_a_calculator_gives_what_is_printed(name: str, capsys: pytest.CaptureFix
         read = rows(table["Joined"])[0]
         same(np.concatenate([context, h]), read)
     layer = rows(table["Output layer W, b"])
-    printed = rows(table["Predicted point"])[0]
-    same(layer[:, :-1] @ read + layer[:, -1], printed)
-    assert made.prediction == printed.tolist()
-    np.testing.assert_allclose(made.model_prediction, printed, atol=5e-3)
+    forecast = rows(table["Predicted point"])[0]
+    same(layer[:, :-1] @ read + layer[:, -1], forecast)
+    assert made.prediction == forecast.tolist()
+    np.testing.assert_allclose(made.model_prediction, forecast, atol=5e-3)
     assert "Every number above follows" in text
 
 
@@ -306,9 +306,9 @@ def test_an_override_takes_the_place_of_the_weights(name: str) -> None:
 
     def weights(way: str | None) -> Any:
         override = None if way is None else Override.parse(way)
-        output = model.forecast(source, T, source_lengths=lengths, override=override)
-        crossed = [shown.weights for shown in output.attention if shown.kind == "cross"]
-        return output.values, torch.stack(crossed).detach()
+        forecast = model.forecast(source, T, source_lengths=lengths, override=override)
+        crossed = [shown.weights for shown in forecast.attention if shown.kind == "cross"]
+        return forecast.values, torch.stack(crossed).detach()
 
     values, own = weights(None)
     uniform_values, uniform = weights("uniform")

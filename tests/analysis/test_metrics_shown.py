@@ -120,7 +120,7 @@ def test_two_features_have_a_table_each(seqattn: Command, home: Path) -> None:
         assert errors[name]["mae"] == pytest.approx(each["mae"], rel=1e-6)
 
 
-def test_the_page_shows_the_errors(seqattn: Command, home: Path) -> None:
+def test_the_page_shows_metrics(seqattn: Command, home: Path) -> None:
     done = seqattn("report", "outputs/two")
     assert done.code == 0, done.err
     page = (home / "outputs/two/report.html").read_text()

@@ -23,7 +23,7 @@ MINUS = "\N{MINUS SIGN}"
 
 
 def parse_weights(text: str) -> dict[int, float]:
-    """Point -> weight, as the sentence under the heatmap tells them."""
+    """Point -> weight, from the sentence under the heatmap."""
     found = re.findall(rf"point (\d+) with ({MINUS}?\d+\.\d+)", text)
     return {int(point): float(weight.replace(MINUS, "-")) for point, weight in found}
 
@@ -41,14 +41,12 @@ def test_the_slider_walks_through_free_running(
         words = found.text("#step-text")
         assert words.startswith(f"Step {step + 1} "), words
         weights = attention["weights"][0, 0, 0, step]
-        stated_weights = parse_weights(words)
-        assert stated_weights
-        for point, weight in stated_weights.items():
+        shown = parse_weights(words)
+        assert shown
+        for point, weight in shown.items():
             assert weight == pytest.approx(float(weights[point - 1]), abs=6e-4)
         strongest = int(np.nanargmax(np.abs(weights)))
-        assert abs(stated_weights[strongest + 1]) == pytest.approx(
-            abs(weights[strongest]), abs=6e-4
-        )
+        assert abs(shown[strongest + 1]) == pytest.approx(abs(weights[strongest]), abs=6e-4)
         forecast = float(predictions["forecast"][0, step, 0])
         number = re.search(rf"Forecast: .*? ({MINUS}?\d+\.?\d*) \(truth", words)
         assert number is not None
@@ -287,8 +285,8 @@ def test_labels_of_near_references_stand_apart(
     assert len(boxes) == near + 1
     for k, (left, right, top, bottom) in enumerate(boxes):
         for other in boxes[:k]:
-            is_side_by_side = right <= other[0] or other[1] <= left
-            assert is_side_by_side or bottom <= other[2] + 2 or other[3] <= top + 2, boxes
+            is_separate = right <= other[0] or other[1] <= left
+            assert is_separate or bottom <= other[2] + 2 or other[3] <= top + 2, boxes
 
 
 @pytest.mark.parametrize("losses", [(0.21, 0.22, 0.29), (0.0101, 0.0102, 0.0103), (1.0, 4.0, 4.9)])

@@ -273,7 +273,7 @@ def test_a_byte_order_mark_is_no_mistake(tmp_path: Path) -> None:
     assert resolve(file).config.seed == 4
 
 
-def test_an_error_reports_a_config_path_that_is_no_file(tmp_path: Path) -> None:
+def test_paths_that_are_no_config(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="is a directory. Give the path of a YAML file"):
         resolve(tmp_path)
     with pytest.raises(ConfigError, match="no such file. Give the path of a YAML file"):

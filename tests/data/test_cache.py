@@ -224,7 +224,7 @@ def test_a_full_disk_is_reported_before_and_while_it_fills(
 # --- what folders may hold ------------------------------------------------------------------------
 
 
-def test_folders_distinguish_files_of_one_name(tmp_path: Path) -> None:
+def test_files_of_one_name_are_named_with_their_folders(tmp_path: Path) -> None:
     for k in range(12):
         place = tmp_path / "d" / f"trip={k:02}"
         place.mkdir(parents=True)

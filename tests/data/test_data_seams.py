@@ -65,18 +65,18 @@ def test_dates_and_numbers_in_one_folder_are_refused(
 
 
 @pytest.mark.parametrize("kind", ["always", "never"])
-@pytest.mark.parametrize("target_file_first", [True, False])
-def test_separate_targets_in_only_some_files_are_rejected(
-    kind: str, target_file_first: bool, tmp_path: Path
+@pytest.mark.parametrize("separate_first", [True, False])
+def test_targets_apart_in_some_files_are_refused(
+    kind: str, separate_first: bool, tmp_path: Path
 ) -> None:
     folder = tmp_path / "d"
     folder.mkdir()
     points = np.random.default_rng(0).normal(size=(20, 6, 2))
-    a, b = ("a", "b") if target_file_first else ("b", "a")
+    a, b = ("a", "b") if separate_first else ("b", "a")
     np.savez(folder / f"{a}.npz", source=points[:10, :3], target=points[:10, 3:])
     np.savez(folder / f"{b}.npz", source=points[10:])
     with pytest.raises(DataError, match=r"b\.npz: .*target"):
-        load(config(folder, cache=kind, source_length=None if target_file_first else 3))
+        load(config(folder, cache=kind, source_length=None if separate_first else 3))
 
 
 def test_another_working_directory_takes_the_same_entry(
@@ -170,7 +170,7 @@ def test_evaluate_says_that_all_sequences_were_dropped(
 
 
 @pytest.mark.filterwarnings("default::FutureWarning")
-def test_a_warning_reports_a_test_part_that_was_trained_on(seqattn: Any, tmp_path: Path) -> None:
+def test_a_test_part_that_was_trained_on_is_reported(seqattn: Any, tmp_path: Path) -> None:
     """As of a run whose series an earlier version split another way."""
     folder_of(tmp_path / "d", long(30, 0))
     (tmp_path / "c.yaml").write_text(
@@ -187,7 +187,7 @@ def test_a_warning_reports_a_test_part_that_was_trained_on(seqattn: Any, tmp_pat
     assert done.err.count("training data include part of the current test part") == 1
 
 
-def test_a_warning_reports_the_changed_parts_of_a_streamed_run(tmp_path: Path) -> None:
+def test_the_parts_of_a_streamed_run_are_reported(tmp_path: Path) -> None:
     from seqattn.analysis.evaluation.load_run import SplitsChangedWarning, load_splits, open_run
 
     folder = folder_of(tmp_path / "d", long(30, 0))

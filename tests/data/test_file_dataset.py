@@ -101,16 +101,14 @@ def test_scaling_is_fitted_on_the_training_part_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("method", ["standard", "minmax", "robust"])
-def test_a_note_reports_a_constant_feature_that_is_only_shifted(
-    method: str, tmp_path: Path
-) -> None:
+def test_a_constant_feature_is_shifted_and_noted(method: str, tmp_path: Path) -> None:
     text = table([(f"s{k}", t, k + t, 0.1) for k in range(10) for t in range(4)])
     splits = loaded(tmp_path, text, source_length=2, scaling=method, features=["x", "y"])
     assert splits.scaling.source.scale[1] == 1
     assert "y is always 0.1 in the training part: not scaled" in splits.notes
 
 
-def test_a_note_reports_how_a_feature_with_equal_quartiles_is_scaled(tmp_path: Path) -> None:
+def test_a_feature_with_equal_quartiles_is_scaled_and_noted(tmp_path: Path) -> None:
     rows = [(f"s{k}", t, k + t, 5000.0 * (t == 3)) for k in range(20) for t in range(10)]
     splits = loaded(tmp_path, table(rows), source_length=5, scaling="robust")
     assert splits.scaling.source.scale[1] == pytest.approx(1500)
@@ -265,7 +263,7 @@ def test_days_without_dashes_are_no_numbers(tmp_path: Path, missing: str) -> Non
         loaded(tmp_path, table(later), source_length=2)
 
 
-def test_target_columns_may_differ_from_source_columns(tmp_path: Path) -> None:
+def test_target_columns_can_differ_from_source_columns(tmp_path: Path) -> None:
     rows = [(f"s{k}", t, t, 2 * t, "" if t > 2 else -t) for k in range(10) for t in range(5)]
     splits = loaded(
         tmp_path, table(rows, "sequence,step,a,b,c"), source_features=["a", "b"],
@@ -453,9 +451,7 @@ def test_an_npz_file_with_its_features_in_another_order_is_the_same(
 RUN = "name: c\ndata: {{kind: file, path: {path}, {more}}}\ntraining: {{epochs: 1}}\n"
 
 
-def test_an_empty_source_cell_is_an_error_where_targets_are_separate(
-    seqattn: Command, tmp_path: Path
-) -> None:
+def test_an_empty_cell_next_to_target_columns(seqattn: Command, tmp_path: Path) -> None:
     rows = [(f"s{k}", t, k + t, "" if t > 3 else k) for k in range(12) for t in range(5)]
     Path("f.csv").write_text(table(rows, "sequence,step,a,b"))
     Path("c.yaml").write_text(
@@ -510,7 +506,9 @@ def test_a_forecast_goes_on_from_the_last_window(
         assert messages[missing] in " ".join(done.err.split())
 
 
-def test_the_steps_of_the_training_reveal_missing_rows(seqattn: Command, tmp_path: Path) -> None:
+def test_missing_rows_follow_from_the_steps_of_the_training(
+    seqattn: Command, tmp_path: Path
+) -> None:
     Path("f.csv").write_text(paths(12))
     Path("c.yaml").write_text(RUN.format(path="f.csv", more="source_length: 3"))
     assert seqattn("train", "c.yaml", "--quiet", "--plots", "none").code == 0
@@ -531,7 +529,7 @@ def test_the_steps_of_the_training_reveal_missing_rows(seqattn: Command, tmp_pat
     )  # as it once was
 
 
-def test_a_configured_format_holds_for_files_with_the_same_suffix(
+def test_a_format_option_applies_to_a_file_with_the_same_suffix(
     seqattn: Command, tmp_path: Path
 ) -> None:
     Path("f.csv").write_text(paths(12).replace(",", "\t"))

@@ -81,7 +81,7 @@ def test_what_changes_nothing(text: str, name: str) -> None:
     assert points(read(text, name=name)) == points(read(GOOD))
 
 
-def test_configured_delimiters_and_decimals_are_used() -> None:
+def test_other_delimiters_and_decimals_from_options() -> None:
     text = GOOD.replace(",", ";").replace(".", ",")
     form = ReadOptions(features=("x", "y"), delimiter=";", decimal=",")
     assert points(read(text, form)) == points(read(GOOD))
@@ -98,7 +98,7 @@ def test_what_is_no_number_with_a_decimal_comma(cell: str, features: tuple[str] 
     assert "f.csv" in str(caught.value)
 
 
-def test_a_note_reports_points_as_thousands_separators() -> None:
+def test_points_between_thousands_are_noted() -> None:
     piece = read("sequence;step;x\na;1;0,5\na;2;1.234\n", ReadOptions(delimiter=";"))
     assert points(piece) == [[[0.5], [1234]]]
     assert piece.notes == ("'x': ',' is the decimal mark and '.' the thousands separator",)
@@ -114,13 +114,13 @@ def test_a_blank_line_of_one_column_is_an_empty_cell() -> None:
         read(f"x\n1\n\n3\nsix\n{rows}", alone)
 
 
-def test_a_note_reports_columns_that_are_left_out() -> None:
+def test_further_columns_are_left_out_and_noted() -> None:
     piece = read("sequence,step,speed,y,x\na,1,9,2,1\n")
     assert points(piece) == [[[1.0, 2.0]]]
     assert piece.notes == ("'speed' is left out: it is not among data.features",)
 
 
-def test_a_note_reports_other_names_that_are_read_in_order() -> None:
+def test_other_names_are_read_in_order_and_noted() -> None:
     piece = read("sequence,step,lon,lat\na,1,1,2\n")
     assert piece.points.features == ("lon", "lat")
     assert piece.notes == ("lon, lat are read as x, y, in this order",)
@@ -160,7 +160,7 @@ def test_numbers_in_names_alone_make_no_wide_table(head: str, form: ReadOptions)
     assert piece.notes == ()
 
 
-def test_a_note_reports_a_wide_table_that_could_be_long() -> None:
+def test_a_wide_table_that_could_be_long_is_noted() -> None:
     text = "id,x1,y1,x2,y2\na,1,2,3,4\nb,5,6,7,8\n"
     piece = read(text.replace("id,", "").replace("a,", "").replace("b,", ""), ReadOptions())
     assert points(piece) == [[[1, 2], [3, 4]], [[5, 6], [7, 8]]]
@@ -272,7 +272,7 @@ def test_durations_and_times_of_a_day_are_seconds(kind: Any, tmp_path: Path) -> 
     assert piece.order.tolist() == [0, 1.5, 3]
 
 
-def test_a_note_reports_times_of_a_zone_that_are_read_as_utc(tmp_path: Path) -> None:
+def test_times_of_a_zone_are_utc_and_noted(tmp_path: Path) -> None:
     kind = pa.timestamp("s", "Europe/Berlin")
     pq.write_table(
         pa.table({"step": pa.array([0, 3600], kind), "x": [1.0, 2]}), tmp_path / "f.parquet"
@@ -324,7 +324,7 @@ MORE = "".join(f"a,{t},{t},1\n" for t in range(1, 7))
     ],
     ids=range(10),
 )
-def test_the_format_is_detected_without_options(text: str | bytes, same: str) -> None:
+def test_what_is_inferred_without_options(text: str | bytes, same: str) -> None:
     assert points(read(text)) == points(read(same))
 
 
@@ -349,7 +349,7 @@ def test_the_format_is_detected_without_options(text: str | bytes, same: str) ->
         (HEAD + MORE + "a,seven,1,1\n", "line 8, column 'step' holds 'seven', not a number. Correct"),
         (HEAD + MORE + "a,,1,1\n", "line 8, column 'step' is empty"),
         (HEAD + MORE + ",1,1,1\n", "line 8, column 'sequence' is empty"),
-        (HEAD + MORE + "a,7,x7,1\n", "line 8, column 'x' holds 'x7', not a number. Correct the cell, or say that it is an empty one: data.na_values: ['x7'] (in data check: --na x7)"),
+        (HEAD + MORE + "a,7,x7,1\n", "line 8, column 'x' holds 'x7', not a number. Correct the cell, or declare it empty: data.na_values: ['x7'] (in data check: --na x7)"),
         (HEAD + "a,1,1,1\na,1,1,1\n", "line 2 and line 3 are both of time 1 of series 'a'"),
         (HEAD + "a,1," + "1" * (3 * 2**20) + ",1\n", "line 2, column 'x' is inf; it must be finite"),
         (HEAD + "a,1," + "1" * (17 * 2**20) + ",1\n", "is longer than 16 MiB"),

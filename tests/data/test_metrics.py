@@ -197,14 +197,14 @@ def test_the_season_is_of_the_training_series_and_not_of_its_windows(tmp_path: P
     name = "seasonal naive (season 7, found)"
     assert {LAST_POINT, DRIFT, name} < set(against.baselines)
     # Test windows of 26 points, the first of which begins at row 357.
-    expected_errors = []
+    errors_by_definition = []
     for start in range(357, 420 - 25):
         season_before = values[start + 14 : start + 19]
-        expected_errors.append(np.abs(values[start + 21 : start + 26] - season_before))
+        errors_by_definition.append(np.abs(values[start + 21 : start + 26] - season_before))
     errors = against.errors[name]
-    assert errors.mae == pytest.approx(np.mean(expected_errors, axis=(0, 1)).tolist())
+    assert errors.mae == pytest.approx(np.mean(errors_by_definition, axis=(0, 1)).tolist())
     assert errors.mase == pytest.approx(
-        (np.mean(expected_errors, axis=(0, 1)) / found.scale).tolist()
+        (np.mean(errors_by_definition, axis=(0, 1)) / found.scale).tolist()
     )
     assert errors.mase_mean == pytest.approx(np.mean(errors.mase))  # type: ignore[arg-type]
 

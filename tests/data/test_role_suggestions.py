@@ -56,7 +56,7 @@ def test_a_column_called_as_in_training_but_for_case_is_suggested(
     assert done.code == 0 and len(done.out.splitlines()) == 5, done.err
 
 
-def test_the_error_for_a_validation_file_suggests_to_rename_its_column(
+def test_a_validation_file_gets_the_hint_to_rename_its_column(
     seqattn: Callable[..., Ended],
 ) -> None:
     for name, header in (("t", "shop"), ("v", "shop"), ("w", "store")):
@@ -71,9 +71,7 @@ def test_the_error_for_a_validation_file_suggests_to_rename_its_column(
     assert "--set" not in done.err
 
 
-def test_the_error_for_a_dataframe_suggests_to_rename_a_column(
-    seqattn: Callable[..., Ended],
-) -> None:
+def test_a_dataframe_gets_the_hint_to_rename_a_column(seqattn: Callable[..., Ended]) -> None:
     Path("t.csv").write_text(table("shop,day,x", [f"s{k}," for k in range(9)]))
     trained(seqattn, "path: t.csv")
     frame = pd.DataFrame({"shop": ["s1"] * 4, "x": [1.0, 2.0, 3.0, 4.0]})

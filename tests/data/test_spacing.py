@@ -135,7 +135,7 @@ def test_numbers_are_counted_by_their_smallest_distance(
         assert not spacing.is_known[0]
 
 
-def test_steps_are_counted_where_the_spacing_is_unknown() -> None:
+def test_without_a_known_interval_steps_are_counted() -> None:
     times = np.datetime64("2001-01-01") + np.array([0, 61, 119, 200, 263]).astype("timedelta64[s]")
     _, _, spacing = spacing_of(times)
     assert np.isnat(ForecastSteps(times[-1:], spacing).after(3)).all()

@@ -394,10 +394,10 @@ def test_a_stopped_comparison_says_how_to_go_on(tmp_path: Path) -> None:
     planned = plan_comparison(config(tmp_path, NAMED))
     with pytest.raises(
         Interrupted, match="outputs/mine; run the same command again to continue"
-    ) as raised:
+    ) as stopped:
         compare(planned, tmp_path / "outputs", callbacks=callbacks)
-    assert raised.value.exit_code == 143
-    assert "--resume" not in str(raised.value)
+    assert stopped.value.exit_code == 143
+    assert "--resume" not in str(stopped.value)
     result = compare(planned, tmp_path / "outputs")
     assert [variant.unfinished for variant in result.variants] == [0, 0]
 
@@ -434,9 +434,11 @@ def test_what_has_not_ended_has_not_diverged(seqattn: Command, tmp_path: Path) -
         (1, 3),
     ]
     assert variant_cells(result.variants[1])[5].endswith("of 3, 1 diverged, 3 unfinished")
-    lines = describe_result(result)
-    assert any(line.startswith("1 of 6 seeds of looking diverged; ") for line in lines)
-    assert "3 of 6 seeds of looking are unfinished; they are not included in the results." in lines
+    sentences = describe_result(result)
+    assert any(line.startswith("1 of 6 seeds of looking diverged; ") for line in sentences)
+    assert (
+        "3 of 6 seeds of looking are unfinished; they are not included in the results." in sentences
+    )
     for seed in (7, 8):
         (home / f"looking/seed-{seed}/summary.json").unlink()
     (home / "looking/seed-6/summary.json").unlink()
@@ -510,7 +512,7 @@ def test_the_comparisons_that_ship_are_right_and_essays() -> None:
         validator.validate(yaml.safe_load(text))
 
 
-def variant_with_attention(
+def variant_with_lengths(
     folder: Path, lengths: list[tuple[int, int]], layers: int = 1, heads: int = 1, name: str = "dot"
 ) -> tuple[VariantResult, dict[int, np.ndarray]]:
     """Three seeds with random weights over test sequences of these lengths."""
@@ -534,33 +536,33 @@ def variant_with_attention(
 
 def test_weights_are_averaged_over_sequences_of_the_same_lengths(tmp_path: Path) -> None:
     lengths = [(2, 2), (4, 3), (3, 2), (4, 3), (2, 2), (4, 3), (3, 2), (3, 2)]
-    variant, kept = variant_with_attention(tmp_path, lengths)
-    attention = median_attention(variant)
-    assert attention is not None
+    variant, kept = variant_with_lengths(tmp_path, lengths)
+    median = median_attention(variant)
+    assert median is not None
     # (4, 3) and (3, 2) are as common: the longer ones.
     means = [weights[[1, 3, 5], 0, 0].mean(axis=0) for weights in kept.values()]
-    np.testing.assert_allclose(attention.weights, np.median(means, axis=0), atol=1e-6)
-    assert attention.alignment.tolist() == [0, 1, 3]
-    assert attention.title == "dot\nmedian of 3 seeds\nof sequences of 4 and 3 points"
-    variant, _ = variant_with_attention(tmp_path / "more", [(3, 2)] * 2 + [(4, 3)] + [(2, 2)] * 3)
-    attention = median_attention(variant)
-    assert attention is not None
-    assert attention.weights.shape == (2, 2)
-    np.testing.assert_allclose(attention.weights.sum(axis=-1), 1, atol=1e-6)
+    np.testing.assert_allclose(median.weights, np.median(means, axis=0), atol=1e-6)
+    assert median.alignment.tolist() == [0, 1, 3]
+    assert median.title == "dot\nmedian of 3 seeds\nof sequences of 4 and 3 points"
+    variant, _ = variant_with_lengths(tmp_path / "more", [(3, 2)] * 2 + [(4, 3)] + [(2, 2)] * 3)
+    median = median_attention(variant)
+    assert median is not None
+    assert median.weights.shape == (2, 2)
+    np.testing.assert_allclose(median.weights.sum(axis=-1), 1, atol=1e-6)
 
 
 def test_a_panel_says_what_is_averaged(tmp_path: Path) -> None:
     name = "a_variant_with_a_name_that_is_long_and_ends_with-2"
-    variant, kept = variant_with_attention(tmp_path, [(3, 2)] * 4, layers=2, heads=5, name=name)
-    attention = median_attention(variant)
-    assert attention is not None
-    first, *others = attention.title.split("\n")
+    variant, kept = variant_with_lengths(tmp_path, [(3, 2)] * 4, layers=2, heads=5, name=name)
+    median = median_attention(variant)
+    assert median is not None
+    first, *others = median.title.split("\n")
     assert others == ["median of 3 seeds", "mean of its layers and heads"]
     assert first.startswith("a_variant_w")
     assert first.endswith("_ends_with-2")
     assert len(first) == 24
     means = [weights.mean(axis=(0, 1, 2)) for weights in kept.values()]
-    np.testing.assert_allclose(attention.weights, np.median(means, axis=0), atol=1e-6)
+    np.testing.assert_allclose(median.weights, np.median(means, axis=0), atol=1e-6)
 
 
 def test_kinds_of_models_against_each_other(tmp_path: Path, seqattn: Any) -> None:

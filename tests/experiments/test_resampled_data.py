@@ -216,9 +216,9 @@ def test_references_are_medians_over_the_seeds(finished: Path) -> None:
     floors = [json.loads((finished / f"dot/seed-{seed}/summary.json").read_text())["noise_floor"]
               for seed in (3, 4, 5)]  # fmt: skip
     assert dict(reference_losses(outcome))["noise floor"] == np.median(floors)
-    text = describe_references(outcome)
-    assert text.startswith("Reference losses (medians over the seeds' test sets): noise floor ")
-    assert text in (finished / "comparison.md").read_text()
+    sentence = describe_references(outcome)
+    assert sentence.startswith("Reference losses (medians over the seeds' test sets): noise floor ")
+    assert sentence in (finished / "comparison.md").read_text()
     # A seed of one variant without a result changes nothing: the other variant has the same data.
     plain, dot = outcome.variants
     rest = {seed: summary for seed, summary in plain.summaries.items() if seed != 3}
@@ -257,20 +257,20 @@ def test_weights_are_averaged_by_the_lengths_and_alignment_of_each_seed(tmp_path
             weights, ids=list("abc"), source_lengths=sources, target_lengths=targets,
             meaning="distribution", alignment=alignment,
         ))  # fmt: skip
-    attention = median_attention(VariantResult("dot", folders, {seed: {} for seed in folders}))
-    assert attention is not None
-    assert attention.title == "dot\nmedian of 3 seeds\nof sequences of 2 and 2 points"
+    median = median_attention(VariantResult("dot", folders, {seed: {} for seed in folders}))
+    assert median is not None
+    assert median.title == "dot\nmedian of 3 seeds\nof sequences of 2 and 2 points"
     lost = VariantResult("dot", folders, {3: {}, 5: {}}, frozenset({4}))
-    attention = median_attention(lost)
-    assert attention is not None
-    assert attention.title.startswith("dot\nmedian of 2 of 3 seeds\n")
+    median = median_attention(lost)
+    assert median is not None
+    assert median.title.startswith("dot\nmedian of 2 of 3 seeds\n")
     two = VariantResult("dot", {k: folders[k] for k in (3, 4)}, {3: {}, 4: {}})
-    attention = median_attention(two)
-    assert attention is not None
-    assert attention.weights.shape == (2, 3)
+    median = median_attention(two)
+    assert median is not None
+    assert median.weights.shape == (2, 3)
     means = [kept[3][1:].mean(axis=(0, 1, 2)), kept[4][:2].mean(axis=(0, 1, 2))]
-    np.testing.assert_allclose(attention.weights, np.median(means, axis=0), atol=1e-6)
-    assert attention.alignment.tolist() == [0, -1]
+    np.testing.assert_allclose(median.weights, np.median(means, axis=0), atol=1e-6)
+    assert median.alignment.tolist() == [0, -1]
 
 
 # --- names and messages ---------------------------------------------------------------------------

@@ -328,7 +328,7 @@ def save_once() -> None:
     os.kill(os.getpid(), signal.SIGSTOP)
     os.access("/begin-marker", 0)
     save_state(
-        home / "last.safetensors", state, config, spec, keep_as=home / "previous.safetensors"
+        home / "last.safetensors", state, config, spec, backup_path=home / "previous.safetensors"
     )
     os.access("/end-marker", 0)
 

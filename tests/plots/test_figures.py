@@ -138,11 +138,8 @@ def test_a_log_axis_has_ticks_however_little_it_spans(low: float, high: float) -
                                       (many, many.yaxis, many.get_ylim()),
                                       (points, points.xaxis, points.get_xlim())):  # fmt: skip
         FigureCanvasAgg(axes.figure).draw()  # type: ignore[arg-type]
-        labels = [
-            tick.label1.get_text()
-            for tick in (*axis.get_major_ticks(), *axis.get_minor_ticks())
-            if first <= tick.get_loc() <= last and tick.label1.get_text()
-        ]
+        labels = [tick.label1.get_text() for tick in (*axis.get_major_ticks(), *axis.get_minor_ticks())
+                if first <= tick.get_loc() <= last and tick.label1.get_text()]  # fmt: skip
         assert 3 <= len(labels) == len(set(labels)) <= 20
     for axes in (one, many):
         assert all(tick == int(tick) for tick in axes.get_xticks())
@@ -248,7 +245,7 @@ def test_features_that_are_not_drawn_are_counted() -> None:
     assert figure.get_supxlabel() == "step (2 more features are not drawn)"
 
 
-def test_a_figure_without_forecasts_has_none_in_its_legend() -> None:
+def test_without_a_forecast_the_legend_has_none() -> None:
     none = np.zeros((0, 1))
     figure = paths_figure([np.zeros((5, 1))], [none], [none], titles=["t"], features=["x"])
     assert not figure.legends
@@ -347,7 +344,7 @@ def pictures_of_every_kind() -> dict[str, Callable[[], Figure]]:
     }  # fmt: skip
 
 
-def test_shortened_names_that_begin_alike_stay_distinct() -> None:
+def test_names_that_begin_alike_are_shortened_differently() -> None:
     assert shorten_name("attention_heads-2", 17) == "attention_heads-2"
     for most in (10, 11):
         short = [shorten_name(f"model_attention_heads-{k}", most) for k in (2, 4)]

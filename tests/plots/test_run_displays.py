@@ -194,7 +194,7 @@ def test_a_film_of_strengths_has_a_scale_for_both_signs(
     draw = run_pictures.attention_figure
 
     def noted(*arrays: Any, **more: Any) -> Any:
-        asked.append(more["largest"])
+        asked.append(more["max_weight"])
         return draw(*arrays, **more)
 
     monkeypatch.setattr(run_pictures, "attention_figure", noted)
@@ -240,10 +240,10 @@ def test_long_sources_are_shown_up_to_the_largest_weight(
     }  # fmt: skip
     monkeypatch.setenv("COLUMNS", "60")
     print_weights(attention, ["t"], "cross", None, None)
-    output = capsys.readouterr().out
-    assert f"{'░' * 7}█{'░' * 32}" in output
-    assert "weight, to the nearest quarter of the largest" in output
-    assert max(map(len, output.splitlines())) < 60
+    printed = capsys.readouterr().out
+    assert f"{'░' * 7}█{'░' * 32}" in printed
+    assert "weight, to the nearest quarter of the largest" in printed
+    assert max(map(len, printed.splitlines())) < 60
 
 
 # --- the page -------------------------------------------------------------------------------------
@@ -281,7 +281,7 @@ def test_what_was_typed_and_where_values_are_from(seqattn: Callable[..., Ended])
     assert origins["training.momentum"] == "default"
 
 
-def test_the_content_of_an_unfinished_run_has_its_epochs(mine: RunFolder) -> None:
+def test_an_unfinished_run_has_a_page(mine: RunFolder) -> None:
     mine.summary.unlink()
     content = run_content(mine)
     assert "not finished: 4 epochs" in content["notices"][0]
@@ -296,7 +296,7 @@ def test_the_content_of_an_unfinished_run_has_its_epochs(mine: RunFolder) -> Non
 @pytest.mark.parametrize(
     "file", ["attention.npz", "predictions.npz", "film.npz", "checkpoints/best.safetensors"]
 )
-def test_a_notice_reports_a_broken_file_and_the_rest_is_shown(file: str, mine: RunFolder) -> None:
+def test_unreadable_files_are_named_and_the_rest_is_shown(file: str, mine: RunFolder) -> None:
     (mine.path / file).write_bytes(b"broken")
     content = run_content(mine)
     assert len(content["notices"]) == 1
@@ -324,7 +324,7 @@ def test_files_of_an_older_version_are_read(mine: RunFolder) -> None:
     assert content["command"] == f"seqattn train {mine.config} --name small-again"
 
 
-def test_a_notice_reports_that_ten_thousand_sequences_are_sampled(mine: RunFolder) -> None:
+def test_ten_thousand_sequences_are_sampled_with_a_notice(mine: RunFolder) -> None:
     predictions, attention = read_arrays(mine.predictions), read_arrays(mine.attention)
     places = np.arange(10_000) % len(predictions["ids"])
     many = {k: v[places] if len(np.atleast_1d(v)) == 15 else v for k, v in predictions.items()}
@@ -372,7 +372,7 @@ def test_all_errors_of_a_page_are_in_the_units_of_the_loss(tmp_path: Path, relat
     content = run_content(folder)
     assert content["unit_of_one"] == " (not scaled as the losses are)"
     assert np.mean(content["examples"]["losses"]) != pytest.approx(summary["test_loss"], rel=1e-3)
-    assert "which only the checkpoint knows" in content["notices"][0]
+    assert "which need the checkpoint" in content["notices"][0]
 
 
 def test_errors_that_were_not_scaled_have_no_unit(tmp_path: Path) -> None:
@@ -389,19 +389,21 @@ def test_features_of_unlike_units_have_no_plane(tmp_path: Path, wide: float, pla
 
 
 @pytest.mark.parametrize(
-    ("features", "targets", "spread", "plane"),
+    ("features", "target_features", "spread", "plane"),
     [("xy", "xy", (1, 19), True), ("xy", "xy", (21, 1), False), ("xy", "yx", (1, 1), False),
      ("xyz", "xy", (1, 1), False), ("x", "x", (1, 1), False), ("xy", "xy", (0, 0), True),
      ("xy", "xy", (0, 1), False)],
 )  # fmt: skip
 def test_which_features_share_a_plane(
-    features: str, targets: str, spread: tuple[float, float], plane: bool
+    features: str, target_features: str, spread: tuple[float, float], plane: bool
 ) -> None:
     pattern = np.array([[1, 1], [-1, 1], [1, -1], [-1, -1], [np.nan, np.nan]])
-    points = [np.resize(pattern * spread + 7, (5, len(names))) for names in (features, targets)]
+    points = [
+        np.resize(pattern * spread + 7, (5, len(names))) for names in (features, target_features)
+    ]
     if len(features) == 2:
         points = [pattern[None] * spread + 7, pattern * spread + 7]
-    assert can_share_axes(features, targets, points) is plane
+    assert can_share_axes(features, target_features, points) is plane
 
 
 def test_where_it_starts_is_of_a_plane_alone() -> None:
@@ -523,11 +525,11 @@ def test_a_panel_says_what_it_should(monkeypatch: pytest.MonkeyPatch) -> None:
     for epoch in range(1, 4):
         panel.epoch(EpochRecord(epoch, 0.5 / epoch, 0.4 / epoch, 0.3 / epoch, 0.01, 0.5, 0.1))
     panel.console.print(panel.render())
-    output = panel.console.file.getvalue()  # type: ignore[attr-defined]
+    printed = panel.console.file.getvalue()  # type: ignore[attr-defined]
     panel.close()
     for words in ("mine, seed 3", "epoch 3/10", "training 0.1667", "validation 0.1333 free running",
                   "0.1000 teacher-forced", "floor 0.0125", "learning rate 0.01", "left"):  # fmt: skip
-        assert words in output, words
+        assert words in printed, words
 
 
 def test_a_terminal_gets_the_panel_and_its_cursor_back(tmp_path: Path) -> None:
@@ -544,14 +546,14 @@ def test_a_terminal_gets_the_panel_and_its_cursor_back(tmp_path: Path) -> None:
         ]
         os.execve(sys.executable, [sys.executable, "-m", "seqattn", *words],
                   {**os.environ, "PYTHONPATH": str(ROOT), "TERM": "xterm"})  # fmt: skip
-    output = b""
+    received = b""
     while True:
         try:
-            output += os.read(terminal, 65_536)
+            received += os.read(terminal, 65_536)
         except OSError:
             break
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    text = output.decode()
+    text = received.decode()
     assert "epoch 30/30" in text
     assert "floor 0.0104" in text
     # A process that is ended at once could not give it back, so it is there all the time.

@@ -21,7 +21,7 @@ from seqattn.cli import app
 from seqattn.config import json_schema
 from seqattn.config.manual import render_manual
 from seqattn.runs import METRICS, RunFolder
-from seqattn.runs.json_files import Diverged, Summary
+from seqattn.runs.json_files import DivergedSummary, Summary
 from tests.conftest import ROOT, Ended
 
 DOCS = ROOT / "docs"
@@ -268,7 +268,7 @@ def test_every_key_is_in_the_page_of_keys() -> None:
 def test_the_page_of_the_run_folder_has_every_file_column_and_key() -> None:
     page = (DOCS / "run-folder.md").read_text()
     names = {file.name for file in RunFolder(Path("x")).files} | {RunFolder(Path("x")).board.name}
-    keys = {*Summary.model_fields, *Diverged.model_fields}
+    keys = {*Summary.model_fields, *DivergedSummary.model_fields}
     assert len(names) >= 15
     for name in [*sorted(names), *METRICS, *sorted(keys)]:
         stem = name.removesuffix(".safetensors")

@@ -41,7 +41,7 @@ def write(name: str, n: int, lacks: Callable[[int, int, int], bool]) -> None:
 @pytest.mark.parametrize(
     "model", ["{hidden_dim: 4}", "{kind: transformer, model_dim: 8, heads: 2}"]
 )
-def test_commands_report_cells_that_were_not_observed(
+def test_what_was_not_observed_is_marked(
     model: str, seqattn: Callable[..., Ended], tmp_path: Path
 ) -> None:
     write("train.csv", 40, lambda k, t, j: False)

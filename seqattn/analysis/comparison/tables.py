@@ -119,10 +119,9 @@ def count_wins(variant: VariantResult) -> int:
 def variant_table(variants: Sequence[VariantResult]) -> tuple[list[str], list[list[str]]]:
     """Headings and rows for display, without columns that are empty for all variants."""
     rows = [variant_cells(variant) for variant in variants]
-    columns = [
-        i for i in range(len(HEADINGS)) if i == 0 or any(row[i] != EMPTY_CELL for row in rows)
-    ]
-    return [HEADINGS[i] for i in columns], [[row[i] for i in columns] for row in rows]
+    filled = [any(row[i] != EMPTY_CELL for row in rows) for i in range(len(HEADINGS))]
+    kept = [i for i, has_cells in enumerate(filled) if i == 0 or has_cells]
+    return [HEADINGS[i] for i in kept], [[row[i] for i in kept] for row in rows]
 
 
 def variant_cells(variant: VariantResult) -> list[str]:
@@ -169,12 +168,8 @@ HEADINGS = (
     "beats baseline", "true step (worst)", "parameters", "seconds",
 )  # fmt: skip
 NARROW_COLUMNS = (
-    "variant",
-    "median loss [95%]",
-    "worst (seed)",
-    "beats baseline",
-    "true step (worst)",
-)
+    "variant", "median loss [95%]", "worst (seed)", "beats baseline", "true step (worst)",
+)  # fmt: skip
 
 
 def reference_losses(result: ComparisonResult) -> list[tuple[str, float]]:
@@ -185,11 +180,11 @@ def reference_losses(result: ComparisonResult) -> list[tuple[str, float]]:
     """
     if not result.same_data:
         return []
-    of_seed = {
-        seed: summary for variant in result.variants for seed, summary in variant.summaries.items()
-    }
+    summaries: dict[int, Mapping[str, Any]] = {}
+    for variant in result.variants:
+        summaries |= variant.summaries
     found: dict[str, list[float]] = {}
-    for summary in of_seed.values():
+    for summary in summaries.values():
         floor = summary["noise_floor"]
         losses = {} if floor is None else {"noise floor": floor}
         for name, loss in {**losses, **summary["baselines"]}.items():
@@ -238,11 +233,8 @@ def describe_scope(data_of_seeds: DataOfSeeds) -> str:
 
 def describe_result(result: ComparisonResult) -> list[str]:
     """The results as sentences: every pair, the decided ones first, then what limits them."""
-    return [
-        *_describe_pairs(result.pairs),
-        *_describe_limits(result),
-        describe_scope(result.data_of_seeds),
-    ]
+    words = _describe_pairs(result.pairs) + _describe_limits(result)
+    return [*words, describe_scope(result.data_of_seeds)]
 
 
 def _describe_pairs(pairs: Sequence[PairedTest]) -> list[str]:
@@ -308,9 +300,8 @@ def markdown(result: ComparisonResult) -> str:
         _explain_pairs(len(result.pairs)), "",
     ]  # fmt: skip
     headings = ("first", "second", "difference", "95%", "first better", "p (Holm)", "effect")
-    return "\n".join(
-        [*lines, *_markdown_table(headings, [_pair_cells(p) for p in result.pairs]), ""]
-    )
+    rows = [_pair_cells(pair) for pair in result.pairs]
+    return "\n".join([*lines, *_markdown_table(headings, rows), ""])
 
 
 def _explain_pairs(count: int) -> str:

@@ -161,7 +161,7 @@ def _text_column(table: Table, name: str, text: str, options: ReadOptions) -> Co
     words = Column(name, "words", text, text)
     first = table.query(f"SELECT {text} FROM {ROWS} LIMIT {SAMPLE_ROWS}")
     known = [word for (word,) in first if word is not None]
-    if known and options.time_format is None and not any(map(_is_like_value, known)):
+    if known and options.time_format is None and not any(map(_is_quantity_or_date, known)):
         return _boolean_column(table, words, known) or words
     n = table.one(f"SELECT count({text}) FROM {ROWS}")[0]
     if n == 0:
@@ -174,7 +174,7 @@ def _text_column(table: Table, name: str, text: str, options: ReadOptions) -> Co
     return times or _boolean_column(table, words, known) or words
 
 
-def _is_like_value(word: str) -> bool:
+def _is_quantity_or_date(word: str) -> bool:
     """Whether a word is a date, or a number with an optional unit."""
     return is_like_value(word) or UNIT.fullmatch(word) is not None
 

@@ -32,11 +32,9 @@ def run_content(folder: RunFolder, examine: bool = True) -> dict[str, Any]:
         CheckpointError: it is not a run folder, or no epoch has finished.
     """
     if not folder.is_run:
-        raise CheckpointError(
-            f"{folder.path}: is not the folder of a run ({folder.missing_files})."
-        )
+        raise CheckpointError(f"{folder.path}: is not a run folder ({folder.missing_files}).")
     notices = list[str]()
-    config, rows = _read_config_rows(folder, notices)
+    config, rows = _config_rows(folder, notices)
     history = folder.read_metrics() if folder.metrics.exists() else []
     summary = _read_summary(folder, config, len(history), notices)
     environment = folder.read_environment()
@@ -50,7 +48,7 @@ def run_content(folder: RunFolder, examine: bool = True) -> dict[str, Any]:
         "command": environment.get("command")
         or f"seqattn train {folder.config} --name {folder.path.name}-again",
         "command_label": "Trained by" if environment.get("command") else "Train it again",
-        "curves": _curves_content(history, summary),
+        "curves": _curves(history, summary),
         "summary": None if summary is None else _summary_content(summary),
         "notices": notices,
         "doctor": [],
@@ -58,7 +56,7 @@ def run_content(folder: RunFolder, examine: bool = True) -> dict[str, Any]:
         "unit": "",
     }
     if summary is not None:
-        content |= _examples_and_errors(folder, summary, notices)
+        content |= _results(folder, summary, notices)
         content |= _diagnosis(folder, notices) if examine else {}
     return content
 
@@ -91,24 +89,18 @@ def _read_summary(
     return check_summary(folder, as_plain(config.model), config.seed)
 
 
-def _examples_and_errors(
-    folder: RunFolder, summary: Mapping[str, Any], notices: list[str]
-) -> dict[str, Any]:
+def _results(folder: RunFolder, summary: Mapping[str, Any], notices: list[str]) -> dict[str, Any]:
     """Forecasts, errors and weights of a finished run."""
     scale = _read_loss_scale(folder, notices) if summary["scaled"] else 1.0
     unit = " (scaled)" if summary["scaled"] else ""
-    results: dict[str, Any] = {
-        "unit": unit,
-        "unit_of_one": UNSCALED_NOTE if scale is None else unit,
-    }
+    single = UNSCALED_NOTE if scale is None else unit
+    results: dict[str, Any] = {"unit": unit, "unit_of_one": single}
     try:
         results |= examples_content(folder, notices, scale, summary.get("units", {}))
     except CheckpointError as error:
         notices.append(f"Forecasts and weights cannot be shown: {error}")
-    return results | {
-        "attention_history": attention_history_content(folder, notices),
-        "by_step": summary["loss_by_step"],
-    }
+    history = attention_history_content(folder, notices)
+    return results | {"attention_history": history, "by_step": summary["loss_by_step"]}
 
 
 def _diagnosis(folder: RunFolder, notices: list[str]) -> dict[str, Any]:
@@ -121,10 +113,8 @@ def _diagnosis(folder: RunFolder, notices: list[str]) -> dict[str, Any]:
         notices.append(f"The doctor could not examine the run: {error}")
         return {}
     findings = doctor.examine(evidence)
-    return {
-        "doctor": doctor.findings_as_plain(findings),
-        "doctor_summary": doctor.summarize(findings),
-    }
+    plain = doctor.findings_as_plain(findings)
+    return {"doctor": plain, "doctor_summary": doctor.summarize(findings)}
 
 
 def _read_loss_scale(folder: RunFolder, notices: list[str]) -> NDArray[np.float64] | None:
@@ -140,9 +130,7 @@ def _read_loss_scale(folder: RunFolder, notices: list[str]) -> NDArray[np.float6
     return trained.spec.scaling.target.scale
 
 
-def _read_config_rows(
-    folder: RunFolder, notices: list[str]
-) -> tuple[Config | None, list[list[str]]]:
+def _config_rows(folder: RunFolder, notices: list[str]) -> tuple[Config | None, list[list[str]]]:
     """The config, None where it cannot be read, and its rows (key, value, origin)."""
     try:
         config = read_stored(folder.config)
@@ -201,9 +189,7 @@ def _summary_content(summary: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _curves_content(
-    history: Sequence[EpochRecord], summary: Mapping[str, Any] | None
-) -> dict[str, Any]:
+def _curves(history: Sequence[EpochRecord], summary: Mapping[str, Any] | None) -> dict[str, Any]:
     curves: dict[str, Any] = {
         "epoch": [record.epoch for record in history],
         "training": [record.train_loss for record in history],
