@@ -129,7 +129,7 @@ def commands() -> str:
         lines += ["", f"## seqattn {' '.join(name)}", "", " ".join((command.help or "").split()),
                   "", "```", " ".join(usage.split()), "```", ""]  # fmt: skip
         records = [p.get_help_record(context) for p in command.get_params(context)]
-        rows = [f"| `{_cell(words)}` | {_cell(said)} |" for words, said in filter(None, records)]
+        rows = [f"| `{_cell(name)}` | {_cell(text)} |" for name, text in filter(None, records)]
         lines += ["| argument or option | meaning |", "| --- | --- |", *rows, ""]
         if command.epilog:
             lines += ["Example:", "", "```", command.epilog.removeprefix("Example: "), "```", ""]

@@ -86,7 +86,7 @@ CASES = (
           "training.learning_rate=0.3", "training.epochs=20")),
     Case("multi_head.yaml, one head uniform (planted)", CHECK_NAMES[6], (),
          "mechanisms/multi_head.yaml", one_dead),
-    Case("four heads, hardly collect_evidence", CHECK_NAMES[7],
+    Case("four heads, hardly trained", CHECK_NAMES[7],
          ("data.n_train=64", "model.attention.heads=4", "training.learning_rate=1e-6",
           "training.epochs=1")),
     Case("score: uniform", CHECK_NAMES[8], ("model.attention.score=uniform",), "squares.yaml"),
@@ -115,12 +115,12 @@ def examine_seeds(case: Case, seeds: int, folder: Path) -> list[list[doctor.Find
     sets = tuple(text.replace("first.jsonl", str(folder / "first.jsonl")) for text in case.sets)
     return [
         doctor.examine(case.plant(evidence))
-        for evidence in collect_evidence(case.config, sets, seeds)
+        for evidence in collect_seeds_evidence(case.config, sets, seeds)
     ]
 
 
 @functools.lru_cache(maxsize=8)
-def collect_evidence(name: str, sets: tuple[str, ...], seeds: int) -> list[Evidence]:
+def collect_seeds_evidence(name: str, sets: tuple[str, ...], seeds: int) -> list[Evidence]:
     """Train seeds and collect the evidence of each; cached, since cases share runs."""
     path = ROOT / "configs" / name if name else None
     config = resolve(path, [*sets, "seed=1", "name=case"]).config

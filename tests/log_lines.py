@@ -11,7 +11,7 @@ import traceback
 from pathlib import Path
 from typing import NoReturn
 
-PRELOADED = ("numpy", "pydantic", "yaml", "seqattn.config", "seqattn.storage")
+PRELOADED = ("numpy", "pydantic", "yaml", "filelock", "seqattn.config")
 """What `seqattn.runs` imports and what takes time. None of it makes a logger."""
 
 

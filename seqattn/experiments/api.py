@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from seqattn.errors import DataError, UsageError
+from seqattn.errors import UsageError
+from seqattn.experiments.source_arrays import is_single_sequence, source_sequences
 from seqattn.runs import EpochRecord, RunFolder
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from seqattn.analysis.doctor import Finding
     from seqattn.analysis.evaluation import Evaluation, FreeRunningForecast
     from seqattn.config import Config
-    from seqattn.data import Sequences, Splits
+    from seqattn.data import Splits
     from seqattn.training import LoadedModel
 
 DataFrame: TypeAlias = Any
@@ -55,8 +56,8 @@ def train(
     Args:
         config: path of a YAML file, a `Config` from `seqattn.config.resolve`, or None for the
             defaults.
-        data: replaces the file of data.path. It is written to a Parquet file in `output_dir`, whose
-            path config.yaml then contains, so that every command works on the run.
+        data: replaces the file of data.path. It is written to a Parquet file in `output_dir`, and
+            config.yaml contains its path, so that every command works on the run.
         validation, test: replace the files of data.validation_path and data.test_path.
         overrides: "PATH=VALUE" each, as in `--set`; not allowed with a `Config`.
         output_dir: parent of the run folder.
@@ -204,7 +205,7 @@ class Run:
         if not self.trained.has_attention:
             raise UsageError(f"{self.folder.path}: its model has no attention.")
         result, _ = self._forecast(source, steps, with_attention=True)
-        is_single = _is_single_sequence(source)
+        is_single = is_single_sequence(source)
         return {str(kind): maps[0] if is_single else maps for kind, maps in result.maps.items()}
 
     def evaluate(self, source: DataFrame | None = None) -> Evaluation:
@@ -329,23 +330,16 @@ class Run:
         from seqattn.analysis.evaluation import free_run
 
         steps = _check_steps(steps)
-        sequences = _source_sequences(source, self.trained)
+        sequences = source_sequences(source, self.trained, _warn)
         result = free_run(
             self.trained.model, sequences, steps or self.trained.spec.target_length,
             with_attention=with_attention, scaling=self.trained.spec.scaling,
         )  # fmt: skip
-        return result, result.values[0] if _is_single_sequence(source) else result.values
+        return result, result.values[0] if is_single_sequence(source) else result.values
 
 
 def _warn(line: str) -> None:
     warnings.warn(line, DataNote, stacklevel=2)
-
-
-def _is_single_sequence(source: Any) -> bool:
-    """Whether a source is an array (S, F)."""
-    from seqattn.data.frames import frame_kind
-
-    return frame_kind(source) is None and np.ndim(source) == 2
 
 
 def _check_steps(steps: int | None) -> int | None:
@@ -367,47 +361,3 @@ def _as_integer(number: Any, name: str) -> int:
         return operator.index(number)
     except TypeError:
         raise UsageError(f"{name} {number!r}: expected a whole number.") from None
-
-
-def _source_sequences(source: ArrayLike | DataFrame, trained: LoadedModel) -> Sequences:
-    """Convert an array (N, S, F) or (S, F), or a DataFrame, to sequences without targets.
-
-    Raises:
-        DataError: values that are not numbers, a wrong shape, or values that are not finite inside
-            a sequence.
-    """
-    from seqattn.data import Sequences
-    from seqattn.data.frames import frame_kind
-
-    if frame_kind(source) is not None:
-        from seqattn.analysis.evaluation.frames import FrameReader
-
-        return FrameReader.of(trained, source, _warn).read_sources()
-    spec = trained.spec
-    try:
-        values = np.asarray(source, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise DataError(f"expected an array of numbers: {error}.") from None
-    values = values[None] if values.ndim == 2 else values
-    F = len(spec.source_features)
-    if values.ndim != 3 or values.shape[2] != F or 0 in values.shape:
-        raise DataError(
-            f"expected an array (N, S, {F}) or (S, {F}) with the features"
-            f" {', '.join(spec.source_features)}; got {np.shape(source)}."
-        )
-    keep: NDArray[np.bool_] = np.asarray(np.isfinite(values).all(axis=2))
-    lengths = keep.sum(axis=1)
-    is_prefix = np.arange(values.shape[1]) < lengths[:, None]
-    wrong_steps = (keep != is_prefix) | (np.isfinite(values).any(axis=2) != keep)
-    invalid = wrong_steps.any(axis=1) | np.isinf(values).any(axis=(1, 2)) | (lengths == 0)
-    if np.any(invalid):
-        raise DataError(
-            f"sequence {int(np.argmax(invalid))}: not all numbers before its end are finite. Use"
-            " NaN only to pad a shorter sequence at its end."
-        )
-    N = len(values)
-    return Sequences(
-        np.where(keep[:, :, None], values, 0.0), lengths,
-        np.zeros((N, 0, len(spec.target_features))), np.zeros(N, dtype=np.int64),
-        spec.source_features, tuple(str(k) for k in range(N)), target_features=spec.target_features,
-    )  # fmt: skip

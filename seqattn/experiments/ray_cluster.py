@@ -1,7 +1,7 @@
 """Train groups of runs as tasks of a Ray cluster, on this machine or on many.
 
-A group is trained as one process would train it, so the files of each run are the same byte for
-byte. A task trains its group in a temporary folder of its machine and returns the contents of the
+A group is trained as one process would train it, so the weights and results of each run are the
+same. A task trains its group in a temporary folder of its machine and returns the contents of the
 run folders; the machines share no files. Ray retries a task on another machine if its own fails.
 The caller writes each group to disk when its task ends.
 """

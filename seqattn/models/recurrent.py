@@ -322,8 +322,8 @@ class RecurrentModel(Seq2SeqModel):
 
     def top_layer_output(self, cells: tuple[Tensor, ...]) -> Tensor:
         """The output (..., N, H) of the last decoder layer in states (..., N, W)."""
-        top = self._upper_layers[-1] if self.is_deep else self.decoder
-        return top.output(cells[-1])
+        layer = self._upper_layers[-1] if self.is_deep else self.decoder
+        return layer.output(cells[-1])
 
     @property
     def _upper_layers(self) -> list[Cell]:

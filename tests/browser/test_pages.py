@@ -348,11 +348,11 @@ def test_steps_of_a_decoder_are_named_by_what_they_forecast(
         "Step 1 (point 3) attends to the steps of point 3 with 1.0"
     )
     title = found.page.evaluate("document.getElementById('map').layout.xaxis.title.text")
-    assert "each has read the point before" in title
+    assert "the input of each is the point before" in title
     found.page.select_option("#kind", "0")
     assert "the steps of" not in found.text("#step-text")
     title = found.page.evaluate("document.getElementById('map').layout.xaxis.title.text")
-    assert "read the point before" not in title
+    assert "the point before" not in title
 
 
 def test_a_bar_of_a_target_step_is_no_source_point(opened: Open, runs: dict[str, Path]) -> None:
@@ -515,7 +515,7 @@ def test_a_thousand_long_sequences_stay_small_and_quick(
     file = report(path)
     assert file.stat().st_size < 12 * 2**20
     found = opened(file)
-    assert "1,000 of 1,200 test sequences are shown" in found.text("main")
+    assert "1,000 of 1,200 test sequences are in the explorer" in found.text("main")
     took = found.page.evaluate(
         """() => {
           const step = document.getElementById("step"), began = performance.now();

@@ -225,7 +225,7 @@ def test_months_without_dashes_are_no_numbers(tmp_path: Path, seqattn: Command) 
     (tmp_path / "f.csv").write_text(table(*[steps] * 9))
     done = seqattn("data", "check", tmp_path / "f.csv")
     assert "time: step" in done.out
-    assert "step: 2001-01-01 to 2002-12-01, 1 month apart" in done.out
+    assert "step: 2001-01-01 to 2002-12-01, spacing 1 month" in done.out
 
 
 def test_one_file_is_no_two_parts(tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ def read_in_part(pipe: Path) -> Iterator[None]:
 
 
 def test_a_named_pipe_whose_reader_leaves(tmp_path: Path) -> None:
-    with read_in_part(tmp_path / "pipe"), pytest.raises(StorageError, match="pipe: Broken pipe, "):
+    with read_in_part(tmp_path / "pipe"), pytest.raises(StorageError, match="pipe: Broken pipe: "):
         write_output(tmp_path / "pipe", bytes(2**20))
 
 
@@ -39,7 +39,7 @@ def test_an_open_descriptor_whose_reader_has_left() -> None:
     reader, writer = os.pipe()
     os.close(reader)
     try:
-        with pytest.raises(StorageError, match=rf"/dev/fd/{writer}: Broken pipe, "):
+        with pytest.raises(StorageError, match=rf"/dev/fd/{writer}: Broken pipe: "):
             write_output(Path(f"/dev/fd/{writer}"), b"lost")
     finally:
         os.close(writer)
@@ -51,4 +51,4 @@ def test_the_command_says_so(
     with read_in_part(tmp_path / "page.html"):
         done = seqattn("report", attention_run, "--output", "page.html")
     assert done.code == 5
-    assert "seqattn: page.html: Broken pipe, " in done.err
+    assert "seqattn: page.html: Broken pipe: " in done.err

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from seqattn.config import resolve
+from seqattn.errors import StorageError
 from seqattn.experiments import train_many
 from seqattn.runs import RunFolder
 from seqattn.runs.storage.atomic import _PendingFile
@@ -22,7 +23,7 @@ def jobs(folder: Path, seeds: int) -> list:  # type: ignore[type-arg]
 
 
 @pytest.mark.parametrize("seeds", [1, 3])
-def test_the_log_reports_the_end_after_the_results_are_written(
+def test_finished_is_logged_after_the_results_are_committed(
     seeds: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wanted, seen = jobs(tmp_path, seeds), list[bool]()
@@ -53,7 +54,7 @@ def test_a_run_whose_results_could_not_be_written_has_not_finished(
         show(written)
 
     monkeypatch.setattr(_PendingFile, "commit", refused)
-    with pytest.raises(OSError, match="No space left"):
+    with pytest.raises(StorageError, match="No space left"):
         train_many(wanted, threads=1)
     assert not folder.summary.exists()
     assert "finished" not in folder.log.read_text()

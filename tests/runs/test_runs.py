@@ -133,7 +133,7 @@ def test_a_run_is_found_by_folder_or_checkpoint(attention_run: Path) -> None:
     assert last.name == "last.safetensors"
 
 
-def test_an_error_reports_a_path_that_is_no_run(tmp_path: Path) -> None:
+def test_a_path_that_is_no_run_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="no such run. Give a run folder"):
         find_run(tmp_path / "none")
     with pytest.raises(CheckpointError, match="is not a run folder"):

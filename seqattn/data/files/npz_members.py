@@ -39,7 +39,7 @@ def read_npz_arrays(file: Path | BinaryIO, name: str) -> dict[str, NDArray[Any]]
                 if key in arrays:
                     raise DataError(f"{name}: has {key!r} twice.")
                 with archive.open(entry) as member:
-                    arrays[key] = _read_member(member, entry, name, key)
+                    arrays[key] = _read_array(member, entry, name, key)
             return arrays
     except DataError:
         raise
@@ -47,7 +47,7 @@ def read_npz_arrays(file: Path | BinaryIO, name: str) -> dict[str, NDArray[Any]]
         raise DataError(f"{name}: is a damaged NPZ file ({first_line(error)}).") from None
 
 
-def _read_member(member: Any, entry: zipfile.ZipInfo, name: str, key: str) -> NDArray[Any]:
+def _read_array(member: Any, entry: zipfile.ZipInfo, name: str, key: str) -> NDArray[Any]:
     version = np.lib.format.read_magic(member)
     read = {(1, 0): np.lib.format.read_array_header_1_0,
             (2, 0): np.lib.format.read_array_header_2_0}.get(version)  # fmt: skip

@@ -14,12 +14,8 @@ from typing import Any
 
 import numpy as np
 import optuna
-from optuna.distributions import (
-    BaseDistribution,
-    CategoricalDistribution,
-    FloatDistribution,
-    IntDistribution,
-)
+from optuna import distributions
+from optuna.distributions import BaseDistribution
 from optuna.trial import FrozenTrial, Trial, TrialState
 
 from seqattn.config.searching import Range, Search
@@ -126,11 +122,11 @@ def _all_have_values(trials: list[FrozenTrial], search: Search) -> bool:
 
 def _distribution(param_range: Range) -> BaseDistribution:
     if param_range.kind == "choice":
-        return CategoricalDistribution(param_range.labels)
+        return distributions.CategoricalDistribution(param_range.labels)
     low, high, log = param_range.low, param_range.high, param_range.kind == "log"
     if param_range.whole:
-        return IntDistribution(int(low), int(high), log=log)
-    return FloatDistribution(low, high, log=log)
+        return distributions.IntDistribution(int(low), int(high), log=log)
+    return distributions.FloatDistribution(low, high, log=log)
 
 
 def suggest_value(trial: Trial, param_range: Range) -> None:

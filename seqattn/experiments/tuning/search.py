@@ -22,12 +22,7 @@ from typing import TYPE_CHECKING, Any
 from seqattn.config.searching import Search
 from seqattn.errors import UsageError
 from seqattn.experiments import Callbacks, choose_device
-from seqattn.experiments.tuning.manifest import (
-    DATABASE,
-    check_folder,
-    search_identity,
-    write_manifest,
-)
+from seqattn.experiments.tuning import manifest
 from seqattn.runs.storage import exclusive_lock, folder_lock
 
 if TYPE_CHECKING:
@@ -60,8 +55,7 @@ def tune(
         search: config and ranges.
         output_dir: parent of the search folder.
         count: number of trials in the study at the end.
-        storage: database URL of Optuna, which several processes or machines can share; None: a
-            file in the search folder, for one process at a time.
+        storage: database URL of Optuna, for several processes; None: a file, for one process.
         device, threads: see `train_many`.
         callbacks: progress over the epochs of all trials, and the stop signal.
         message: called with a line for each trial that ends.
@@ -71,8 +65,7 @@ def tune(
             another search.
         DataError: the data files cannot be read or used.
         FolderLockedError: another process searches in the folder.
-        StorageError: the database cannot be used, or a write failed; the same call repeats the
-            trial.
+        StorageError: the database cannot be used, or a write failed.
         Interrupted: SIGINT or SIGTERM.
     """
     try:
@@ -83,8 +76,8 @@ def tune(
 
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     choose_device(device)
-    path, identity = output_dir / search.name, search_identity(search)
-    check_folder(path, identity)
+    path, identity = output_dir / search.name, manifest.search_identity(search)
+    manifest.check_folder(path, identity)
     path.mkdir(parents=True, exist_ok=True)
     with (
         exclusive_lock(path) if storage is None else contextlib.nullcontext(),
@@ -115,8 +108,9 @@ def _open_study(
     from seqattn.experiments.tuning import trials
 
     with _shared_lock(path, storage):
-        study = trials.open_study(storage or f"sqlite:///{path / DATABASE}", search, identity)
-        write_manifest(path, identity, study.user_attrs[trials.SEARCH_ATTR])
+        url = storage or f"sqlite:///{path / manifest.DATABASE}"
+        study = trials.open_study(url, search, identity)
+        manifest.write_manifest(path, identity, study.user_attrs[trials.SEARCH_ATTR])
     if storage is None:  # with a shared database, other processes may run these trials
         trials.requeue_killed(study, search)
     return study

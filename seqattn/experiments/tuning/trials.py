@@ -15,14 +15,7 @@ from seqattn.config import Training
 from seqattn.config.searching import Search
 from seqattn.errors import UsageError
 from seqattn.experiments.resume import keys_spanning_all_epochs
-from seqattn.experiments.tuning.sampling import (
-    FixedSampler,
-    choose_labels,
-    has_values,
-    suggest_value,
-    tried_combinations,
-    wait_until,
-)
+from seqattn.experiments.tuning import sampling
 
 STARTUP_TRIALS = 5
 """Trials that finish before any trial is pruned, so that there is a median."""
@@ -65,7 +58,7 @@ def open_study(storage: str, search: Search, identity: Mapping[str, Any]) -> opt
         study = optuna.create_study(storage=database, study_name=search.name, direction="minimize")
     except optuna.exceptions.DuplicatedStudyError:
         study = optuna.load_study(storage=database, study_name=search.name)
-        wait_until(
+        sampling.wait_until(
             lambda: SEARCH_ATTR in study.user_attrs or bool(study.get_trials(deepcopy=False))
         )
     if SEARCH_ATTR not in study.user_attrs:  # new, or its process was killed before this line
@@ -114,26 +107,25 @@ def start_trial(
     while True:
         trials = study.get_trials(deepcopy=False)
         has_queued = any(trial.state == TrialState.WAITING for trial in trials)
-        if not has_queued and len(tried_combinations(trials, search)) >= search.size:
+        if not has_queued and len(sampling.tried_combinations(trials, search)) >= search.size:
             return None
         trial = study.ask()
-        is_unused = is_available(trial.number)
+        number, is_unused = trial.number, is_available(trial.number)
         if not is_unused:
-            message(
-                f"trial-{trial.number}: its folder exists and belongs to another study; the number"
-                " is skipped"
-            )
+            message(f"trial-{number}: its folder belongs to another study; the number is skipped")
         if REQUEUED_FROM_ATTR not in trial.user_attrs:
-            labels = choose_labels(study, search, trial.number, message) if is_unused else None
-            if labels is None:  # no folder, or another process took the last combination
+            labels = None
+            if is_unused:
+                labels = sampling.choose_labels(study, search, number, message)
+            if labels is None:  # skipped, or another process took the last combination
                 study.tell(trial, state=TrialState.FAIL)
                 continue
-            study.sampler = FixedSampler(labels)
+            study.sampler = sampling.FixedSampler(labels)
         for param_range in search.ranges:
-            suggest_value(trial, param_range)
+            sampling.suggest_value(trial, param_range)
         if is_unused:
             return trial
-        requeue(study, search, study.trials[trial.number])
+        requeue(study, search, study.trials[number])
 
 
 def build_pruner(training: Training, *, epochs_vary: bool) -> optuna.pruners.BasePruner:
@@ -199,13 +191,12 @@ def requeue(study: optuna.Study, search: Search, trial: FrozenTrial) -> None:
     A trial without values is only ended, unless it repeats another: then that one is queued again.
     """
     trials = study.get_trials(deepcopy=False)
-    attribute = REQUEUED_FROM_ATTR
-    number = trial.number if has_values(trial, search) else trial.user_attrs.get(attribute)
-    is_queued = any(
-        later.user_attrs.get(attribute) == number for later in trials[trial.number + 1 :]
-    )
+    repeated = trial.user_attrs.get(REQUEUED_FROM_ATTR)
+    number = trial.number if sampling.has_values(trial, search) else repeated
+    later = trials[trial.number + 1 :]
+    is_queued = any(other.user_attrs.get(REQUEUED_FROM_ATTR) == number for other in later)
     if number is not None and not is_queued:
-        study.enqueue_trial(trials[number].params, user_attrs={attribute: number})
+        study.enqueue_trial(trials[number].params, user_attrs={REQUEUED_FROM_ATTR: number})
     study.tell(trial.number, state=TrialState.FAIL, skip_if_finished=True)
 
 
@@ -229,7 +220,7 @@ def _end_trial(
 def ended_trials(study: optuna.Study, search: Search) -> list[FrozenTrial]:
     """Return the trials that have ended, without those that never had values."""
     trials = study.get_trials(deepcopy=False, states=ENDED)
-    return [trial for trial in trials if has_values(trial, search)]
+    return [trial for trial in trials if sampling.has_values(trial, search)]
 
 
 def count_trials(study: optuna.Study, search: Search) -> int:
@@ -240,10 +231,8 @@ def count_trials(study: optuna.Study, search: Search) -> int:
 
 def requeued_numbers(study: optuna.Study) -> set[int]:
     """Return the numbers of the interrupted trials that have been queued again."""
-    numbers = (
-        trial.user_attrs.get(REQUEUED_FROM_ATTR) for trial in study.get_trials(deepcopy=False)
-    )
-    return {number for number in numbers if number is not None}
+    attributes = (trial.user_attrs for trial in study.get_trials(deepcopy=False))
+    return {attrs[REQUEUED_FROM_ATTR] for attrs in attributes if REQUEUED_FROM_ATTR in attrs}
 
 
 def trial_state(trial: FrozenTrial, requeued: set[int]) -> str:
