@@ -1,4 +1,4 @@
-"""A training whose surroundings are functions."""
+"""A training whose environment is made of functions."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ def weights(kinds: list[str]) -> dict[Any, Any]:
 @pytest.mark.parametrize("packed_from", [2**20, 100], ids=["stored", "compressed"])
 @pytest.mark.parametrize("in_memory", [2**26, 100], ids=["memory", "disk"])
 @pytest.mark.parametrize("kinds", [["cross"], ["cross", "encoder_self", "decoder_self"]], ids=len)
-def test_a_spooled_file_has_the_bytes_of_one_written_at_once(
+def test_a_spooled_attention_file_has_the_bytes_of_one_written_at_once(
     kinds: list[str],
     in_memory: int,
     packed_from: int,

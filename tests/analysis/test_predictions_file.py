@@ -76,7 +76,7 @@ def few_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("in_memory", [2**22, 100], ids=["memory", "disk"])
 @pytest.mark.parametrize("packed_from", [2**20, 100], ids=["stored", "compressed"])
-def test_a_spooled_file_has_the_bytes_of_one_written_at_once(
+def test_a_spooled_predictions_file_has_the_bytes_of_one_written_at_once(
     data: Splits, in_memory: int, packed_from: int, few_at_once: None, tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip

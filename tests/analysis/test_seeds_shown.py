@@ -61,7 +61,7 @@ def rows(path: Path) -> list[dict[str, str]]:
 # --- one seed -------------------------------------------------------------------------------------
 
 
-def test_of_one_seed_nothing_is_said_about_the_data_of_seeds(home: Path) -> None:
+def test_the_description_of_one_seed_omits_the_data_of_seeds(home: Path) -> None:
     """Each seed of this comparison has data of its own; its first one alone does not show it."""
     for seed in (4, 5):
         shutil.rmtree(home / f"dot/seed-{seed}")
@@ -146,8 +146,10 @@ def test_where_all_seeds_diverged_no_picture_of_an_earlier_state_is_left(
         diverge(home, variant, [3, 4, 5])
         for seed in (3, 4, 5):
             summary = home / f"{variant}/seed-{seed}/summary.json"
-            told = json.loads(summary.read_text()) | {"diverged_at": {"epoch": 2, "step": 1}}
-            summary.write_text(json.dumps(told))
+            changed_summary = json.loads(summary.read_text()) | {
+                "diverged_at": {"epoch": 2, "step": 1}
+            }
+            summary.write_text(json.dumps(changed_summary))
     done = seqattn("compare", config(tmp_path))
     assert done.code == 0, done.err
     assert not [name for name in PICTURES if (home / name).exists()]
@@ -171,11 +173,11 @@ def test_a_page_stays_as_long_as_its_numbers_do(home: Path, tmp_path: Path) -> N
     (home / "report.html").touch()
     compare(plan_comparison(config(tmp_path)), home.parent, threads=1)
     assert (home / "report.html").exists()
-    said = list[str]()
+    messages = list[str]()
     compare(plan_comparison(config(tmp_path), seeds=4), home.parent, threads=1,
-            callbacks=Callbacks(message=said.append))  # fmt: skip
+            callbacks=Callbacks(message=messages.append))  # fmt: skip
     assert not (home / "report.html").exists()
-    assert not [line for line in said if "did not ask" in line]
+    assert not [line for line in messages if "did not ask" in line]
 
 
 def test_how_many_seeds_in_words() -> None:

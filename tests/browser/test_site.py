@@ -99,7 +99,7 @@ def test_the_search_finds_words_without_a_network(
     assert words.lower() in tab.page.locator("article").inner_text().lower()
 
 
-class References(HTMLParser):
+class LinkParser(HTMLParser):
     """The addresses and the anchors of a page."""
 
     def __init__(self, text: str) -> None:
@@ -119,7 +119,7 @@ class References(HTMLParser):
 
 
 def test_every_link_of_the_site_leads_to_a_file_and_an_anchor(site: Path) -> None:
-    pages = {path: References(path.read_text()) for path in site.rglob("*.html")}
+    pages = {path: LinkParser(path.read_text()) for path in site.rglob("*.html")}
     assert len(pages) >= 50
     wrong = list[str]()
     for path, found in pages.items():

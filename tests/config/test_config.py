@@ -384,17 +384,17 @@ def test_a_mistake_says_where_what_and_what_would_do(tmp_path: Path, text: str, 
 
 
 def test_all_mistakes_come_at_once_in_order(tmp_path: Path) -> None:
-    said = mistakes(
+    message = mistakes(
         tmp_path,
         "nam: x\nseed: -1\ndata:\n  noise: a\nmodel:\n  hiden_dim: 3\n",
         "training.epochs=0", "what", "data.noise.deep=1", "training.=1",
     )  # fmt: skip
-    lines = said.splitlines()
+    lines = message.splitlines()
     assert lines[0] == "FILE: 8 mistakes."
     assert [line.split(":")[1] for line in lines[1:5]] == ["1", "2", "4", "6"]
-    assert "--set what: expected PATH=VALUE, such as training.epochs=10." in said
-    assert "--set data.noise.deep=1: data.noise is no section." in said
-    assert "--set training.epochs=0: training.epochs: must be at least 1, got 0." in said
+    assert "--set what: expected PATH=VALUE, such as training.epochs=10." in message
+    assert "--set data.noise.deep=1: data.noise is no section." in message
+    assert "--set training.epochs=0: training.epochs: must be at least 1, got 0." in message
 
 
 def misspellings(key: str) -> list[str]:

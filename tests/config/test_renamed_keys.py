@@ -47,14 +47,14 @@ def resolved(tmp_path: Path, text: str) -> tuple[object, list[str]]:
 def test_old_keys_give_the_same_config_and_say_what_to_write(
     tmp_path: Path, old: str, new: str
 ) -> None:
-    same, said = resolved(tmp_path, new)
-    assert said == []
-    found, said = resolved(tmp_path, old)
+    same, messages = resolved(tmp_path, new)
+    assert messages == []
+    found, messages = resolved(tmp_path, old)
     assert found == same
     written = {line.split(":")[0].strip(): line for line in new.splitlines()}
-    assert len(said) == 2
+    assert len(messages) == 2
     for message, line, names in zip(
-        said, (5, 6), (("sequence", "series"), ("order", "time")), strict=True
+        messages, (5, 6), (("sequence", "series"), ("order", "time")), strict=True
     ):
         assert message.startswith(
             f"{tmp_path / 'c.yaml'}:{line}: data.{names[0]} is now called data.{names[1]}"
@@ -119,8 +119,8 @@ def test_the_warning_is_shown_once_and_without_the_words_of_python(
         warnings.simplefilter("always")
         done = seqattn("train", "old.yaml", "--quiet")
     assert done.code == 0, done.err
-    said = " ".join(done.err.split())
-    assert said.count("data.sequence is now called data.series") == 1
-    assert said.count("data.order is now called data.time") == 1
-    assert "RenamedKeyWarning" not in said
-    assert "old.yaml:5" in said
+    output = " ".join(done.err.split())
+    assert output.count("data.sequence is now called data.series") == 1
+    assert output.count("data.order is now called data.time") == 1
+    assert "RenamedKeyWarning" not in output
+    assert "old.yaml:5" in output

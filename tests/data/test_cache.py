@@ -289,7 +289,7 @@ def test_files_without_rows_are_left_out(tmp_path: Path) -> None:
     assert len(data.train) + len(data.validation) + len(data.test) == 100
 
 
-@pytest.mark.parametrize(("make", "said"), [
+@pytest.mark.parametrize(("make", "message"), [
     (lambda d: feather.write_feather(wide(3, 9), str(d / "a.arrow")),
      r"has files of several formats \(arrow, parquet\).*data.format: arrow"),
     (lambda d: pq.write_table(wide(3, 9).rename_columns(
@@ -299,22 +299,22 @@ def test_files_without_rows_are_left_out(tmp_path: Path) -> None:
      r"b.parquet: its series 's2' has rows in another file, too"),
     (lambda d: (d / "b.parquet").write_bytes(b"PAR1"), r"b.parquet: is a damaged Parquet file"),
 ])  # fmt: skip
-def test_files_that_cannot_be_meant_are_refused(make: Any, said: str, tmp_path: Path) -> None:
+def test_files_that_cannot_be_meant_are_refused(make: Any, message: str, tmp_path: Path) -> None:
     folder = folder_of(tmp_path / "d", wide(60, 0))
     folder = folder.rename(tmp_path / "e")
     (folder / "part-0.parquet").rename(folder / "a.parquet")
     make(folder)
-    with pytest.raises(DataError, match=said):
+    with pytest.raises(DataError, match=message):
         load_data(config(folder))
 
 
-@pytest.mark.parametrize(("path", "said"), [
+@pytest.mark.parametrize(("path", "message"), [
     ("nothing", "no such file"), ("empty", "is a folder without a data file"),
     ("*.parquet", "no file matches this pattern"),
 ])  # fmt: skip
-def test_paths_without_files_are_refused(path: str, said: str, tmp_path: Path) -> None:
+def test_paths_without_files_are_refused(path: str, message: str, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
-    with pytest.raises(DataError, match=said):
+    with pytest.raises(DataError, match=message):
         load_data(config(tmp_path / path))
 
 
@@ -381,9 +381,9 @@ def test_processes_gather_their_own_shares(tmp_path: Path, monkeypatch: pytest.M
         def shard(self, n: int) -> slice:
             return slice(n * self.rank // 2, n * (self.rank + 1) // 2)
 
-    worlds = [Two(), Two()]
-    worlds[1].rank = 1
-    shares = [DataLoader([gathered(data.train, data)], 7, world) for world in worlds]  # type: ignore[arg-type]
+    groups = [Two(), Two()]
+    groups[1].rank = 1
+    shares = [DataLoader([gathered(data.train, data)], 7, group) for group in groups]  # type: ignore[arg-type]
     for loader in (whole, *shares):
         loader.start_epoch([5], 2)
     for step in range(len(whole.batches)):

@@ -497,13 +497,13 @@ def test_features_that_an_npz_file_names_are_chosen_by_name(tmp_path: Path) -> N
         read_all(file, ReadOptions())
     np.savez(file, source=values, features=np.array(["c", "a", "b"]), target=values[..., :2],
              said=np.array(["e", "d"]))  # fmt: skip
-    apart = read_all(
+    separate = read_all(
         file, ReadOptions(features=("b", "d", "e"), source_and_target=(("b",), ("d", "e")))
     )
-    assert np.array_equal(apart.points.of(0), values[0][:, [2]])
-    assert apart.target is not None
-    assert apart.target.features == ("d", "e")
-    assert np.array_equal(apart.target.of(0), values[0][:, [1, 0]])
+    assert np.array_equal(separate.points.of(0), values[0][:, [2]])
+    assert separate.target is not None
+    assert separate.target.features == ("d", "e")
+    assert np.array_equal(separate.target.of(0), values[0][:, [1, 0]])
 
 
 def test_an_archive_that_unpacks_to_gigabytes_is_refused(tmp_path: Path) -> None:

@@ -443,14 +443,14 @@ def test_arrays_are_no_frames() -> None:
 def test_notes_are_warnings(trained: Path) -> None:
     with pytest.warns(DataNote) as warned:
         load(trained).predict(table().assign(more=1.0))
-    told = [str(one.message) for one in warned]
-    assert not any("index" in line for line in told)
+    messages = [str(one.message) for one in warned]
+    assert not any("index" in line for line in messages)
     with pytest.warns(DataNote) as warned:
         load(trained).predict(table().set_axis(np.arange(SERIES * ROWS) * 2))
     more = [str(one.message) for one in warned]
     assert any("its index has no name and is left out; to read it" in line for line in more)
-    assert "the DataFrame: rows are sorted by series and time, which they were not." in told
-    assert "the DataFrame: 'more' is left out: it is not among data.features." in told
+    assert "the DataFrame: rows are sorted by series and time, which they were not." in messages
+    assert "the DataFrame: 'more' is left out: it is not among data.features." in messages
     with pytest.raises(
         DataError, match="the DataFrame: no column 'plant', which identified the series"
     ):

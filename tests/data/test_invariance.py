@@ -97,12 +97,12 @@ def test_a_feature_is_scaled_by_its_spread_however_small(method: Method, spread:
     assert not found.constant
     assert found.scale == pytest.approx(plain.scale, rel=1e-6)
     assert found.shift - 1e9 == pytest.approx(plain.shift, abs=1.2e-7)
-    apart = fitted(method, *np.array_split(values, 7))
-    assert apart.scale == pytest.approx(plain.scale, rel=1e-6)
+    merged = fitted(method, *np.array_split(values, 7))
+    assert merged.scale == pytest.approx(plain.scale, rel=1e-6)
 
 
 @pytest.mark.parametrize("method", ["standard", "minmax", "robust"])
-def test_rounding_is_no_spread_and_is_said(method: Method) -> None:
+def test_rounding_is_no_spread_and_a_note_reports_it(method: Method) -> None:
     values = np.where(np.arange(100) % 2, 0.1 + 0.2, 0.3)
     found = fitted(method, values)
     assert (found.scale, found.constant) == (1, True)
@@ -123,8 +123,8 @@ def test_the_season_before_a_short_source_is_refused_in_every_part() -> None:
     build_baselines(train, test, None, given)
     lengths = test.source_lengths.copy()
     lengths[3] = S - 1
-    said = "data.season is 5, but a source may have only 4 points"
-    with pytest.raises(DataError, match=said):
+    message = "data.season is 5, but a source may have only 4 points"
+    with pytest.raises(DataError, match=message):
         build_baselines(train, replace(test, source_lengths=lengths), None, given)
-    with pytest.raises(DataError, match=said):
+    with pytest.raises(DataError, match=message):
         check_season(replace(test, source_lengths=lengths), S)

@@ -197,7 +197,7 @@ def test_values_behind_a_source_change_no_forecast_of_it(keys: list[str], tmp_pa
     other[seen] = 1e3 * numbers.normal(size=int(seen.sum()))
     again = a_run(other, tmp_path / "again", [*sets, *keys])
     saved, found = (each.read_predictions() for each in (folder, again))
-    looked = [each.read_attention()["weights"] for each in (folder, again)]
+    attention = [each.read_attention()["weights"] for each in (folder, again)]
     assert saved["ids"].tolist() == found["ids"].tolist()
     before = np.array([
         np.datetime64(name.partition("@")[2]) - np.datetime64("2023-01-02")
@@ -207,7 +207,7 @@ def test_values_behind_a_source_change_no_forecast_of_it(keys: list[str], tmp_pa
     assert before.sum() > 12
     assert (~before).sum() > 10
     assert saved["forecast"][before].tobytes() == found["forecast"][before].tobytes()
-    assert looked[0][before].tobytes() == looked[1][before].tobytes()
+    assert attention[0][before].tobytes() == attention[1][before].tobytes()
     assert not np.isclose(saved["forecast"][~before], found["forecast"][~before]).all()
     assert not np.array_equal(saved["target"][before], found["target"][before], equal_nan=True)
 

@@ -86,12 +86,12 @@ def test_baselines_and_scaling_are_fitted_to_observed_cells(
     part: Sequences, relative: bool
 ) -> None:
     observed = part.target_cells
-    told = build_baselines(part, part, None).forecast(TRAINING_MEAN, part)[:][0]
+    forecast = build_baselines(part, part, None).forecast(TRAINING_MEAN, part)[:][0]
     for t in range(T):
         for f in range(F):
             seen = part.target[:, t, f][observed[:, t, f]]
             expected = seen if seen.size else part.target[..., f][observed[..., f]]
-            assert told[t, f] == pytest.approx(expected.mean())
+            assert forecast[t, f] == pytest.approx(expected.mean())
     config = OwnFile.model_validate({"path": "-", "relative": relative})
     scaling, _ = fit_scaling(config, part)
     last = part.source[:, -1:] if relative else np.zeros((N, 1, F))
@@ -151,9 +151,13 @@ def test_loss_and_gradient_are_those_of_observed_cells(part: Sequences, coins: i
     model = build_model(MODEL, F, 1).double()
     data = to_tensors(part, dtype=torch.float64)
     assert data.target_keep is not None
-    told = torch.tensor([bool(coins >> t & 1) for t in range(T)])
+    is_forced = torch.tensor([bool(coins >> t & 1) for t in range(T)])
     forecast = model(
-        data.source, data.target, source_lengths=None, teacher_forcing=told, with_attention=False
+        data.source,
+        data.target,
+        source_lengths=None,
+        teacher_forcing=is_forced,
+        with_attention=False,
     )
     chosen = torch.from_numpy(np.argwhere(part.target_cells))
     cells = [forecast.values[n, t, f] - float(part.target[n, t, f]) for n, t, f in chosen.tolist()]
@@ -162,16 +166,16 @@ def test_loss_and_gradient_are_those_of_observed_cells(part: Sequences, coins: i
         slope.flatten() for slope in torch.autograd.grad(expected, list(model.parameters()))
     ])  # fmt: skip
     assert data.loss_counts == [len(cells)]
-    for by_hand in (True, False):
-        stack, objective = build_loss([copy.deepcopy(model)], manual_backward=by_hand)
-        assert isinstance(objective, ManualBackwardLoss if by_hand else AutogradLoss)
-        loss = objective.value_and_grad(data, told)
+    for is_manual in (True, False):
+        stack, objective = build_loss([copy.deepcopy(model)], manual_backward=is_manual)
+        assert isinstance(objective, ManualBackwardLoss if is_manual else AutogradLoss)
+        loss = objective.value_and_grad(data, is_forced)
         assert float(loss) == pytest.approx(expected.item())
         assert torch.allclose(stack.gradient.flatten(), slopes, atol=1e-12)
         shares = torch.zeros_like(stack.gradient)
         for rows in (slice(0, 2), slice(2, 9), slice(9, N)):
             share = data.take(rows)
-            objective.value_and_grad(share, told)
+            objective.value_and_grad(share, is_forced)
             shares += stack.gradient * share.loss_counts[0]
         assert torch.allclose(shares.flatten() / len(cells), slopes, atol=1e-12)
         free, forced = validate(objective, data)
@@ -180,9 +184,9 @@ def test_loss_and_gradient_are_those_of_observed_cells(part: Sequences, coins: i
         assert len(forced) == 1
 
 
-@pytest.mark.parametrize("by_hand", [True, False])
-def test_a_batch_of_which_nothing_was_observed_teaches_nothing(by_hand: bool) -> None:
-    stack, objective = build_loss([build_model(MODEL, F, 1)], manual_backward=by_hand)
+@pytest.mark.parametrize("is_manual", [True, False])
+def test_a_batch_of_which_nothing_was_observed_teaches_nothing(is_manual: bool) -> None:
+    stack, objective = build_loss([build_model(MODEL, F, 1)], manual_backward=is_manual)
     batch = to_tensors(part_of(1)).take(slice(1, 2))
     loss = objective.value_and_grad(batch, torch.ones(T, dtype=torch.bool))
     assert float(loss) == 0
@@ -190,23 +194,23 @@ def test_a_batch_of_which_nothing_was_observed_teaches_nothing(by_hand: bool) ->
     assert not stack.gradient.any()
 
 
-@pytest.mark.parametrize("by_hand", [True, False])
-def test_runs_side_by_side_keep_the_mask_that_one_of_them_has(by_hand: bool) -> None:
+@pytest.mark.parametrize("is_manual", [True, False])
+def test_runs_side_by_side_keep_the_mask_that_one_of_them_has(is_manual: bool) -> None:
     """Two runs, of which one has unobserved cells, and one short targets or no mask at all."""
     cells, points = part_of(3), part_of(4, ragged=True)
     target = np.nan_to_num(points.target, nan=0.5)
     points = replace(points, target=target, target_observed=None)
     whole = replace(points, target_lengths=np.full(N, T))
-    told = torch.ones(T, dtype=torch.bool)
+    is_forced = torch.ones(T, dtype=torch.bool)
     for others in ([cells, points], [whole, cells], [points, whole]):
         models = [build_model(MODEL, F, seed).double() for seed in (1, 2)]
         alone = [
-            AutogradLoss(model).loss(to_tensors(part, dtype=torch.float64), told).item()
+            AutogradLoss(model).loss(to_tensors(part, dtype=torch.float64), is_forced).item()
             for model, part in zip(models, others, strict=True)
         ]
-        _, objective = build_loss(models, manual_backward=by_hand)
+        _, objective = build_loss(models, manual_backward=is_manual)
         data = stack_batches([to_tensors(part, dtype=torch.float64) for part in others])
-        assert objective.value_and_grad(data, told).tolist() == pytest.approx(alone)
+        assert objective.value_and_grad(data, is_forced).tolist() == pytest.approx(alone)
         if others[0] is cells:
             assert data.loss_counts == [
                 int(cells.target_cells.sum()),
@@ -225,16 +229,16 @@ def test_short_sources_of_one_run_stay_short_beside_another() -> None:
 def test_reinforced_errors_are_those_of_observed_cells() -> None:
     numbers = torch.Generator().manual_seed(1)
     squared = torch.rand(N, T, F, generator=numbers, dtype=torch.float64)
-    chance = torch.randn(N, T, generator=numbers, dtype=torch.float64, requires_grad=True)
+    log_probs = torch.randn(N, T, generator=numbers, dtype=torch.float64, requires_grad=True)
     keep = torch.from_numpy(part_of(5).target_cells.copy())
-    choices = SampledActions(chance, torch.tensor(0.3, dtype=torch.float64))
+    choices = SampledActions(log_probs, torch.tensor(0.3, dtype=torch.float64))
     share = keep.double().mean(dim=-1)
     reinforce_loss(choices, squared.masked_fill(~keep, 0).mean(dim=-1), share).backward()
-    assert chance.grad is not None
+    assert log_probs.grad is not None
     errors = torch.where(keep, squared - 0.3, torch.zeros_like(squared))
     for n, t in np.ndindex(N, T):
         expected = errors[n, t:].sum() / keep.sum()
-        assert float(chance.grad[n, t]) == pytest.approx(float(expected), abs=1e-12)
+        assert float(log_probs.grad[n, t]) == pytest.approx(float(expected), abs=1e-12)
 
 
 # --- from a file ----------------------------------------------------------------------------------
@@ -268,13 +272,13 @@ def test_what_a_file_lacks_stays_missing(tmp_path: Path, missing: str) -> None:
     }))  # fmt: skip
     for part in (splits.train, splits.validation, splits.test):
         for k, name in enumerate(part.ids):
-            told = values[int(name[1:]), 3:]
-            last = ~np.isnan(told).all(axis=1)
+            target = values[int(name[1:]), 3:]
+            last = ~np.isnan(target).all(axis=1)
             steps = int(np.flatnonzero(last)[-1]) + 1 if missing == "rows" and last.any() else 3
             if missing == "rows" and not last.any():
                 continue
-            assert np.array_equal(part.target[k, :steps], told[:steps], equal_nan=True)
-            assert np.array_equal(part.target_cells[k, :steps], ~np.isnan(told[:steps]))
+            assert np.array_equal(part.target[k, :steps], target[:steps], equal_nan=True)
+            assert np.array_equal(part.target_cells[k, :steps], ~np.isnan(target[:steps]))
     assert to_tensors(splits.train, scaling=splits.scaling).target.isfinite().all()
 
 

@@ -69,7 +69,7 @@ def trained_on(points: Floats, home: Path, *sets: str) -> tuple[RunFolder, Loade
     return open_run(folder.path)
 
 
-def by_hand() -> Sequences:
+def example_sequences() -> Sequences:
     """a: x is 1, 3, (filled), 5 and y always 2. b: two points, then padding. z is a target alone."""
     part = Sequences(
         np.array([[[1, 2], [3, 2], [99, 2], [5, 2]], [[10, 0], [14, -1], [0, 0], [0, 0]]], float),
@@ -94,7 +94,7 @@ ROOT_OF_VARIANCE = math.sqrt(8 / 3)  # of 1, 3, 5
 def test_each_source_has_mean_0_and_standard_deviation_1(
     scaling: str, z: tuple[float, float], size_of_y: float
 ) -> None:
-    part = by_hand()
+    part = example_sequences()
     found = InstanceStatistics.of(part)
     assert found.mean == pytest.approx(np.array([[3, 2], [12, -0.5]]))
     assert found.std == pytest.approx(np.array([[ROOT_OF_VARIANCE, 1], [2, 0.5]]))
@@ -147,10 +147,10 @@ def test_rounding_is_no_spread() -> None:
 
 
 def test_targets_padding_and_filled_cells_change_no_source(tmp_path: Path) -> None:
-    part = by_hand()
+    part = example_sequences()
     scaling, _ = fit_scaling(INSTANCE, part)
     before, _ = scaling.transform(part)
-    other = by_hand()
+    other = example_sequences()
     other.target[:], other.source[1, 2:], other.source[0, 2, 0] = 1e6, -7e5, 4.0
     for own, same in zip(
         scaling.sequence_scalers(part), scaling.sequence_scalers(other), strict=True
@@ -247,10 +247,10 @@ def test_losses_are_worked_out_from_values(run: tuple[RunFolder, LoadedModel]) -
     units of each sequence."""
     folder, trained = run
     data, summary = load_splits(trained), folder.read_summary()
-    said, scaling = folder.read_predictions(), data.scaling
+    predictions, scaling = folder.read_predictions(), data.scaling
     spread = np.concatenate([data.train.source.ravel(), data.train.target.ravel()]).std()
     assert scaling.target.scale == pytest.approx([spread])
-    errors = said["forecast"] - data.test.target
+    errors = predictions["forecast"] - data.test.target
     assert summary["test_loss"] == pytest.approx(np.square(errors / spread).mean(), rel=1e-5)
     assert summary["rmse"]["this model"] == pytest.approx(
         [np.sqrt(np.square(errors).mean())], rel=1e-5
@@ -326,9 +326,9 @@ def test_explain_says_what_its_numbers_are_of(
     (name,) = trained.spec.source_features
     assert taken["source_units"] == {name: pytest.approx({"shift": mean, "scale": std})}
     assert taken["model_says_in_units"][name] == pytest.approx(taken["model_says"][0] * std + mean)
-    said = " ".join(seqattn("explain", folder.path, "--example", "2").out.split())
-    assert "normalized by mean and standard deviation of this source" in said
-    assert f"({name} - {mean:g}) / {std:g}" in said
+    output = " ".join(seqattn("explain", folder.path, "--example", "2").out.split())
+    assert "normalized by mean and standard deviation of this source" in output
+    assert f"({name} - {mean:g}) / {std:g}" in output
 
 
 @pytest.mark.parametrize("way", ["file", "stdin"])
@@ -381,8 +381,8 @@ def test_filled_cells_do_not_count_when_a_file_is_forecast(
     (tmp_path / "sources.csv").write_text("sequence,step,x\n" + "".join(lines))
     done = seqattn("predict", folder.path, "--input", "sources.csv", "--output", "next.csv")
     assert done.code == 0, done.err
-    said = (tmp_path / "next.csv").read_text().splitlines()[1:]
-    found = np.array([float(line.split(",")[2]) for line in said]).reshape(-1, 5)
+    forecast_lines = (tmp_path / "next.csv").read_text().splitlines()[1:]
+    found = np.array([float(line.split(",")[2]) for line in forecast_lines]).reshape(-1, 5)
     assert found == pytest.approx(saved["forecast"][:, :, 0], abs=1e-5)
     seen = test.source_cells[:, :, 0]
     mean = [row[cells].mean() for row, cells in zip(test.source[:, :, 0], seen, strict=True)]
@@ -453,7 +453,7 @@ def test_none_is_scaling_none() -> None:
     config = OwnFile.model_validate({"path": "x", "normalize": "none"})
     assert config.scaling == "none"
     assert OwnFile.model_validate(config.model_dump()) == config
-    part = by_hand()
+    part = example_sequences()
     part.source[..., 1], part.target[..., 2] = 2, 2  # constant everywhere
     assert fit_scaling(config, part)[0].is_identity
 
@@ -492,9 +492,9 @@ def test_variants_with_and_without_are_compared_in_one_unit(tmp_path: Path) -> N
     outcome = compare(comparison, tmp_path)
     assert [(pair.first, pair.second) for pair in outcome.pairs] == [("global", "instance")]
     assert not outcome.same_units
-    said = " ".join(describe_result(outcome))
-    assert "differ in data.scaling or data.relative" in said
-    assert "(curves.png) are in different units" in said
+    text = " ".join(describe_result(outcome))
+    assert "differ in data.scaling or data.relative" in text
+    assert "(curves.png) are in different units" in text
     comparison = plan_comparison(
         path, ["name=two"], vary=["data.normalize=global,instance"], seeds=2
     )
@@ -502,9 +502,9 @@ def test_variants_with_and_without_are_compared_in_one_unit(tmp_path: Path) -> N
     assert outcome.same_data
     assert outcome.same_units
     assert outcome.same_data_in_pairs
-    said = " ".join(describe_result(outcome))
-    assert "differ in data.scaling or" not in said
-    assert "(curves.png) are in different units" in said
+    text = " ".join(describe_result(outcome))
+    assert "differ in data.scaling or" not in text
+    assert "(curves.png) are in different units" in text
     one, other = (arm.any_summary["baselines"] for arm in outcome.variants)
     assert one == pytest.approx(other)
 

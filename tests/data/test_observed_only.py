@@ -47,7 +47,7 @@ class Case:
     """How a file is read and trained on.
 
     Attributes:
-        given, said: features of sources and of targets.
+        source_features, target_features: names of the columns.
         windows: cut by data.window in three parts by time; else by data.source_length, from three
             files.
         calendar: of the steps; see `CALENDARS`.
@@ -55,8 +55,8 @@ class Case:
     """
 
     seed: int
-    given: tuple[str, ...] = ("x", "y")
-    said: tuple[str, ...] = ("x", "y")
+    source_features: tuple[str, ...] = ("x", "y")
+    target_features: tuple[str, ...] = ("x", "y")
     windows: bool = True
     relative: bool = False
     calendar: str = "numbers"
@@ -64,7 +64,7 @@ class Case:
 
     @property
     def features(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys([*self.given, *self.said]))
+        return tuple(dict.fromkeys([*self.source_features, *self.target_features]))
 
     def columns(self, names: tuple[str, ...]) -> list[int]:
         return [self.features.index(name) for name in names]
@@ -75,7 +75,9 @@ CASES = {
     "other windows": Case(2),
     "levels subtracted": Case(3, relative=True),
     "minmax": Case(4, sets=("data.scaling=minmax",)),
-    "a feature only said, one only given": Case(5, given=("x", "z"), said=("x", "y")),
+    "a feature only of targets, one only of sources": Case(
+        5, source_features=("x", "z"), target_features=("x", "y")
+    ),
     "by length": Case(6, windows=False),
     "by length, levels subtracted": Case(7, windows=False, relative=True),
     "one batch, fed the truth": Case(
@@ -159,11 +161,11 @@ def examples(case: Case, series: list[Series]) -> list[Example]:
     for values, times in series:
         starts = range(len(values) - S - T + 1) if case.windows else [0]
         for start in starts:
-            source = values[start : start + S, case.columns(case.given)]
+            source = values[start : start + S, case.columns(case.source_features)]
             end = start + S + T if case.windows else len(values)
             if np.isnan(source).all(axis=0).any():
                 continue  # nothing of a feature is known
-            target = values[start + S : end, case.columns(case.said)]
+            target = values[start + S : end, case.columns(case.target_features)]
             found.append(Example(source, target, times[start : start + S]))
     return found
 
@@ -171,7 +173,7 @@ def examples(case: Case, series: list[Series]) -> list[Example]:
 def filled(column: Array, times: Array) -> Array:
     """A column of a source, its missing cells on the line between the observed ones beside them."""
     seen = [i for i in range(len(column)) if not math.isnan(column[i])]
-    said = column.copy()
+    interpolated = column.copy()
     for i in range(len(column)):
         before, after = [j for j in seen if j < i], [j for j in seen if j > i]
         if i in seen:
@@ -179,10 +181,10 @@ def filled(column: Array, times: Array) -> Array:
         if before and after:
             a, b = before[-1], after[0]
             share = (times[i] - times[a]) / (times[b] - times[a])
-            said[i] = column[a] + (column[b] - column[a]) * share
+            interpolated[i] = column[a] + (column[b] - column[a]) * share
         else:
-            said[i] = column[before[-1] if before else after[0]]
-    return said
+            interpolated[i] = column[before[-1] if before else after[0]]
+    return interpolated
 
 
 def source_of(example: Example) -> Array:
@@ -191,16 +193,19 @@ def source_of(example: Example) -> Array:
 
 def level(case: Case, example: Example, name: str) -> float:
     """What is subtracted of a feature first."""
-    if not case.relative or name not in case.given:
+    if not case.relative or name not in case.source_features:
         return 0.0
-    return float(source_of(example)[-1, case.given.index(name)])
+    return float(source_of(example)[-1, case.source_features.index(name)])
 
 
 def scaler(case: Case, train: list[Example], name: str) -> tuple[float, float]:
     """Shift and scale of a feature, of all that was observed of it in the training part."""
     values: list[float] = []
     for one in train:
-        for names, points in ((case.given, one.source), (case.said, one.target)):
+        for names, points in (
+            (case.source_features, one.source),
+            (case.target_features, one.target),
+        ):
             if name in names:
                 column = points[:, names.index(name)]
                 values += [float(v) - level(case, one, name) for v in column if not math.isnan(v)]
@@ -237,20 +242,23 @@ def baselines(case: Case, train: list[Example], some: list[Example]) -> dict[str
         return sum(values) / len(values)
 
     found["mean of the training targets"] = [
-        np.array([[mean(t, f) for f in range(len(case.said))] for t in range(len(one.target))])
+        np.array(
+            [[mean(t, f) for f in range(len(case.target_features))] for t in range(len(one.target))]
+        )
         for one in some
     ]
     linear = least_squares(case, train, some, mean)
     if linear is not None:
         found["linear least squares (fitted)"] = linear
-    if not set(case.said) <= set(case.given):
+    if not set(case.target_features) <= set(case.source_features):
         return found
     for name, forecast in (
         ("last source point", last_value), ("drift", drift),
         (f"seasonal naive (season {SEASON}, given)", seasonal),
     ):  # fmt: skip
         found[name] = [
-            np.array([[forecast(one.source[:, case.given.index(name)], t) for name in case.said]
+            np.array([[forecast(one.source[:, case.source_features.index(name)], t)
+                       for name in case.target_features]
                       for t in range(len(one.target))])
             for one in some
         ]  # fmt: skip
@@ -283,17 +291,17 @@ def least_squares(
         return None
 
     def design(one: Example) -> Array:
-        levels = [level(case, one, name) for name in case.given]
+        levels = [level(case, one, name) for name in case.source_features]
         return np.array([*(source_of(one) - levels).ravel(), 1.0])
 
     rows, asked = (np.array([design(one) for one in each]) for each in (train, some))
     found = [np.empty_like(one.target) for one in some]
-    for f, name in enumerate(case.said):
+    for f, name in enumerate(case.target_features):
         for t in range(len(train[0].target)):
             seen = [n for n, one in enumerate(train) if not math.isnan(one.target[t, f])]
             assert len(seen) > 2 * rows.shape[1]
-            told = [train[n].target[t, f] - level(case, train[n], name) for n in seen]
-            weights = np.linalg.lstsq(rows[seen], np.array(told), rcond=None)[0]
+            residuals = [train[n].target[t, f] - level(case, train[n], name) for n in seen]
+            weights = np.linalg.lstsq(rows[seen], np.array(residuals), rcond=None)[0]
             for n, one in enumerate(some):
                 found[n][t, f] = asked[n] @ weights + level(case, one, name)
     return found
@@ -313,18 +321,23 @@ def teacher_forced(
     case: Case, run: seqattn.experiments.api.Run, train: list[Example], some: list[Example]
 ) -> list[Array]:
     """Forecasts with every step fed the truth, and where it is missing the last that was known."""
-    given, said = (
-        [scaler(case, train, name) for name in names] for names in (case.given, case.said)
+    source_scalers, target_scalers = (
+        [scaler(case, train, name) for name in names]
+        for names in (case.source_features, case.target_features)
     )
     found = []
     for one in some:
         source = source_of(one)
-        below = [level(case, one, name) for name in case.given]
-        scaled = (source - below - [a for a, _ in given]) / [b for _, b in given]
-        fed, targets = one.target.copy(), [level(case, one, name) for name in case.said]
-        for f, name in enumerate(case.said):
-            shift, scale = said[f]
-            last = scaled[-1, case.given.index(name)] if name in case.given else 0.0
+        below = [level(case, one, name) for name in case.source_features]
+        scaled = (source - below - [a for a, _ in source_scalers]) / [b for _, b in source_scalers]
+        fed, targets = one.target.copy(), [level(case, one, name) for name in case.target_features]
+        for f, name in enumerate(case.target_features):
+            shift, scale = target_scalers[f]
+            last = (
+                scaled[-1, case.source_features.index(name)]
+                if name in case.source_features
+                else 0.0
+            )
             for t in range(len(fed)):
                 if not math.isnan(fed[t, f]):
                     last = (fed[t, f] - targets[f] - shift) / scale
@@ -335,7 +348,7 @@ def teacher_forced(
                 torch.tensor(fed[None], dtype=torch.float32), source_lengths=None,
                 teacher_forcing=torch.ones(len(fed), dtype=torch.bool), with_attention=False,
             ).values[0]  # fmt: skip
-        scales, shifts = [b for _, b in said], [a for a, _ in said]
+        scales, shifts = [b for _, b in target_scalers], [a for a, _ in target_scalers]
         found.append(values.double().numpy() * scales + shifts + targets)
     return found
 
@@ -350,11 +363,11 @@ def trained(case: Case, home: Path) -> tuple[RunFolder, dict[str, list[Series]]]
             "training.epochs=1", "training.batch_size=7",
             "training.optimizer=sgd", "training.learning_rate=1e-12",
             "training.teacher_forcing.probability=0"]  # fmt: skip
-    if case.given == case.said:
+    if case.source_features == case.target_features:
         sets += [f"data.season={SEASON}"]
     else:  # what is not given has no season before to repeat
-        sets += [f"data.source_features=[{','.join(case.given)}]",
-                 f"data.target_features=[{','.join(case.said)}]"]  # fmt: skip
+        sets += [f"data.source_features=[{','.join(case.source_features)}]",
+                 f"data.target_features=[{','.join(case.target_features)}]"]  # fmt: skip
     steps = CALENDARS[case.calendar]
     times = steps.astype(np.int64).astype(float)
     if case.windows:
@@ -384,7 +397,7 @@ def test_a_run_knows_observed_cells_alone(case: Case, tmp_path: Path) -> None:
     missing = [one for one in train if np.isnan(one.source).any() and np.isnan(one.target).any()]
     assert len(missing) > len(train) / 3
     summary, run = folder.read_summary(), seqattn.load(folder.path)
-    scales = [scaler(case, train, name)[1] for name in case.said]
+    scales = [scaler(case, train, name)[1] for name in case.target_features]
 
     saved = folder.read_predictions()
     expected = np.array([source_of(one) for one in test])
@@ -398,9 +411,9 @@ def test_a_run_knows_observed_cells_alone(case: Case, tmp_path: Path) -> None:
     # While training: the weights are those at its end.
     (record,) = folder.read_metrics()
     forced = [teacher_forced(case, run, train, some) for some in (train, validation, test)]
-    told = record.teacher_forcing == 1
+    is_forced = record.teacher_forcing == 1
     close = {"rel": 2e-4}
-    while_training = forced[0] if told else free["train"]
+    while_training = forced[0] if is_forced else free["train"]
     assert record.train_loss == pytest.approx(errors_of(while_training, train, scales), **close)
     assert record.validation_loss == pytest.approx(
         errors_of(free["validation"], validation, scales), **close
@@ -421,24 +434,30 @@ def test_a_run_knows_observed_cells_alone(case: Case, tmp_path: Path) -> None:
         ]
         assert loss == pytest.approx(errors_of(free["test"], of_step, scales), **close)
 
-    by_hand = baselines(case, train, test)
-    said = {**summary["baselines"], **summary["fitted"]}
-    assert said == pytest.approx(
-        {name: errors_of(each, test, scales) for name, each in by_hand.items()}, rel=1e-6
+    expected_forecasts = baselines(case, train, test)
+    reported = {**summary["baselines"], **summary["fitted"]}
+    assert reported == pytest.approx(
+        {name: errors_of(each, test, scales) for name, each in expected_forecasts.items()}, rel=1e-6
     )
     assert summary["validation_baselines"] == pytest.approx(
         {name: errors_of(each, validation, scales)
          for name, each in baselines(case, train, validation).items() if "fitted" not in name},
         rel=1e-6,
     )  # fmt: skip
-    assert set(summary["metrics"]["errors"]) == {"this model", *by_hand}
-    for name, forecast in {"this model": free["test"], **by_hand}.items():
+    assert set(summary["metrics"]["errors"]) == {"this model", *expected_forecasts}
+    for name, forecast in {"this model": free["test"], **expected_forecasts}.items():
         errors = summary["metrics"]["errors"][name]
-        for f, feature in enumerate(case.said):
-            apart = [forecast[n][t, f] - test[n].target[t, f] for n, t, g in cells(test) if g == f]
-            mae = sum(map(abs, apart)) / len(apart)
-            rmse = math.sqrt(sum(error**2 for error in apart) / len(apart))
-            lag = SEASON if case.given == case.said else summary["metrics"]["season"] or 1
+        for f, feature in enumerate(case.target_features):
+            deviations = [
+                forecast[n][t, f] - test[n].target[t, f] for n, t, g in cells(test) if g == f
+            ]
+            mae = sum(map(abs, deviations)) / len(deviations)
+            rmse = math.sqrt(sum(error**2 for error in deviations) / len(deviations))
+            lag = (
+                SEASON
+                if case.source_features == case.target_features
+                else summary["metrics"]["season"] or 1
+            )
             scale = mase_scale(series["train"], case.features.index(feature), lag)
             expected = [mae, rmse, rmse, mae / scale]
             found = [errors["mae"][f], errors["rmse"][f], summary["rmse"][name][f],
@@ -478,9 +497,9 @@ def test_what_a_missing_target_cell_is_filled_with_changes_nothing(
     """Between two windows lies a row that is in none of them. Its values are what the missing cells
     at the ends of the targets would be interpolated towards."""
     numbers = np.random.default_rng(11)
-    steps, apart = 60 * (S + T + 1), S + T + 1
+    steps, stride = 60 * (S + T + 1), S + T + 1
     values = numbers.normal(size=(2, steps, 2)).cumsum(axis=1)
-    at = np.arange(steps) % apart
+    at = np.arange(steps) % stride
     values[:, at == S + T - 1] = np.nan  # the last target step
     values[:, (at == S + 1) & (numbers.random(steps) < 0.5)] = np.nan
     found = []
@@ -492,7 +511,7 @@ def test_what_a_missing_target_cell_is_filled_with_changes_nothing(
         write(dict(zip("ab", other, strict=True)), ("x", "y"), file, np.arange(steps))
         config = resolve(None, [
             "name=run", "data.kind=file", f"data.path={file}", "data.missing=interpolate",
-            f"data.season={SEASON}", f"data.window={{source: {S}, target: {T}, stride: {apart}}}",
+            f"data.season={SEASON}", f"data.window={{source: {S}, target: {T}, stride: {stride}}}",
             "data.split={by: time, validation: 0.2, test: 0.2}", "training.epochs=2",
             "training.learning_rate=0.05", *sets,
         ]).config  # fmt: skip

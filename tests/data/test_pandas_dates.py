@@ -205,11 +205,11 @@ def test_a_run_predicts_the_dates_of_pandas(seqattn: Command, calendar: str) -> 
     done = seqattn("train", "c.yaml", "--quiet", "--plots", "none")
     assert done.code == 0, done.err
     for rows in (8, 2):
-        stretches = [dates[end - rows : end + 3] for dates in series for end in range(8, 16)]
-        Path("g.csv").write_text(table([dates[:rows] for dates in stretches]))
+        segments = [dates[end - rows : end + 3] for dates in series for end in range(8, 16)]
+        Path("g.csv").write_text(table([dates[:rows] for dates in segments]))
         done = seqattn("predict", "outputs/c", "--input", "g.csv")
         assert done.code == 0, done.err
-        said = [line.split(",")[:2] for line in done.out.splitlines()[1:]]
-        expected = [[f"s{k}", str(date)] for k, dates in enumerate(stretches)
+        forecast_rows = [line.split(",")[:2] for line in done.out.splitlines()[1:]]
+        expected = [[f"s{k}", str(date)] for k, dates in enumerate(segments)
                     for date in dates[rows:].astype("datetime64[D]")]  # fmt: skip
-        assert said == expected
+        assert forecast_rows == expected

@@ -186,11 +186,11 @@ def test_missing_dates_are_refused_or_filled_like_missing_numbers(
     here, before = (str(with_gap[k].astype("datetime64[us]"))[:16] for k in (6, 5))
     with pytest.raises(DataError) as caught:
         loaded(tmp_path, text)
-    said = str(caught.value)
+    message = str(caught.value)
     for word in ("f.csv: line 116: step", f"but steps are {words} apart", "data.missing",
                  "data.time to null", here.removesuffix("T00:00"),
                  before.removesuffix("T00:00")):  # fmt: skip
-        assert word in said
+        assert word in message
     splits = loaded(tmp_path, text, missing="interpolate")
     assert {name for name, *_ in splits.split} == {f"s{k}" for k in range(10)}
     for part in (splits.train, splits.validation, splits.test):
@@ -272,8 +272,8 @@ def test_a_run_forecasts_business_days(seqattn: Command, tmp_path: Path, last: s
     for name, *steps in zip(*[iter(line.split(",")[:2] for line in done.out.splitlines()[1:])] * 3,
                             strict=True):  # fmt: skip
         begins = np.datetime64(name[0].partition("@")[2])
-        said = [name[1], *(step for _, step in steps)]
-        assert said == [str(np.busday_offset(begins, k)) for k in range(3)]
+        forecast_steps = [name[1], *(step for _, step in steps)]
+        assert forecast_steps == [str(np.busday_offset(begins, k)) for k in range(3)]
     Path("g.csv").write_text(Path("g.csv").read_text().replace(f"{given[-3]},", "2001-07-07,"))
     done = seqattn("predict", "outputs/c", "--input", "g.csv")
     assert done.code == 3

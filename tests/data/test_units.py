@@ -246,7 +246,7 @@ def test_inspect_and_explain_show_them(seqattn: Command, run: RunFolder) -> None
     assert json.loads(seqattn("explain", "outputs/u", "--format", "json").out)["units"] == UNITS
 
 
-def test_the_page_shows_them(seqattn: Command, run: RunFolder) -> None:
+def test_the_page_shows_the_units(seqattn: Command, run: RunFolder) -> None:
     pytest.importorskip("plotly")
     done = seqattn("report", "outputs/u")
     assert done.code == 0, done.err

@@ -13,8 +13,7 @@ from safetensors.torch import load_file
 
 from seqattn import experiments
 from seqattn.config import resolve
-from seqattn.data import Scaling
-from seqattn.data import load_data as load_data
+from seqattn.data import Scaling, load_data
 from seqattn.errors import CheckpointError
 from seqattn.experiments import group_training
 from seqattn.experiments.run_environment import change_of_numerics

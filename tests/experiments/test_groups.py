@@ -159,9 +159,9 @@ def test_rows_of_two_groups_are_refused(slots: list[tuple[int, int]]) -> None:
 
 
 def epochs_of(runs: Runs, **more: Any) -> tuple[list[int], list[str], list[Any]]:
-    epochs, said = list[int](), list[str]()
-    callbacks = Callbacks(epoch=lambda record: epochs.append(record.epoch), message=said.append)
-    return epochs, said, train_many(runs, threads=1, resume=True, callbacks=callbacks, **more)
+    epochs, messages = list[int](), list[str]()
+    callbacks = Callbacks(epoch=lambda record: epochs.append(record.epoch), message=messages.append)
+    return epochs, messages, train_many(runs, threads=1, resume=True, callbacks=callbacks, **more)
 
 
 def test_a_run_that_diverged_says_so_and_is_not_trained_again(tmp_path: Path) -> None:
@@ -169,9 +169,9 @@ def test_a_run_that_diverged_says_so_and_is_not_trained_again(tmp_path: Path) ->
     first = train_many(runs, threads=1)
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
     before = {path: path.read_bytes() for path in files}
-    epochs, said, jobs = epochs_of(runs)
+    epochs, messages, jobs = epochs_of(runs)
     assert epochs == []
-    assert "2 of 5 runs diverged before, and are not trained again." in said
+    assert "2 of 5 runs diverged before, and are not trained again." in messages
     assert [job.error is None for job in jobs] == [True, False, True, False, True]
     assert {path: path.read_bytes() for path in before} == before
     folder = runs[1][1]

@@ -297,7 +297,7 @@ def test_every_file_of_a_comparison_is_known(tmp_path: Path) -> None:
 FLAG = re.compile(r"(?<!train )--[a-z-]+")
 
 
-def test_compare_is_told_of_no_option_that_it_lacks(
+def test_errors_of_compare_suggest_no_option_that_it_lacks(
     finished: Path, seqattn: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     known = set(FLAG.findall(seqattn("compare", "--help").out))

@@ -43,10 +43,10 @@ def stopped(runs: Runs, steps: int) -> None:
 
 def resumed(runs: Runs, **more: Any) -> tuple[list[int], list[str], list[experiments.Job]]:
     """The epochs that were trained, what was said, and what came of it."""
-    epochs, said = list[int](), list[str]()
-    callbacks = Callbacks(epoch=lambda record: epochs.append(record.epoch), message=said.append)
+    epochs, messages = list[int](), list[str]()
+    callbacks = Callbacks(epoch=lambda record: epochs.append(record.epoch), message=messages.append)
     jobs = train_many(runs, threads=1, resume=True, callbacks=callbacks, **more)
-    return epochs, said, jobs
+    return epochs, messages, jobs
 
 
 def test_a_run_that_diverged_early_takes_none_back(tmp_path: Path) -> None:
@@ -60,16 +60,16 @@ def test_a_run_that_diverged_early_takes_none_back(tmp_path: Path) -> None:
     places = {folder.path.name: describe_checkpoint(folder.last)["epoch"] for _, folder in runs}
     assert places.pop("far") < 3
     assert set(places.values()) == {5}
-    epochs, said, jobs = resumed(runs)
-    assert min(epochs) == 6, said
+    epochs, messages, jobs = resumed(runs)
+    assert min(epochs) == 6, messages
     assert [job.error is None for job in jobs] == [True, True, False, True]
 
 
 def test_more_seeds_take_none_back(tmp_path: Path) -> None:
     stopped(seeds_of(base(), tmp_path / "s", 2), 22)
     runs = seeds_of(base(), tmp_path / "s", 4)
-    epochs, said, jobs = resumed(runs)
-    assert sorted(epochs) == sorted(2 * [6, 7, 8] + 2 * list(range(1, 9))), said
+    epochs, messages, jobs = resumed(runs)
+    assert sorted(epochs) == sorted(2 * [6, 7, 8] + 2 * list(range(1, 9))), messages
     assert all(job.summary is not None for job in jobs)
 
 
@@ -99,8 +99,8 @@ def test_a_save_ahead_twice_takes_none_back(
     assert (ahead["epoch"], ahead["step"]) > (behind["epoch"], behind["step"])
     with pytest.raises(Killed):
         resumed(runs)
-    epochs, said, _ = resumed(runs)
-    assert min(epochs) == behind["epoch"] + 1, said
+    epochs, messages, _ = resumed(runs)
+    assert min(epochs) == behind["epoch"] + 1, messages
     train_many(whole, threads=1)
     for (_, folder), (_, other) in zip(runs, whole, strict=True):
         assert folder.best.read_bytes() == other.best.read_bytes()
@@ -123,9 +123,9 @@ def test_killed_in_the_first_common_save_all_begin_again(
         patch.setattr(_PendingFile, "commit", dying)
         with pytest.raises(Killed):
             train_many(runs, threads=1)
-    epochs, said, _ = resumed(runs)
+    epochs, messages, _ = resumed(runs)
     assert sorted(epochs) == sorted(2 * list(range(1, 9)))
-    assert sum("begins again" in line for line in said) == 2
+    assert sum("begins again" in line for line in messages) == 2
 
 
 def test_what_was_trained_before_another_began_is_not_trained_again(tmp_path: Path) -> None:
@@ -138,15 +138,15 @@ def test_what_was_trained_before_another_began_is_not_trained_again(tmp_path: Pa
     for file in new.files:
         if file not in (new.config, new.environment):
             file.unlink(missing_ok=True)
-    told = json.loads(new.environment.read_text())
-    new.environment.write_text(json.dumps({**told, "started": "2020-01-01T00:00:00+0000"}))
+    environment = json.loads(new.environment.read_text())
+    new.environment.write_text(json.dumps({**environment, "started": "2020-01-01T00:00:00+0000"}))
     more = [(config.model_copy(update={"training": config.training.model_copy(
         update={"epochs": 9})}), folder) for config, folder in runs]  # fmt: skip
-    epochs, said, _ = resumed(more)
-    assert sorted(epochs) == sorted([9, 9, *range(1, 10)]), said
+    epochs, messages, _ = resumed(more)
+    assert sorted(epochs) == sorted([9, 9, *range(1, 10)]), messages
 
 
-def test_seeds_of_two_configs_are_not_told_of_as_one(tmp_path: Path) -> None:
+def test_seeds_of_two_configs_are_not_read_as_one_comparison(tmp_path: Path) -> None:
     train_many(seeds_of(base(), tmp_path / "s", 3), threads=1)
     assert len(read_comparison(tmp_path / "s").variants[0].folders) == 3
     fewer = seeds_of(base("training.epochs=2"), tmp_path / "s", 2)

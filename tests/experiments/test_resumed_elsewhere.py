@@ -58,7 +58,7 @@ def test_another_torch_is_named(folder: RunFolder, seqattn: Command) -> None:
 
 
 @pytest.mark.parametrize("changes", [{}, {"device": None, "gpu": None, "packages": {}}])
-def test_nothing_is_said_where_nothing_changed_or_is_known(
+def test_no_message_is_logged_where_nothing_changed_or_is_known(
     changes: dict[str, Any], folder: RunFolder, seqattn: Command
 ) -> None:
     rewrite(folder, **changes)
@@ -81,9 +81,9 @@ def test_many_seeds_say_it_once(seqattn: Command, tmp_path: Path) -> None:
 
 def test_another_gpu_of_the_same_kind_of_device_counts() -> None:
     one = {"device": "cuda", "gpu": "A", "packages": {"torch": "2"}}
-    said = change_of_numerics(one, one | {"gpu": "B", "packages": {"torch": "3"}})
-    assert said is not None
-    assert said.startswith(
+    message = change_of_numerics(one, one | {"gpu": "B", "packages": {"torch": "3"}})
+    assert message is not None
+    assert message.startswith(
         "Trained until here on cuda (A), from here on cuda (B) and with torch 2, from here on 3:"
     )
     assert change_of_numerics(one, one) is None

@@ -176,7 +176,7 @@ def test_a_key_inside_another_that_is_searched_is_refused(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    ("sets", "texts", "said"),
+    ("sets", "texts", "message"),
     [
         (["training.epochs=5"], [RATE], "training.epochs: 4 -> 5"),
         (["seed=3"], [RATE], "seed: 23 -> 3"),
@@ -187,7 +187,7 @@ def test_a_key_inside_another_that_is_searched_is_refused(tmp_path: Path) -> Non
     ],
 )  # fmt: skip
 def test_another_search_is_refused_and_says_what_changed(
-    sets: list[str], texts: list[str], said: str, trainer: Trainer, tmp_path: Path
+    sets: list[str], texts: list[str], message: str, trainer: Trainer, tmp_path: Path
 ) -> None:
     """In the same folder, and under the same name in a database."""
     storage = f"sqlite:///{tmp_path / 'shared.db'}"
@@ -196,7 +196,7 @@ def test_another_search_is_refused_and_says_what_changed(
     for folder in ("a", "b"):
         with pytest.raises(UsageError) as refused:
             tuning.tune(other, tmp_path / folder, 2, storage=storage)
-        assert said in str(refused.value)
+        assert message in str(refused.value)
         assert "Choose another --name" in str(refused.value)
     assert len(trainer.configs) == 1
 
@@ -412,9 +412,9 @@ def test_a_number_whose_folder_is_taken_is_passed_over(trainer: Trainer, tmp_pat
 
 def test_a_stop_between_two_trials_begins_no_other(trainer: Trainer, tmp_path: Path) -> None:
     callbacks = Callbacks(stop=lambda: 15 * (len(trainer.configs) == 2))
-    with pytest.raises(Interrupted) as told:
+    with pytest.raises(Interrupted) as raised:
         tuning.tune(wanted(tmp_path, RATE), tmp_path, 5, callbacks=callbacks)
-    assert told.value.exit_code == 143
+    assert raised.value.exit_code == 143
     assert len(trainer.configs) == 2
     assert len(rows_of(tmp_path / "found")) == 2, "the table is there all the same"
 

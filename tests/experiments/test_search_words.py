@@ -68,11 +68,11 @@ def test_trials_at_another_place_of_their_schedule_are_not_pruned(
 
 
 def test_the_progress_counts_the_most_epochs_of_a_trial(tmp_path: Path) -> None:
-    said = list[tuple[int, int]]()
+    progress = list[tuple[int, int]]()
     asked = wanted(tmp_path, "training.epochs=1,2", sets=("training.epochs=7",))
-    tuning.tune(asked, tmp_path, 2, threads=1,
-                callbacks=Callbacks(begin=lambda done, epochs: said.append((done, epochs))))  # fmt: skip
-    assert said == [(0, 4)]
+    callbacks = Callbacks(begin=lambda done, epochs: progress.append((done, epochs)))
+    tuning.tune(asked, tmp_path, 2, threads=1, callbacks=callbacks)
+    assert progress == [(0, 4)]
     assert wanted(tmp_path, "training.epochs=uniform(3,9)").epochs == 9
 
 

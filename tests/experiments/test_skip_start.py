@@ -265,8 +265,8 @@ def test_too_many_numbers_start_at_zero_and_the_log_says_so(
     assert ridge_work(load_data(config.data).train) == 12**3
     monkeypatch.setattr("seqattn.experiments.skip_start.MAX_WORK", 12**3 - 1)
     folder, _ = train_one(config, tmp_path / "outputs", plots=False)
-    said = folder.log.read_text()
-    assert "model.skip: linear starts at zero and is trained: a source has 12 numbers" in said
+    log = folder.log.read_text()
+    assert "model.skip: linear starts at zero and is trained: a source has 12 numbers" in log
     assert maps_of(folder.path)["weight"].any()
     more = config.model_copy(update={"training": config.training.model_copy(update={"epochs": 3})})
     before = maps_of(folder.path)["weight"]
@@ -308,13 +308,13 @@ def test_maps_are_those_of_the_first_process(tmp_path: Path) -> None:
             sent.append(content)
             return sent[0]
 
-    world: Any = OneOfTwo()
-    first = build_initial_model(share_skip_map(world, job))
+    group: Any = OneOfTwo()
+    first = build_initial_model(share_skip_map(group, job))
     other = Job(config, job.folder, job.data)
     before = skip_of(build_initial_model(other))
     assert not before.weight.any()
     assert not before.is_trainable
-    second = build_initial_model(share_skip_map(world, other))
+    second = build_initial_model(share_skip_map(group, other))
     for shared in (skip_of(first), skip_of(second)):
         assert torch.equal(shared.weight, skip_of(model).weight)
         assert torch.equal(shared.bias, skip_of(model).bias)

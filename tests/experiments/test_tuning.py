@@ -38,7 +38,7 @@ def test_ranges_know_what_their_key_is(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("training.learning_rate", "expected PATH=RANGE"),
         ("training.learning_rate=", "expected PATH=RANGE"),
@@ -55,8 +55,8 @@ def test_ranges_know_what_their_key_is(tmp_path: Path) -> None:
         ("seed=1,2,3", "seed"),
     ],
 )
-def test_wrong_ranges_are_refused_with_the_reason(text: str, said: str, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=said):
+def test_wrong_ranges_are_refused_with_the_reason(text: str, message: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=message):
         wanted(tmp_path, text)
 
 
@@ -107,10 +107,10 @@ def test_a_trial_that_was_stopped_is_tried_again_though_it_was_the_last(tmp_path
     at_the_last = Callbacks(epoch=seen.append, stop=lambda: 2 * (len(seen) > 2 * epochs))
     with pytest.raises(
         Interrupted, match="found/trial-2; run the same command again to repeat this trial"
-    ) as told:
+    ) as raised:
         tuning.tune(asked, tmp_path, 3, threads=1, callbacks=at_the_last)
-    assert told.value.exit_code == 130
-    assert "--resume" not in str(told.value)
+    assert raised.value.exit_code == 130
+    assert "--resume" not in str(raised.value)
     found = tuning.tune(asked, tmp_path, 3, threads=1)
     by_number = {row["trial"]: row for row in found.trials}
     assert [by_number[k]["state"] for k in range(4)] == [

@@ -170,23 +170,23 @@ def _run(pair: Pair, here: Path, places: Places, delay: float, tally: Tally) -> 
     second = places.nursery.start(COMMANDS[pair.second], here)
     done = [places.nursery.wait(child) for child in (first, second)]
     codes = [ended.code for ended in done]
-    said = "; ".join(f"{ended.code}: {ended.err.strip()[-600:]}" for ended in done)
+    outcomes = "; ".join(f"{ended.code}: {ended.err.strip()[-600:]}" for ended in done)
     for ended in done:
         tally.took(ended.mib)
         assert "Traceback" not in ended.err, ended.err
-        assert ended.code in (0, 6, *pair.refused), said
+        assert ended.code in (0, 6, *pair.refused), outcomes
         assert ended.code == 0 or ended.err.strip(), "no reason is given"
-    assert 0 in codes, said
-    assert not pair.both or codes == [0, 0], said
+    assert 0 in codes, outcomes
+    assert not pair.both or codes == [0, 0], outcomes
     for name, ended, wanted in zip(names, done, alone, strict=True):
         if ended.code == 0:
-            _refuse_loss(name, _written(name, here), [_written(name, place) for place in wanted])
+            _check_loss(name, _written(name, here), [_written(name, place) for place in wanted])
     left = [str(path) for path in here.rglob("*.part")]
     assert not left, f"{left} were left behind"
     return codes
 
 
-def _refuse_loss(name: str, found: dict[str, object], alone: Sequence[dict[str, object]]) -> None:
+def _check_loss(name: str, found: dict[str, object], alone: Sequence[dict[str, object]]) -> None:
     """
     Raises:
         AssertionError: what a command wrote is not what it writes alone.

@@ -51,8 +51,8 @@ def _sections() -> Iterator[tuple[tuple[str, ...], Any, dict[str, Any]]]:
             # What a section is called by must be said, or another section is meant.
             if name in ("kind", "score", "normalizer", "schedule") and name != path[-1]:
                 inner[name] = field.default
-        if (said := repr((path, content))) not in seen:
-            seen.add(said)
+        if (key := repr((path, content))) not in seen:
+            seen.add(key)
             yield path, section, content
 
 
@@ -80,10 +80,10 @@ def misspelt(every: int = 1) -> Tally:
                     try:
                         resolve(file)
                     except ConfigError as error:
-                        said = str(error)
+                        message = str(error)
                     else:
                         raise AssertionError("it was taken")
-                if f"Did you mean {'.'.join(path)}?" in said:
+                if f"Did you mean {'.'.join(path)}?" in message:
                     right += 1
                 else:
                     missed.append(".".join((*path[:-1], wrong)))
@@ -143,7 +143,7 @@ def _bomb(levels: int) -> str:
     return "\n".join(lines)
 
 
-MOST_MIB = 300
+MAX_MIB = 300
 """The file of 100 MB is held once here and once by its reader."""
 HUGE = b"as many as the name says"
 YAML: tuple[tuple[str, str | bytes], ...] = (
@@ -188,7 +188,7 @@ def yaml() -> Tally:
     from seqattn.errors import ConfigError
 
     tally = Tally()
-    with tempfile.TemporaryDirectory() as place, bounded_memory(tally, MOST_MIB):
+    with tempfile.TemporaryDirectory() as place, bounded_memory(tally, MAX_MIB):
         file = Path(place) / "c.yaml"
         for what, given in YAML:
             content = b"#" * 100_000_000 if given is HUGE else given

@@ -84,14 +84,14 @@ def swapped() -> Tally:
         file, _ = a_checkpoint(Path(place))
         with safe_open(file, "pt") as opened:
             tensors = {key: opened.get_tensor(key) for key in opened.keys()}  # noqa: SIM118
-            said = opened.metadata()
+            metadata = opened.metadata()
         names = sorted(tensors)
         pairs = [
             (a, b) for i, a in enumerate(names) for b in names[i + 1 :]
             if tensors[a].shape == tensors[b].shape and not torch.equal(tensors[a], tensors[b])
         ]  # fmt: skip
         for a, b in pairs:
-            save_file({**tensors, a: tensors[b], b: tensors[a]}, file, said)
+            save_file({**tensors, a: tensors[b], b: tensors[a]}, file, metadata)
             with tally.case(f"{a} and {b}"):
                 assert _refused(file), "it was read"
     return tally
@@ -111,7 +111,7 @@ READ = (
     "c.yaml", "metrics.csv", "predictions.npz", "best.safetensors", "x.csv", "x.jsonl", "x.npz",
     "x.npy", "x.parquet", "x.arrow",
 )  # fmt: skip
-MOST_MIB = 250
+MAX_MIB = 250
 """Of which the first of a process takes half for what it imports."""
 
 
@@ -140,7 +140,7 @@ def payloads() -> Tally:
             "torch.save": buffer.getvalue(), "zip": zipped.getvalue(),
             "object npz": objects.getvalue(), "object npy": array.getvalue(),
         }  # fmt: skip
-        with bounded_memory(tally, MOST_MIB):
+        with bounded_memory(tally, MAX_MIB):
             for what, raw in contents.items():
                 for name in READ:
                     with tally.case(f"{what} as {name}"):
@@ -170,12 +170,12 @@ def lying_headers() -> Iterator[tuple[str, bytes]]:
         raw = header if isinstance(header, bytes) else json.dumps(header).encode()
         return struct.pack("<Q", len(raw) if length is None else length) + raw + body
 
-    said = {
+    entries = {
         "__metadata__": {"seqattn": '{"version": 2, "kind": "model", "config": {}, "epoch": 1}'}
     }
 
     def tensor(**changes: Any) -> dict[str, Any]:
-        return {**said, "w": {"dtype": "F32", "shape": [16], "data_offsets": [0, 64]} | changes}
+        return {**entries, "w": {"dtype": "F32", "shape": [16], "data_offsets": [0, 64]} | changes}
 
     for length in (0, 1, 2**31, 2**32, 2**62, 2**63 - 1, 2**63, 2**64 - 1):
         yield f"a header of {length} bytes", file({}, length=length)

@@ -131,10 +131,10 @@ def serve() -> None:
             _, status, usage = os.wait4(child, 0)
             at, file = time.time(), outputs.pop(child)
             os.lseek(file, 0, os.SEEK_SET)
-            said = os.read(file, 1 << 20).decode(errors="replace")
+            errors = os.read(file, 1 << 20).decode(errors="replace")
             os.close(file)
             code = os.waitstatus_to_exitcode(status)
-            answer: Any = {"code": code, "mib": usage.ru_maxrss / 1024, "ended": at, "err": said}
+            answer: Any = {"code": code, "mib": usage.ru_maxrss / 1024, "ended": at, "err": errors}
         else:
             file = os.memfd_create("said")
             child = os.fork()
@@ -145,13 +145,13 @@ def serve() -> None:
         print(json.dumps(answer), flush=True)
 
 
-def _become(asked: dict[str, Any], said: int) -> None:
+def _become(asked: dict[str, Any], stderr_fd: int) -> None:
     code = 70
     try:
         null = os.open(os.devnull, os.O_RDWR)
         os.dup2(null, 0)
         os.dup2(null, 1)
-        os.dup2(said, 2)
+        os.dup2(stderr_fd, 2)
         if "terminal" in asked["plan"]:
             _enter_terminal(asked["plan"]["terminal"])
         os.chdir(asked["cwd"])

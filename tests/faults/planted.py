@@ -90,7 +90,7 @@ def _deaf() -> None:
     _import_all()
 
     @contextlib.contextmanager
-    def told() -> Iterator[Any]:
+    def ignore_signals() -> Iterator[Any]:
         from seqattn.cli.stop_signals import StopRequest
 
         before = [signal.signal(n, signal.SIG_IGN) for n in (signal.SIGINT, signal.SIGTERM)]
@@ -98,7 +98,7 @@ def _deaf() -> None:
         for number, handler in zip((signal.SIGINT, signal.SIGTERM), before, strict=True):
             signal.signal(number, handler)
 
-    _everywhere("defer_stop_signals", told)
+    _everywhere("defer_stop_signals", ignore_signals)
 
 
 def _follows_links() -> None:

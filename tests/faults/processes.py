@@ -168,7 +168,7 @@ def _position(folder: RunFolder) -> tuple[int, int]:
     return metadata["epoch"], metadata["step"]
 
 
-def told_to_stop(count: int, seed: int = 0, signals: Sequence[signal.Signals] = SIGNALS) -> Tally:
+def stop_signals(count: int, seed: int = 0, signals: Sequence[signal.Signals] = SIGNALS) -> Tally:
     """SIGINT and SIGTERM during a save, a validation and the plotting: `count` of each."""
     tally, numbers = Tally(), np.random.RandomState(seed)
     with nurtured() as (nursery, home):
@@ -196,7 +196,7 @@ def told_to_stop(count: int, seed: int = 0, signals: Sequence[signal.Signals] = 
     return tally
 
 
-def told_to_stop_at_once(count: int, seed: int = 0) -> Tally:
+def stop_signals_at_once(count: int, seed: int = 0) -> Tally:
     """SIGINT and SIGTERM in the default config's training, how long it takes to leave: `count` of
     each."""
     tally, numbers = Tally(), np.random.RandomState(seed)
@@ -221,7 +221,7 @@ def told_to_stop_at_once(count: int, seed: int = 0) -> Tally:
     return tally
 
 
-def told_to_stop_while_importing(count: int, seed: int = 0) -> Tally:
+def stop_signals_while_importing(count: int, seed: int = 0) -> Tally:
     """SIGINT and SIGTERM in the first seconds of a process of its own: `count` of each. Python
     itself takes some hundredths of a second before it runs anything of ours."""
     tally, numbers = Tally(), np.random.RandomState(seed)

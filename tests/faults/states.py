@@ -81,7 +81,7 @@ def same(one: Path, other: Path) -> str | None:
     from seqattn.training.checkpoint_file import VERSION
     from seqattn.training.checksummed import load_checksummed
 
-    (said, tensors), (told, others) = (load_checksummed(path, VERSION) for path in (one, other))
+    (first, tensors), (second, others) = (load_checksummed(path, VERSION) for path in (one, other))
     for name in sorted(tensors.keys() | others.keys()):
         if name not in tensors or name not in others:
             return name
@@ -90,8 +90,8 @@ def same(one: Path, other: Path) -> str | None:
             a[:, SECONDS_COLUMN] = b[:, SECONDS_COLUMN] = 0
         if a.shape != b.shape or not torch.equal(a, b):
             return name
-    for key in sorted(said.keys() | told.keys()):
-        if key != "seconds" and said.get(key) != told.get(key):
+    for key in sorted(first.keys() | second.keys()):
+        if key != "seconds" and first.get(key) != second.get(key):
             return key
     return None
 
@@ -125,7 +125,7 @@ def left_out(items: Iterable[str] = LEFT_OUT) -> Tally:
     with tempfile.TemporaryDirectory() as place:
         # A training that is at its best after four epochs, whose learning rate falls from the sixth
         # on, and which early stopping ends after eight: there, what looks back makes a difference.
-        looks_back = [
+        early_stopping_sets = [
             *SETS[:-1], "training.early_stopping.patience=4", "training.epochs=14",
             "training.learning_rate=0.1",
         ]  # fmt: skip
@@ -134,7 +134,7 @@ def left_out(items: Iterable[str] = LEFT_OUT) -> Tally:
             late = name in ("best weights", "best epoch", "schedule", "early stopping")
             at = 253 if late else 93  # in the middle of an epoch of 40 steps
             with tally.case(name):
-                bench = Bench(Path(place), looks_back if late else SETS)
+                bench = Bench(Path(place), early_stopping_sets if late else SETS)
                 if late not in wholes:
                     wholes[late] = bench.train(f"whole-{late}")
                 whole = wholes[late]
@@ -242,7 +242,7 @@ def many_steps(steps: int = 20_000) -> Tally:
         seen: list[tuple[float, int]] = []
         asked = 0
 
-        def look() -> bool:
+        def should_stop() -> bool:
             nonlocal asked
             asked += 1
             if asked in (epochs * 10, epochs * 40 - 1):
@@ -263,7 +263,7 @@ def many_steps(steps: int = 20_000) -> Tally:
             )  # fmt: skip
             trained(
                 [run],
-                stop=look,
+                stop=should_stop,
                 save=lambda state: save_state(file, state, bench.config, bench.spec),
             )
             (before, files), (after, more) = seen

@@ -21,6 +21,7 @@ from tests.faults import (
     Tally,
     configs,
     disk,
+    environment,
     files,
     folders,
     groups,
@@ -28,7 +29,6 @@ from tests.faults import (
     processes,
     readers,
     states,
-    surroundings,
 )
 from tests.faults.nursery import Nursery
 from tests.faults.planted import VARIABLE
@@ -37,9 +37,9 @@ SHORT: dict[str, Callable[[], Tally]] = {
     "killed": lambda: processes.killed(1),
     "killed side by side": lambda: processes.killed_side_by_side((45, 51)),
     # SIGINT: the two rows below, and test_a_signal_saves_and_a_resume_ends_the_same.
-    "told to stop": lambda: processes.told_to_stop(1, signals=[signal.SIGTERM]),
-    "told to stop, default config": lambda: processes.told_to_stop_at_once(1),
-    "told to stop while importing": lambda: processes.told_to_stop_while_importing(1),
+    "told to stop": lambda: processes.stop_signals(1, signals=[signal.SIGTERM]),
+    "told to stop, default config": lambda: processes.stop_signals_at_once(1),
+    "told to stop while importing": lambda: processes.stop_signals_while_importing(1),
     "two at once": lambda: processes.two_at_once(1),
     "failing calls": lambda: processes.failing([99]),
     "killed at a system call": lambda: processes.killed_at_each_system_call(("link",)),
@@ -51,8 +51,8 @@ SHORT: dict[str, Callable[[], Tally]] = {
     "groups killed for real": lambda: groups.killed_for_real((50,)),
     "left out": lambda: states.left_out(("exp_avg", "coins", "best weights")),
     "many steps": lambda: states.many_steps(800),
-    "environments": lambda: surroundings.environments(every=18),
-    "closed": lambda: surroundings.closed(every=8),
+    "environments": lambda: environment.environments(every=18),
+    "closed": lambda: environment.closed(every=8),
     "names": lambda: folders.names(every=9),
     "links": lambda: folders.links(every=10),
     "permissions": lambda: folders.permissions(most=1),
@@ -99,11 +99,11 @@ def test_a_fault(name: str, capsys: pytest.CaptureFixture[str]) -> None:
         ("in_place", lambda: processes.killed(60)),
         ("silent", lambda: processes.failing([3])),
         ("silent", lambda: disk.full(6, step=5)),
-        ("deaf", lambda: processes.told_to_stop(1)),
+        ("deaf", lambda: processes.stop_signals(1)),
         ("no_lock", lambda: processes.two_at_once(3)),
         ("follows_links", lambda: folders.links(every=8)),
-        ("colours", lambda: surroundings.environments(every=17)),
-        ("hangs_up", lambda: surroundings.closed(every=8)),
+        ("colours", lambda: environment.environments(every=17)),
+        ("hangs_up", lambda: environment.closed(every=8)),
         ("unchecked", lambda: outputs.onto_inputs(("sample",))),
         ("replaces", lambda: outputs.special(("schema",))),
         ("half", lambda: outputs.full_disk((1,), ("schema",))),
@@ -119,7 +119,7 @@ def test_a_planted_mistake_is_noticed(
     door = [*processes.DOOR[:-1], "tests.faults.planted"]
     monkeypatch.setattr(processes, "DOOR", door)
     monkeypatch.setattr(Tally, "planted", True)
-    monkeypatch.setattr(surroundings, "COMMAND", [*door, *processes.TRAIN])
+    monkeypatch.setattr(environment, "COMMAND", [*door, *processes.TRAIN])
     with pytest.raises(NoticedError):
         fault()
 

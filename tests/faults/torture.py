@@ -25,6 +25,7 @@ from tests.faults import (
     at_once,
     configs,
     disk,
+    environment,
     files,
     folders,
     groups,
@@ -32,7 +33,6 @@ from tests.faults import (
     processes,
     readers,
     states,
-    surroundings,
 )
 
 DELAYS = (0.0, 0.01, 0.03, 0.1, 0.2, 0.4, 0.8)
@@ -45,10 +45,10 @@ FAULTS: dict[str, tuple[str, Callable[[], Tally]]] = {
         " resume gives the same result",
         processes.failing,
     ),
-    "told_to_stop": (
+    "stop_signals": (
         "SIGINT and SIGTERM during a save, a validation, the plotting, 100 of each: the run is"
         " saved, and a resume gives the same result",
-        lambda: processes.told_to_stop(100),
+        lambda: processes.stop_signals(100),
     ),
     "killed": (
         "SIGKILL at a random moment, then a resume to the end: the same final bytes",
@@ -64,10 +64,10 @@ FAULTS: dict[str, tuple[str, Callable[[], Tally]]] = {
         " for ten minutes: read, or rejected with an error",
         lambda: readers.run(600),
     ),
-    "told_at_once": (
+    "stop_signals_at_once": (
         "SIGINT and SIGTERM at a random moment of a training with the default config, 100 of"
         " each: exit 130 or 143 within a second",
-        lambda: processes.told_to_stop_at_once(100),
+        lambda: processes.stop_signals_at_once(100),
     ),
     "system_calls": (
         "killed at each system call of one save: two complete checkpoints exist",
@@ -76,7 +76,7 @@ FAULTS: dict[str, tuple[str, Callable[[], Tally]]] = {
     "importing": (
         "SIGINT and SIGTERM during the import, 100 of each: exit 130 or 143 within a second, and"
         " nothing written",
-        lambda: processes.told_to_stop_while_importing(100),
+        lambda: processes.stop_signals_while_importing(100),
     ),
     "two_at_once": (
         "two trainings started in one folder at once: one trains, the other ends with an error",
@@ -139,15 +139,15 @@ FAULTS: dict[str, tuple[str, Callable[[], Tally]]] = {
     "environments": (
         "no HOME; no, a read-only or a full TMPDIR; any locale; NO_COLOR; no terminal; no"
         " network: trained and drawn, without escape codes",
-        surroundings.environments,
+        environment.environments,
     ),
     "closed": (
         "standard streams closed, full, or without a reader; the terminal closed: trained to the"
         " end",
-        surroundings.closed,
+        environment.closed,
     ),
     "terminals": ("in a terminal, with and without NO_COLOR: trained to the end, and no colours with"
-        " NO_COLOR", surroundings.terminals),
+        " NO_COLOR", environment.terminals),
     "links": (
         "links, folders and pipes in place of each file of a run: nothing outside is changed, and"
         " the command does not block",

@@ -161,7 +161,7 @@ def test_a_cluster_that_cannot_be_reached_is_named(
     assert not Path("outputs").exists()
 
 
-def test_a_mistake_in_a_task_is_told_as_it_would_be_here(tmp_path: Path) -> None:
+def test_an_error_in_a_task_has_the_message_of_a_local_one(tmp_path: Path) -> None:
     from seqattn.config import resolve
     from seqattn.errors import SeqattnError
 

@@ -39,15 +39,15 @@ def test_all_processes_save_and_end_without_a_traceback(
         time.sleep(0.01)
     process.send_signal(number)
     _, of_torchrun = process.communicate(timeout=60)
-    said = {rank: "".join(path.read_text() for path in tmp_path.glob(f"logs/*/*/{rank}/std*.log"))
+    logs = {rank: "".join(path.read_text() for path in tmp_path.glob(f"logs/*/*/{rank}/std*.log"))
             for rank in (0, 1)}  # fmt: skip
-    assert folder.last.exists(), (of_torchrun, said)
+    assert folder.last.exists(), (of_torchrun, logs)
     assert "SignalException" in of_torchrun, "torch's own traceback, see docs/many-machines.md"
-    assert not any("Traceback" in text for text in said.values()), said
-    assert f"seqattn: {number.name}: saved to outputs/cut in epoch" in said[0]
+    assert not any("Traceback" in text for text in logs.values()), logs
+    assert f"seqattn: {number.name}: saved to outputs/cut in epoch" in logs[0]
     # The second may end with the first before torchrun's signal is there: it then says SIGTERM.
     ends_with = (f"seqattn: {name}: with the other processes." for name in (number.name, "SIGTERM"))
-    assert any(line in said[1] for line in ends_with), said
+    assert any(line in logs[1] for line in ends_with), logs
     codes = [int((tmp_path / f"code.{rank}").read_text()) for rank in (0, 1)]
     assert codes[0] == 128 + number
     assert codes[1] in (128 + number, 128 + signal.SIGTERM)
@@ -60,14 +60,14 @@ def test_all_processes_save_and_end_without_a_traceback(
     assert done[0].code == 128 + number
 
 
-@pytest.mark.parametrize("told", [0, 1])
-def test_one_that_was_told_to_stop_and_lost_the_others_ends_as_stopped(
-    told: int, nursery: Nursery, tmp_path: Path
+@pytest.mark.parametrize("stopped_rank", [0, 1])
+def test_a_process_that_got_a_stop_signal_and_lost_the_others_ends_as_stopped(
+    stopped_rank: int, nursery: Nursery, tmp_path: Path
 ) -> None:
     """Another may have ended at once, of the same signal, where it had nothing to save yet."""
     plan: dict[str, object] = {"in": "validation", "call": 2, "after": 0.0}
-    plans = {told: {**plan, "signal": 15}, 1 - told: {**plan, "signal": 9}}
+    plans = {stopped_rank: {**plan, "signal": 15}, 1 - stopped_rank: {**plan, "signal": 9}}
     done = together(nursery, tmp_path, 2, words("lost", sets=SETS), plans=plans)
-    assert done[1 - told].code == -9
-    assert f"process {told} of 2 lost the others" in done[told].err
-    assert done[told].code == 128 + 15
+    assert done[1 - stopped_rank].code == -9
+    assert f"process {stopped_rank} of 2 lost the others" in done[stopped_rank].err
+    assert done[stopped_rank].code == 128 + 15

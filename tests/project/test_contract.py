@@ -351,7 +351,7 @@ def test_the_covering_sample_has_every_triple() -> None:
 
 
 @pytest.mark.parametrize("config", covering(ALLOWED) + MIXED + OTHERS + WITH_SKIP, ids=name_of)
-def test_run_k_of_many_is_the_run_alone(config: dict[str, Any]) -> None:
+def test_a_step_of_run_k_of_many_is_the_step_of_the_run_alone(config: dict[str, Any]) -> None:
     """Loss and gradient of a training step with its own coins, dropout and choices."""
     numbers = torch.Generator().manual_seed(3)
     source = torch.randn(RUNS, N, S, F, generator=numbers, dtype=torch.float64)

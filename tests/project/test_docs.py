@@ -67,11 +67,11 @@ def name_in(config: Path) -> Any:
 # --- the tutorial ---------------------------------------------------------------------------------
 
 
-def test_every_command_of_ten_minutes_does_what_is_told(
+def test_every_command_of_the_ten_minutes_page_does_what_the_page_states(
     seqattn: Callable[..., Ended], tmp_path: Path
 ) -> None:
     shutil.copytree(ROOT / "configs", tmp_path / "configs")
-    said = " ".join(TEN.read_text().split())
+    page_text = " ".join(TEN.read_text().split())
     found = [line for block in blocks(TEN, "") for line in block.splitlines()]
     assert len(found) >= 12
     printed = {}
@@ -86,21 +86,24 @@ def test_every_command_of_ten_minutes_does_what_is_told(
     for number in ("0.3271", "0.0514", "1.0236", "4.2648", "1.4142", "3.0157", "0.6128", "0.0905",
                    "0.9170", "0.0830", "0.584"):  # fmt: skip
         assert number in everything, number
-        rounded = number if number in said else f"{float(number):.3f}"
-        assert rounded in said, number
+        rounded = number if number in page_text else f"{float(number):.3f}"
+        assert rounded in page_text, number
     for line in "\n".join(blocks(TEN, "text")).splitlines():
         assert " ".join(line.split()) in everything, line
     weights = np.load(tmp_path / "outputs/attention/attention.npz")["weights"][:, 0, 0]
-    looks = Counter(map(tuple, (weights.argmax(-1) + 1).tolist()))
-    assert looks == {(1, 2): 67, (2, 2): 47, (1, 1): 14}
-    assert "In 67 of the 128 sequences both steps have their largest weight on the opposite" in said
-    assert "in 47 both on point 2, in 14 both on point 1" in said
+    largest_weights = Counter(map(tuple, (weights.argmax(-1) + 1).tolist()))
+    assert largest_weights == {(1, 2): 67, (2, 2): 47, (1, 1): 14}
+    assert (
+        "In 67 of the 128 sequences both steps have their largest weight on the opposite"
+        in page_text
+    )
+    assert "in 47 both on point 2, in 14 both on point 1" in page_text
     sentence = (
         "scaled_dot is better than uniform: the typical difference (Hodges-Lehmann) is 0.16, 95%"
         " interval 0.12 to 0.2; better in 12 of 12 seeds."
     )
     assert sentence in everything
-    assert sentence in said
+    assert sentence in page_text
     assert "found worse than a baseline" in by_verb["seqattn doctor outputs/attention"]
     assert "median 0.05153, worst 0.1378" in by_verb["seqattn doctor outputs/many"]
 

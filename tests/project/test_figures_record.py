@@ -91,10 +91,10 @@ def test_sentences_and_tables_of_a_comparison(tmp_path: Path) -> None:
         {"table": "comparison.md", "columns": ["variant", "worst"]}, tmp_path
     )
     assert table == "| variant | worst |\n| --- | ---: |\n| dot | 2 |\n| scaled_dot | 4 |"
-    said = figures.comparison_sentences(
+    sentences = figures.comparison_sentences(
         {"sentences": "comparison.md", "pairs": [["scaled_dot", "dot"]]}, tmp_path
     )
-    assert said == "- dot is better than scaled_dot."
+    assert sentences == "- dot is better than scaled_dot."
 
 
 def test_values_are_read_from_json_csv_and_output(tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ def run_of(precision: str, epochs: int, seed: int) -> TrainingRun:
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
 @pytest.mark.parametrize("runs", [1, 4])
-def test_a_failed_compile_is_said_once_with_its_reason(
+def test_a_failed_compile_is_logged_once_with_its_reason(
     precision: str, runs: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Runs that end at different epochs, so that a smaller group goes on and tries again; every
@@ -45,13 +45,13 @@ def test_a_failed_compile_is_said_once_with_its_reason(
     monkeypatch.setattr(objective, "_compiled", lambda plain: broken)
     monkeypatch.setattr(compiling, "COMPILE_SECONDS", 0.0)
     monkeypatch.setattr(StepCompiler, "after_epoch", slower)
-    said: list[str] = []
-    trained([run_of(precision, 4 + 3 * k, k) for k in range(runs)], log=said.append)
+    messages: list[str] = []
+    trained([run_of(precision, 4 + 3 * k, k) for k in range(runs)], log=messages.append)
     name = "autograd in bfloat16" if precision == "bfloat16" else "autograd"
-    assert said[0] == name
-    assert len(said) == 2
-    assert said[1].startswith(f"{name}: training.compile: torch could not compile a step here")
-    assert "no compiler here" in said[1]
+    assert messages[0] == name
+    assert len(messages) == 2
+    assert messages[1].startswith(f"{name}: training.compile: torch could not compile a step here")
+    assert "no compiler here" in messages[1]
 
 
 def test_no_batch_is_read_where_nothing_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -230,9 +230,9 @@ def test_validation_is_the_plain_models() -> None:
 def test_what_is_not_covered_goes_to_autograd() -> None:
     for name, section in MODELS.items():
         model = build_model(Recurrent.model_validate({"hidden_dim": H, **section}), F, 1)
-        by_hand = name.split(",")[0] in ("dot", "scaled_dot", "general") and "output" in name
+        is_manual = name.split(",")[0] in ("dot", "scaled_dot", "general") and "output" in name
         _, objective = build_loss([model])
-        assert isinstance(objective, ManualBackwardLoss if by_hand else AutogradLoss), name
+        assert isinstance(objective, ManualBackwardLoss if is_manual else AutogradLoss), name
 
 
 def test_very_many_pairs_go_to_autograd() -> None:
@@ -335,11 +335,11 @@ def test_run_k_of_many_is_the_run_alone(model: str, ragged: bool) -> None:
 
 
 @pytest.mark.parametrize("coin", ["step", "sequence", "element"])
-@pytest.mark.parametrize("by_hand", [True, False])
-def test_each_run_keeps_its_coins(coin: str, by_hand: bool) -> None:
+@pytest.mark.parametrize("is_manual", [True, False])
+def test_each_run_keeps_its_coins(coin: str, is_manual: bool) -> None:
     forcing = {"teacher_forcing": {"coin": coin}}
     check_alone(
-        [config_of({}, forcing, True, seed) for seed in range(RUNS)], manual_backward=by_hand
+        [config_of({}, forcing, True, seed) for seed in range(RUNS)], manual_backward=is_manual
     )
 
 
@@ -380,8 +380,8 @@ def test_by_hand_and_autograd_train_to_the_same_losses() -> None:
     for ragged in (False, True):
         config = config_of({}, {}, ragged, 1)
         runs = [
-            train_models([run_of(config, torch.float64)], manual_backward=by_hand)[0]
-            for by_hand in (True, False)
+            train_models([run_of(config, torch.float64)], manual_backward=is_manual)[0]
+            for is_manual in (True, False)
         ]
         torch.testing.assert_close(losses_of(runs[0]), losses_of(runs[1]), atol=1e-9, rtol=0)
 

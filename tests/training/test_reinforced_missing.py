@@ -23,8 +23,8 @@ def test_the_loss_reinforces_by_observed_cells_alone(ragged: bool) -> None:
     batch = to_tensors(part, dtype=torch.float64)
     numbers = torch.Generator().manual_seed(1)
     values = torch.randn(N, T, F, generator=numbers, dtype=torch.float64)
-    chance = torch.randn(N, T, generator=numbers, dtype=torch.float64, requires_grad=True)
-    choices = SampledActions(chance, torch.tensor(BASELINE, dtype=torch.float64))
+    log_probs = torch.randn(N, T, generator=numbers, dtype=torch.float64, requires_grad=True)
+    choices = SampledActions(log_probs, torch.tensor(BASELINE, dtype=torch.float64))
 
     def model(*_: Any, **__: Any) -> Any:
         return SimpleNamespace(values=values, actions=choices)
@@ -35,8 +35,8 @@ def test_the_loss_reinforces_by_observed_cells_alone(ragged: bool) -> None:
     target = torch.from_numpy(part.target.copy()).where(keep, values)
     squared = (values - target).square()
     assert float(loss.detach()) == pytest.approx(float(squared.sum() / keep.sum()))
-    assert chance.grad is not None
+    assert log_probs.grad is not None
     errors = torch.where(keep, squared - BASELINE, torch.zeros_like(squared))
     for n, t in np.ndindex(N, T):
         expected = errors[n, t:].sum() / keep.sum()
-        assert float(chance.grad[n, t]) == pytest.approx(float(expected), abs=1e-12)
+        assert float(log_probs.grad[n, t]) == pytest.approx(float(expected), abs=1e-12)

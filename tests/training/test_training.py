@@ -310,9 +310,9 @@ def test_one_step_is_the_optimizers_own(optimizer: str) -> None:
     extra = {"momentum": 0.5} if optimizer == "sgd" else {}
     plain = kinds[optimizer](model.parameters(), lr=0.01, weight_decay=0.1, **extra)
     in_order = shuffled(data, section.seed, 0)
-    said = model(in_order.source, in_order.target, source_lengths=in_order.source_lengths,
+    forecast = model(in_order.source, in_order.target, source_lengths=in_order.source_lengths,
                  teacher_forcing=torch.ones(2, dtype=torch.bool)).values  # fmt: skip
-    loss = ((said - in_order.target) ** 2)[in_order.target_keep].mean()
+    loss = ((forecast - in_order.target) ** 2)[in_order.target_keep].mean()
     loss.backward()
     norm = math.sqrt(sum(float(p.grad.square().sum()) for p in model.parameters()))  # type: ignore[union-attr]
     assert norm > 0.01  # so the clip does something
@@ -373,10 +373,10 @@ def test_both_validation_losses_are_what_they_say() -> None:
     model, _, data, _ = started(config())
     free, forced = validated(model, data)
     alone = model.forecast(data.source, 2, source_lengths=data.source_lengths).values
-    told = model(data.source, data.target, source_lengths=data.source_lengths,
+    forecast = model(data.source, data.target, source_lengths=data.source_lengths,
                  teacher_forcing=torch.ones(2, dtype=torch.bool)).values  # fmt: skip
     assert free == pytest.approx(((alone - data.target) ** 2)[data.target_keep].mean().item())
-    assert forced == pytest.approx(((told - data.target) ** 2)[data.target_keep].mean().item())
+    assert forced == pytest.approx(((forecast - data.target) ** 2)[data.target_keep].mean().item())
     assert free != forced
 
 

@@ -47,8 +47,8 @@ def losses(
     (trained,) = train_models([run])
     test = waves(16, S, T, 9)
     with torch.no_grad():
-        said = built.forecast(test.source, T, with_attention=False).values
-    return trained.history[-1].train_loss, float(mse_loss(said, test.target, None))
+        forecast = built.forecast(test.source, T, with_attention=False).values
+    return trained.history[-1].train_loss, float(mse_loss(forecast, test.target, None))
 
 
 MANY = bool(os.environ.get("FIGURES"))

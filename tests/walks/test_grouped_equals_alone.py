@@ -31,7 +31,7 @@ from seqattn.training import objective
 from tests.grouped import check_grouped_equals_alone, small_config, write_parquet, write_series
 
 Changes = dict[str, Any]
-MOST_BASES = 1
+MAX_BASES = 1
 """Base configs in which the same key of the same section is changed to the same value."""
 NEVER_VARIED = {"name", "seed", "compare"}
 """Keys of which a comparison takes care itself."""
@@ -119,7 +119,7 @@ def bases() -> dict[str, Config]:
     return {name: small_config(**content) for name, content in contents.items()}
 
 
-def by_hand(base: Config, path: str) -> list[Changes]:
+def manual_changes(base: Config, path: str) -> list[Changes]:
     """Changes of keys whose second value does not follow from their type: names of columns and
     files, and what goes only with another key."""
     named = files()
@@ -241,11 +241,11 @@ def variations() -> tuple[dict[str, dict[str, Config]], set[str]]:
             if path in NEVER_VARIED:
                 continue
             declared = declared_in(type(section), key)
-            ways = {str(changes): [changes] for changes in by_hand(base, path)}
+            ways = {str(changes): [changes] for changes in manual_changes(base, path)}
             for what, values in other_values(section, key).items():
                 ways[what] = [{path: value} for value in values]
             for what, candidates in ways.items():
-                if used[declared, what] == MOST_BASES:
+                if used[declared, what] == MAX_BASES:
                     continue
                 legal = (changed(base, changes) for changes in candidates)
                 config = next(filter(None, legal), None)
@@ -270,7 +270,7 @@ def must_be_varied() -> set[str]:
 
 
 def test_every_key_has_a_second_value() -> None:
-    """A new key must get one: from its type, from `by_hand`, or by a base config that has it."""
+    """A new key gets one: from its type, from `manual_changes`, or by a base config that has it."""
     _, varied = variations()
     assert sorted(must_be_varied() - varied) == []
 

@@ -153,7 +153,7 @@ each(measured)
 LITTLE = ["data.n_train=64", "data.n_test=4", "training.batch_size=16", "data.n_validation=512"]
 
 
-BESIDE = {
+SIDE_BY_SIDE = {
     "validation": [*LITTLE, "model.hidden_dim=64"],
     "long validation": [*LITTLE, "data.kind=copy", "data.length=32", "model.hidden_dim=32"],
     "step": [*LITTLE, "training.batch_size=64", "data.kind=copy", "data.length=16"],
@@ -162,7 +162,7 @@ BESIDE = {
 
 def test_a_run_side_by_side_takes_what_is_estimated(tmp_path: Path) -> None:
     """Scoring validation sequences keeps less than a training step does of as many."""
-    check(GROUP, BESIDE, tmp_path, 0.9, 2.5)
+    check(GROUP, SIDE_BY_SIDE, tmp_path, 0.9, 2.5)
 
 
 PREDICT = (

@@ -79,9 +79,9 @@ def test_every_command_prints_names_as_they_are(
     monkeypatch.setenv("NO_COLOR", "1")
     if terminal:
         monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
-    told = {"RUN": str(home / "odd"), "FILE": str(home / "[red]own.csv")}
+    paths = {"RUN": str(home / "odd"), "FILE": str(home / "[red]own.csv")}
     done = seqattn(
-        *(word.replace("RUN", told["RUN"]).replace("FILE", told["FILE"]) for word in words)
+        *(word.replace("RUN", paths["RUN"]).replace("FILE", paths["FILE"]) for word in words)
     )
     assert done.code == (4 if "missing" in words[1] else 0), done.err
     is_data = "markdown" in words or (words[0] == "predict" and "jsonl" not in words)

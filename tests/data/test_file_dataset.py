@@ -113,8 +113,8 @@ def test_a_feature_with_equal_quartiles_is_scaled_and_noted(tmp_path: Path) -> N
     splits = loaded(tmp_path, table(rows), source_length=5, scaling="robust")
     assert splits.scaling.source.scale[1] == pytest.approx(1500)
     assert splits.scaling.source.shift[1] == 0
-    said = "y has equal quartiles in the training part: scaled by its standard deviation"
-    assert said in splits.notes
+    expected_note = "y has equal quartiles in the training part: scaled by its standard deviation"
+    assert expected_note in splits.notes
     assert not any(note.startswith("x ") for note in splits.notes)
 
 
@@ -124,8 +124,8 @@ def test_scales_by_hand() -> None:
     def fitted(method: Method) -> tuple[float, float]:
         pieces = [points[:1], points[:0], points[1:]]
         whole = fit_features(method, ("x",), lambda: [("x", points)])["x"]
-        apart = fit_features(method, ("x",), lambda: (("x", piece) for piece in pieces))["x"]
-        assert (apart.shift, apart.scale) == pytest.approx((whole.shift, whole.scale), rel=1e-15)
+        merged = fit_features(method, ("x",), lambda: (("x", piece) for piece in pieces))["x"]
+        assert (merged.shift, merged.scale) == pytest.approx((whole.shift, whole.scale), rel=1e-15)
         return whole.shift, whole.scale
 
     assert fitted("none") == (0, 1)
@@ -134,14 +134,16 @@ def test_scales_by_hand() -> None:
     assert fitted("standard") == pytest.approx((3, np.std(points)), rel=1e-15)
 
 
-@pytest.mark.parametrize("apart", [{"source_length": 3}, {"window": {"source": 2, "target": 2}}])
+@pytest.mark.parametrize(
+    "windowing", [{"source_length": 3}, {"window": {"source": 2, "target": 2}}]
+)
 @pytest.mark.parametrize("scaling", ["standard", "robust", "none"])
 def test_a_stretch_at_a_time_gives_what_all_at_once_gives(
-    apart: dict[str, Any], scaling: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    windowing: dict[str, Any], scaling: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     walk = np.random.default_rng(0).standard_normal((40, 6, 2)).cumsum(axis=1)
     np.save(tmp_path / "w.npy", walk.astype(np.float32))
-    plain = {"kind": "file", "path": str(tmp_path / "w.npy"), "scaling": scaling, **apart}
+    plain = {"kind": "file", "path": str(tmp_path / "w.npy"), "scaling": scaling, **windowing}
     config = OwnFile.model_validate(plain)
 
     def found() -> list[Any]:
@@ -226,8 +228,8 @@ def test_the_source_of_a_window_is_filled_from_its_own_points(tmp_path: Path) ->
         "3": [1, 2, 3], "4": [3, 3, 3], "5": [3, 3, 3], "7": [70, 70, 70], "8": [70, 70, 8],
         "9": [70, 8, 9],
     }  # fmt: skip
-    told = splits.train.target[:6, 0, 0]
-    assert np.array_equal(told, [np.nan, np.nan, np.nan, 8, 9, 10], equal_nan=True)
+    target = splits.train.target[:6, 0, 0]
+    assert np.array_equal(target, [np.nan, np.nan, np.nan, 8, 9, 10], equal_nan=True)
     assert any("10 sequences with empty cells were dropped" in note for note in splits.notes)
 
 
@@ -392,28 +394,31 @@ def test_what_check_prints_can_be_trained_on(seqattn: Command, tmp_path: Path) -
     assert summary["features"] == ["co2"]
     done = seqattn("predict", tmp_path / "outputs" / "one", "--example", "0", "--steps", "2")
     lines = [line.split(",")[:2] for line in done.out.splitlines()]
-    said = lines[1][0].partition("@")[2]  # a window is called by the step its target begins at
+    # The name of a window has the step at which its target begins.
+    first_step = lines[1][0].partition("@")[2]
     assert lines[0] == ["sequence", "date"]
-    assert [line[1] for line in lines[1:]] == [said, str(np.datetime64(said) + 1)]
+    assert [line[1] for line in lines[1:]] == [first_step, str(np.datetime64(first_step) + 1)]
     assert any(line.startswith("1 empty cells: interpolated") for line in summary["data"])
 
 
-@pytest.mark.parametrize(("given", "said"), [("ab", "c"), ("a", "bc"), ("abc", "ab"), ("ab", "ba")])
+@pytest.mark.parametrize(
+    ("sources", "targets"), [("ab", "c"), ("a", "bc"), ("abc", "ab"), ("ab", "ba")]
+)
 def test_columns_of_their_own_go_through_every_verb(
-    seqattn: Command, tmp_path: Path, given: str, said: str
+    seqattn: Command, tmp_path: Path, sources: str, targets: str
 ) -> None:
     rows = [(f"s{k}", t, k + t, k - t, t * t) for k in range(12) for t in range(6)]
     Path("f.csv").write_text(table(rows, "sequence,step,a,b,c"))
     Path("c.yaml").write_text(
         f"name: c\ndata: {{kind: file, path: f.csv, source_length: 4,"
-        f" source_features: [{', '.join(given)}], target_features: [{', '.join(said)}]}}\n"
+        f" source_features: [{', '.join(sources)}], target_features: [{', '.join(targets)}]}}\n"
         "training: {epochs: 1}\n"
     )
     assert seqattn("train", "c.yaml", "--quiet").code == 0
     assert Path("outputs/c/predictions.png").exists()
     found = seqattn("predict", "outputs/c", "--input", "f.csv")
     assert found.code == 0
-    assert found.out.splitlines()[0] == f"sequence,step,{','.join(said)}"
+    assert found.out.splitlines()[0] == f"sequence,step,{','.join(targets)}"
     assert len(found.out.splitlines()) == 1 + 12 * 2
     drawn = seqattn("plot-attention", "outputs/c", "--input", "f.csv", "--output", "w.png")
     assert drawn.code == 0
@@ -493,12 +498,12 @@ def test_a_forecast_goes_on_from_the_last_window(
     for words in (["predict"], ["plot-attention", "--output", "w.png"]):
         done = seqattn(*words, "outputs/c", "--input", "bad.csv")
         assert done.code == 3
-        said = {
+        messages = {
             "refuse": "line 2, column 'y' is empty",
             "drop_sequence": "all of its sequences (1) have empty cells and were dropped",
             "interpolate": "nothing to interpolate between",
         }
-        assert said[missing] in " ".join(done.err.split())
+        assert messages[missing] in " ".join(done.err.split())
 
 
 def test_missing_rows_follow_from_the_steps_of_the_training(
@@ -511,9 +516,9 @@ def test_missing_rows_follow_from_the_steps_of_the_training(
     for verb in ("predict", "evaluate"):
         done = seqattn(verb, "outputs/c", "--input", "g.csv")
         assert done.code == 3
-        said = " ".join(done.err.split())
-        assert "step 2 follows step 0, but steps are 1 apart" in said
-        assert "or set data.missing to drop_sequence or interpolate" in said
+        output = " ".join(done.err.split())
+        assert "step 2 follows step 0, but steps are 1 apart" in output
+        assert "or set data.missing to drop_sequence or interpolate" in output
     plain = load_model(Path("outputs/c/checkpoints/best.safetensors")).spec.as_plain()
     assert plain.pop("frequency") == {"unit": "number", "step": 1}
     assert DataSpec.from_plain(plain).frequency is None

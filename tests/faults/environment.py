@@ -23,7 +23,7 @@ COMMAND = [*DOOR, *TRAIN]
 
 
 def environments(every: int = 1) -> Tally:
-    """A whole training, pictures too, in surroundings that lack something."""
+    """A whole training, pictures too, in an environment that lacks something."""
     tally = Tally()
     with tempfile.TemporaryDirectory() as place:
         home = Path(place)
@@ -136,12 +136,12 @@ def terminals() -> Tally:
         (home / "c.yaml").write_text(CONFIG)
         for what, changes in (("plain", {}), ("NO_COLOR", {"NO_COLOR": "1"})):
             with tally.case(what):
-                said = _in_a_terminal(
+                screen = _in_a_terminal(
                     home, what, {**os.environ, "PYTHONPATH": str(ROOT), **changes}
                 )
-                coloured = b"\x1b[3" in said or b"\x1b[9" in said
+                coloured = b"\x1b[3" in screen or b"\x1b[9" in screen
                 assert not (coloured and what == "NO_COLOR"), "colours in spite of NO_COLOR"
-                assert b"this model" in said
+                assert b"this model" in screen
     return tally
 
 
@@ -150,7 +150,7 @@ def _in_a_terminal(home: Path, name: str, environment: dict[str, Any]) -> bytes:
     if child == 0:
         os.chdir(home)
         os.execve(sys.executable, [*COMMAND, "--output-dir", name], environment)
-    said = b""
+    output = b""
     while True:
         try:
             more = os.read(terminal, 65_536)
@@ -158,6 +158,6 @@ def _in_a_terminal(home: Path, name: str, environment: dict[str, Any]) -> bytes:
             break
         if not more:
             break
-        said += more
+        output += more
     os.waitpid(child, 0)
-    return said
+    return output

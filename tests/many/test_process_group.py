@@ -48,7 +48,7 @@ def test_every_epoch_is_that_of_one_process(
     assert not done[1].err, "only the first speaks"
 
 
-def test_a_stop_told_to_any_stops_all_and_a_resume_ends_the_same(
+def test_a_stop_signal_to_one_process_stops_all_and_a_resume_ends_the_same(
     nursery: Nursery, tmp_path: Path
 ) -> None:
     assert {each.code for each in together(nursery, tmp_path, 2, words("whole"))} == {0}
