@@ -53,6 +53,7 @@ contract: $(READY)  ## Hold every combination of the config to the contract, not
 lint: $(READY)  ## Check style
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/python scripts/check_names.py
 
 types: $(READY)  ## Check types
 	$(BIN)/mypy
