@@ -239,11 +239,11 @@ class LocationShiftAddressing(Location, knobs=ShiftConfig):
         shifted_weights = as_printed(sum(s[j + reach] * np.roll(gated, j) for j in shifts))
         power = as_printed(shifted_weights**sharpness)
         formula = (
-            "gated = g content + (1 - g) previous; shifted_weights(i) = sum of gated(i - j) s(j), circular;"
-            " weight = shifted_weights^gamma / sum of these"
+            "gated = g content + (1 - g) previous; shifted(i) = sum of gated(i - j) s(j), circular;"
+            " weight = shifted^gamma / sum of these"
         )
-        columns = {"previous": previous, "gated": gated, "shifted_weights": shifted_weights, "shifted_weights^gamma": power,
-                   "weight": power / power.sum()}  # fmt: skip
+        columns = {"previous": previous, "gated": gated, "shifted": shifted_weights,
+                   "shifted^gamma": power, "weight": power / power.sum()}  # fmt: skip
         return step.record.add_columns("Weights", formula, columns)
 
 
