@@ -111,7 +111,7 @@ def test_one_feature_is_one_table(seqattn: Command, home: Path) -> None:
 def test_two_features_have_a_table_each(seqattn: Command, home: Path) -> None:
     done = seqattn("evaluate", "outputs/two")
     assert done.code == 0, done.err
-    for words in ("MASE, mean", "f0, in its own units", "f1, in its own units", "MAE, f1"):
+    for words in ("MASE, mean", "f0, in units of the data", "f1, in units of the data", "MAE, f1"):
         assert words in done.out
     assert "Its mean is over the features for which it is defined." in " ".join(done.out.split())
     errors = json.loads(seqattn("evaluate", "outputs/two", "--json").out)["metrics"]["errors"]
@@ -162,11 +162,17 @@ def test_a_constant_feature_has_no_mase_and_says_why(seqattn: Command, tmp_path:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (lambda m: m.update(season=None), "metrics.season_origin: and season are null together"),
+        (
+            lambda m: m.update(season=None),
+            "metrics.season_origin: must be null exactly where season is",
+        ),
         (lambda m: m.update(season="7"), "metrics.season: expected a whole number"),
-        (lambda m: m.update(mase_scale=[None]), "metrics.mase_undefined: says why"),
+        (
+            lambda m: m.update(mase_scale=[None]),
+            "metrics.mase_undefined: must have a reason exactly where mase_scale is null",
+        ),
         (lambda m: m.update(mase_scale=[0.0]), "metrics.mase_scale.0: "),
-        (lambda m: m["errors"].pop("drift"), "metrics.errors: must have the model and every"),
+        (lambda m: m["errors"].pop("drift"), "metrics.errors: must have the model and each"),
         (lambda m: m["errors"]["drift"].update(mae=[1, 2]), "errors.drift.mae: must have 1 num"),
         (lambda m: m["errors"]["drift"].pop("mase"), "metrics.errors.drift.mase: is needed"),
         (lambda m: m["errors"]["drift"].update(rmse=[-1.0]), "metrics.errors.drift.rmse.0: "),

@@ -370,7 +370,7 @@ def test_check_says_how_a_file_is_laid_out_and_what_comes_again(
 ) -> None:
     (tmp_path / "w.csv").write_text("sequence,x_1,x_2\na,1,2\nb,3,4\nc,1,2\n")
     done = seqattn("data", "check", "w.csv")
-    assert "w.csv: csv, a sequence a row, 3 sequences of 2 points" in done.out
+    assert "w.csv: csv, a sequence a row, 3 sequences of 2 steps" in done.out
     assert "duplicate sequences: 1" in done.out
     (tmp_path / "l.csv").write_text("id,t,x\na,1,2\na,2,3\nb,1,0\n")
     done = seqattn("data", "check", "l.csv")
@@ -551,7 +551,7 @@ def test_a_decimal_comma_can_be_trained_on(seqattn: Command, tmp_path: Path) -> 
     )
     ended = seqattn("train", "de.yaml", "--plots", "none")
     assert ended.code == 0
-    assert "outputs/de: the data, and no pictures." in " ".join(ended.out.split())
+    assert "Files are in outputs/de: summary.json, ..." in " ".join(ended.out.split())
     drawn = seqattn("train", "de.yaml", "--name", "drawn").out
     pictures = "loss_curve.png, predictions.png, attention.png"
     assert f"{pictures}, and the data they are drawn from." in " ".join(drawn.split())
@@ -585,7 +585,7 @@ def test_check_reads_an_arrow_stream_and_blank_lines_before_a_header(
     for file in ("s.arrow", "b.csv"):
         done = seqattn("data", "check", file)
         assert done.code == 0, done.err
-        assert "sequences identified by 'id', 2 sequences of 1 to 2 points" in done.out
+        assert "sequences identified by 'id', 2 sequences of 1 to 2 steps" in done.out
         assert "  t: 1 to 2" in done.out
 
 

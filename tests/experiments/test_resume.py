@@ -187,7 +187,7 @@ def test_locks_of_many_runs_are_no_more_than_open_files(monkeypatch: pytest.Monk
     assert asked == [(300 + limits.RESERVED_FDS, 4096)]
     limits.allow_open_files(4000)
     assert asked[1:] == [(4096, 4096)]
-    with pytest.raises(StorageError, match=r"no more than 4,096 \(ulimit -n\)"):
+    with pytest.raises(StorageError, match=r"may have at most 4,096 \(ulimit -n\)"):
         limits.allow_open_files(4096)
 
 

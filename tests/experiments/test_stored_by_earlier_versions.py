@@ -58,7 +58,7 @@ def test_another_comparison_is_still_refused(seqattn: Callable[..., Ended]) -> N
     made_older(Path("outputs/cm"))
     Path("c.yaml").write_text(content.replace("learned", "frozen"))
     done = seqattn("compare", "c.yaml")
-    assert done.code == 2 and "another config" in done.err
+    assert done.code == 2 and "the config of a, b differs" in done.err
 
 
 def test_a_search_goes_on(seqattn: Callable[..., Ended]) -> None:

@@ -150,7 +150,7 @@ def test_several_processes_are_refused_by_name(
     monkeypatch.setenv("RANK", "0")
     done = seqattn(words[0], "c.yaml", *words[1:])
     assert done.code == 2
-    assert f"{words[0]} trains many runs in one process" in done.err
+    assert f"{words[0]}: trains many runs in one process" in done.err
     assert not (tmp_path / "outputs").exists()
 
 

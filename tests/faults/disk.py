@@ -39,9 +39,7 @@ def full(sizes: int, step: int = 1) -> Tally:
                         assert done.code in (0, 5), f"exit code {done.code}: {done.err}"
                         assert "Traceback" not in done.err, done.err
                         if done.code == 5:
-                            is_reported = (
-                                "No space left" in done.err or "are free there" in done.err
-                            )
+                            is_reported = "No space left" in done.err or "MiB free, but" in done.err
                             assert is_reported, done.err
                         assert mounted(disk, 2**24, again=True)
                         ends_the_same(nursery, home, "disk", tally)

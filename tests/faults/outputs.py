@@ -191,7 +191,7 @@ def _into_a_broken_pipe(command: Command, place: Path, ending: str, expected: by
         done = command(pipe)
     assert done.code in (0, 5), f"exit code {done.code}: {done.err}"
     assert done.code or len(expected) <= 2**16, "the loss was not told"
-    assert not done.code or "the reader left" in done.err, done.err
+    assert not done.code or "its reader closed it" in done.err, done.err
 
 
 def _into_devices(command: Command, place: Path, ending: str, expected: bytes) -> None:

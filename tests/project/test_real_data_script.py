@@ -111,7 +111,7 @@ def test_a_table_without_peers_has_empty_cells_and_says_why(
 ) -> None:
     ours = {"rmse": 2.0, "min": 1.5, "max": 2.5, "mase": 0.4, "least_squares": 3.0}
     monkeypatch.setattr(script, "installed", lambda package: False)
-    row = script.table({"air": {"seqattn": ours}}).splitlines()[2]
+    row = script.results_table({"air": {"seqattn": ours}}).splitlines()[2]
     assert row.startswith("| air, thousand passengers | **2** (1.5 to 2.5) | 0.40 | 3 |")
     assert re.findall(r"\|\s+(?=\|)", row) == ["|  "] * 8
     assert "neuralforecast is not installed: its columns are empty." in script.notes({})
@@ -131,7 +131,7 @@ def test_the_page_has_the_table_of_the_recorded_figures(script: Any) -> None:
     record = json.loads((ROOT / "docs/real-data.json").read_text())
     page = (ROOT / "docs/benchmarks.md").read_text()
     assert list(record) == list(script.DATA_SETS)
-    assert script.table(record) in page
+    assert script.results_table(record) in page
     for note in script.notes(record):
         if "neural peer" in note:
             name, share, peer = re.match(r"(\w+): (\S+) of .* \((\w+)\)", note).groups()  # type: ignore[union-attr]
