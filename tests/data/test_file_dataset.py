@@ -377,7 +377,7 @@ def test_check_says_how_a_file_is_laid_out_and_what_comes_again(
     assert "l.csv: csv, a point a row, sequences identified by 'id', 2 sequences" in done.out
     np.savez(tmp_path / "s.npz", source=np.ones((2, 3, 1)), target=np.zeros((2, 1, 1)))
     done = seqattn("data", "check", "s.npz")
-    assert "s.npz: npz, separate source and target, 2 sequences of 3 points" in done.out
+    assert "s.npz: npz, separate source and target, 2 sequences of 3 steps" in done.out
 
 
 def test_what_check_prints_can_be_trained_on(seqattn: Command, tmp_path: Path) -> None:
@@ -554,7 +554,7 @@ def test_a_decimal_comma_can_be_trained_on(seqattn: Command, tmp_path: Path) -> 
     assert "Files are in outputs/de: summary.json, ..." in " ".join(ended.out.split())
     drawn = seqattn("train", "de.yaml", "--name", "drawn").out
     pictures = "loss_curve.png, predictions.png, attention.png"
-    assert f"{pictures}, and the data they are drawn from." in " ".join(drawn.split())
+    assert f"{pictures}, summary.json, ..." in " ".join(drawn.split())
     assert seqattn("evaluate", "outputs/de").code == 0
     assert (
         seqattn("train", "outputs/de/config.yaml", "--quiet", "--overwrite", "--plots", "none").code
