@@ -170,7 +170,7 @@ def _combined_digest(series: Series) -> str:
 
 def target_series(series: Series, spans: Spans, config: OwnFile) -> SeriesTable:
     """The target features of the series of a part, without the repetitions of windows. If the file
-    has separate targets, only these: they may not continue their sources."""
+    has separate targets, only these, because they do not necessarily continue their sources."""
     if series.target is not None:
         target = series.target
         starts, lengths = (

@@ -32,7 +32,7 @@ def fit_scaling(config: OwnFile, train: Sequences) -> tuple[Scaling, list[str]]:
     """Fit the scaling of a training part; returns it with notes for the user.
 
     Raises:
-        DataError: data.scaling is robust, and there are too many values to sort in memory.
+        DataError: `data.scaling` is `robust`, and there are too many values to sort in memory.
     """
     names = tuple(dict.fromkeys([*train.features, *train.target_features]))
     fitted = {}

@@ -131,7 +131,7 @@ def _merge_series(raw: Series, path: str) -> Iterator[Chunk]:
         path: for messages.
 
     Raises:
-        DataError: a series has two rows of one time, or two groups.
+        DataError: a series has two rows with the same time, or belongs to two groups.
     """
     rank: dict[str, int] = {}
     series_index = np.array([rank.setdefault(name, len(rank)) for name in raw.ids])

@@ -1,4 +1,4 @@
-"""Sliding windows over series: first rows of sources and targets of a given length."""
+"""Sliding windows over series: the first rows and the lengths of their sources and targets."""
 
 from __future__ import annotations
 

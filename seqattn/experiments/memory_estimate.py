@@ -147,7 +147,7 @@ def _check_data_fits(configs: Sequence[Config]) -> None:
 
 
 def generated_counts(data: Generated) -> tuple[int, int, int]:
-    """Training, validation and test sequences that a config of generated data asks for."""
+    """The numbers of training, validation and test sequences of a config of generated data."""
     return data.n_train, data.n_validation, data.n_test
 
 

@@ -133,7 +133,7 @@ class OpTape:
             self._matmul_by_bmm(out, a, b, plus)
 
     def matmul_by_gate(self, out: Tensor, x: Tensor, weight: Tensor, bias: Tensor) -> None:
-        """W x + b with the gates as first axis.
+        """Compute W x + b, with the gates as the first axis.
 
         Args:
             out: (gates, R, n, H).

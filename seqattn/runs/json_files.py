@@ -74,7 +74,7 @@ class FeatureErrors(_Stored):
 
 
 class Metrics(_Stored):
-    """Errors in the units of the data, for runs on own data; see `seqattn.data.metrics`."""
+    """Errors in the units of the data, of runs on a user's own data; see `seqattn.data.metrics`."""
 
     season: Positive | None
     season_origin: Literal["given", "found"] | None
@@ -164,7 +164,7 @@ class Summary(_EndedRun):
 
 
 class DivergedAt(_Stored):
-    """Epoch and step at which a run diverged; no step: at the validation."""
+    """Epoch and step at which a run diverged; `step` is None if it diverged at the validation."""
 
     epoch: Positive
     step: Positive | None

@@ -1,4 +1,4 @@
-"""Finding non-finite values, and the error messages about them."""
+"""Detection of non-finite values, and the error messages that report them."""
 
 from __future__ import annotations
 

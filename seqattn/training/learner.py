@@ -137,7 +137,7 @@ class Learner:
         """The teacher forcing of an epoch, batch by batch.
 
         Args:
-            samples: of each run, as `sample_teacher_forcing` returns them.
+            samples: one array per run, as returned by `sample_teacher_forcing`.
         """
         single = len(samples) == 1
         forced = torch.from_numpy(samples[0] if single else np.stack(samples))

@@ -179,11 +179,12 @@ class TrainState:
     Attributes:
         params: the weights, (R, P), and their layout.
         best: the weights of each run's best epoch, (R, P).
-        moments: of the optimizer, by name, each (R, P).
-        updates: finished steps, as the optimizer's kernels count them, ().
-        rows: the runs; a row stays when its run ends, until a smaller group begins.
-        epoch, step: finished epochs, and finished steps of the running epoch.
-        seconds: duration of the running epoch at the last save.
+        moments: the optimizer's moments, one (R, P) tensor per name.
+        updates: number of finished steps, (), as the optimizer's kernels count them.
+        rows: one per run; the row of an ended run is kept until the others continue in a smaller
+            group.
+        epoch, step: number of finished epochs, and of finished steps in the current epoch.
+        seconds: duration of the current epoch at the last save.
         pending: losses, (R,) or (), of the steps that are not committed.
     """
 

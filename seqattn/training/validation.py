@@ -17,7 +17,7 @@ def validation_chunk_size(steps: int, batch_size: int) -> int:
     """How many validation sequences are evaluated together.
 
     Args:
-        steps: lengths of the longest source and the longest target, added up.
+        steps: length of the longest source plus length of the longest target.
         batch_size: of training.
     """
     return max(batch_size, min(MAX_SEQUENCES, MAX_STEPS // steps), 1)

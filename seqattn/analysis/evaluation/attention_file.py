@@ -67,7 +67,7 @@ class AttentionSpool(Spool):
             self.file.write(np.ascontiguousarray(cells).data)
 
     def write(self, path: Path) -> None:
-        """Write the attention file of a run, with the bytes that `write_arrays` would write."""
+        """Write the attention file of a run, byte for byte as `write_arrays` would."""
         with open_atomic(path) as file:
             self._write(file)
 

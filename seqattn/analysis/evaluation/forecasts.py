@@ -251,7 +251,7 @@ def sequences_per_chunk(steps: int) -> int:
     """How many sequences are forecast together.
 
     Args:
-        steps: lengths of the longest source and the longest target, added up.
+        steps: length of the longest source plus length of the longest target.
     """
     return max(1, min(MAX_CHUNK_SEQUENCES, MAX_CHUNK_PAIRS // steps**2))
 

@@ -1,4 +1,5 @@
-"""Interventions on attention weights: how much worse is a forecast with other weights?"""
+"""Interventions on attention weights: replace them in a forecast, to test how much it depends on
+them."""
 
 from __future__ import annotations
 
