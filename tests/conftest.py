@@ -87,6 +87,12 @@ def golden() -> dict[str, dict[str, Any]]:
     return {case["id"]: case for case in cases}
 
 
+@pytest.fixture(autouse=True)
+def _python_s_own_sigpipe() -> None:
+    """Commands that only print let SIGPIPE end the process: this one, where they run in it."""
+    signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+
+
 @pytest.fixture
 def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
     """Trainings draw none at their end, for tests of something else: three take a second."""

@@ -102,7 +102,7 @@ def test_a_first_process_that_cannot_begin_tells_the_others(
 def test_what_several_processes_cannot_do_is_named(nursery: Nursery, tmp_path: Path) -> None:
     done = together(nursery, tmp_path, 2, words("many", "--seeds", "3"))
     assert {each.code for each in done} == {2}
-    assert "--seeds trains side by side in one process" in done[0].err
+    assert "--seeds trains many runs in one process" in done[0].err
     hard = [*SETS, "model.attention.normalizer=hard", "model.attention.estimator=reinforce"]
     done = together(nursery, tmp_path, 2, words("many", sets=hard))
     assert {each.code for each in done} == {2}
