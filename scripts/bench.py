@@ -330,7 +330,7 @@ def predictions(table: BenchTable) -> None:
     model = build_model(Recurrent(hidden_dim=16), 2, 1)
     part = squares.generate_squares(100_000, 1, noise=0.1, source_length=2, variable_length=False)
     steps = part.target.shape[1]
-    free_run(model, part.only(slice(0, 4096)), steps)
+    free_run(model, part.select(slice(0, 4096)), steps)
     taken = [seconds(lambda: free_run(model, part, steps)) for _ in range(table.repeats)]
     each = [t / (len(part) * steps) * 1e6 for t in taken]
     table.row("predict 100,000 squares, us a step", [], taken, each, "<= 1")

@@ -17,6 +17,7 @@ from seqattn.experiments.folder_session import FolderSession, RunWriter
 from seqattn.experiments.job import Callbacks, Job, raise_if_stopped
 from seqattn.experiments.memory_estimate import estimate_run_memory
 from seqattn.experiments.results import ReferencesOfData, write_results
+from seqattn.experiments.run_folders import environment_of
 from seqattn.experiments.skip_start import build_initial_model, describe_skip_start
 from seqattn.runs.storage import BackgroundWriter, write_json, write_transaction
 from seqattn.training import (
@@ -141,7 +142,7 @@ def _log_start(jobs: Sequence[Job], compute: Resources, threads: int, reason: st
         if job.data.sources:
             job.folder.write_sources(job.data.sources)
         if threads != (compute.threads or job.environment.get("threads")):  # as written before
-            write_json(job.folder.environment, {**compute.environment, "threads": threads})
+            write_json(job.folder.environment, environment_of(job, compute.environment, threads))
         lines = [
             *_notes(job),
             f"train {job.config.name}: seed {job.config.seed}, {job.parameters} parameters,"

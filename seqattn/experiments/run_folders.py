@@ -74,12 +74,24 @@ def prepare_folders(
             folder.previous.replace(folder.last)
     with write_transaction():
         for job in jobs:
-            count = threads or job.environment.get("threads")
-            known: dict[str, Any] = {} if count is None else {"threads": count}
-            if job.skipped_checkpoints:
-                known["skipped_checkpoints"] = list(job.skipped_checkpoints)
+            content = environment_of(job, environment, threads or job.environment.get("threads"))
             atomic_write(job.folder.config, to_yaml(job.config).encode())
-            write_json(job.folder.environment, {**environment, **known})
+            write_json(job.folder.environment, content)
+
+
+def environment_of(job: Job, environment: Mapping[str, Any], threads: int | None) -> dict[str, Any]:
+    """The content of environment.json of a run.
+
+    Args:
+        environment: what all runs share.
+        threads: None: they are not known yet.
+    """
+    content = dict(environment)
+    if threads is not None:
+        content["threads"] = threads
+    if job.skipped_checkpoints:
+        content["skipped_checkpoints"] = list(job.skipped_checkpoints)
+    return content
 
 
 def report_change_of_numerics(

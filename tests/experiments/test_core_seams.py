@@ -147,3 +147,19 @@ def test_checkpoints_that_were_skipped_stay_known(tmp_path: Path) -> None:
     log = (folder.path / "train.log").read_text()
     assert log.count("Skipped checkpoint: ") == 1
     assert json.loads(folder.environment.read_text())["skipped_checkpoints"]
+
+
+def test_the_threads_of_a_resume_do_not_hide_a_skipped_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = resolve(None, [*SMALL, "training.checkpoint_seconds=1e-6"]).config
+    folder = RunFolder(tmp_path / config.name)
+    experiments.train_many([(config, folder)], threads=1)
+    folder.last.write_bytes(b"broken")
+    content = json.loads(folder.environment.read_text())
+    content.pop("threads")  # as versions left it that did not keep them
+    folder.environment.write_text(json.dumps(content))
+    monkeypatch.setattr(group_training, "choose_threads", lambda runs: (1, "measured"))
+    experiments.train_many([(config, folder)], resume=True)
+    content = json.loads(folder.environment.read_text())
+    assert (content["threads"], len(content["skipped_checkpoints"])) == (1, 1)

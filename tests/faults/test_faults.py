@@ -49,7 +49,7 @@ SHORT: dict[str, Callable[[], Tally]] = {
     "groups stopped": lambda: groups.stopped((10,), ("plateau",)),
     "groups killed": lambda: groups.killed((2, 9, 10), ("diverging",)),
     "groups killed for real": lambda: groups.killed_for_real((50,)),
-    "left out": lambda: states.left_out(("exp_avg", "coins", "best weights")),
+    "left out": lambda: states.left_out(("exp_avg", "coins", "order", "best weights")),
     "many steps": lambda: states.many_steps(800),
     "environments": lambda: environment.environments(every=18),
     "closed": lambda: environment.closed(every=8),

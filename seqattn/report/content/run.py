@@ -150,7 +150,7 @@ def _config_rows(folder: RunFolder, notices: list[str]) -> tuple[Config | None, 
 def _environment_rows(environment: Mapping[str, Any]) -> list[list[str]]:
     rows = []
     for key, value in environment.items():
-        if key in ("command", "origins"):
+        if key in ("command", "origins", "skipped_checkpoints"):  # the last are in the summary
             continue
         text = ", ".join(f"{k} {v}" for k, v in value.items()) if isinstance(value, dict) else value
         rows.append([key.replace("_", " "), str(text)])
