@@ -208,7 +208,8 @@ def end_finished_runs(state: TrainState, learner: Learner, session: Session) -> 
         if row.ended is not None:
             finished.append(k)
     rows = state.update_checkpoints(finished)
-    session.save([row for row in rows if row.ended == "all epochs"])
+    if to_save := [row for row in rows if row.ended == "all epochs"]:
+        session.save(to_save)
 
 
 def end_diverged(

@@ -16,6 +16,7 @@ from seqattn.config import resolve
 from seqattn.data import Scaling, load_data
 from seqattn.errors import CheckpointError
 from seqattn.experiments import group_training
+from seqattn.experiments.folder_session import FolderSession
 from seqattn.experiments.run_environment import change_of_numerics
 from seqattn.models import build_model
 from seqattn.runs import RunFolder
@@ -163,3 +164,40 @@ def test_the_threads_of_a_resume_do_not_hide_a_skipped_checkpoint(
     experiments.train_many([(config, folder)], resume=True)
     content = json.loads(folder.environment.read_text())
     assert (content["threads"], len(content["skipped_checkpoints"])) == (1, 1)
+
+
+def test_a_group_that_begins_saves_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """An empty save would put off the next one that is due."""
+    saved = list[int]()
+    real = FolderSession.save
+
+    def counted(session: FolderSession, runs: Any) -> None:
+        saved.append(len(runs))
+        real(session, runs)
+
+    monkeypatch.setattr(FolderSession, "save", counted)
+    experiments.train_one(resolve(None, SMALL).config, tmp_path, plots=False)
+    assert saved == []
+
+
+def test_the_board_stays_where_only_results_are_missing(tmp_path: Path) -> None:
+    """Early stopping leaves no epoch to train, so its scalars would not be written again."""
+    early = ["training.epochs=30", "logging.tensorboard=true",
+             "training.early_stopping={patience: 1, min_delta: 9}"]  # fmt: skip
+    config = resolve(None, [*SMALL, *early]).config
+    folder, _ = experiments.train_one(config, tmp_path, plots=False)
+    before = {file: file.read_bytes() for file in folder.tensorboard.glob("events.*")}
+    assert before
+    folder.summary.unlink()
+    experiments.train_one(config, tmp_path, plots=False, resume=True)
+    assert all(file.read_bytes() == content for file, content in before.items())
+
+
+def test_an_unreadable_attention_history_is_logged(tmp_path: Path) -> None:
+    config = resolve(None, [*SMALL, "training.record_attention=1"]).config
+    folder, _ = experiments.train_one(config, tmp_path, plots=False)
+    folder.film.write_bytes(b"broken")
+    training = config.training.model_copy(update={"epochs": 3})
+    longer = config.model_copy(update={"training": training})
+    experiments.train_one(longer, tmp_path, plots=False, resume=True)
+    assert "earlier attention is lost: " in (folder.path / "train.log").read_text()
