@@ -1,4 +1,4 @@
-"""Writes generated sequences as a file that `read_chunks` reads back."""
+"""Writer of generated sequences as files that `read_chunks` can read."""
 
 from __future__ import annotations
 
@@ -16,17 +16,21 @@ from seqattn.errors import DataError, UsageError
 def write_sequences(
     part: Sequences, form: str, *, wide: bool = False, is_continuation: bool
 ) -> tuple[bytes, str]:
-    """Sequences as the content of a file, and the keys of the `data:` section that reads it.
+    """Write sequences as the content of a file, with the config keys for reading it.
 
     Args:
         part: the sequences.
         form: one of `FORMATS`.
-        wide: write a table with one sequence per row.
-        goes_on: whether the target continues the source, so that they are written as one series;
-            else the target has columns of its own.
+        wide: whether to write a table with one sequence per row.
+        is_continuation: whether the target continues the source. If so, both are written as one
+            series. Otherwise, the target gets separate columns.
+
+    Returns:
+        the content of the file, and the keys of the `data:` section that reads it.
 
     Raises:
-        UsageError: the format cannot hold these sequences, or pyarrow is not installed for Arrow.
+        UsageError: if the format cannot represent these sequences, or if pyarrow is not installed
+            for Arrow.
     """
     source = [p[:n] for p, n in zip(part.source, part.source_lengths, strict=True)]
     target = [p[:n] for p, n in zip(part.target, part.target_lengths, strict=True)]
@@ -67,10 +71,10 @@ def write_sequences(
 
 
 def _cut_section(part: Sequences) -> str:
-    """The key that says where all sources end.
+    """Return the config key that defines where all sources end.
 
     Raises:
-        UsageError: neither sources nor targets have one length.
+        UsageError: if neither all sources nor all targets have equal lengths.
     """
     for key, lengths in (
         ("source_length", part.source_lengths), ("target_length", part.target_lengths),
@@ -84,7 +88,7 @@ def _cut_section(part: Sequences) -> str:
 
 
 def _stack_padded(paths: Sequence[Floats]) -> Floats:
-    """(N, L, F) paths padded with NaN."""
+    """Return an array (N, L, F) of paths padded with NaN."""
     found = np.full((len(paths), max(map(len, paths)), paths[0].shape[1]), np.nan)
     for row, path in zip(found, paths, strict=True):
         row[: len(path)] = path
@@ -92,7 +96,7 @@ def _stack_padded(paths: Sequence[Floats]) -> Floats:
 
 
 def _concat_columns(source: Floats, target: Floats) -> Floats:
-    """(L, F + G) source and target side by side, padded with NaN."""
+    """Return source and target as columns of one array (L, F + G) padded with NaN."""
     F = source.shape[1]
     found = np.full((max(len(source), len(target)), F + target.shape[1]), np.nan)
     found[: len(source), :F] = source
