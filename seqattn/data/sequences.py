@@ -49,7 +49,8 @@ class Sequences:
         source_observed: (N, S, F) True where a source cell was observed, and False at filled cells
             and padding. None if all valid cells were observed.
         target_observed: (N, T, F) True where a target cell was observed, and False elsewhere. None
-            if all valid cells were observed. An unobserved target cell may be NaN; it is never read.
+            if all valid cells were observed. An unobserved target cell is never read; it may be
+            NaN.
 
     Raises:
         DataError: if a source has no steps, a length exceeds the array, or a value is not finite.
