@@ -76,7 +76,7 @@ class TableFacts:
         return self._steps(name, "step <= 0 OR step IS NULL") * 4 <= self.rows
 
     def increments_by_one(self, name: str) -> bool:
-        """Return whether each number of a column is one more than the number in the previous row."""
+        """Return whether the numbers of a column increase by one in every row."""
         if self.columns[name].kind != "number" or self.rows <= 2:
             return False
         return not self._steps(name, "step IS DISTINCT FROM 1")
