@@ -17,7 +17,7 @@ def load_data(config: Data) -> Splits:
     """Generate or read the data set of a config.
 
     Raises:
-        DataError: if a file cannot be used (the message names the place in the file), or if the
+        DataError: if a file cannot be used (the message states the location in the file), or if the
             config gives a unit for a feature that does not exist.
         StorageError: if the disk has no room for the cache of large files.
     """

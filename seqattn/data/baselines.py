@@ -19,7 +19,8 @@ from seqattn.data.scoring import ErrorSums
 from seqattn.data.sequences import Floats, ForecastLike, Integers, Sequences
 
 NaiveForecast = Callable[[Floats, Integers, int], Floats]
-"""Function (source (N, S, F), source_lengths (N,), steps T) -> forecast (N, T, F)."""
+"""Function that returns a forecast (N, T, F), given a source (N, S, F), the source lengths (N,) and
+the number of steps T."""
 
 TRAINING_MEAN = "mean of the training targets"
 LAST_POINT = "last source point"
@@ -85,7 +86,7 @@ def build_baselines(
     }
     notes = list[str]()
     columns = source_columns_of_targets(test)
-    if columns is not None:  # otherwise the sources lack a target feature
+    if columns is not None:  # it is None if the sources lack a target feature
         forecasts[LAST_POINT] = lambda part: last_value(part, columns)
         if in_sample is not None:
             forecasts[DRIFT] = lambda part: drift(part, columns)
@@ -143,8 +144,8 @@ def render_verdict(loss: float, baselines: Mapping[str, float], fitted: Mapping[
 
     Args:
         loss: the loss of the model.
-        baselines: the loss of each parameter-free forecast by name, at least one.
-        fitted: the loss of each forecast with fitted parameters by name.
+        baselines: the losses of one or more parameter-free forecasts, by name.
+        fitted: the losses of forecasts with fitted parameters, by name.
     """
     best = min(baselines, key=lambda name: baselines[name])
     beats = loss < baselines[best]

@@ -21,7 +21,7 @@ from seqattn.data.store import VERSION, SeriesStore, open_mapped
 from seqattn.errors import DataError, StorageError
 
 MIN_CACHED_BYTES = 2**25
-"""Total file size in bytes from which `data.cache: auto` uses the cache."""
+"""Minimum total file size, in bytes, at which `data.cache: auto` uses the cache."""
 
 ABANDONED_SECONDS = 86_400
 """Age in seconds after which an incomplete entry is removed."""
@@ -68,7 +68,7 @@ def load_cached(
         if _cache_key(files, options) != key:
             raise DataError(f"{name}: changed while it was read. Give the same command again.")
         store.write(name, digests, {"files": [str(file.resolve()) for file in files]})
-        # OSError: another process wrote the entry first, or an old entry is damaged.
+        # An OSError means that another process wrote the entry first or an old entry is damaged.
         with contextlib.suppress(OSError):
             if open_mapped(entry) is None:
                 shutil.rmtree(entry, ignore_errors=True)

@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 LONG_LAYOUT, WIDE_LAYOUT = "long", "wide"
 FILE_SPECIFIC_REASONS = ("it is constant", "it is empty", "the same in every row")
-"""Phrases in the reasons for ignoring a column that may not apply to another file."""
+"""Phrases that occur in a reason to ignore a column if the reason may not apply to other files."""
 NO_COLUMN: dict[str, Any] = {"series": (), "time": None}
-"""Values of the options `series` and `time` if no column has the role."""
+"""Option values which specify that no column has the role."""
 ROLE_PHRASES = {
     "series": ("identified the series", "if all rows are one series"),
     "time": ("gave the time", "to take the rows in order"),
 }
-"""Phrases for messages: what a role did in training, and what the value null means."""
+"""Phrases for messages that describe the purpose of a role in training and the meaning of null."""
 
 
 @dataclass(frozen=True)
@@ -134,7 +134,7 @@ class ColumnRoles:
         Raises:
             DataError: if the table lacks a series or time column of the training.
         """
-        if is_wide or self.layout == WIDE_LAYOUT:  # row ids are optional
+        if is_wide or self.layout == WIDE_LAYOUT:  # ids of rows are optional in wide tables
             has_series = bool(self.series) and set(self.series) <= set(header)
             is_open = options.series == "auto" and has_series
             return replace(options, series=self.series) if is_open else options

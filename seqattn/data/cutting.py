@@ -1,4 +1,4 @@
-"""Functions that cut series into source and target: by length, by windows or by columns."""
+"""Functions that cut series into source and target by length, by windows or by columns."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ from seqattn.errors import DataError
 from seqattn.rng import rng_for
 
 UNKNOWN = "unknown"
-"""Path in the config of a checkpoint, because checkpoints store no file names."""
+"""Placeholder for the path in the config of a checkpoint, because checkpoints store no paths."""
 MAX_FITTED_VALUES = 2**27
 """Maximum number of values in the training sequences to which baselines are fitted."""
 MAX_LISTED_SERIES = 10**5
@@ -46,7 +46,7 @@ def load_file_dataset(config: OwnFile) -> Splits:
     scaling.
 
     Raises:
-        DataError: if a file cannot be used; the message names the place in the file.
+        DataError: if a file cannot be used; the message states the location in the file.
         StorageError: if the disk has no room for the cache of large files.
     """
     read = _read_parts(config)
@@ -175,8 +175,8 @@ def _combined_digest(series: Series) -> str:
 def target_series(series: Series, spans: Spans, config: OwnFile) -> SeriesTable:
     """Return the target features of the series of a part, without the repetitions of windows.
 
-    If the file has separate targets, return only the targets, because they need not continue their
-    sources.
+    If the file has separate targets, return only the targets, because targets do not necessarily
+    continue their sources.
     """
     if series.target is not None:
         target = series.target
@@ -218,8 +218,8 @@ def check_observed(part: Sequences, called: str, *, every_feature: bool = False)
         every_feature: whether each target feature needs an observed cell, as in a training part.
 
     Raises:
-        DataError: if no target cell of the part is observed or, with `every_feature`, no cell of
-            one feature.
+        DataError: if no target cell of the part was observed, or if `every_feature` is True and no
+            cell of some target feature was observed.
     """
     if not part.has_masked_targets:
         return

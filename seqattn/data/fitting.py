@@ -23,7 +23,8 @@ from seqattn.data.sequences import Sequences
 from seqattn.errors import DataError
 
 MIN_RELATIVE_SPREAD = 1e-9
-"""Relative standard deviation below which it is recomputed from differences to the minimum."""
+"""Relative standard deviation below which the standard deviation is recomputed from the differences
+between the values and their minimum."""
 MAX_SORTED_VALUES = 2**26
 """Maximum number of values of one feature that are sorted in memory."""
 

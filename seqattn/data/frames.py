@@ -19,7 +19,7 @@ from seqattn.errors import DataError, SeqattnError
 
 NAME = "the DataFrame"
 RENAME_IN_FILE = re.compile(r"Rename the column in the file[;.].*", re.DOTALL)
-"""Part of a message that is a hint for files, because `--set` does not apply to a DataFrame."""
+"""Pattern of hints that apply only to files, because `--set` does not apply to a DataFrame."""
 RENAME_IN_FRAME = "Rename a column of the DataFrame, or its index."
 FILE = "DataFrame.parquet"
 ROWS = "frame_rows"
@@ -27,7 +27,7 @@ KINDS = {("pandas", "DataFrame"): "pandas", ("polars", "DataFrame"): "arrow",
          ("pyarrow", "Table"): "arrow"}  # fmt: skip
 IN_MICROSECONDS = {"TIMESTAMPTZ_NS": "TIMESTAMPTZ", "TIMESTAMP_NS": "TIMESTAMP",
                    "TIME_NS": "TIME"}  # fmt: skip
-"""The type that readers support, for each nanosecond type of the database."""
+"""Nanosecond types of the database, each with the corresponding type that the readers support."""
 CONVERSION_HINTS = {
     ("pandas", "Series"): "Give a DataFrame: series.to_frame('x')",
     ("polars", "Series"): "Give a DataFrame: series.to_frame('x')",

@@ -42,7 +42,7 @@ class GridFit(NamedTuple):
 
 
 class StepRows(NamedTuple):
-    """The times of N sequences, concatenated.
+    """The concatenated times of N sequences.
 
     Attributes:
         order: (rows,) times, as numbers or dates.
@@ -86,21 +86,25 @@ class StepRows(NamedTuple):
 
     @property
     def is_whole(self) -> NDArray[np.bool_]:
-        """Whether all times of a sequence are integers or dates with one time of day; (N,)."""
+        """Array (N,) of whether the times of a sequence are all integers, or all dates with the
+        same time of day."""
         if self.is_date:
             return self.reduce(np.logical_and, self.has_first_time, True)
         return self.reduce(np.logical_and, self.order == np.round(self.order), True)
 
     @property
     def has_first_time(self) -> NDArray[np.bool_]:
-        """Whether a date has the same time of day as the first date of its sequence; (rows,)."""
+        """Array (rows,) of whether a date has the time of day of the first date in its sequence."""
         into_day = self.order.astype(np.int64) % DAY
         return np.asarray(into_day == into_day[self.offsets[:-1][self.series_index]])
 
     @property
     def day(self) -> Integers:
-        """The day of the month of each date grid, (N,): `LAST_DAY` if all dates are the last day of
-        their month, otherwise the latest day. It is 0 for numbers."""
+        """Array (N,) of the day of the month of each grid.
+
+        It is `LAST_DAY` if all dates of the sequence are the last day of their month, and otherwise
+        the latest day of the month in the sequence. It is 0 if the times are numbers.
+        """
         if not self.is_date:
             return np.zeros(len(self.offsets) - 1, dtype=np.int64)
         day, last = self._days()
@@ -114,15 +118,17 @@ class StepRows(NamedTuple):
         return self.reduce(np.logical_and, found == np.minimum(day, last), True)
 
     def _days(self) -> tuple[Integers, Integers]:
-        """Return the day of the month and the number of days in the month, each (rows,)."""
+        """Return two arrays (rows,): the day of the month, and the number of days in the month."""
         month = self.order.astype("datetime64[M]")
         days = (self.order.astype("datetime64[D]") - month.astype("datetime64[D]")).astype(np.int64)
         return days + 1, days_of_month(month)
 
     def distances(self, unit: int) -> Floats | None:
-        """Return the distance from each row to the next, in units of the grid, as an array
-        (rows - 1,). A distance is NaN off the grid. Return None if the unit does not apply to these
-        times."""
+        """Return the distance from each row to the next, in units of the grid.
+
+        The result is an array (rows - 1,). A distance is NaN if one of its two rows is off the
+        grid. The result is None if the unit does not apply to these times.
+        """
         if self.is_date == (unit == NUMBER):
             return None
         if unit == NUMBER:
@@ -149,7 +155,7 @@ class StepRows(NamedTuple):
         return np.where(self.is_whole[self.series_index[1:]], 0, np.maximum(ROUNDING, 4 * largest))
 
     def fits(self) -> dict[int, GridFit]:
-        """Return the fit of each grid that applies to these times, by unit."""
+        """Return a dictionary with the fit of each grid that applies to these times, by unit."""
         units = (MONTH, TIME, BUSINESS_DAY) if self.is_date else (NUMBER,)
         return {unit: self._fit(unit) for unit in units}
 
@@ -175,11 +181,11 @@ class StepRows(NamedTuple):
         return GridFit(step, is_valid, rows - (np.diff(self.offsets) - 1))
 
     def choose_grid(self, fits: dict[int, GridFit]) -> tuple[Integers, Floats]:
-        """Return the unit and the step, each (N,), of the valid grid with the fewest missing rows.
+        """Return the unit and the step of the valid grid with the fewest missing rows.
 
-        Among equal grids, months have priority, then days, weeks and shorter durations, then
-        business days. For example, from a Friday to a Monday is one business day rather than three
-        days.
+        Both results are arrays (N,). Among equal grids, months have priority, then days, weeks and
+        shorter durations, then business days. For example, the step from a Friday to a Monday is
+        one business day rather than three days.
         """
         N = len(self.offsets) - 1
         unit, step = np.full(N, UNKNOWN), np.full(N, np.nan)

@@ -70,8 +70,8 @@ class InstanceStatistics:
         high = np.where(count > 0, np.where(cells, rows, -np.inf).max(axis=1), 0)
         constant = is_rounding_only(low, high)
         spread = np.where(constant, 1, high - low)
-        # Values are scaled to 0..1, so that squares do not overflow and a large level costs no
-        # precision.
+        # Values are scaled to 0..1, so that squares do not overflow and a large level does not
+        # reduce the precision.
         unit = np.where(cells, (rows - low[:, None]) / spread[:, None], 0)
         mean = _sum_in_order(unit) / divisor
         squares = np.where(cells, np.square(unit - mean[:, None]), 0)
@@ -81,8 +81,8 @@ class InstanceStatistics:
 
 
 def _sum_in_order(values: Floats) -> Floats:
-    """Return the sum (n, F) of values (n, S, F) over S, added in order of the steps. Trailing zeros
-    change no bit of the result, unlike in `numpy.sum`, which adds in blocks."""
+    """Return the sum (n, F) of values (n, S, F), added in the order of the S steps. Trailing zeros
+    change no bit of the result, whereas they could with `numpy.sum`, which adds in blocks."""
     return np.asarray(np.cumsum(values, axis=1)[:, -1])
 
 

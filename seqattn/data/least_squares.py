@@ -35,7 +35,7 @@ def least_squares(
     The map is fitted on the training part, so this forecast is not a parameter-free baseline. It
     measures how much of a task is linear. Each target cell is fitted to the training sequences in
     which this cell was observed. The design matrix is centred and scaled, so that offsets and units
-    of features cost no precision.
+    of features do not reduce the precision.
 
     Args:
         train: the sequences to which the map is fitted.
@@ -187,7 +187,7 @@ class DesignTable:
 
     def parts(self) -> Iterator[tuple[slice, Sequences, tuple[Scaler, Scaler]]]:
         """Yield triples (slice of indices, sequences, (source scaler, target scaler)). The scalers
-        have one shift and scale per sequence."""
+        have one shift and one scale per sequence."""
         for indices, batch in self.part.chunks():
             for first, rows in row_blocks(batch.source):
                 at = slice(first, first + len(rows))
@@ -205,8 +205,8 @@ class DesignTable:
         return self._flat(per_sequence.transform(part.source))
 
     def outputs(self, part: Sequences, per_sequence: Scaler) -> Floats:
-        """Return the scaled targets as an array (n, T G) with one row per sequence. A cell that was
-        not observed is NaN."""
+        """Return the scaled targets as an array (n, T G) with one row per sequence. Unobserved
+        cells are NaN."""
         points = per_sequence.transform(part.target)
         if part.target_observed is not None:
             points = np.where(part.target_observed, points, np.nan)
@@ -237,7 +237,7 @@ class ColumnRanges:
         """Compute the ranges of the columns over all blocks.
 
         Args:
-            row_blocks: arrays (n, columns) in which a cell that was not observed is NaN.
+            row_blocks: arrays (n, columns) with NaN in unobserved cells.
         """
         low, high, count = np.full(1, np.inf), np.full(1, -np.inf), np.zeros(1, dtype=np.int64)
         for values in row_blocks:

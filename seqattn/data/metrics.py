@@ -38,7 +38,7 @@ class SeriesTable:
     """The target features of the training series.
 
     Attributes:
-        values: (rows, columns) values of all series; a cell that was not observed is NaN.
+        values: (rows, columns) values of all series, with NaN in unobserved cells.
         columns: column indices of the F target features.
         starts: (series,) index of the first row of each series.
         lengths: (series,) number of rows of each series.
@@ -57,7 +57,7 @@ class SeriesTable:
         return len(self.starts)
 
     def __getitem__(self, k: int) -> Floats:
-        """Return the target features of series k as an array (L, F) with NaN in missing cells."""
+        """Return the target features of series k as an array (L, F) with NaN in unobserved cells."""
         first = int(self.starts[k])
         self.pages.count(1, int(self.lengths[k]) * self.values.strides[0])
         rows = self.values[first : first + int(self.lengths[k]), self.columns]
@@ -115,7 +115,9 @@ class InSample:
         Args:
             series: the training series.
             given: season length that the user set, in steps, or None to search for a season.
-            longest: maximum season length of the search, in steps; None as in `find_season`.
+            longest: maximum season length of the search, in steps, or None for the default of
+                `find_season`.
+
         Returns:
             the statistics, and a note for the user on the season; the note is "" if there is none.
         """
@@ -149,8 +151,8 @@ class InSample:
 def _naive_scales(
     series: SeriesTable, lag: int
 ) -> tuple[tuple[float | None, ...], tuple[str | None, ...]]:
-    """Return the mean absolute difference over a lag for each feature, and the reason for each
-    feature with an undefined mean."""
+    """Return two tuples with one element per feature: the mean absolute difference over a lag, and
+    the reason if this mean is undefined."""
     F = len(series.columns)
     total, count, size = np.zeros(F), np.zeros(F, dtype=np.int64), 0.0
     for differences, largest in series.differences(lag):
@@ -181,7 +183,7 @@ class Errors:
     Attributes:
         mae: mean absolute error in the user's units.
         rmse: root mean squared error in the user's units.
-        mase: mean absolute scaled error, without unit; None also where MASE is undefined.
+        mase: mean absolute scaled error, without unit; None also for a feature with undefined MASE.
     """
 
     mae: list[float | None]

@@ -69,7 +69,7 @@ def _find_in_folder(folder: Path, form: str) -> list[Path]:
 def file_series_names(path: str, files: Sequence[Path]) -> list[str]:
     """Return the names of series that are whole files.
 
-    A series gets the file name, with the folder in front if several files have the same name.
+    A series gets the name of its file. The folder precedes this name if several files share it.
 
     Args:
         path: the path as the user typed it.

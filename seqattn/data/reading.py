@@ -76,7 +76,7 @@ def read_series(
         roles: roles of the columns of the training part, for another part; None to infer the roles.
 
     Raises:
-        DataError: if a file cannot be used; the message names the place in the file.
+        DataError: if a file cannot be used; the message states the location in the file.
         StorageError: if the disk has no room for the cache of large files.
     """
     options = replace(make_read_options(config), roles=roles)
@@ -129,7 +129,7 @@ def _merge_series(raw: Series, path: str) -> Iterator[Chunk]:
     """Merge series that extend over several files, and yield chunks of whole series in time order.
 
     Args:
-        raw: series that may contain an id several times, each time with another range of rows.
+        raw: series in which an id may occur several times, each time with a different row range.
         path: path of the files, for messages.
 
     Raises:
@@ -231,7 +231,7 @@ class _FileReader:
                 )
 
     def _read(self, file: Path) -> Iterator[Chunk]:
-        """Yield the chunks of a file. One of several files may have no rows and yield nothing."""
+        """Yield the chunks of a file. If there are several files, a file may have no rows."""
         try:
             yield from read_chunks(file, self.options)
         except NoRows:

@@ -43,8 +43,8 @@ def regularize(
         last: maximum number of rows to keep at the end of each sequence, or None to keep all.
 
     Raises:
-        DataError: if the config rejects a missing row or an empty cell; the message names the
-            place.
+        DataError: if the config rejects a missing row or an empty cell; the message states its
+            location.
     """
     regularizer = _Regularizer(chunk, name, spacing)
     or_set = OR_SET if has_key else "."

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from seqattn.data.sequences import Floats, Integers
 
 READAHEAD_BYTES = 2**21
-"""Bytes that the system may map around each byte that is read; Linux may map a large folio."""
+"""Number of bytes that the system may map for each read, because Linux may map a large folio."""
 MAX_MAPPED_BYTES = 2**26
 """Maximum size of the mapped pages in the resident memory of the process, in bytes."""
 
@@ -75,7 +75,7 @@ class MappedPages:
         return found.reshape(len(starts), length, values.shape[1])
 
     def count(self, ranges: int, size: int) -> None:
-        """Count ranges that were read, and release all pages when the sum exceeds
+        """Count the bytes of ranges that were read, and release all pages when the count exceeds
         `MAX_MAPPED_BYTES`.
 
         Args:
@@ -93,7 +93,7 @@ class RowRanges:
     """N ranges of rows of an array.
 
     Attributes:
-        values: (rows, C) array in which a cell that was not observed is NaN.
+        values: (rows, C) array with NaN in unobserved cells.
         columns: column indices of the F features.
         features: names of the F features.
         starts: (N,) index of the first row of each range.

@@ -48,13 +48,13 @@ class Scaler:
         return points if self.is_identity else points * self.scale + self.shift
 
     def select(self, indices: slice) -> Scaler:
-        """Return the scaler for the sequences of a slice. This scaler must have one shift and scale
+        """Return the scaler for the sequences of a slice, if the scaler has one shift and one scale
         per sequence."""
         return Scaler(self.shift[indices], self.scale[indices])
 
     def reorder(self, indices: Sequence[int]) -> Scaler:
-        """Return a scaler in which feature i is feature `indices[i]` of this scaler. An index of -1
-        gives the identity."""
+        """Return a scaler in which feature i has the shift and scale of feature `indices[i]`. An
+        index of -1 gives the identity."""
         shift, scale = (
             np.insert(values, values.shape[-1], none, axis=-1)[..., list(indices)]
             for values, none in ((self.shift, 0.0), (self.scale, 1.0))
@@ -92,7 +92,7 @@ class Scaling:
     The first stage is a shift and a scale per sequence. The second stage is a shift and a scale per
     feature, which are fitted on the training part. A feature of both source and target has equal
     scaling on both sides. A feature of the target alone has no shift or scale per sequence, because
-    these are computed from the source.
+    the shift and scale per sequence are computed from the source.
 
     Attributes:
         source: scaler of the source features.
@@ -101,8 +101,9 @@ class Scaling:
         relative: whether to subtract the last source step of each sequence, so that the model does
             not depend on the level of a sequence.
         instance: whether to scale each source to mean 0 and standard deviation 1, and its target
-            with the same values; see `seqattn.data.instance`. `source.shift` is then 0. A feature
-            that is constant in a source is shifted, but its scale is that of the training part.
+            with the mean and standard deviation of the source, as described in
+            `seqattn.data.instance`. `source.shift` is then 0. A feature that is constant in a
+            source is shifted, but keeps the scale of the training part.
     """
 
     source: Scaler
@@ -172,7 +173,8 @@ class Scaling:
         return source, target
 
     def inverse_transform(self, values: Floats, part: Sequences) -> Floats:
-        """Convert forecasts (..., N, T, F) of a part from the units of the model to the user's."""
+        """Convert forecasts (..., N, T, F) of a part from the units of the model to the user's
+        units."""
         if self.is_identity:
             return values
         values = self.target.inverse_transform(values)

@@ -63,7 +63,7 @@ def find_season(series: SeriesCollection, longest: int | None = None) -> Season 
     A smooth season has a flat maximum. Each candidate is therefore replaced by the neighbouring lag
     with the highest mean autocorrelation over its multiples. The result is the shortest candidate
     with a seasonal naive forecast close to the best: its mean squared error within the series is at
-    most 1 + z sqrt(2 / n) times the lowest error. Sampling alone may cause this difference.
+    most 1 + z sqrt(2 / n) times the lowest error. Sampling alone may cause such a difference.
 
     Each feature of each series is detrended in two steps, as in classical decomposition (Hyndman
     and Athanasopoulos, "Forecasting: Principles and Practice", section 3.4). Its least-squares line
@@ -74,7 +74,7 @@ def find_season(series: SeriesCollection, longest: int | None = None) -> Season 
     shocks, n is the number of pairs in the series with the most pairs.
 
     Args:
-        series: series (L, F) with evenly spaced rows; a cell that was not observed is NaN.
+        series: series (L, F) with evenly spaced rows and NaN in unobserved cells.
         longest: longest season length of the search, in steps. The default and the maximum are half
             the length of the longest series.
     """
@@ -95,7 +95,7 @@ def find_season(series: SeriesCollection, longest: int | None = None) -> Season 
 
 
 def _sample_series(series: SeriesCollection) -> list[NDArray[np.floating]]:
-    """Return a sample of the series that limits the search to seconds."""
+    """Return a sample of the series that is small enough for a search within seconds."""
     indices = np.linspace(0, len(series) - 1, min(len(series), MAX_SERIES)).astype(np.int64)
     chosen, values_left = list[NDArray[np.floating]](), MAX_VALUES
     for k in indices:

@@ -48,7 +48,7 @@ def summarize_steps(chunk: Chunk) -> StepSummary | None:
     with np.errstate(invalid="ignore"):
         is_even = bool(((steps >= 1) & (steps == np.round(steps))).all())
     missing = int(steps.sum()) - len(steps) if is_even else 0
-    is_even = is_even and missing <= len(steps)  # with more, most rows of the grid are missing
+    is_even = is_even and missing <= len(steps)  # otherwise, most rows of the grid are missing
     words = " or ".join(map(str, list(found.frequencies())[:3]))
     is_even = is_even and bool(words)
     return StepSummary(words if is_even else "irregular", missing if is_even else 0, is_even)

@@ -18,7 +18,7 @@ from seqattn.data.spacing import Frequency, Spacing
 
 @dataclass(eq=False)
 class Series:
-    """N series with evenly spaced rows, in which a cell that was not observed is NaN.
+    """N series with evenly spaced rows and NaN in unobserved cells.
 
     Attributes:
         name: name of the file or path, for messages.
@@ -61,7 +61,7 @@ class Series:
         return [self.ids[int(k)] for k in np.flatnonzero(self.dropped)]
 
     def without_dropped(self) -> Series:
-        """Return the series without those that are left out."""
+        """Return the series that are not left out."""
         if self.dropped is None or not self.dropped.any():
             return self
         indices = np.flatnonzero(~self.dropped)
@@ -108,7 +108,7 @@ class Spans:
         return None if series.spacing is None else series.spacing.select(self.series_index).common()
 
     def without_dropped(self, series: Series) -> Spans:
-        """Return the ranges without those of series that are left out."""
+        """Return the ranges of the series that are not left out."""
         if series.dropped is None:
             return self
         left = ~series.dropped[self.series_index]
@@ -171,7 +171,7 @@ def keep_last_rows(chunk: Chunk, max_rows: int) -> Chunk:
 
 
 def remap_where(where: Where, rows: Integers) -> Where:
-    """Return the place function for the cells of `values[rows]`, given the one for `values`."""
+    """Convert a location function for the cells of `values` to one for `values[rows]`."""
     return lambda row, feature: where(int(rows[row]), feature)
 
 
@@ -218,7 +218,7 @@ def any_per_series(flags: NDArray[np.bool_], offsets: Integers) -> NDArray[np.bo
 
 def block_slices(lengths: Integers, rows: int) -> list[slice]:
     """Return slices of consecutive series. The series of a slice have at most `rows` rows in total,
-    unless a slice has only one series."""
+    unless the slice contains only one series."""
     ends = np.cumsum(lengths)
     found, first = list[slice](), 0
     while first < len(lengths):

@@ -107,7 +107,7 @@ def _usable_windows(
     series: Series, spans: Spans, starts: Integers, counts: Integers, config: OwnFile,
     source_features: tuple[str, ...],
 ) -> NDArray[np.bool_]:  # fmt: skip
-    """Return which windows are usable, as booleans (windows,).
+    """Return an array (windows,) of whether each window is usable.
 
     With `data.missing: drop_sequence`, a usable window has no empty cell. Otherwise its source has
     an observed value of each feature.

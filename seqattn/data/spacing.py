@@ -142,7 +142,7 @@ class Spacing(NamedTuple):
 
     @property
     def is_known(self) -> NDArray[np.bool_]:
-        """Whether the interval of each sequence is known, as an array (N,)."""
+        """Array (N,) of whether the interval of each sequence is known."""
         return np.asarray(self.unit != UNKNOWN)
 
     def frequency(self, k: int) -> Frequency | None:
@@ -159,8 +159,7 @@ class Spacing(NamedTuple):
         }
 
     def common(self) -> Frequency | None:
-        """Return the interval that all sequences share, or None if intervals differ or one is
-        unknown."""
+        """Return the interval that all sequences share, or None if intervals differ or are unknown."""
         found = list(self.frequencies())
         if len(found) != 1 or not self.is_known.all():
             return None
@@ -170,8 +169,8 @@ class Spacing(NamedTuple):
     def distances(self, order: NDArray[Any], offsets: Integers) -> Floats:
         """Return the number of steps from each row to the next, as an array (rows - 1,).
 
-        The number is 1 if no row is missing, and not an integer off the grid. It is also 1 between
-        two sequences and if the interval is unknown.
+        The number is 1 if no row is missing. It is not an integer if a row is off the grid. It is
+        also 1 between two sequences and in a sequence with an unknown interval.
         """
         rows = StepRows.of(order, offsets)
         series_index = rows.series_index[:-1]

@@ -59,7 +59,11 @@ def split_series(series: Series, config: OwnFile) -> tuple[list[Spans], list[str
 
 
 def _sizes(n: int, validation: float, test: float, items: str, name: str) -> tuple[int, int, int]:
-    """Return the number of items in each part when n items are split."""
+    """Return the number of items in each part if n items are split.
+
+    Raises:
+        DataError: if a part would be empty.
+    """
     of_validation, of_test = round(n * validation), round(n * test)
     of_train = n - of_validation - of_test
     for part, count in zip(PARTS, (of_train, of_validation, of_test), strict=True):

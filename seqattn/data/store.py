@@ -38,7 +38,7 @@ class PackedNames(collections.abc.Sequence[str]):
 
     @functools.cached_property
     def offsets(self) -> Integers:
-        """Index of the first byte of each string, and the end of the last string; (N + 1,)."""
+        """Array (N + 1,) of the index of the first byte of each string, and the end of the last."""
         return to_offsets(self.lengths)
 
     def __len__(self) -> int:
@@ -70,7 +70,7 @@ class SeriesStore:
         self.count = 0
 
     def add(self, series: Series) -> None:
-        """Add some series.
+        """Add series to the store.
 
         Raises:
             OSError: if the disk is full.
@@ -161,7 +161,7 @@ class SeriesStore:
         return _build_series(self._metadata(name, digests), arrays, self.ids, groups)
 
     def write(self, name: str, digests: dict[str, str], more: dict[str, Any]) -> None:
-        """Write the metadata that make the folder ready for memory-mapping.
+        """Write the metadata, after which the folder can be memory-mapped.
 
         Args:
             name: name of the files, for messages.

@@ -125,8 +125,8 @@ def _sorted_order(source: Floats, lengths: Integers) -> Integers:
 
 
 def _lagged_order(lengths: Integers, lag: int, steps: int) -> Integers:
-    """Return the alignment (N, steps) of the step `length + t` with the step `length + t - lag`. It
-    is -1 if the latter is not a source step."""
+    """Return the alignment (N, steps) of target step t with the source step `length + t - lag`, or
+    -1 if there is no such source step."""
     indices = lengths[:, None] + np.arange(steps) - lag
     return np.where((indices >= 0) & (indices < lengths[:, None]), indices, -1)
 

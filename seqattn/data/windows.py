@@ -211,7 +211,8 @@ class Windows(Sequences):
         )  # fmt: skip
 
     def select_points(self, indices: slice | Integers) -> Sequences:
-        """Return the same as `select`, but without steps and spacing, for a training step."""
+        """Return the sequences as `select` does, but without times and spacing, which a training
+        step does not need."""
         return self._gather(indices, None, None)
 
     def chunks(self) -> Iterator[tuple[slice, Sequences]]:
@@ -226,8 +227,8 @@ class Windows(Sequences):
             yield slice(first, min(first + size, len(self)))
 
     def observed_sources(self) -> Iterator[tuple[slice, NDArray[np.bool_]]]:
-        """Yield pairs (slice of indices, booleans (n, F)). The booleans tell whether each source
-        has an observed value of each feature."""
+        """Yield pairs (slice of indices, array (n, F)). The array indicates whether each source has
+        an observed value of each feature."""
         for indices in self._chunk_slices():
             keep = self._valid(self.sources, indices)
             values = self.sources.gather(indices)
@@ -271,7 +272,7 @@ class Windows(Sequences):
     def _observed(
         self, rows: RowRanges, indices: slice | Integers
     ) -> tuple[Floats, NDArray[np.bool_]]:
-        """Return the values (n, L, F) of sources or targets with padding 0, and a mask of the
+        """Return the values (n, L, F) of sources or targets, with 0 at padding, and a mask of the
         observed cells."""
         values, keep = rows.gather(indices), self._valid(rows, indices)
         observed = np.broadcast_to(keep, values.shape)

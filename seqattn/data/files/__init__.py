@@ -47,7 +47,8 @@ def read_chunks(path: Path, options: ReadOptions, *, whole: bool = False) -> Ite
         whole: whether a memory-mapped file becomes a single chunk.
 
     Raises:
-        DataError: if the file cannot be used; the message names row, column and correction.
+        DataError: if the file cannot be used; the message states the row and the column, and
+            describes the correction.
     """
     name = "standard input" if str(path) == "-" else str(path)
     seen = SeenIds()

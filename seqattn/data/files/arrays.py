@@ -37,7 +37,7 @@ def read_npy(path: Path, options: ReadOptions, *, whole: bool = False) -> Iterat
         whole: whether to yield the whole file as one chunk.
 
     Raises:
-        DataError: if the file is not an array of numbers or the array has a wrong shape.
+        DataError: if the file contains no array of numbers or the array has a wrong shape.
     """
     with path.open("rb") as file:
         is_npz = file.read(len(ZIP_MAGIC)) == ZIP_MAGIC

@@ -28,7 +28,7 @@ MAX_PIPED = 2**24
 once, because a pipe may never end."""
 DATES = "datetime64[us]"
 Where = Callable[[int, int], str]
-"""Function (row, feature) -> text that describes the place of a cell in the file."""
+"""Function that returns the location of a cell in the file as text, given its row and feature."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,8 +73,8 @@ class Chunk:
     Attributes:
         ids: N names of the sequences.
         points: values of the requested columns.
-        where: function that returns text for the place in the file of a cell (row, feature) of
-            `points`.
+        where: function that returns the location in the file of a cell of `points`, as text, given
+            its row and feature.
         target: separate targets of the same sequences, or None if the file has none.
         where_target: function like `where` for the cells of `target`.
         order: (rows,) time of each row of `points`, as numbers or dates that increase within each
@@ -107,7 +107,7 @@ class Chunk:
         return DEFAULT_STYLE if self.roles is None else self.roles.style
 
     def cells(self) -> Iterator[tuple[Ragged, Where]]:
-        """Yield `points`, and `target` if it exists, each with the function for its places."""
+        """Yield `points`, and `target` if it exists, each with the function for cell locations."""
         yield self.points, self.where
         if self.target is not None and self.where_target is not None:
             yield self.target, self.where_target
@@ -124,7 +124,7 @@ def check_values(name: str, chunk: Chunk) -> None:
     """Check that no value is infinite or larger than `MAX_VALUE`. Empty cells are allowed.
 
     Raises:
-        DataError: if there is such a value; the message names the place of the first one.
+        DataError: if there is such a value; the message states the location of the first one.
     """
     for ragged, where in chunk.cells():
         for first, rows in row_blocks(ragged.values):
@@ -150,20 +150,20 @@ def raise_bad_value(place: str, value: float) -> None:
 
 
 def first_line(error: BaseException) -> str:
-    """Return the first line of an error message from a library, shortened."""
+    """Return the first line of an error message from a library, shortened if it is long."""
     lines = str(error).strip().splitlines() or [type(error).__name__]
     return re.sub(r"^[A-Z][A-Za-z ]+ Error: ", "", lines[0])[:200]
 
 
 class SeenIds:
-    """A set of names that detects repetitions with 8 bytes of memory per name."""
+    """A set of names that detects repeated names and needs 8 bytes of memory per name."""
 
     def __init__(self) -> None:
         self.sorted: list[NDArray[np.int64]] = []
 
     def find_repeat(self, ids: Sequence[str]) -> str | None:
-        """Return the first name that was seen before or occurs twice in `ids`, or None. Without a
-        repetition, add the names to the set."""
+        """Return the first name in `ids` that was seen before or occurs twice. If there is no such
+        name, add the names to the set and return None."""
         new = np.fromiter(map(hash, ids), np.int64, len(ids))
         order = np.argsort(new, kind="stable")
         ranked = new[order]
@@ -202,7 +202,7 @@ def concat_chunks(chunks: Sequence[Chunk]) -> Chunk:
 
 
 def _concat_ragged(parts: Sequence[tuple[Ragged, Where]]) -> tuple[Ragged, Where]:
-    """Concatenate ragged arrays and their functions for the places of cells."""
+    """Concatenate ragged arrays, and combine their functions for cell locations."""
     starts = to_offsets(np.array([len(ragged.values) for ragged, _ in parts]))
     lengths = np.concatenate([ragged.lengths for ragged, _ in parts])
     values = np.concatenate([ragged.values for ragged, _ in parts])

@@ -28,8 +28,7 @@ MAX_CHUNK_VALUES = 2**18  # number of values at which a chunk ends
 
 
 def has_nested_points(path: Path) -> bool:
-    """Return whether each line contains a whole sequence, as the first line indicates. Otherwise,
-    each line is a row."""
+    """Return whether the first line indicates that each line is a whole sequence, not a row."""
     with path.open("rb") as file:
         first = next((line for line in file if line.strip()), b"")
     if b'"target"' in first and b"[" in first:
@@ -72,7 +71,8 @@ def read_json_lines(raw: BinaryIO, name: str, options: ReadOptions) -> Iterator[
     """Yield the chunks of a file.
 
     Raises:
-        DataError: if a line cannot be used; the message names the line number and the correction.
+        DataError: if a line cannot be used; the message states the line number and describes the
+            correction.
     """
     reader = _Reader(name, options)
     pending, size = list[_Line](), 0
@@ -119,8 +119,8 @@ class _Reader:
     """A parser of the lines of a file, which must have the same features.
 
     Attributes:
-        widths: number of source features, and number of target features or None without a target.
-            `widths` is None before the first line.
+        widths: the number of source features, and the number of target features. The latter is None
+            if there is no target. `widths` is None before the first line.
     """
 
     def __init__(self, name: str, options: ReadOptions) -> None:

@@ -13,8 +13,10 @@ Auto = Literal["auto"]
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """Options for reading a file. The values "auto" and None mean that a value is detected, unless
-    the description gives another meaning.
+    """Options for reading a file.
+
+    The value "auto" or None means that the reader detects the value, unless the description of the
+    attribute gives another meaning.
 
     Attributes:
         format: csv, tsv, jsonl, json, npz, npy, parquet or arrow. With "auto", the suffix of the
@@ -39,8 +41,8 @@ class ReadOptions:
             another role. A feature from a `one_hot` column has the name column=word.
         ignore: names of columns to leave out.
         one_hot: names of columns of words. Each word becomes a feature.
-        may_rename: whether to take the columns in order if their number matches the features but
-            none of the names does.
+        may_rename: whether to take the columns in order if there are as many columns as features
+            but no column has the name of a feature.
         is_training: whether a number that looks like a missing value is an error. Otherwise, it
             only causes a note.
         source_and_target: names of the source features and of the target features in an NPZ file

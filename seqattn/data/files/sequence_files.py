@@ -16,7 +16,7 @@ from seqattn.errors import DataError, UsageError
 def write_sequences(
     part: Sequences, form: str, *, wide: bool = False, is_continuation: bool
 ) -> tuple[bytes, str]:
-    """Write sequences as the content of a file, with the config keys for reading it.
+    """Convert sequences to the content of a file.
 
     Args:
         part: the sequences.

@@ -46,7 +46,7 @@ def quote_cell(text: str, separator: str = ",") -> str:
 
 
 class TableFile:
-    """A writer that writes rows to a file object block by block.
+    """A writer of rows to a file object, block by block.
 
     The database writes text to an unnamed temporary file, which disappears with the process. A
     Parquet file is made from the text of all rows at the end, so that memory use is bounded.

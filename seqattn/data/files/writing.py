@@ -70,8 +70,8 @@ def round_forecast(forecast: Floats, scale: Floats | None = None) -> NDArray[np.
 
     Args:
         forecast: (N, T, F) forecast in the user's units.
-        scale: (F,) scale of the scaling, which determines the number of decimals. None means that
-            the forecast was not scaled; it is cast to float32.
+        scale: (F,) scale of each target feature, which determines the number of decimals. None
+            means that the forecast was not scaled. It is then cast to float32.
     """
     if scale is None:
         return forecast.astype(np.float32)

@@ -17,7 +17,7 @@ def check_cells(table: Table, column: Column) -> None:
 
     Raises:
         AmbiguousData: if a cell is neither empty nor of the kind of the column, or if the comma in
-            its numbers may be a decimal mark or a thousands separator.
+            the numbers of the column may be a decimal mark or a thousands separator.
     """
     if column.either:
         raise AmbiguousData(
@@ -44,7 +44,7 @@ def check_cells(table: Table, column: Column) -> None:
 
 
 def first_non_number(table: Table, column: Column, options: ReadOptions) -> str:
-    """Return text for the place of the first cell of a column that is not a number."""
+    """Describe the first cell of a column that is not a number, and its location in the file."""
     text = column.text
     numerals = [f"({numeral.sql(text)}) IS NOT NULL" for numeral in allowed_numerals(options)]
     rows = table.query(

@@ -10,7 +10,7 @@ from seqattn.data.tables.table import ROW, ROWS, Table
 NA_VALUES = ("", "na", "n/a", "#n/a", "nan", "null", "none", "nil", "?", ".", "missing")
 """Common contents of empty cells, compared without case."""
 MIN_MATCHING_SHARE = 0.8
-"""Smallest fraction of numbers (or dates) in a column at which all other cells are errors."""
+"""Minimum fraction of numbers (or dates) in a column at which all other cells count as errors."""
 Kind = Literal["number", "time", "words", "empty"]
 
 

@@ -1,6 +1,6 @@
 """The database that reads tables.
 
-Each process has one database. It is in memory, and spills to a temporary folder.
+Each process has one database. The database is in memory and spills to a temporary folder.
 """
 
 from __future__ import annotations

@@ -86,7 +86,7 @@ class TableFacts:
 
         Args:
             name: name of the column.
-            which: condition on `step`, the difference to the previous row. The condition must be
+            which: condition on `step`, the difference from the previous row. The condition must be
                 true if `step` is NULL.
         """
         value = self.columns[name].sql
@@ -115,7 +115,7 @@ class TableFacts:
         return in_order or self.distinct(*texts, time.sql) == self.rows
 
     def is_constant_in(self, series: Sequence[str], column: Column) -> bool:
-        """Return whether a column has only one value in each series and is never empty."""
+        """Return whether a column has a single value in each series and no empty cells."""
         texts = [self.columns[name].text for name in series]
         first = " AND ".join(
             f"{text} = (SELECT {text} FROM {ROWS} ORDER BY {ROW} LIMIT 1)" for text in texts

@@ -28,7 +28,7 @@ a usual name."""
 def find_series(
     facts: TableFacts, time: TimeColumn | None
 ) -> tuple[tuple[str, ...], TimeColumn | None]:
-    """Find the series id columns, and the time column, which may be found only with their help.
+    """Find the series id columns, and the time column if it depends on them.
 
     Returns:
         the names of the series id columns, and the time column or None.
@@ -63,7 +63,7 @@ def _series_of_times(
         time: the time column.
 
     Raises:
-        AmbiguousData: if no columns certainly make the times unique.
+        AmbiguousData: if it is uncertain which columns make the times unique.
     """
     words = [n for n in unassigned if facts.columns[n].kind == "words" and n not in named]
     integers = [n for n in unassigned if n not in named and facts.is_integer(n)]
@@ -91,8 +91,8 @@ def _series_of_times(
 def _named_series(facts: TableFacts, named: Sequence[str]) -> tuple[str, ...]:
     """Return the column with an unambiguous name for series ids.
 
-    A column that is unique in each row is not used. With few rows, it is not used only if it also
-    counts the rows.
+    A column with a different value in each row is rejected if the table has at least `MIN_ROWS`
+    rows or the column counts the rows.
     """
     name = next((name for name in named if fold_name(name) in SERIES_NAMES[:SURE_SERIES]), None)
     if name is None:
@@ -106,8 +106,8 @@ def _named_series(facts: TableFacts, named: Sequence[str]) -> tuple[str, ...]:
 
 
 def _block_series(facts: TableFacts, named: Sequence[str]) -> tuple[str, ...]:
-    """Return a column with the name of an id, such as a trip or a session. The rows of each value
-    must be contiguous, with two or more rows per value on average."""
+    """Return a column with the name of an id, such as `trip_id`. The rows of each value must be
+    contiguous, with two or more rows per value on average."""
     for name in named:
         folded = fold_name(name)
         if folded not in SERIES_NAMES[:BLOCK_SERIES] and not folded.endswith("_id"):

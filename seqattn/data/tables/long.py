@@ -149,8 +149,8 @@ def _one_hot_words(table: Table, name: str, text: str, options: ReadOptions) -> 
 def _sort(table: Table, roles: LongLayout, values: list[str]) -> tuple[str, ...]:
     """Create the view `SORTED` of the rows with their positions, and return notes for the user.
 
-    The view is sorted by sequence, in the order of their first rows, and by time. The rows are
-    copied only if they are not sorted yet.
+    The view is sorted by sequence, in the order of the first row of each sequence, and by time. The
+    rows are copied only if they are not sorted yet.
 
     Raises:
         DataError: if a series id is empty, or if a sequence has two rows with the same time.
@@ -248,7 +248,7 @@ def _raise_several_groups(table: Table, roles: LongLayout, series: str) -> None:
 
 
 def _chunk_bounds(lengths: NDArray[np.int64], whole: bool) -> Iterator[tuple[int, int]]:
-    """Yield pairs (first sequence, end) for each chunk."""
+    """Yield the range of sequences in each chunk as a pair (first, end)."""
     if whole:
         yield 0, len(lengths)
         return

@@ -1,7 +1,7 @@
 """Detection of the notation of numbers in a text file: decimal mark, thousands separator, units.
 
-Each notation has a pattern. The notation used for a column is the one with a pattern that matches
-all cells. If two patterns match and give different numbers, the column is ambiguous.
+Each notation has a pattern. The pattern that matches all cells of a column determines the notation
+of the column. If two patterns match and give different numbers, the column is ambiguous.
 """
 
 from __future__ import annotations

@@ -35,7 +35,8 @@ def read_piped_table(raw: BinaryIO, name: str, options: ReadOptions, kind: str) 
     contiguous.
 
     Raises:
-        DataError: if the table cannot be used; the message names the row and the correction.
+        DataError: if the table cannot be used; the message states the row and describes the
+            correction.
     """
 
     def too_long(lines: int) -> DataError:

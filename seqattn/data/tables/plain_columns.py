@@ -1,7 +1,7 @@
 """Reader of text columns of plain numbers or ISO dates, which get a type in the first pass.
 
-A sample of rows determines the candidates. A column gets a type only if the type loses nothing that
-later inference needs from any cell. All other columns remain text.
+A sample of rows determines the candidates. A column gets a type only if the type preserves all
+information that later inference needs. All other columns remain text.
 """
 
 from __future__ import annotations
@@ -45,15 +45,15 @@ class PlainColumn:
     between: str = ""
 
     def text(self, cell: str) -> str:
-        """Return SQL for the text of a typed cell in the file. For a decimal number, this is its
-        canonical text."""
+        """Return SQL for the text of a typed cell in the file, or the canonical text of a decimal
+        number."""
         if self.type != "TIMESTAMP":
             return f"CAST({cell} AS VARCHAR)"
         text = f"left(CAST({cell} AS VARCHAR), {self.digits})"
         return f"replace({text}, ' ', 'T')" if self.between == "T" else text
 
     def is_plain(self, cell: str, typed: str) -> str:
-        """Return SQL for whether a text can be read with the type. An empty cell is plain."""
+        """Return an SQL condition that is true if a cell is empty or can be read with the type."""
         if self.type == "DOUBLE":  # the database would read 1_000 as a number
             return f"({cell} IS NULL OR isfinite({typed}) AND NOT contains({cell}, '_'))"
         same = f"{self.text(typed)} = {cell}"

@@ -1,4 +1,4 @@
-"""A file as a table of the database, with the place of each row in the file."""
+"""A file as a table of the database, with the location of each row in the file."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Table:
         name: name of the file, for messages.
         header: names of the columns.
         types: database types of the columns; VARCHAR for a column that is read as text.
-        line: function that returns text for the place in the file of a row number.
+        line: function that returns the location of a row in the file as text, given its number.
         is_text: whether the file is a text file.
         notes: notes for the user.
         empty_words: contents of the empty cells in each text column that was cleaned, by column

@@ -62,8 +62,8 @@ def _drop_repeated_headers(table: Table) -> None:
 
 
 def _drop_totals(table: Table) -> None:
-    """Remove last rows that begin with a word such as Total. Keep them unless all other rows begin
-    with a value."""
+    """Remove the last rows if they begin with a word such as Total and all other rows begin with a
+    value."""
     first = table.text(table.header[0])
     rows = table.query(
         f"SELECT {ROW}, trim(coalesce({first}, '')) FROM {ROWS} ORDER BY {ROW} DESC LIMIT 40"
