@@ -185,8 +185,8 @@ def _layout_text(kind: str, layout: LongLayout | WideLayout) -> str:
 
 
 def count_duplicates(chunk: Chunk) -> int:
-    """Return the number of sequences that repeat an earlier sequence. A duplicate in another part of
-    a split would be a data leak."""
+    """Return the number of sequences that repeat an earlier sequence. A duplicate in another part
+    of a split would be a data leak."""
     seen = set[bytes]()
     for k in range(len(chunk)):
         digest = hashlib.blake2b(chunk.points.of(k).tobytes(), digest_size=16)

@@ -57,7 +57,7 @@ class SeriesTable:
         return len(self.starts)
 
     def __getitem__(self, k: int) -> Floats:
-        """Return the target features of series k as an array (L, F) with NaN in unobserved cells."""
+        """Return the target features of series k as an array (L, F). Unobserved cells are NaN."""
         first = int(self.starts[k])
         self.pages.count(1, int(self.lengths[k]) * self.values.strides[0])
         rows = self.values[first : first + int(self.lengths[k]), self.columns]

@@ -208,8 +208,8 @@ class Sequences:
 
 
 class ForecastLike(Protocol):
-    """Forecasts (N, T, F) of a part that are indexed by slices of N: an array, or forecasts that are
-    computed on demand."""
+    """Forecasts (N, T, F) of a part that are indexed by slices of N: an array, or an object that
+    computes forecasts on demand."""
 
     def __getitem__(self, indices: slice, /) -> Floats: ...
 

@@ -159,7 +159,7 @@ class Spacing(NamedTuple):
         }
 
     def common(self) -> Frequency | None:
-        """Return the interval that all sequences share, or None if intervals differ or are unknown."""
+        """Return the interval of all sequences, or None if intervals differ or are unknown."""
         found = list(self.frequencies())
         if len(found) != 1 or not self.is_known.all():
             return None
