@@ -73,8 +73,8 @@ def build_baselines(
         test: the sequences to forecast.
         rule: name and forecast function of the naive baseline of a generated task, or None if the
             task has no naive baseline.
-        in_sample: statistics of series from files. They add the drift forecast and, if the series
-            have a season, the seasonal naive forecast.
+        in_sample: statistics of series from files, or None for generated data. The statistics add
+            the drift forecast and, if the series have a season, the seasonal naive forecast.
 
     Raises:
         DataError: if a source is shorter than the season that the user set.
@@ -118,7 +118,8 @@ def mean_by_step(part: Sequences, steps: int) -> Floats:
     for _, chunk in part.chunks():
         cells = chunk.target_cells
         target = chunk.target if chunk.target_observed is None else np.where(cells, chunk.target, 0)
-        total, count = total + target.sum(axis=0), count + cells.sum(axis=0)  # padding adds 0
+        # Padding contributes 0 to both sums.
+        total, count = total + target.sum(axis=0), count + cells.sum(axis=0)
     overall = total.sum(axis=0) / np.maximum(count.sum(axis=0), 1)
     total, count = total[:steps], count[:steps]
     means = np.tile(overall, (steps, 1))

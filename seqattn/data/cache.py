@@ -95,7 +95,7 @@ def _cache_key(files: Sequence[Path], options: str) -> str:
 
 @contextlib.contextmanager
 def _new_folder(home: Path, files: Sequence[Path]) -> Iterator[Path]:
-    """Create a folder next to the entries, and remove it at the end unless it was renamed.
+    """Create a folder next to the entries. At the end, remove the folder if it was not renamed.
 
     Raises:
         StorageError: if the disk is full or the folder cannot be created.

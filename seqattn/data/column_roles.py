@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
 LONG_LAYOUT, WIDE_LAYOUT = "long", "wide"
 FILE_SPECIFIC_REASONS = ("it is constant", "it is empty", "the same in every row")
-"""Phrases that occur in a reason to ignore a column if the reason may not apply to other files."""
+"""Phrases in reasons for ignoring a column. A reason with such a phrase may be specific to one
+file."""
 NO_COLUMN: dict[str, Any] = {"series": (), "time": None}
 """Option values which specify that no column has the role."""
 ROLE_PHRASES = {
@@ -122,8 +123,9 @@ class ColumnRoles:
     ) -> ReadOptions:
         """Return options for reading another table with these roles where `options` are "auto".
 
-        If the training table had series or time columns, the other table must have them. If it had
-        none, the other table has none, unless it contains columns that were unknown in training.
+        If the training table had series or time columns, the other table must have them. If the
+        training table had none, the other table is read without them, unless it contains columns
+        that were unknown in training.
 
         Args:
             options: the options that the user set.

@@ -93,8 +93,8 @@ def _cut_parts(
     """Cut the series of each part into sequences.
 
     Raises:
-        DataError: if a part has no sequences or no observed target, or if its features differ from
-            those of the training part.
+        DataError: if a part has no sequences or no observed target, or if the features of a part
+            differ from the features of the training part.
     """
     parts = list[Windows]()
     for called, one, some in zip(PARTS, series, spans, strict=True):
@@ -164,8 +164,8 @@ def _find_files_of_parts(config: OwnFile) -> tuple[dict[str, list[Path]], str]:
 
 
 def _combined_digest(series: Series) -> str:
-    """Return the SHA-256 digest of a part: the digest of its single file, or the digest of the
-    joined digests of its files in order."""
+    """Return the SHA-256 digest of a part. If the part has several files, it is the digest of the
+    joined digests of the files, in order."""
     content = list(series.digests.values())
     if len(content) == 1:
         return content[0]

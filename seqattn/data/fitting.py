@@ -127,8 +127,8 @@ def fit_features(
 
     The method `standard` uses the mean and the standard deviation. The method `minmax` maps the
     smallest value to -1 and the largest to 1. The method `robust` uses the median and the
-    interquartile range, or the standard deviation if the quartiles are equal; it keeps all values
-    in memory.
+    interquartile range, or the standard deviation if the quartiles are equal. This method keeps all
+    values in memory.
 
     Args:
         method: `standard`, `minmax`, `robust` or `none`.

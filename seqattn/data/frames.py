@@ -19,7 +19,7 @@ from seqattn.errors import DataError, SeqattnError
 
 NAME = "the DataFrame"
 RENAME_IN_FILE = re.compile(r"Rename the column in the file[;.].*", re.DOTALL)
-"""Pattern of hints that apply only to files, because `--set` does not apply to a DataFrame."""
+"""Pattern of hints in messages that apply only to files. `--set` does not apply to a DataFrame."""
 RENAME_IN_FRAME = "Rename a column of the DataFrame, or its index."
 FILE = "DataFrame.parquet"
 ROWS = "frame_rows"

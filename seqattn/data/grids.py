@@ -86,24 +86,25 @@ class StepRows(NamedTuple):
 
     @property
     def is_whole(self) -> NDArray[np.bool_]:
-        """Array (N,) of whether the times of a sequence are all integers, or all dates with the
-        same time of day."""
+        """Whether the times of each sequence are integers, or dates with the same time of day, as
+        an array (N,)."""
         if self.is_date:
             return self.reduce(np.logical_and, self.has_first_time, True)
         return self.reduce(np.logical_and, self.order == np.round(self.order), True)
 
     @property
     def has_first_time(self) -> NDArray[np.bool_]:
-        """Array (rows,) of whether a date has the time of day of the first date in its sequence."""
+        """Whether each date has the same time of day as the first date of its sequence, as an array
+        (rows,)."""
         into_day = self.order.astype(np.int64) % DAY
         return np.asarray(into_day == into_day[self.offsets[:-1][self.series_index]])
 
     @property
     def day(self) -> Integers:
-        """Array (N,) of the day of the month of each grid.
+        """Day of the month on which each sequence of dates has its rows, as an array (N,).
 
-        It is `LAST_DAY` if all dates of the sequence are the last day of their month, and otherwise
-        the latest day of the month in the sequence. It is 0 if the times are numbers.
+        The day is `LAST_DAY` if all dates of a sequence are the last day of a month. Otherwise, it
+        is the latest day of the month among the dates. For numbers, the day is 0.
         """
         if not self.is_date:
             return np.zeros(len(self.offsets) - 1, dtype=np.int64)
@@ -201,7 +202,7 @@ class StepRows(NamedTuple):
             unit, step = np.where(better, kind, unit), np.where(better, fit.step, step)
             fewest = np.minimum(fewest, missing)
         plain = TIME if self.is_date else NUMBER
-        # Integers, and dates with the same time of day, keep their unit even if gaps are irregular.
+        # Integers and dates with the same time of day have a unit even if the gaps are irregular.
         counted = (unit == UNKNOWN) & self.is_whole & np.isfinite(fits[plain].step)
         return np.where(counted, plain, unit), np.where(counted, fits[plain].step, step)
 
@@ -231,7 +232,7 @@ def most_frequent(unit: NDArray[Any], step: Floats) -> list[tuple[int, float, in
         step: (N,) steps of known intervals.
     """
     pairs = np.stack([unit, step], axis=1)
-    if (pairs == pairs[:1]).all():  # avoids a sort of millions of pairs
+    if (pairs == pairs[:1]).all():  # avoids sorting millions of pairs
         pairs, counts = pairs[:1], np.full(min(1, len(pairs)), len(pairs))
     else:
         pairs, counts = np.unique(pairs, axis=0, return_counts=True)
@@ -242,13 +243,13 @@ def most_frequent(unit: NDArray[Any], step: Floats) -> list[tuple[int, float, in
 
 
 def on_day(month: NDArray[Any], day: NDArray[Any]) -> NDArray[Any]:
-    """Return dates of months (`datetime64[M]`) on a day of the month, or on the last day of shorter
-    months."""
+    """Return the date with the given day in each month (`datetime64[M]`), or the last day of a
+    shorter month."""
     first = month.astype("datetime64[D]")
     return np.asarray(first + (np.minimum(day, days_of_month(month)) - 1).astype(np.int64))
 
 
 def days_of_month(month: NDArray[Any]) -> Integers:
-    """Return the number of days of months (`datetime64[M]`)."""
+    """Return the number of days in each of some months (`datetime64[M]`)."""
     begins, ends = (one.astype("datetime64[D]") for one in (month, month + 1))
     return np.asarray((ends - begins).astype(np.int64))

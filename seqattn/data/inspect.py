@@ -1,4 +1,4 @@
-"""Inspection of a file: its contents, the inferred column roles, and a `data:` section for it."""
+"""Inspection of a file: contents, inferred column roles, and a `data:` section for the config."""
 
 from __future__ import annotations
 

@@ -82,10 +82,10 @@ class InstanceStatistics:
 
 def _sum_in_order(values: Floats) -> Floats:
     """Return the sum (n, F) of values (n, S, F), added in the order of the S steps. Trailing zeros
-    change no bit of the result, whereas they could with `numpy.sum`, which adds in blocks."""
+    change no bit of the result, unlike trailing zeros in `numpy.sum`, which adds in blocks."""
     return np.asarray(np.cumsum(values, axis=1)[:, -1])
 
 
 def is_rounding_only(low: Floats, high: Floats) -> NDArray[np.bool_]:
-    """Return whether rounding of equal float64 values could explain the range `low` to `high`."""
+    """Return whether `low` and `high` may differ only by the rounding of equal float64 values."""
     return np.asarray(high - low <= ROUNDING * np.maximum(np.abs(low), np.abs(high)))

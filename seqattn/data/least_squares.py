@@ -40,8 +40,8 @@ def least_squares(
     Args:
         train: the sequences to which the map is fitted.
         test: the sequences to forecast.
-        scaling: scaling that gives the shift and scale of each sequence. Both are applied before
-            the map, as for a model.
+        scaling: scaling that provides the shift and scale of each sequence. They are applied before
+            the map, as they are before a model. With None, there is no shift or scale.
 
     Returns:
         the forecast of the test part, or None if the lengths vary within a part or differ between
@@ -119,9 +119,9 @@ class LinearSystem:
     def _triangles(self, every: SequenceOf[NDArray[np.int64]]) -> list[Floats]:
         """Return one matrix for each set of output columns.
 
-        The matrix contains the rows in which all columns of the set are observed, or the R factor
-        of their QR decomposition. The R factor has the same solution and at most as many rows as
-        columns.
+        The matrix consists of the rows in which all columns of the set were observed. If there are
+        many rows, the R factor of the QR decomposition of these rows replaces them. The R factor
+        has the same solution and at most as many rows as columns.
         """
         width = len(self.inputs.centre) + 1
         pending: list[list[Floats]] = [[] for _ in every]
@@ -258,7 +258,8 @@ class ColumnRanges:
         (columns,). It is 0 if the column varies at most by rounding.
 
         Args:
-            scaler: scaler of the features, which repeat along the columns; None is the identity.
+            scaler: scaler of the features, which repeat along the columns, or None for the
+                identity.
         """
         unit = np.where(np.isinf(self.spread), 0, self.spread)
         return unit if scaler is None else unit / self.tile(scaler.scale)

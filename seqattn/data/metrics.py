@@ -29,7 +29,7 @@ from seqattn.data.seasonality import find_season
 from seqattn.data.sequences import MAX_BLOCK_VALUES, Floats, ForecastLike, Integers, Sequences
 
 THIS_MODEL = "this model"
-"""Name of the model in tables of errors. All other names in these tables are baselines."""
+"""Name of the model in tables of errors. All other names in these tables belong to baselines."""
 Origin = Literal["given", "found"]
 
 
@@ -73,7 +73,7 @@ class SeriesTable:
         pairs = int(ends[-1]) if len(ends) else 0
         at_once = max(
             1, MAX_BLOCK_VALUES // 16 // max(1, len(self.columns))
-        )  # several arrays of this size
+        )  # the loop needs several arrays of this size
         for first in range(0, pairs, at_once):
             pair = np.arange(first, min(first + at_once, pairs))
             k = np.searchsorted(ends, pair, side="right")
@@ -119,7 +119,7 @@ class InSample:
                 `find_season`.
 
         Returns:
-            the statistics, and a note for the user on the season; the note is "" if there is none.
+            the statistics, and a note for the user on the season, or "" if the user set the season.
         """
         season, origin, note = given, None if given is None else "given", ""
         if given is None:

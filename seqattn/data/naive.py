@@ -96,8 +96,8 @@ def check_season(part: Sequences, season: int) -> None:
 
 
 def _observed_ends(part: Sequences, indices: list[int]) -> tuple[Integers, Integers]:
-    """Return the first and the last source step with an observed value, each (N, F). Without an
-    observed value, both are the last step."""
+    """Return two arrays (N, F): the first and the last source step with an observed value. If there
+    is no observed value, both are the last step of the source."""
     N, S = len(part), part.source_steps
     end = np.broadcast_to(part.source_lengths[:, None] - 1, (N, len(indices)))
     if part.source_observed is None:

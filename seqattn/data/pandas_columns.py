@@ -205,7 +205,7 @@ def _object_column(name: str, series: Any) -> FrameColumn:
 
 
 def _numbers_of_objects(cells: list[Any]) -> NDArray[Any]:
-    """Return Python numbers as int64 if all are integers within its range, otherwise as float64."""
+    """Convert Python numbers to int64 if all are integers in its range, otherwise to float64."""
     are_integers = all(isinstance(c, numbers.Integral) and abs(int(c)) < 2**63 for c in cells)
     return np.array(
         [int(c) if are_integers else float(c) for c in cells],

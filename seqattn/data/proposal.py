@@ -49,8 +49,8 @@ def propose_window(
         one[: L - 2 * round(L * SMALLEST_SHARE)] for one, L in zip(series, lengths, strict=True)
     ]
     fits = round(min(lengths) * SMALLEST_SHARE)
-    # A season that is too long may contain a shorter season, as a week of hourly data contains
-    # days.
+    # A season that is too long may contain a shorter season. For example, a week of hourly data
+    # contains days.
     for longest in (None, 2 * fits // 5):
         found = find_season(train, longest)
         if found is None:

@@ -29,7 +29,8 @@ class RidgeMap:
 
     Attributes:
         weight: (T, G, S, F) weights.
-        bias: (T, G) biases. Weight and bias are 0 for a target cell that no training sequence has.
+        bias: (T, G) biases. Weight and bias are 0 for a target cell that is unobserved in all
+            training sequences.
         penalty: the value from `PENALTIES` that was chosen.
         loss: mean squared error over the observed target cells of the validation part, in the
             units of the training loss.

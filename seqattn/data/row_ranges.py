@@ -163,8 +163,8 @@ def interpolate_linearly(
     """Interpolate unknown cells linearly between the nearest known values of the same sequence and
     feature.
 
-    Before the first known value and after the last, the nearest known value is repeated. A feature
-    of a sequence without known values stays NaN.
+    Before the first known value and after the last, the nearest known value is repeated. If a
+    sequence has no known value of a feature, all values of this feature in the sequence become NaN.
 
     Args:
         points: (n, L, F) values.

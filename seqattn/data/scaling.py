@@ -71,7 +71,7 @@ class FeatureScale:
         scale: scale as in `Scaler`.
         constant: whether the feature varies at most by float64 rounding. The scale is then 1.
         quartiles_are_equal: whether the quartiles of a varying feature are equal. The scale is then
-            its standard deviation.
+            the standard deviation of the feature.
     """
 
     shift: float
@@ -81,7 +81,7 @@ class FeatureScale:
 
 
 def is_constant(low: float, high: float) -> bool:
-    """Return whether rounding of equal float64 values could explain the range `low` to `high`."""
+    """Return whether `low` and `high` may differ only by the rounding of equal float64 values."""
     return bool(is_rounding_only(np.array(low), np.array(high)))
 
 
@@ -96,7 +96,7 @@ class Scaling:
 
     Attributes:
         source: scaler of the source features.
-        target: scaler of the target features. Losses are in units of its scale.
+        target: scaler of the target features. Losses are in units of `target.scale`.
         source_index_of_target: index of each target feature among the source features, or -1.
         relative: whether to subtract the last source step of each sequence, so that the model does
             not depend on the level of a sequence.
@@ -233,9 +233,9 @@ def _forward_fill(
 ) -> NDArray[np.floating]:  # fmt: skip
     """Return the target (N, T, F) with a decoder input in each unobserved cell.
 
-    The input is the last observed value before the cell, or the last source value if there is none.
-    For a feature that is missing from the source, it is 0, the initial decoder input. Later values
-    are never used.
+    The decoder input is the last observed target value before the cell, or the last source value if
+    there is no such target value. If the source lacks the feature, 0 replaces the source value.
+    Later values are never used.
     """
     N, T, _ = target.shape
     last = source[np.arange(N), part.source_lengths - 1]

@@ -77,7 +77,7 @@ class ErrorSums:
 
     @property
     def loss(self) -> float:
-        """Mean squared error over all cells, or NaN without observed cells."""
+        """Mean squared error over all observed cells, or NaN if there are none."""
         return self.total / self.count if self.count else math.nan
 
     @property

@@ -66,9 +66,10 @@ def find_season(series: SeriesCollection, longest: int | None = None) -> Season 
     most 1 + z sqrt(2 / n) times the lowest error. Sampling alone may cause such a difference.
 
     Each feature of each series is detrended in two steps, as in classical decomposition (Hyndman
-    and Athanasopoulos, "Forecasting: Principles and Practice", section 3.4). Its least-squares line
-    is subtracted first, then a centred moving average over twice the longest season of the search.
-    The result is divided by its standard deviation. If no season is found, the search is repeated
+    and Athanasopoulos, "Forecasting: Principles and Practice", section 3.4). The first step
+    subtracts the least-squares line. The second step subtracts a centred moving average over twice
+    the longest season of the search. The detrended feature is divided by its standard deviation. If
+    no season is found, the search is repeated
     with half of the longest season, and so on, because a shorter moving average removes more of a
     drifting level. Means are over all pairs of observed cells at a lag. Because series may share
     shocks, n is the number of pairs in the series with the most pairs.
@@ -109,8 +110,8 @@ def _sample_series(series: SeriesCollection) -> list[NDArray[np.floating]]:
 def _autocorrelation(
     series: Sequence[NDArray[np.floating]], longest: int, lags: int
 ) -> tuple[Floats, Floats]:
-    """Return the mean autocorrelation at each lag, and the number of pairs in the series with the
-    most pairs, each (lags + 1,). The autocorrelation is 0 at a lag without observed pairs.
+    """Return two arrays (lags + 1,): the mean autocorrelation at each lag, and the number of pairs
+    in the series with the most pairs. The autocorrelation is 0 at a lag without observed pairs.
 
     Args:
         series: series (L, F).
@@ -206,7 +207,7 @@ def _candidates(acf: Floats, pairs: Floats, longest: int, bound: float) -> list[
 
 def _naive_error(series: Sequence[NDArray[np.floating]], season: int) -> float:
     """Return the mean squared error of the seasonal naive forecast within the series. The errors of
-    each feature of a series are divided by its standard deviation."""
+    each feature of a series are divided by the standard deviation of this feature."""
     total, count = 0.0, 0
     for one in series:
         for column in one[:, np.isfinite(one).any(axis=0)].T.astype(np.float64):

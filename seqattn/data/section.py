@@ -176,7 +176,8 @@ def find_proposed_window(chunk: Chunk) -> ProposedWindow | None:
 
 
 def insert_proposed_window(section: str, chunk: Chunk) -> str:
-    """Replace the window of a `data:` section by a window from the season, if both exist.
+    """Replace the window of a `data:` section with a proposed window. The section is unchanged if
+    it has no window or there is no proposal.
 
     Args:
         section: the section in YAML, as `seqattn data check` prints it.

@@ -26,8 +26,8 @@ MAX_SPREAD_RATIO = 20
 class Sequences:
     """N pairs of a source and a target sequence.
 
-    Each step has F features; F may differ between source and target. Padding is 0, and the lengths
-    mark the valid steps.
+    Each step has F features. F may differ between source and target. Padding is 0, and the lengths
+    define the valid steps.
 
     Attributes:
         source: (N, S, F) values of the sources.
@@ -37,20 +37,19 @@ class Sequences:
         features: F names of the source features.
         ids: N names of the sequences.
         labels: N short descriptions for plot titles, such as "clockwise", or empty.
-        ideal: (N, T, F) best forecast without knowledge of the noise, or None if it is unknown. Its
-            error is the noise floor.
-        alignment: (N, T) index of the source step that determines each target step. It is -1 at
-            padding and if no single source step determines the target step. None if the task has no
-            alignment.
+        ideal: (N, T, F) best forecast without knowledge of the noise, or None if it is unknown. The
+            error of this forecast is the noise floor.
+        alignment: (N, T) index of the source step that determines each target step, or None if the
+            task has no alignment. The index is -1 at padding, and for a target step that no single
+            source step determines.
         target_features: names of the target features; if empty, the source features are used.
-        last_steps: (N,) time of the last step of each source, as numbers or dates. None if steps
+        last_steps: (N,) time of the last step of each source, as numbers or dates, or None if steps
             are counted from 1.
         spacing: step interval of each sequence, or None if steps are counted.
-        source_observed: (N, S, F) True where a source cell was observed, and False at filled cells
-            and padding. None if all valid cells were observed.
-        target_observed: (N, T, F) True where a target cell was observed, and False elsewhere. None
-            if all valid cells were observed. An unobserved target cell is never read; it may be
-            NaN.
+        source_observed: mask (N, S, F) that is True at observed source cells and False at filled
+            cells and padding, or None if all valid source cells were observed.
+        target_observed: mask (N, T, F) that is True at observed target cells, or None if all valid
+            target cells were observed. Unobserved target cells are never read and may be NaN.
 
     Raises:
         DataError: if a source has no steps, a length exceeds the array, or a value is not finite.

@@ -104,7 +104,7 @@ class Spans:
         return len(self.series_index)
 
     def frequency(self, series: Series) -> Frequency | None:
-        """Return the step interval that all of these series share, or None if they differ."""
+        """Return the step interval of all these series, or None if intervals differ."""
         return None if series.spacing is None else series.spacing.select(self.series_index).common()
 
     def without_dropped(self, series: Series) -> Spans:

@@ -107,10 +107,10 @@ def _usable_windows(
     series: Series, spans: Spans, starts: Integers, counts: Integers, config: OwnFile,
     source_features: tuple[str, ...],
 ) -> NDArray[np.bool_]:  # fmt: skip
-    """Return an array (windows,) of whether each window is usable.
+    """Return whether each window is usable, as an array (windows,).
 
-    With `data.missing: drop_sequence`, a usable window has no empty cell. Otherwise its source has
-    an observed value of each feature.
+    With `data.missing: drop_sequence`, a window is usable if it has no empty cell. Otherwise, it is
+    usable if its source has an observed value of each feature.
 
     Args:
         series: all series.

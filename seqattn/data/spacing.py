@@ -106,15 +106,15 @@ class Spacing(NamedTuple):
         """Infer the step interval of each sequence from its times.
 
         The interval is the smallest distance between two rows, on the grid with the fewest missing
-        rows. A sequence of one or two rows shows no gaps. It takes the most frequent interval of
-        the other sequences if its rows are on the grid of that interval.
+        rows. A sequence of one or two rows shows no gaps. Such a sequence takes the most frequent
+        interval of the other sequences if its rows are on the grid of that interval.
 
         Args:
             order: (rows,) numbers or dates that increase within each sequence.
             offsets: (N + 1,) index of the first row of each sequence, and the end of the last
                 sequence.
-            trained: step interval of the sequences that a model was trained on. It applies to all
-                sequences with times of the same kind. With None, the intervals are inferred.
+            trained: step interval of the sequences that a model was trained on, or None to infer
+                the intervals. A trained interval applies to all sequences with times of its kind.
         """
         rows = StepRows.of(order, offsets)
         step = rows.constant_step()
@@ -142,7 +142,7 @@ class Spacing(NamedTuple):
 
     @property
     def is_known(self) -> NDArray[np.bool_]:
-        """Array (N,) of whether the interval of each sequence is known."""
+        """Whether the interval of each sequence is known, as an array (N,)."""
         return np.asarray(self.unit != UNKNOWN)
 
     def frequency(self, k: int) -> Frequency | None:

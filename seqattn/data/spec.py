@@ -25,9 +25,9 @@ class DataSpec:
         target_length: length of the longest target, in steps.
         scaling: scaling from the user's units to the units of the model, and back.
         digests: SHA-256 digest of each file of the training data.
-        frequency: step interval of all sequences, or None if it is unknown or they differ.
-        roles: roles of the columns of the table, inferred or set by the user. None if no table was
-            read, and in checkpoints of earlier versions.
+        frequency: step interval of all sequences, or None if intervals differ or are unknown.
+        roles: roles of the columns of the table, inferred or set by the user. The roles are None if
+            no table was read, and in checkpoints of earlier versions.
         units: unit of each feature that has a unit, by feature name.
     """
 

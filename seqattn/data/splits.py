@@ -28,7 +28,7 @@ class Splits:
         split: (series, part, first step, last step) of each series that was read from files.
         digests: SHA-256 digest of each path of the config.
         sources: SHA-256 digest of each file by name, if a path covers several files.
-        frequency: step interval that all training series share, or None if they differ.
+        frequency: step interval of all training series, or None if intervals differ or are unknown.
         in_sample: season and error scales of the training series, or None for generated data.
         fitted_on: the training sequences for fitting baselines, or None for all of them.
         roles: roles of the columns of the table, or None if no table was read.

@@ -113,7 +113,8 @@ class SeriesStore:
 
     @contextlib.contextmanager
     def sibling(self) -> Iterator[SeriesStore]:
-        """Create a temporary store on the same disk, or in memory."""
+        """Create a temporary store on the disk of this store, or in memory if this store has no
+        folder."""
         if self.folder is None:
             yield SeriesStore()
             return
@@ -121,7 +122,7 @@ class SeriesStore:
             yield SeriesStore(Path(place))
 
     def finish(self, name: str) -> Series:
-        """Return all series. They are valid as long as the store exists.
+        """Return all series, which are valid as long as the store exists.
 
         Args:
             name: name of the files, for messages.

@@ -109,7 +109,7 @@ def _main_array(arrays: dict[str, NDArray[Any]], name: str) -> str:
     """Return the name of the array of sources or of whole sequences.
 
     Raises:
-        DataError: if there is no such array or there are several candidates.
+        DataError: if no array or more than one array qualifies.
     """
     for key in ("source", "values"):
         if key in arrays:
@@ -153,8 +153,8 @@ def default_names(features: int) -> tuple[str, ...]:
 
 
 def default_target_names(source: tuple[str, ...], features: int) -> tuple[str, ...]:
-    """Return names for unnamed target features: the source names if their number matches, otherwise
-    t1, t2, ..."""
+    """Return names for unnamed target features: the names of the source features if there are as
+    many, otherwise t1, t2, ..."""
     same = len(source) == features
     return source if same else tuple(f"t{i}" for i in range(1, features + 1))
 

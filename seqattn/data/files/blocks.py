@@ -19,7 +19,7 @@ def read_line_blocks(
     """Read the rest of a stream in blocks that end at the end of a line.
 
     The blocks of a file depend only on the file. A block from a slow pipe contains the bytes that
-    arrived within `PIPE_WAIT_SECONDS`, so that they can be processed before the pipe ends.
+    arrived within `PIPE_WAIT_SECONDS`, so that these bytes can be processed before the pipe ends.
 
     Args:
         raw: a buffered stream.

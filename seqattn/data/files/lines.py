@@ -119,8 +119,8 @@ class _Reader:
     """A parser of the lines of a file, which must have the same features.
 
     Attributes:
-        widths: the number of source features, and the number of target features. The latter is None
-            if there is no target. `widths` is None before the first line.
+        widths: the number of source features, and the number of target features or None if there is
+            no target. `widths` is None before the first line.
     """
 
     def __init__(self, name: str, options: ReadOptions) -> None:

@@ -30,8 +30,8 @@ class ReadOptions:
         decimal: decimal mark of a text file.
         thousands: thousands separator of a text file, or None if it has no separator.
         na_values: words for empty cells in addition to the usual words. With None, only the usual
-            words mean an empty cell, and `is_training` determines the effect of a number that looks
-            like a missing value.
+            words indicate an empty cell, and `is_training` determines the effect of a number that
+            looks like a missing value.
         time_format: `strftime` format of dates.
         series: names of the columns with the series id, or () if all rows are one series.
         time: names of the columns with the time, or None if the order of the rows is the time
@@ -40,11 +40,11 @@ class ReadOptions:
         features: names of the columns to read, in this order, or None for all columns without
             another role. A feature from a `one_hot` column has the name column=word.
         ignore: names of columns to leave out.
-        one_hot: names of columns of words. Each word becomes a feature.
+        one_hot: names of columns that contain words. Each word becomes a feature.
         may_rename: whether to take the columns in order if there are as many columns as features
             but no column has the name of a feature.
-        is_training: whether a number that looks like a missing value is an error. Otherwise, it
-            only causes a note.
+        is_training: whether a number that looks like a missing value is an error. If False, such a
+            number only causes a note.
         source_and_target: names of the source features and of the target features in an NPZ file
             with separate arrays. With None, `features` applies to the source, and all target
             features are read.

@@ -22,8 +22,8 @@ def write_sequences(
         part: the sequences.
         form: one of `FORMATS`.
         wide: whether to write a table with one sequence per row.
-        is_continuation: whether the target continues the source. If so, both are written as one
-            series. Otherwise, the target gets separate columns.
+        is_continuation: whether the target continues the source. If True, source and target are
+            written as one series. Otherwise, the target gets separate columns.
 
     Returns:
         the content of the file, and the keys of the `data:` section that reads it.

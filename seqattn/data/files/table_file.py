@@ -190,8 +190,8 @@ class TableFile:
         return [f"CASE WHEN isnan({name}) THEN NULL ELSE {text} END"]
 
     def _dates(self, name: str, column: NDArray[Any], may_count: bool) -> list[str]:
-        """Return the SQL expressions for dates, in the formats of the style if these lose no part
-        of the date, otherwise in ISO 8601 format."""
+        """Return the SQL expressions for dates. A date is written in the formats of the style if
+        they represent it exactly, otherwise in ISO 8601 format."""
         known = column[~np.isnat(column)].astype("datetime64[us]").astype(np.int64)
         are_days, are_seconds = (not (known % unit).any() for unit in (DAY, SECOND))
         iso = "%Y-%m-%d" if are_days else "%Y-%m-%dT%H:%M:%S"

@@ -70,8 +70,8 @@ def round_forecast(forecast: Floats, scale: Floats | None = None) -> NDArray[np.
 
     Args:
         forecast: (N, T, F) forecast in the user's units.
-        scale: (F,) scale of each target feature, which determines the number of decimals. None
-            means that the forecast was not scaled. It is then cast to float32.
+        scale: (F,) scale of each target feature, which determines the number of decimals, or None
+            if the forecast was not scaled. Without a scale, the forecast is cast to float32.
     """
     if scale is None:
         return forecast.astype(np.float32)
@@ -181,8 +181,8 @@ def forecast_arrays(
     Args:
         part: the sequences.
         forecast: (N, T, F) forecast in the user's units.
-        with_target: whether the targets are known. If so, the result includes them, and forecasts
-            are cut to their lengths.
+        with_target: whether the targets are known. If True, the result includes the targets, and
+            each forecast is cut to the length of its target.
     """
 
     def mask_padding(points: Floats, keep: NDArray[np.bool_]) -> Floats:

@@ -185,8 +185,8 @@ def _is_quantity_or_date(word: str) -> bool:
 def _number_column(
     table: Table, words: Column, n: int, sample: Sequence[str], options: ReadOptions
 ) -> Column | None:
-    """Return a column of numbers, which may have a few invalid cells, or None if the column is not
-    numeric."""
+    """Convert a text column to a column of numbers, which may have a few invalid cells. Return None
+    if the column is not numeric."""
     found = find_numeral(table, words.text, n, sample, options, MIN_MATCHING_SHARE)
     if found is None:
         return None
@@ -208,8 +208,8 @@ def _unit_note(unit: str) -> str:
 
 
 def _boolean_column(table: Table, words: Column, sample: Sequence[str]) -> Column | None:
-    """Return a column of true and false, or of yes and no, as 1 and 0, or None if the column is not
-    boolean."""
+    """Convert a boolean column to 1 for true or yes and 0 for false or no. Return None if the
+    column is not boolean."""
     true, false = ("true", "t", "yes", "y"), ("false", "f", "no", "n")
     if not {word.lower() for word in sample} <= {*true, *false}:
         return None
@@ -228,7 +228,7 @@ def _unify_decimals(
     table: Table, columns: dict[str, Column], options: ReadOptions
 ) -> dict[str, Column]:
     """Use one decimal mark for all columns. If one column certainly has decimal commas, 1.234 in
-    another column is an integer with a thousands separator."""
+    another column is read as an integer with a thousands separator."""
     sure = [c for c in columns.values() if c.kind == "number" and c.decimal == "," and not c.either]
     if not sure or options.decimal != "auto":
         return columns

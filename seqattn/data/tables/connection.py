@@ -55,7 +55,7 @@ def connect(name: str = "") -> Iterator[duckdb.DuckDBPyConnection]:
 
 
 def _database() -> duckdb.DuckDBPyConnection:
-    """Return the database of this process, which is opened only once because opening it takes
+    """Return the database of this process. It is opened only once, because opening a database takes
     longer than reading a small file."""
     import duckdb
 
@@ -79,8 +79,8 @@ def _database() -> duckdb.DuckDBPyConnection:
 
 
 def _is_usable(database: duckdb.DuckDBPyConnection) -> bool:
-    """Return whether a database still answers. It does not after a fatal error, such as an error
-    from a damaged file."""
+    """Return whether a database still answers. A fatal error, for example from a damaged file,
+    makes a database unusable."""
     import duckdb
 
     try:

@@ -13,7 +13,7 @@ from seqattn.errors import AmbiguousData
 
 
 def find_time(facts: TableFacts) -> TimeColumn | None:
-    """Find the time column. Return None if there is none or if it depends on the series."""
+    """Find the time column. Return None if there is no time or the time depends on the series."""
     time_option = facts.options.time
     if time_option is None:
         return None

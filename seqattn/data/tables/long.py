@@ -95,8 +95,8 @@ def _place_in_table(table: Table, rows: NDArray[Any], features: tuple[str, ...])
 def _feature_sql(
     table: Table, roles: LongLayout, options: ReadOptions
 ) -> tuple[tuple[str, ...], list[str]]:
-    """Return the names of the features and the SQL of each feature, which is a numeric column or an
-    indicator of a word.
+    """Return the names of the features and the SQL expression of each feature. A feature is a
+    numeric column or an indicator of a word.
 
     Raises:
         DataError: if a feature column contains words.
@@ -150,7 +150,7 @@ def _sort(table: Table, roles: LongLayout, values: list[str]) -> tuple[str, ...]
     """Create the view `SORTED` of the rows with their positions, and return notes for the user.
 
     The view is sorted by sequence, in the order of the first row of each sequence, and by time. The
-    rows are copied only if they are not sorted yet.
+    rows are copied only if they are not already sorted.
 
     Raises:
         DataError: if a series id is empty, or if a sequence has two rows with the same time.

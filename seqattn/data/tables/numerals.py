@@ -80,7 +80,7 @@ class NumeralMatch:
         other: another notation that matches and gives different numbers, or None.
         example: an ambiguous cell.
         unit: unit after or before every number, or "" for no unit.
-        units: all units if they differ.
+        units: all units if the numbers have different units, otherwise empty.
     """
 
     numeral: Numeral
@@ -145,7 +145,7 @@ def find_numeral(
 
 
 def _units_of_sample(sample: Sequence[str]) -> tuple[str, tuple[str, ...]]:
-    """Return the unit that all numbers of a sample share, and the units if they differ."""
+    """Return the unit that all numbers of a sample share, or "", and the units if units differ."""
     found: dict[str, int] = {}
     for word in sample:
         match = UNIT.fullmatch(word)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import duckdb
 
 SAMPLE_ROWS = 1000
-"""Number of rows of the sample."""
+"""Number of rows in the sample."""
 _INTEGER = re.compile(r"0|-?[1-9]\d{0,17}")
 _DECIMAL = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?")
 _TIME = re.compile(r"\d{4}-\d{2}-\d{2}(([T ])\d{2}:\d{2}(:\d{2})?)?")

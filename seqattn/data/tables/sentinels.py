@@ -17,8 +17,8 @@ def check_sentinels(table: Table, roles: LongLayout, options: ReadOptions) -> No
 
     Raises:
         AmbiguousData: if `data.na_values` is not set and a feature contains such a number outside
-            the range of its other values. The number is negative while the others are not, or its
-            distance from the range exceeds the width of the range.
+            the range of its other values. Either the number is negative and the other values are
+            not, or the distance of the number from the range exceeds the width of the range.
     """
     if options.na_values is not None:
         return

@@ -51,7 +51,7 @@ def _formats(table: Table, columns: list[Column]) -> tuple[str, ...]:
 
 
 def _part_format(form: str, word: str) -> str:
-    """Return the format of a part of a date. It has a leading zero only if the file has one."""
+    """Return the format of a part of a date, with leading zeros only if the file has them."""
     return form if form == "%Y" or word.startswith("0") else f"%-{form[1]}"
 
 

@@ -26,7 +26,7 @@ class Table:
     """Rows of a file in a database.
 
     The table `ROWS` has the column `ROW`, which is the number of each row in the file, counted from
-    1. It also has one column for each column of the file: c0, c1, ...
+    1. The other columns c0, c1, ... are the columns of the file.
 
     Attributes:
         connection: connection to the database.

@@ -1,7 +1,7 @@
 """Detection of the format of a text table: encoding, delimiter, lines before the header, header.
 
-The format is detected from the first lines of a file. DuckDB could detect most of it, but DuckDB
-reads files of an unknown encoding without their header and renames columns that differ in case.
+The format is detected from the first lines of a file. DuckDB could detect most of the format, but
+it reads files of an unknown encoding without their header and renames columns that differ in case.
 """
 
 from __future__ import annotations
@@ -233,8 +233,8 @@ def _common_width(rows: Sequence[Sequence[str]]) -> int:
 
 
 def _first_row(rows: Sequence[Sequence[str]], width: int) -> int:
-    """Return the index of the first row of the table. This row has `width` cells, or is a header
-    that lacks one name."""
+    """Return the index of the first row of the table, which has `width` cells or is a header that
+    lacks one name."""
     for at, row in enumerate(rows):
         if len(row) == width:
             return at

@@ -45,7 +45,7 @@ def line_of_row(path: Path, form: TextFormat, row: int) -> int | None:
 
 
 def to_plain_text(raw: BinaryIO, form: TextFormat) -> Iterator[bytes]:
-    """Yield the text in UTF-8. If the delimiter is spaces, there is one space between cells."""
+    """Yield the text in UTF-8. If spaces are the delimiter, a single space separates the cells."""
     text = io.TextIOWrapper(raw, encoding=form.encoding, newline="")
     try:
         if form.delimiter != " ":

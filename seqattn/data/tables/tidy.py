@@ -97,7 +97,7 @@ def _drop_units(table: Table) -> None:
 
 
 def _are_units(units: dict[int, str], others: list[list[str]]) -> bool:
-    """Return whether words above columns of values are units: they are not empty, and do not occur
+    """Return whether words above columns of values are units. Units are not empty, and do not occur
     in any other row."""
     below = {row[index] for row in others for index in units}
     words = set(units.values())

@@ -15,7 +15,7 @@ from seqattn.errors import AmbiguousData, DataError
 
 @dataclass(frozen=True)
 class TimeColumn:
-    """The time of the rows of a table.
+    """The times of the rows of a table.
 
     Attributes:
         names: names of the columns that contain the time.

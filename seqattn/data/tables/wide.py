@@ -171,8 +171,8 @@ def _is_wide(
     table: Table, options: ReadOptions, others: Sequence[str], steps: dict[tuple[str, int], str],
     series: str | None,
 ) -> bool:  # fmt: skip
-    """Return whether a table is wide: its features have two or more steps, it has no time column,
-    and the values of its series id column are unique."""
+    """Return whether a table is wide. In a wide table, features have two or more steps, no column
+    is a time, and the values of the series id column are unique."""
     requested = set(options.features or ())
     has_time = bool(known_names(others, TIME_NAMES)) if options.time == "auto" else options.time
     if has_time or (requested and requested <= set(table.header)):
