@@ -168,7 +168,7 @@ def _penalty_weights(design: Floats, rows: float, unit: Floats) -> Floats:
     Args:
         design: (n, width) inputs and a column of ones, or the R factor of this matrix.
         rows: number of rows before the QR decomposition.
-        unit: (width - 1,) units as in `_solve`.
+        unit: (width - 1,) size of one unit of each scaled input, in the units of the penalty.
     """
     inputs, ones = design[:, :-1], design[:, -1]
     widest = unit.max(initial=0)

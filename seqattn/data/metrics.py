@@ -92,13 +92,13 @@ class InSample:
     """Statistics of the training series for baselines and MASE.
 
     Attributes:
-        season: season length of the seasonal naive forecast, in steps; None if it is unknown.
+        season: season length of the seasonal naive forecast, in steps, or None if it is unknown.
         origin: "given" if the user set the season, "found" if the search found it, and None
             without a season.
-        scale: divisor of the MAE in the MASE of each target feature, in the user's units and above
-            0; None for a feature with undefined MASE.
-        undefined: the reason for an undefined MASE, for each target feature; None for a feature
-            with defined MASE.
+        scale: for each target feature, the divisor of the MAE in the MASE, in the user's units and
+            above 0, or None if the MASE is undefined.
+        undefined: for each target feature, the reason why its MASE is undefined, or None if the
+            MASE is defined.
     """
 
     season: int | None

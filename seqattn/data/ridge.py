@@ -62,7 +62,7 @@ def ridge_map(train: Sequences, validation: Sequences, scaling: Scaling) -> Ridg
 
     Args:
         train: training sequences, each with S source steps and T target steps.
-        validation: validation sequences of the same lengths.
+        validation: validation sequences, with the same lengths as the training sequences.
         scaling: scaling to the units of the model, in which weights are penalized.
     """
     system = LinearSystem.of(DesignTable(train, scaling))

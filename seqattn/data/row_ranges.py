@@ -191,5 +191,5 @@ def interpolate_linearly(
 
 
 def _step_numbers(order: NDArray[Any]) -> NDArray[Any]:
-    """Return times as numbers. Dates become integers in their own unit."""
+    """Return times as numbers. Dates become integers in the unit of their dtype."""
     return order.astype(np.int64) if order.dtype.kind == "M" else order

@@ -48,8 +48,8 @@ class Scaler:
         return points if self.is_identity else points * self.scale + self.shift
 
     def select(self, indices: slice) -> Scaler:
-        """Return the scaler for the sequences of a slice, if the scaler has one shift and one scale
-        per sequence."""
+        """Return the scaler for a slice of the sequences. The original scaler must have one shift
+        and one scale per sequence."""
         return Scaler(self.shift[indices], self.scale[indices])
 
     def reorder(self, indices: Sequence[int]) -> Scaler:
@@ -67,8 +67,8 @@ class FeatureScale:
     """The fitted shift and scale of one feature.
 
     Attributes:
-        shift: shift as in `Scaler`.
-        scale: scale as in `Scaler`.
+        shift: number that is subtracted from the values of the feature.
+        scale: positive number by which the shifted values are divided.
         constant: whether the feature varies at most by float64 rounding. The scale is then 1.
         quartiles_are_equal: whether the quartiles of a varying feature are equal. The scale is then
             the standard deviation of the feature.

@@ -78,7 +78,7 @@ class Frequency(NamedTuple):
 
 
 class Spacing(NamedTuple):
-    """The step interval of each of N sequences.
+    """The step intervals of N sequences.
 
     Attributes:
         unit: (N,) indices in `UNITS`.
@@ -232,8 +232,8 @@ class Spacing(NamedTuple):
 def as_dashed_date(order: NDArray[Any]) -> str | None:
     """Return the first time as an ISO date if all times look like dates without dashes.
 
-    Such times are integers that are days (YYYYMMDD) or months (YYYYMM) from 1900 to 2099. Return
-    None for other times.
+    Such times are integers that represent days (YYYYMMDD) or months (YYYYMM) from 1900 to 2099. For
+    other times, return None.
     """
     if order.dtype.kind == "M" or not len(order) or not (order == np.round(order)).all():
         return None

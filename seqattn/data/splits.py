@@ -25,8 +25,8 @@ class Splits:
         scaling: scaling from the user's units to the units of the model, and back.
         rule: name and forecast function of the naive baseline of the task, or None.
         notes: messages for the user about the files.
-        split: (series, part, first step, last step) of each series that was read from files.
-        digests: SHA-256 digest of each path of the config.
+        split: tuple (series id, part, first step, last step) for each series from files.
+        digests: SHA-256 digest of the files of each path in the config.
         sources: SHA-256 digest of each file by name, if a path covers several files.
         frequency: step interval of all training series, or None if intervals differ or are unknown.
         in_sample: season and error scales of the training series, or None for generated data.

@@ -38,7 +38,7 @@ class PackedNames(collections.abc.Sequence[str]):
 
     @functools.cached_property
     def offsets(self) -> Integers:
-        """Array (N + 1,) of the index of the first byte of each string, and the end of the last."""
+        """Indices (N + 1,) of the first byte of each string and of the end of the last string."""
         return to_offsets(self.lengths)
 
     def __len__(self) -> int:

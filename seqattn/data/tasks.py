@@ -54,10 +54,10 @@ def generate(task: Task, n: int, seed: int) -> Sequences:
 
 
 def naive_forecast_of(task: Task) -> tuple[str, NaiveForecast] | None:
-    """Return the name and the forecast function of the naive baseline of a task, which applies the
-    rule of the task to the noisy sources.
+    """Return the name and the forecast function of the naive baseline of a task.
 
-    Return None for copy, reverse, sort and lag, because their rule reaches the noise floor.
+    The forecast applies the rule of the task to the noisy sources. Return None for copy, reverse,
+    sort and lag, because their rules reach the noise floor.
     """
     match task:
         case Squares():

@@ -93,7 +93,7 @@ def check_later_rows(table: Table, roles: LongLayout) -> None:
 
 
 def drop_index_column(facts: TableFacts) -> None:
-    """Leave out a first column of row numbers, as in files from pandas and R."""
+    """Leave out the first column if it contains row numbers, as in files from pandas and R."""
     name = facts.table.header[0]
     options = facts.options
     requested = [*(options.features or ()), *options.series, *(options.time or ())]

@@ -42,7 +42,7 @@ class TextFormat:
     """The format of a text table.
 
     Attributes:
-        encoding: name of the encoding in Python.
+        encoding: Python name of the encoding.
         delimiter: delimiter between the cells of a row.
         comment: prefix of comment lines, or "" if there are no comments.
         skip: number of lines before the header, or before the first row if there is no header.
