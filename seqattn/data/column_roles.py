@@ -98,8 +98,8 @@ class ColumnRoles:
         ]  # fmt: skip
 
     def with_decimal(self, options: ReadOptions, delimiter: str | None) -> ReadOptions:
-        """Return options with the decimal comma of the training table, if the other table is a text
-        file with the same delimiter and the user set no decimal mark."""
+        """Return options for a table with the given delimiter. If the user set no decimal mark and
+        the training table has this delimiter, the options get its decimal comma, if any."""
         is_alike = delimiter is not None and delimiter == self.delimiter
         if options.decimal == "auto" and self.decimal == "," and is_alike:
             return replace(options, decimal=",")

@@ -84,8 +84,8 @@ def cut_at_length(series: Series, source_length: int) -> Windows:
     short = np.flatnonzero(spans.lengths < 2)
     if short.size:
         raise DataError(
-            f"sequence {series.ids[int(short[0])]!r} has one point; to be scored it needs a source"
-            " and a target, so two at least."
+            f"sequence {series.ids[int(short[0])]!r} has one point, but scoring needs at least"
+            " two: one for the source and one for the target."
         )
     cuts = np.minimum(spans.lengths - 1, source_length)
     rows = Cut(spans.series_index, spans.starts, cuts, spans.starts + cuts, spans.lengths - cuts)
@@ -224,5 +224,5 @@ def _check_sources(series: Series, part: Windows) -> None:
             k, feature = (int(i) for i in np.argwhere(~known)[0])
             raise DataError(
                 f"{series.name}: sequence {part.ids[indices.start + k]!r} has no"
-                f" {part.features[feature]!r} in its source: nothing to interpolate between."
+                f" {part.features[feature]!r} in its source, so it cannot be interpolated."
             )

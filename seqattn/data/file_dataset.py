@@ -108,7 +108,7 @@ def _cut_parts(
         if (part.features, part.target_features) != (first.features, first.target_features):
             raise DataError(
                 f"one part has the features {', '.join(part.features)} (source) and"
-                f" {', '.join(part.target_features)} (target), the training part"
+                f" {', '.join(part.target_features)} (target), but the training part has"
                 f" {', '.join(first.features)} and {', '.join(first.target_features)}."
             )
     return parts
@@ -122,8 +122,8 @@ def _read_parts(config: OwnFile) -> list[Series]:
     """
     if config.path == UNKNOWN:
         raise DataError(
-            "a checkpoint does not say where its training data lie. Give a run folder, or your own"
-            " sequences with --input."
+            "a checkpoint does not store the path of its training data. Give a run folder, or your"
+            " own sequences with --input."
         )
     files, note = _find_files_of_parts(config)
     found, file_of_digest = list[Series](), dict[str, str]()
@@ -132,8 +132,8 @@ def _read_parts(config: OwnFile) -> list[Series]:
         for file, digest in series.digests.items():
             if digest in file_of_digest:
                 raise DataError(
-                    f"{file}: has the bytes of {file_of_digest[digest]}, which belongs to"
-                    " another part. Give each part sequences of its own."
+                    f"{file}: has the same content as {file_of_digest[digest]}, which belongs to"
+                    " another part. Give each part different sequences."
                 )
         file_of_digest |= {digest: file for file, digest in series.digests.items()}
         found.append(series)
@@ -156,10 +156,10 @@ def _find_files_of_parts(config: OwnFile) -> tuple[dict[str, list[Path]], str]:
     held_out_files = {file.resolve() for some in others for file in some}
     training = [file for file in every if file.resolve() not in held_out_files]
     if not training or len(held_out_files) < sum(map(len, others)):
-        raise DataError(f"{paths[0]}: is the file of two parts. Give each part files of its own.")
+        raise DataError(f"{paths[0]}: is used by two parts. Give each part separate files.")
     left_out = len(every) - len(training)
-    note = (f"{left_out} of the {len(every)} files are those of the other two parts, and do not"
-            " train")  # fmt: skip
+    note = (f"{left_out} of the {len(every)} files belong to the other parts and are not used for"
+            " training")  # fmt: skip
     return dict(zip(paths, [training, *others], strict=True)), note if left_out else ""
 
 

@@ -113,8 +113,8 @@ def normalization_notes(train: Sequences) -> list[str]:
         " scaled by its own standard deviation (data.normalize)"
         for name, count in zip(train.features, constant.tolist(), strict=True) if count
     ] + [
-        f"{name} is a target but no source feature, so that no source has a mean of it: it keeps"
-        " the scaling of the training part (data.scaling)"
+        f"{name} is a target feature but not a source feature, so it has no mean in a source; it"
+        " keeps the scaling of the training part (data.scaling)"
         for name in train.target_features if name not in train.features
     ]  # fmt: skip
 

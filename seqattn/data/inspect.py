@@ -177,11 +177,11 @@ def _inferred_roles(layout: LongLayout | WideLayout, chunk: Chunk) -> InferredRo
 
 def _layout_text(kind: str, layout: LongLayout | WideLayout) -> str:
     if isinstance(layout, WideLayout):
-        return f"{kind}, a sequence a row"
+        return f"{kind}, one sequence per row"
     if not layout.series:
-        return f"{kind}, a point a row, all of one sequence"
+        return f"{kind}, one point per row, all of one sequence"
     names = " and ".join(map(repr, layout.series))
-    return f"{kind}, a point a row, sequences identified by {names}"
+    return f"{kind}, one point per row, sequences identified by {names}"
 
 
 def count_duplicates(chunk: Chunk) -> int:

@@ -87,8 +87,8 @@ def check_season(part: Sequences, season: int) -> None:
     if source_columns_of_targets(part) is None:
         name = next(name for name in part.target_features if name not in part.features)
         raise DataError(
-            f"data.season: {name!r} is a target but no source feature, so there is no season"
-            " before to repeat."
+            f"data.season: {name!r} is a target feature but not a source feature, so the"
+            " sources contain no season of it to repeat."
         )
     shortest = int(part.source_lengths.min())
     if shortest < season:

@@ -267,6 +267,6 @@ def _cell_text(name: str, cell: Any) -> str:
         text.encode()
     except UnicodeError:
         raise DataError(
-            f"{NAME}: the column {name!r} holds {cell!r:.60}, which is no UTF-8 text."
+            f"{NAME}: the column {name!r} holds {cell!r:.60}, which is not valid UTF-8 text."
         ) from None
     return text

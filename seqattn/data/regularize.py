@@ -125,8 +125,8 @@ class _Regularizer:
         ignore_times = "set data.time to null, and data.features, to take rows in order."
         if is_odd:
             raise DataError(
-                f"{found}, which is no multiple of {frequency} apart, so no rows can be put"
-                f" between. Make the steps even, or {ignore_times}"
+                f"{found}, and their distance is not a multiple of {frequency}, so the missing rows"
+                f" cannot be inserted. Make the steps even, or {ignore_times}"
             )
         has_dates = or_set == OR_SET and self.chunk.order.dtype.kind == "M"
         raise DataError(
@@ -221,7 +221,7 @@ class _Regularizer:
             raise DataError(
                 f"{self.name}: {self.chunk.where(row, feature)} is empty, and so is every other"
                 f" cell of {points.features[feature]!r} in sequence"
-                f" {self.chunk.ids[k]!r}: nothing to interpolate between."
+                f" {self.chunk.ids[k]!r}, so it cannot be interpolated."
             )
 
 

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from seqattn.data.sequences import Floats, Integers
 
 READAHEAD_BYTES = 2**21
-"""Number of bytes that the system may map for each read, because Linux may map a large folio."""
+"""Maximum number of bytes that the system maps for each read, such as a large folio in Linux."""
 MAX_MAPPED_BYTES = 2**26
 """Maximum size of the mapped pages in the resident memory of the process, in bytes."""
 

@@ -146,7 +146,7 @@ def _detrend(values: Floats, observed: NDArray[np.bool_], longest: int) -> Float
     None if the values do not vary or are too few.
 
     Args:
-        values: (L,) values, 0 where not observed.
+        values: (L,) values, with 0 at unobserved steps.
         observed: (L,) whether each value was observed.
         longest: half the window of the moving average, in steps.
     """

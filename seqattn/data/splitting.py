@@ -70,7 +70,7 @@ def _sizes(n: int, validation: float, test: float, items: str, name: str) -> tup
         if count < 1:
             if n < 3:
                 hint = (
-                    "Three parts need three at least; one long series can be cut with data.window"
+                    "Three parts need at least three; one long series can be cut with data.window"
                     " and data.split.by: time"
                 )
             else:

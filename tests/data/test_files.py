@@ -405,7 +405,7 @@ def test_without_pyarrow_only_arrow_files_are_refused(
         ("{", "f.jsonl:1: is not valid JSON"),
         ("[1]", "f.jsonl:1: is no object"),
         ('{"target": [[1, 2]]}', "f.jsonl:1: has no 'source'; it has target"),
-        ('{"source": []}', "'source' must be a list of points, one at least"),
+        ('{"source": []}', "'source' must be a list of at least one point"),
         ('{"source": [[1, 2], [3]]}', "point 2 of 'source' has 1 numbers, the first has 2"),
         ('{"source": [[1, "2"]]}', "point 1 of 'source', number 2, is \"2\", not a number"),
         ('{"source": [[1, true]]}', "number 2, is true"),

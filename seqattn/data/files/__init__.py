@@ -57,8 +57,8 @@ def read_chunks(path: Path, options: ReadOptions, *, whole: bool = False) -> Ite
         repeated = seen.find_repeat(chunk.ids)
         if repeated is not None:
             raise DataError(
-                f"{name}: the sequence {repeated!r} comes twice. Rows of one sequence stand"
-                " together, and every sequence has a name of its own."
+                f"{name}: the sequence {repeated!r} occurs twice. The rows of a sequence must be"
+                " together, and every sequence needs a unique name."
                 + (" If a row is a point, set data.layout to long." if chunk.is_wide else "")
             )
         yield chunk

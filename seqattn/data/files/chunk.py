@@ -144,7 +144,7 @@ def raise_bad_value(place: str, value: float) -> None:
     if math.isinf(value):
         raise DataError(f"{place} is {value}; it must be finite.")
     raise DataError(
-        f"{place} is {value:g}; values up to {MAX_VALUE:g} can be worked with. Give it in larger"
+        f"{place} is {value:g}; the largest supported value is {MAX_VALUE:g}. Give it in larger"
         " units."
     )
 

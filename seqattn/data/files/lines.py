@@ -175,7 +175,7 @@ class _Reader:
     def points(given: Any, side: str, place: str) -> Floats:
         """Return the values of a list of steps as an array (L, F), with NaN for null."""
         if not isinstance(given, list) or not given:
-            raise DataError(f"{place}: {side!r} must be a list of points, one at least.")
+            raise DataError(f"{place}: {side!r} must be a list of at least one point.")
         rows = [point if isinstance(point, list) else [point] for point in given]
         width = len(rows[0])
         for step, row in enumerate(rows, start=1):

@@ -29,8 +29,8 @@ def write_sequences(
         the content of the file, and the keys of the `data:` section that reads it.
 
     Raises:
-        UsageError: if the format cannot represent these sequences, or if pyarrow is not installed
-            for Arrow.
+        UsageError: if the format cannot represent these sequences, or if the format is Arrow and
+            pyarrow is not installed.
     """
     source = [p[:n] for p, n in zip(part.source, part.source_lengths, strict=True)]
     target = [p[:n] for p, n in zip(part.target, part.target_lengths, strict=True)]
@@ -52,8 +52,8 @@ def write_sequences(
         paths = [np.concatenate(both) for both in zip(source, target, strict=True)]
     elif form == "npy" or wide:
         raise UsageError(
-            f"{'a wide table' if wide else 'NPY'} has one path a sequence, and these have sources"
-            " and targets of their own. Write JSON lines or NPZ."
+            f"{'a wide table' if wide else 'NPY'} contains one path per sequence, but these"
+            " sequences have separate sources and targets. Write JSON lines or NPZ."
         )
     else:
         paths = [_concat_columns(s, t) for s, t in zip(source, target, strict=True)]
@@ -82,8 +82,8 @@ def _cut_section(part: Sequences) -> str:
         if (lengths == lengths[0]).all():
             return f"  {key}: {lengths[0]}\n"
     raise UsageError(
-        "tables and NPY have one path a sequence, and no one number says where the sources"
-        " of these end. Write JSON lines or NPZ."
+        "tables and NPY contain one path per sequence, but no single length defines where the"
+        " sources of these sequences end. Write JSON lines or NPZ."
     )
 
 

@@ -58,7 +58,7 @@ class TableFile:
         style: style of a text file.
 
     Raises:
-        UsageError: if pyarrow is not installed and the format is Arrow.
+        UsageError: if the format is Arrow and pyarrow is not installed.
     """
 
     def __init__(

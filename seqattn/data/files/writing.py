@@ -90,7 +90,7 @@ class TableWriter:
         style: style of the input file. With several `series` columns, ids have as many parts.
 
     Raises:
-        UsageError: if pyarrow is not installed and the format is Arrow.
+        UsageError: if the format is Arrow and pyarrow is not installed.
     """
 
     def __init__(

@@ -32,7 +32,7 @@ def check_cells(table: Table, column: Column) -> None:
     (text,) = table.one(f"SELECT {column.text} FROM {ROWS} WHERE {ROW} = {row}")
     shown = shorten(text)
     expected = "a number" if column.kind == "number" else "a date"
-    more = f", and {count - 1} more cells hold none" if count > 1 else ""
+    more = f" (and {count - 1} more such cells)" if count > 1 else ""
     raise AmbiguousData(
         f"{table.name}: {table.line(row)}, column {column.name!r} holds {shown!r}, not"
         f" {expected}{more}. Correct the cell, or declare it empty:"

@@ -107,7 +107,7 @@ def complete_header(
 ) -> tuple[str, ...]:
     """Complete a header that lacks one name.
 
-    The missing name is that of the row numbers, as in files from R, or of an empty last column.
+    Such a header lacks the name of the row numbers, as in files from R, or of an empty last column.
 
     Raises:
         DataError: if the rows have one cell too many.

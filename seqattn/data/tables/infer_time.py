@@ -40,7 +40,7 @@ def find_time(facts: TableFacts) -> TimeColumn | None:
 
 
 def _choose_date_column(facts: TableFacts, dates: Sequence[str]) -> str:
-    """Choose the time among columns of dates by name.
+    """Choose the time column among columns of dates by name.
 
     Raises:
         AmbiguousData: if no column has a usual name for a time.

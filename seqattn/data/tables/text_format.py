@@ -186,7 +186,7 @@ def _detect_encoding(head: bytes, name: str, options: ReadOptions) -> tuple[str,
     if head.startswith((b"\xff\xfe", b"\xfe\xff")):
         return "utf-16", ("read as UTF-16",)
     if b"\0" in head:
-        raise DataError(f"{name}: has zero bytes, so it is no text.")
+        raise DataError(f"{name}: contains zero bytes, so it is not text.")
     try:
         head[:-4].decode() if len(head) >= HEAD_BYTES else head.decode()
     except UnicodeDecodeError as error:

@@ -1,4 +1,4 @@
-"""Conversion of one column or several columns to the time of a table."""
+"""Conversion of one or several columns to the times of a table."""
 
 from __future__ import annotations
 
