@@ -207,8 +207,8 @@ class StepRows(NamedTuple):
         return np.where(counted, plain, unit), np.where(counted, fits[plain].step, step)
 
     def assume_most_frequent(self, unit: Integers, step: Floats) -> tuple[Integers, Floats]:
-        """Return units and steps with the most frequent interval for each sequence of one row, and
-        for each sequence of two rows that fit this interval."""
+        """Return the units and steps of all sequences. A sequence of one row, or of two rows that
+        fit the most frequent interval, gets this interval."""
         lengths = np.diff(self.offsets)
         if (lengths > 2).all():
             return unit, step

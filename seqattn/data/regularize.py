@@ -74,8 +74,8 @@ class _Regularizer:
     # --- missing rows -----------------------------------------------------------------------------
 
     def insert_missing_rows(self, config: OwnFile, or_set: str) -> None:
-        """Insert empty rows where steps are missing, or drop or reject their sequences, as the
-        config specifies."""
+        """Insert empty rows where steps are missing. If the config specifies so, drop or reject the
+        sequences with missing steps instead."""
         order, spacing, offsets = self.chunk.order, self.spacing, self.chunk.points.offsets
         if order is None or spacing is None or len(order) < 2:
             return
@@ -174,7 +174,8 @@ class _Regularizer:
     # --- empty cells ------------------------------------------------------------------------------
 
     def check_cells(self, config: OwnFile, or_set: str) -> None:
-        """Count the empty cells, or drop or reject their sequences, as the config specifies."""
+        """Count the empty cells. If the config specifies so, drop or reject the sequences with
+        empty cells instead."""
         has_columns = has_separate_columns(config)
         for ragged, where in self.chunk.cells():
             if not _has_empty(ragged):

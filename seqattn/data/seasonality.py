@@ -60,8 +60,9 @@ def find_season(series: SeriesCollection, longest: int | None = None) -> Season 
       first autocorrelation at or below 0. The quantile z is corrected for the number of tested lags
       (Sidak 1967, "Rectangular Confidence Regions").
 
-    A smooth season has a flat maximum. Each candidate is therefore replaced by the neighbouring lag
-    with the highest mean autocorrelation over its multiples. The result is the shortest candidate
+    The autocorrelation of a smooth season has a flat maximum. Each candidate is therefore replaced
+    by the neighbouring lag with the highest mean autocorrelation over its multiples. The result is
+    the shortest candidate
     with a seasonal naive forecast close to the best: its mean squared error within the series is at
     most 1 + z sqrt(2 / n) times the lowest error. Sampling alone may cause such a difference.
 

@@ -48,7 +48,8 @@ class ReadOptions:
         source_and_target: names of the source features and of the target features in an NPZ file
             with separate arrays. With None, `features` applies to the source, and all target
             features are read.
-        roles: roles of the columns of the training table, which replace "auto", or None.
+        roles: roles of the columns of the training table, or None. These roles replace the value
+            "auto" of other attributes.
         max_values: maximum number of values in one sequence of a long table, or None for no limit.
     """
 
