@@ -19,8 +19,8 @@ PENALTIES = (0.0, 1e-6, 1e-5, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 0.1, 0.3, 1.0,
 """Penalties that `ridge_map` tries, relative to the mean eigenvalue of the centred Gram matrix."""
 MAX_WORK = 2**30
 """Maximum work for `ridge_map`, as the number of linear systems times (S F)^3. The limit is one
-system of S F = 1024, or 8 systems of S F = 512. 5,000 sequences with S F = 1024 took 23 s and
-120 MiB on one thread of a loaded machine."""
+system of S F = 1024, or 8 systems of S F = 512. A fit to 5,000 sequences with S F = 1024 took 23 s
+and 120 MiB on one thread of a loaded machine."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -62,18 +62,18 @@ def find_season(series: SeriesCollection, longest: int | None = None) -> Season 
 
     The autocorrelation of a smooth season has a flat maximum. Each candidate is therefore replaced
     by the neighbouring lag with the highest mean autocorrelation over its multiples. The result is
-    the shortest candidate
-    with a seasonal naive forecast close to the best: its mean squared error within the series is at
-    most 1 + z sqrt(2 / n) times the lowest error. Sampling alone may cause such a difference.
+    the shortest candidate with a seasonal naive forecast close to the best. The mean squared error
+    of such a forecast within the series is at most 1 + z sqrt(2 / n) times the lowest error.
+    Sampling alone may cause such a difference.
 
     Each feature of each series is detrended in two steps, as in classical decomposition (Hyndman
     and Athanasopoulos, "Forecasting: Principles and Practice", section 3.4). The first step
     subtracts the least-squares line. The second step subtracts a centred moving average over twice
     the longest season of the search. The detrended feature is divided by its standard deviation. If
-    no season is found, the search is repeated
-    with half of the longest season, and so on, because a shorter moving average removes more of a
-    drifting level. Means are over all pairs of observed cells at a lag. Because series may share
-    shocks, n is the number of pairs in the series with the most pairs.
+    no season is found, the search is repeated with half of the longest season, and so on, because a
+    shorter moving average removes more of a drifting level. Means are over all pairs of observed
+    cells at a lag. Because series may share shocks, n is the number of pairs in the series with the
+    most pairs.
 
     Args:
         series: series (L, F) with evenly spaced rows and NaN in unobserved cells.
