@@ -81,8 +81,11 @@ class InstanceStatistics:
 
 
 def _sum_in_order(values: Floats) -> Floats:
-    """Return the sum (n, F) of values (n, S, F), added in the order of the S steps. Trailing zeros
-    change no bit of the result, unlike trailing zeros in `numpy.sum`, which adds in blocks."""
+    """Return the sum (n, F) of values (n, S, F), added in the order of the S steps.
+
+    Trailing zeros do not change any bit of the result. With `numpy.sum`, which adds in blocks, they
+    could change it.
+    """
     return np.asarray(np.cumsum(values, axis=1)[:, -1])
 
 

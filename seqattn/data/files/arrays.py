@@ -1,10 +1,10 @@
 """Readers of NPY and NPZ files, which accept arrays of numbers but no pickles.
 
 An NPY file contains one array (N, L, F), or (N, L) for one feature, which is memory-mapped.
-Trailing steps that are NaN in every feature are padding. An NPZ file contains `source` and
-`target`, or `values` for both. Optional arrays are `source_lengths`, `target_lengths` or `lengths`,
-`ids`, and feature names in `features` and `said` (target), as in `predictions.npz` and the output
-of `seqattn data sample`. Named features are selected by name, like the columns of a table.
+Trailing steps that are NaN in every feature are padding. An NPZ file contains the arrays `source`
+and `target`, or the array `values` for both. Optional arrays are `source_lengths`, `target_lengths`
+or `lengths`, `ids`, `features` (names of source features) and `said` (names of target features), as
+in `predictions.npz` and the output of `seqattn data sample`. Features are selected by their names.
 """
 
 from __future__ import annotations

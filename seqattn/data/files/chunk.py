@@ -82,7 +82,7 @@ class Chunk:
         groups: N group names, or None.
         notes: notes for the user on how the file was read.
         is_wide: whether each row of the table was a sequence.
-        id_parts: parts of each id that joins several columns, or None if ids are single columns.
+        id_parts: parts of each id if ids join the values of several columns, otherwise None.
         roles: roles of the columns of a table, or None if the file is not a table.
     """
 
