@@ -53,8 +53,8 @@ def drift(part: Sequences, indices: list[int]) -> Floats:
 def seasonal_naive(part: Sequences, indices: list[int], season: int) -> Floats:
     """Forecast the value one season earlier, as an array (N, T, F).
 
-    If this value was not observed, go back by further whole seasons until a value was observed. If
-    no such value exists, use the last observed value.
+    If this value was not observed, use the nearest observed value that is further whole seasons
+    earlier. If no such value exists, use the last observed value.
 
     Args:
         part: the sequences to forecast.

@@ -191,7 +191,7 @@ class _FileReader:
     Args:
         path: the path as the user typed it.
         files: the files, in order.
-        options: the options for reading them.
+        options: the options for reading the files.
     """
 
     def __init__(self, path: str, files: Sequence[Path], options: ReadOptions) -> None:
