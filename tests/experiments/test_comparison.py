@@ -259,9 +259,9 @@ def test_a_majority_against_which_the_test_speaks_decides_nothing(sign: int) -> 
     (found,) = paired_tests([losses])
     assert found.p_holm < 0.05
     assert not found.is_decided
-    favored, other = ("b", "a") if sign > 0 else ("a", "b")
+    favoured, other = ("b", "a") if sign > 0 else ("a", "b")
     assert "400 seeds cannot tell a and b apart" in found.describe()
-    assert f"favors {favored} (p = " in found.describe()
+    assert f"favours {favoured} (p = " in found.describe()
     assert found.describe().endswith(f"but {other} is better in 240 of 400 seeds.")
 
 

@@ -156,7 +156,7 @@ class PairedTest:
             one, other = (self.first, self.second) if self.effect < 0 else (self.second, self.first)
             most = max(self.first_wins, self.second_wins)
             words += (
-                f"; the test, which gives large differences more weight, favors {one}"
+                f"; the test, which gives large differences more weight, favours {one}"
                 f" (p = {self.p_holm:.2g}), but {other} is better in {most} of {self.seeds} seeds"
             )
         elif self.p < LEVEL:  # so there are several tests
