@@ -116,7 +116,7 @@ def test_a_table_without_peers_has_empty_cells_and_says_why(
     assert re.findall(r"\|\s+(?=\|)", row) == ["|  "] * 8
     assert "neuralforecast is not installed: its columns are empty." in script.notes({})
     results = {"air": {"seqattn": ours, "neural": {"NHITS": {"rmse": 1.6}, "DLinear": {"rmse": 2}}}}
-    assert script.notes(results)[0] == "air: +25.0% of the best neural peer (NHITS)"
+    assert script.notes(results)[0] == "air: +25.0% against the best neural peer (NHITS)"
 
 
 def test_a_data_set_whose_package_is_not_there_says_which(
