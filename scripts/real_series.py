@@ -145,8 +145,11 @@ def filled(values: Floats) -> Floats:
 
 
 def cuts(series: Sequence[Floats], S: int, T: int) -> Iterator[tuple[Floats, Floats, int]]:
-    """Source, target and origin of every window, series after series. A window whose source has
-    no value of a feature, or whose target has none at all, is left out."""
+    """Yield the source, the target and the origin of every window, series after series.
+
+    A window is left out if a feature has no observed value in the source, or if the target has no
+    observed value at all.
+    """
     for values in series:
         for first in range(len(values) - S - T + 1):
             source, target = values[first : first + S], values[first + S : first + S + T]

@@ -28,13 +28,13 @@ def vectors_figure(
 ) -> Figure:
     """Draw an attention step in two panels.
 
-    The left panel shows the query and the keys as arrows from the origin. The right panel shows the
-    context as a chain of weighted values. Vectors with more than two components are projected onto
-    their first two principal directions, without centring, so that the origin stays fixed. The
-    title of a panel gives the share of the squared length that the projection keeps.
+    The left panel shows the query and the keys, the right panel the context as a chain of weighted
+    values. Vectors with more than two components are projected onto their first two principal
+    directions, without centring, so that the origin stays fixed. The title of a panel gives the
+    share of the squared length that the projection keeps.
 
     Args:
-        query: (K,), the query; None if the weights do not depend on a query.
+        query: (K,), the query; None if there is none.
         keys: (S, K), the keys.
         values: (S, V), the values.
         context: (V,), the sum of the weighted values.
