@@ -348,7 +348,7 @@ def predictions(table: BenchTable) -> None:
 
 
 def saving(table: BenchTable, work: Work, folder: Path) -> None:
-    """Measure work B with checkpoints that are written in the background, as by `seqattn train`."""
+    """Measure work B with checkpoints that are written in the background, as in `seqattn train`."""
     from tests.training_session import trained
 
     config = resolve(None, [f"model.hidden_dim={work.hidden}", f"training.epochs={work.epochs}"])
@@ -428,7 +428,7 @@ def bench_report(table: BenchTable, folder: Path) -> None:
 def bench_busy_process(table: BenchTable, folder: Path) -> None:
     """Measure work A as a process, alone and while another process keeps a core busy.
 
-    seqattn measures how many threads to use.
+    The number of threads is not set, so seqattn measures which number is fastest.
     """
     words = ["train", ROOT / "configs/notebook.yaml", "--overwrite", "--quiet", "--plots", "none"]
     train_a = command(SEQATTN, *words, "--output-dir", folder / "busy")

@@ -29,9 +29,9 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parent.parent
 RULES = ROOT / "scripts" / "retired_names.toml"
 FOLDERS = ("seqattn", "scripts", "tests")
-SENTENCE_WORDS = {"told", "said"}  # other retired words are plain English in a sentence: "whose"
+SENTENCE_WORDS = {"told", "said"}  # other retired words, such as "whose", may be in a sentence
 
-# Entries "path:name" for names of config keys, flags and file formats, each with a reason.
+# Exceptions "path:name" for config keys, flags and file formats. Each exception needs a reason.
 ALLOWED: set[str] = set()
 SHARED = {"main"}  # names that several files may define: the entry point of a program
 ADVISORY = ("private", "helpers")  # kinds of findings that do not change the exit code
@@ -46,7 +46,7 @@ class NameFinding(NamedTuple):
     name: str
     reason: str
     replacement: str
-    kind: str  # a column of the summary
+    kind: str  # the column of the finding in the summary
 
     def __str__(self) -> str:
         return f"{self.path}:{self.line}: {self.name}: {self.reason} (try: {self.replacement})"
@@ -185,9 +185,9 @@ def shared(trees: Trees) -> Iterator[NameFinding]:
 
 
 def rank(path: str) -> int:
-    """Return the rank of a file, in which the lowest rank keeps a name.
+    """Return the rank of a file. If several files define a name, the lowest rank keeps the name.
 
-    The order is: the public API, the package, the commands of the package, tests and scripts.
+    From low to high, the ranks are the public API, the package, its commands, tests and scripts.
     """
     starts = ("seqattn/experiments/api.py", "seqattn/cli/", "seqattn/", "tests/", "scripts/")
     order = (0, 2, 1, 3, 3)

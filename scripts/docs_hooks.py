@@ -79,8 +79,9 @@ class Equations(Extension):
     """A Markdown extension for equations: `$...$` within a line, `$$...$$` on separate lines."""
 
     def extendMarkdown(self, md: Markdown) -> None:  # noqa: N802  Markdown calls it by this name
-        md.preprocessors.register(_Displayed(md), "equations", 24)  # after code fences (25)
-        md.inlinePatterns.register(_InLine(INLINE, md), "equations", 185)  # after `code` (190)
+        # The priorities place equations after code fences (25) and after inline code (190).
+        md.preprocessors.register(_Displayed(md), "equations", 24)
+        md.inlinePatterns.register(_InLine(INLINE, md), "equations", 185)
 
 
 def math(latex: str, display: str = "inline") -> str:

@@ -51,9 +51,10 @@ def read_value(spec: dict[str, Any], folder: Path, printed: list[str]) -> float 
     """Read one value from JSON or CSV files, or from the output of a command.
 
     Args:
-        spec: where the value is. For JSON files: {file: GLOB, key: [...], reduce: median}; for CSV
-            files, also {where: {column: text}}; for the output of a command: {command: INDEX,
-            match: REGEX}, where the regular expression has one group.
+        spec: the description of the value. `{file: GLOB, key: [...], reduce: median}` reads JSON
+            files. For CSV files, `where: {column: text}` also selects the row.
+            `{command: INDEX, match: REGEX}` reads the output of a command with a regular expression
+            of one group.
         folder: the folder in which the commands ran.
         printed: the output of each command.
     """
@@ -132,10 +133,10 @@ def block_pattern(name: str) -> re.Pattern[str]:
 
 
 def template_pattern(template: str) -> re.Pattern[str]:
-    """Convert a text with fields such as {name:format} to a pattern.
+    """Convert a text with fields such as `{name:format}` to a pattern.
 
-    A field matches any number. A space matches any white space and the # that begins the next line
-    of a comment in a config.
+    A field matches any number. A space matches any whitespace, including the `#` that begins the
+    next line of a comment in a config.
     """
     parts = re.split(r"\{\w+(?::[^}]*)?\}", " ".join(template.split()))
     escaped = [re.escape(part).replace(r"\ ", r"[\s#]+") for part in parts]
@@ -189,7 +190,7 @@ def code_digest(globs: list[str], commands: list[str]) -> str:
     docstrings do not change the digest.
 
     Args:
-        globs: patterns of the paths of the code.
+        globs: path patterns that select the code.
         commands: the commands of the group.
     """
     named = [word for command in commands for word in shlex.split(command)

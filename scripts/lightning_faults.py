@@ -120,7 +120,8 @@ def lightning_killed(count: int) -> str:
             here = home / str(case)
             here.mkdir()
             running = process(here)
-            ends = time.monotonic() + 60  # waits for the import, which is not part of the training
+            # Wait for the first checkpoint, because the import is not part of the training.
+            ends = time.monotonic() + 60
             while not list(here.glob("*.ckpt")) and time.monotonic() < ends:
                 time.sleep(0.002)
             time.sleep(numbers.uniform(0, min(lasts, 1.0)))
@@ -141,7 +142,7 @@ def lightning_stopped(steps: list[int]) -> str:
         for k in steps:
             home = Path(place) / str(k)
             lightning_fit(home, steps=k)
-            # A new process has another state of the random generators, hence the other seed.
+            # In a new process, the random generators have another state, so the seed differs.
             same += equal(whole, weights(lightning_fit(home, seed=99, resume=True)))
     return f"{same} of {len(steps)} end the same"
 

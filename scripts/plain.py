@@ -2,8 +2,8 @@
 
     python scripts/bench.py --only plain
 
-The projections of the source and the keys are computed for all steps in one matrix product each. A
-GRU step takes two linear maps and three nonlinearities. The code uses a fused optimizer, and no
+One matrix product computes the source projections of all steps, and another computes the keys. A
+GRU step takes two linear maps and three nonlinearities. The code uses a fused optimizer. It uses no
 module, no DataLoader, no `.item()` and no validation. With several runs, every weight has a leading
 axis R of runs. The independent losses of the runs are summed, so that one backward pass computes
 the gradient of each run.

@@ -49,7 +49,7 @@ SKIPS = {
 }  # fmt: skip
 NETWORKS = {
     "GRU": ["model={kind: recurrent, hidden_dim: H, attention: {score: scaled_dot}, skip: SKIP}"],
-    "Transformer": [  # is trained on all steps at once, so with the true points as inputs
+    "Transformer": [  # trains on all steps at once, which needs the true points as inputs
         "model={kind: transformer, skip: SKIP}",
         "training.teacher_forcing.probability=1",
     ],

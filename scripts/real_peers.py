@@ -29,7 +29,7 @@ AXES: tuple[tuple[str, tuple[Any, ...]], ...] = (
 LONGEST = {"PatchTST": 500}  # maximum number of steps; PatchTST is by far the slowest model
 LONG_SOURCE = 200  # points; with longer sources, steps are slow, so the maximum is lower
 LONGEST_OF_LONG = {"PatchTST": 200, "NHITS": 500}
-LONGEST_SEASON = 24  # AutoETS accepts no longer season, and AutoARIMA would take hours
+LONGEST_SEASON = 24  # AutoETS does not accept a longer season, and AutoARIMA would take hours
 LONGEST_MSTL = 52  # MSTL would take an hour with a season of 336 steps
 
 
@@ -147,7 +147,7 @@ def neural(
 
 
 def _models(season: int, fitted: Floats) -> dict[str, Callable[[Floats, int], Floats]]:
-    """Return a function for each statistical model, by name, that forecasts from a history.
+    """Return the statistical models by name, each as a function that forecasts from a history.
 
     AutoETS and AutoARIMA are fitted only once, to `fitted`. The other models are fitted to each
     history.

@@ -1,7 +1,7 @@
 """The six real data sets of scripts/real_data.py, with their splits, windows and errors.
 
-All data sets are part of Python packages, so nothing is downloaded. Sizes in the shapes: N windows,
-S source length, T target length, F features, L points of a series.
+All data sets are part of Python packages, so nothing is downloaded. The letters in shapes are N
+(windows), S (source length), T (target length), F (features) and L (points of a series).
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ class DataSet:
         season: the season length in steps; 1 if there is no season.
         validation, test: the number of steps that are forecast in the validation part and in the
             test part, at the end of a long series; 0 if each part has separate series.
-        read: a function that returns the series of each part, by name. A long series that is not
-            split yet is in "train".
+        read: a function that returns the series of each part, by name of the part. The function
+            returns a long series as "train"; the series is split later.
     """
 
     package: str

@@ -1,4 +1,4 @@
-"""Measure time and peak memory of a training step for several sizes, as a table and a picture.
+"""Measure time and peak memory of a training step for several sizes, for a table and a picture.
 
     python scripts/scale.py docs/images/scale.png          # takes about three minutes
 
@@ -54,7 +54,7 @@ def measure(kind: str, N: int, S: int, H: int, F: int, R: int) -> dict[str, floa
     model = Recurrent(hidden_dim=H, attention=attention)
     warm = RunProgress(TrainingRun(build_model(model, F, 0), small, small, config, 0))
     state, learner = build_group([warm], manual_backward=kind == "by hand")
-    # This first step excludes one-time costs of torch and the allocator from the measurement.
+    # Take one step first, to exclude one-time costs of torch and the allocator.
     train_step(state, learner, learner.start_epoch(state))
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     runs = [

@@ -1,7 +1,7 @@
 """Metrics of attention weights: entropy, and agreement with a known alignment.
 
-Sizes in the shapes: N sequences, L layers, A heads, T target steps, S source steps. This module
-uses NumPy only.
+The letters in shapes are N (sequences), L (layers), A (heads), T (target steps) and S (source
+steps). This module uses NumPy only.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class AttentionMetrics:
     def as_plain(self) -> dict[str, Any]:
         """Return the metrics as plain values for JSON.
 
-        Accuracy and mass are those of the best head, the entropies are means over all heads.
+        Accuracy and mass are the values of the best head. The entropies are means over all heads.
         `by_head` contains each metric as nested lists (L, A).
         """
         best = self.best_head

@@ -35,9 +35,9 @@ MAP_AXES: dict[str, tuple[Side, Side]] = {
     "encoder_self": ("source", "source"),
     "decoder_self": ("target", "target"),
 }
-"""The sequence of the rows and the sequence of the columns, by kind of attention."""
-MAX_NUMBERED_CELLS = 12  # per side; in more cells, the numbers would be too small to read
-MAX_NAMED_TICKS = 4  # per axis; with more ticks, the labels are "3" instead of "Point 3"
+"""For each kind of attention, the sequence along the rows and the sequence along the columns."""
+MAX_NUMBERED_CELLS = 12  # with more rows or columns, the numbers would be too small to read
+MAX_NAMED_TICKS = 4  # an axis with more ticks has the labels "3" instead of "Point 3"
 MAX_TICKS = 8
 MAX_UNIT_SCALE_COLUMNS = 16
 """Maximum number of columns for a colour scale that ends at 1. With more columns, the weights are
@@ -140,7 +140,8 @@ class _ColorScale:
         self.norm = Normalize(-max_abs if signed else 0, highest)
         self.label = "read strength" if signed else "attention weight"
         long_ticks = highest < 0.1
-        self.bar_width = 1.1 if long_ticks else 1.0 if signed else 0.85  # room for a minus sign
+        # With signed weights, the bar leaves room for a minus sign.
+        self.bar_width = 1.1 if long_ticks else 1.0 if signed else 0.85
 
     def text_color_on(self, weight: float) -> str:
         """Return "black" or "white", whichever has more contrast with the colour of a weight (WCAG

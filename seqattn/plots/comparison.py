@@ -24,7 +24,7 @@ from seqattn.plots.style import (
     with_style,
 )
 
-MAX_NAME_LETTERS = 34  # of the name of a variant
+MAX_NAME_LETTERS = 34  # longer names of variants are shortened
 COLORS = (BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY, BLACK, GREY)
 FINITE_STAND_IN = 1e300  # replaces inf: np.percentile cannot interpolate to inf
 INTERVAL_STYLE: dict[str, Any] = {"lw": 2.4, "solid_capstyle": "butt"}
@@ -43,7 +43,7 @@ def comparison_figure(
 ) -> Figure:
     """Draw the losses of several variants, with one row per variant.
 
-    A row has a point for each seed, and below the points the median with its interval.
+    Each row shows a point for each seed, and the median with its interval below the points.
 
     Args:
         names: the names of the variants.
@@ -100,8 +100,8 @@ def band_figure(
 ) -> Figure:
     """Draw the median loss of each variant over the epochs, with the band between the quartiles.
 
-    A line ends when half of the seeds have diverged. Its band ends when a quarter of the seeds have
-    diverged.
+    A line ends when half of the seeds have diverged. The band of a line ends when a quarter of the
+    seeds have diverged.
 
     Args:
         names: the names of the variants.

@@ -30,7 +30,7 @@ from seqattn.plots import (
 from seqattn.runs import read_lengths
 from seqattn.runs.storage import atomic_write
 
-MAX_TITLE_LETTERS = 24  # of the name of a variant
+MAX_TITLE_LETTERS = 24  # longer names of variants are shortened
 
 
 def draw_comparison(result: ComparisonResult) -> None:
@@ -152,7 +152,7 @@ def validation_losses(variant: VariantResult) -> NDArray[np.float64]:
     }  # fmt: skip
     histories = {seed: losses for seed, losses in histories.items()
                  if losses or seed in variant.diverged}  # fmt: skip
-    if not histories:  # no run folder has a metrics.csv any more
+    if not histories:  # metrics.csv is missing from all run folders
         return np.full((1, 1), np.inf)
     longest = max(1, *map(len, histories.values()))
     found = np.full((len(histories), longest), np.inf)
@@ -229,7 +229,7 @@ def median_attention(variant: VariantResult) -> MedianAttention | None:
 def _most_common_lengths(lengths: Sequence[tuple[int, int]]) -> tuple[int, int]:
     """Return the most common pair of source and target length.
 
-    If several pairs are equally common, the longest of them is returned.
+    If several pairs are equally common, the function returns the longest of these pairs.
     """
     counts = Counter(lengths)
     return max(counts, key=lambda pair: (counts[pair], sum(pair), pair))

@@ -32,12 +32,12 @@ from seqattn.plots.style import (
 
 Floats = NDArray[np.floating]
 MAX_NUMBERED_POINTS = 8
-MAX_TICK_INTERVALS = 5  # of each axis
+MAX_TICK_INTERVALS = 5  # on each axis
 TITLE_SIZE, TICK_SIZE = 8.5, 7.0  # points
 PANEL_SIDE, ROW_HEIGHT, LONG_PANEL_WIDTH = 2.15, 1.25, 6.5  # inches
-MAX_MARKED_POINTS = 60  # of a line; more markers would overlap
+MAX_MARKED_POINTS = 60  # the markers of a line with more points would overlap
 MAX_FEATURES, MAX_COLUMNS = 6, 5  # rows and columns of a figure with one row per feature
-MAX_LABEL_LETTERS = 20  # of the name of a feature
+MAX_LABEL_LETTERS = 20  # longer names of features are shortened
 
 SOURCE: dict[str, Any] = {"color": BLACK, "marker": "o", "lw": 1.4}
 TRUTH: dict[str, Any] = {"color": BLUE, "marker": "o", "mfc": "white", "lw": 1.2, "ls": (0, (4, 2))}
@@ -56,7 +56,7 @@ def paths_figure(
     use_rmse: bool = False,
     units: Units | None = None,
 ) -> Figure:
-    """Draw sequences with their forecasts, and the error of each forecast with a known target.
+    """Draw sequences with their forecasts, and write the errors of forecasts with known targets.
 
     If source and target have the same two features, with equal units and similar spread, each
     sequence is drawn as a path in the plane of these features. Otherwise, the features are drawn
@@ -73,7 +73,7 @@ def paths_figure(
         target_features: the names of the G target features; None if they equal `features`.
         use_rmse: whether to write the root mean squared error in the units of the data, instead of
             the mean squared error.
-        units: the unit of each feature with a unit, by feature name.
+        units: the units, by feature name. A feature without a unit has no entry.
     """
     target_features, units = features if target_features is None else target_features, units or {}
     sequences = zip(source, target, forecast, titles, strict=True)

@@ -31,7 +31,7 @@ Arrays = Mapping[str, NDArray[Any]]
 EXAMPLES = 10
 MAX_PANELS = 20
 MAX_GRID_PANELS = 144
-STRIP_EPOCHS = 8  # columns of an attention history
+STRIP_EPOCHS = 8  # number of columns in a picture of an attention history
 MAX_STRIP_SEQUENCES = 4
 MAX_FRAMES = 60
 WEIGHT_KEYS = {"cross": "weights", "encoder_self": "encoder_self", "decoder_self": "decoder_self"}
@@ -56,7 +56,7 @@ def draw_run(folder: RunFolder) -> Iterator[Path]:
 
 
 def save(figure: Figure, path: Path) -> None:
-    """Write a figure to a path of the user, in the format that the ending of the file name gives.
+    """Write a figure to a path that the user chose, in the format of the file name's ending.
 
     Raises:
         UsageError: if the ending is not one of `FORMATS`.
@@ -112,7 +112,7 @@ def predictions_picture(
         examples: the maximum number of sequences.
         scaled: whether the loss is in scaled units. The errors are then root mean squared errors
             in the units of the data, and mean squared errors otherwise.
-        units: the unit of each feature with a unit, by feature name.
+        units: the units, by feature name. A feature without a unit has no entry.
     """
     n = min(examples, len(predictions["ids"]))
     source, forecast = ([_without_padding(rows) for rows in predictions[key][:n]]

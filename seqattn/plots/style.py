@@ -96,7 +96,7 @@ def as_gif(figures: Iterable[Figure], seconds: float = 0.4) -> bytes:
         figures: the frames in order.
         seconds: the duration of all other frames in seconds.
     """
-    from PIL import Image  # matplotlib's own library for pictures
+    from PIL import Image  # Pillow is a dependency of matplotlib
 
     images = [Image.open(io.BytesIO(as_bytes(figure))).convert("RGB") for figure in figures]
     size = (max(image.width for image in images), max(image.height for image in images))

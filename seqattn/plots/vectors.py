@@ -28,15 +28,14 @@ def vectors_figure(
 ) -> Figure:
     """Draw an attention step in two panels.
 
-    The left panel shows the query and the keys, the right panel the context as a chain of weighted
-    values. Vectors with more than two components are projected onto their first two principal
-    directions, without centring, so that the origin stays fixed. The title of a panel gives the
-    share of the squared length that the projection keeps.
+    The left panel shows the query and the keys. The right panel shows the context as a chain of
+    weighted values. Vectors with more than two components are projected onto their first two
+    principal directions, without centring, so that the origin stays fixed. The title of a panel
+    gives the share of the squared length that the projection keeps.
 
     Args:
-        query: (K,), the query; None if there is none.
-        keys: (S, K), the keys.
-        values: (S, V), the values.
+        query: (K,), the query; None if the weights do not depend on a query.
+        keys, values: (S, K) and (S, V), the keys and the values.
         context: (V,), the sum of the weighted values.
         weights: (S,), the attention weights.
         title: the title of the figure.
@@ -67,7 +66,7 @@ def vectors_figure(
     corner = np.zeros(2)
     for weight, value in zip(weights, drawn[:-1], strict=True):
         part = weight * value
-        if np.linalg.norm(part) > 0.03 * np.abs(drawn).max():  # a shorter arrow has only a head
+        if np.linalg.norm(part) > 0.03 * np.abs(drawn).max():  # a shorter arrow is only a head
             _draw_arrow(right, part, BLUE, start=corner)
         corner = corner + part
     _draw_arrow(right, drawn[-1], VERMILION, "context", lw=2.2, label_at_middle=True)

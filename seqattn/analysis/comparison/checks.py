@@ -22,8 +22,8 @@ from seqattn.training import PATHS, file_digests
 from seqattn.training.compatibility import MUTABLE_ON_RESUME
 
 IGNORED_KEYS = frozenset({"name", "seed", *MUTABLE_ON_RESUME}) - {"training.epochs"}
-"""Config keys in which the seeds of one config may differ, because they do not affect the trained
-weights."""
+"""Config keys that may differ between the seeds of one config, because these keys do not affect the
+trained weights."""
 Runs = Mapping[int, RunFolder]
 
 
@@ -72,8 +72,7 @@ def check_variants(
 
     Args:
         manifest: the path of the comparison's `comparison.json`.
-        variants: the config of each variant as nested dictionaries, by variant name, as the
-            manifest contains it.
+        variants: the configs in the manifest as nested dictionaries, by variant name.
         runs: the run folders, by variant name and seed.
         resampled: whether each seed has its own generated data.
 

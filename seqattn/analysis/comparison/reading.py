@@ -26,8 +26,8 @@ def find_seed_folders(path: Path) -> dict[int, RunFolder]:
         The run folders by seed, in ascending order of the seeds.
 
     Raises:
-        CheckpointError: if a folder lacks a file that every run has, because the seed of this
-            folder would be left out.
+        CheckpointError: if a folder lacks a file that every run has. Without this error, the
+            result would lack the seed of the folder.
     """
     found = {}
     for folder in map(RunFolder, path.glob("seed-*")):

@@ -14,15 +14,16 @@ from seqattn.errors import counted
 from seqattn.runs import RunFolder
 
 DataOfSeeds = Literal["new", "same", "files", "one"]
-"""The data of the seeds. `new`: each seed has its own generated data. `same`: all seeds share the
-generated data. `files`: all seeds use the user's files. `one`: there is only one seed."""
+"""The data of the seeds. With `new`, each seed has its own generated data. With `same`, all seeds
+share the generated data. With `files`, all seeds use the user's files. `one` means that there is
+only one seed."""
 
 
 def describe_seed_counts(counts: Iterable[int]) -> str:
     """Describe the numbers of seeds of several variants, as in `3 seeds each` or `2 to 3 seeds`.
 
     Args:
-        counts: the number of seeds of each variant, for at least one variant.
+        counts: the number of seeds of each variant. There must be at least one variant.
     """
     found = list(counts)
     least, most = min(found), max(found)
@@ -35,7 +36,7 @@ class VariantResult:
 
     Attributes:
         name: the name of the variant.
-        folders: the run folder of every seed, by seed.
+        folders: the run folders, by seed.
         summaries: the content of `summary.json` by seed, for the seeds that finished with a
             finite loss.
         diverged: the seeds of the diverged runs.
@@ -76,7 +77,10 @@ class VariantResult:
 
     @cached_property
     def losses(self) -> dict[int, float]:
-        """The test losses by seed: inf for a diverged run, no entry for an unfinished one."""
+        """The test losses, by seed.
+
+        The loss of a diverged run is inf. An unfinished run has no entry.
+        """
         found = {seed: float(summary["test_loss"]) for seed, summary in self.summaries.items()}
         found.update(dict.fromkeys(self.diverged, math.inf))
         return {seed: found[seed] for seed in self.folders if seed in found}
@@ -94,7 +98,7 @@ class VariantResult:
 
     @property
     def unfinished(self) -> int:
-        """The number of seeds without a result, because they were interrupted or still train."""
+        """The number of seeds without a result. Their runs were interrupted, or still continue."""
         return len(self.folders) - len(self.losses)
 
 

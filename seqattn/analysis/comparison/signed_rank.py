@@ -83,7 +83,7 @@ def smallest_p(pairs: int) -> float:
 
 
 def pairs_needed(level: float) -> int:
-    """Return the minimum number of pairs with which an interval exists and p can reach `level`."""
+    """Return the smallest number of pairs for which an interval exists and p can reach `level`."""
     return math.ceil(1 - math.log2(level))
 
 
@@ -112,7 +112,7 @@ def _estimate(nonzero: Floats) -> float:
     """
     finite, above, num_infinite = _split_infinite(nonzero)
     n = len(finite)
-    # twice the number of Walsh averages, halved; `above` and `below` are doubled numbers, too
+    # `above` and `below` are doubled counts, so half of the total is the number of Walsh averages.
     half = n * (n + 1) / 2 + num_infinite * (2 * n + num_infinite + 1) / 2
     below = _split_infinite(-nonzero)[1]
     if above >= half or below >= half:
@@ -143,7 +143,7 @@ def _count_above(ordered: Floats, shift: float) -> int:
 
     Args:
         ordered: (n,), finite differences in ascending order.
-        shift: the shift.
+        shift: the value to exceed.
     """
     limits = 2 * shift - ordered
     beyond = len(ordered) - np.searchsorted(ordered, limits, side="right")

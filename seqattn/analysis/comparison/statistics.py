@@ -20,8 +20,8 @@ Floats = NDArray[np.float64]
 Interval = tuple[float, float]
 LEVEL = 0.05
 SEEDS_NEEDED = pairs_needed(LEVEL)
-"""Minimum number of seeds with which a 95% interval of the median exists and a difference can be
-significant."""
+"""The smallest number of seeds for which a 95% interval of the median exists and a difference can
+be significant."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ def median_interval(values: Floats, level: float = LEVEL) -> Interval | None:
 
 @dataclass(frozen=True)
 class PairedTest:
-    """A paired test of two variants. Each seed that both variants have is a pair of runs.
+    """A paired test of two variants. Each seed that both variants have gives a pair of runs.
 
     Attributes:
         first, second: the names of the variants. The difference of a pair is the loss of the first
@@ -184,8 +184,9 @@ class PairedTest:
         """Return the estimated difference and its interval as text.
 
         Args:
-            subtraction: the difference in words: whose loss is subtracted from whose.
-            sign: 1 if the text describes first minus second, -1 if second minus first.
+            subtraction: the difference in words, such as `a minus b`.
+            sign: 1 if the text describes the loss of the first variant minus that of the second
+                variant, and -1 if it describes the reverse difference.
         """
         untied = " over the seeds that are not tied" if self.ties else ""
         size = "unknown" if math.isnan(self.estimate) else format_number(sign * self.estimate)
@@ -197,7 +198,7 @@ class PairedTest:
 
     @property
     def pairs_needed(self) -> int:
-        """The minimum number of untied pairs with which an interval exists."""
+        """The smallest number of untied pairs for which an interval exists."""
         return pairs_needed(LEVEL / self.num_tests)
 
     def _describe_divergence(self) -> str:
@@ -210,7 +211,7 @@ class PairedTest:
 
 
 def format_number(value: float, spec: str = ".2g") -> str:
-    """Format a number, with `infinity` for an infinite number.
+    """Format a number. An infinite number becomes `infinity`.
 
     Args:
         value: the number.
@@ -254,8 +255,11 @@ def paired_tests(groups: Iterable[Mapping[str, Mapping[int, float]]]) -> list[Pa
 
 
 def subtract_pairs(first: Floats, second: Floats) -> Floats:
-    """Return first - second, (n,): 0 for a pair in which both runs diverged, and inf or -inf for a
-    pair in which one run diverged."""
+    """Subtract the losses of paired runs, (n,).
+
+    The difference is 0 if both runs of a pair diverged, and inf or -inf if only one of them
+    diverged.
+    """
     return np.subtract(first, second, out=np.zeros(len(first)), where=first != second)
 
 
@@ -276,8 +280,8 @@ def holm(p: Sequence[float]) -> list[float]:
 def rank_biserial(differences: Floats) -> float:
     """Return the rank-biserial correlation of differences, (n,).
 
-    It is the share of the rank sum that belongs to positive differences, minus the share that
-    belongs to negative differences; 0 if all differences are 0.
+    The correlation is the share of the rank sum that belongs to positive differences, minus the
+    share that belongs to negative differences. It is 0 if all differences are 0.
     """
     nonzero = differences[differences != 0]
     if not len(nonzero):

@@ -79,8 +79,7 @@ def _seed_value(summary: Mapping[str, Any], key: str) -> Any:
 
 
 def alignment_accuracies(variant: VariantResult) -> list[float]:
-    """Return the alignment accuracy of each finished seed, without the seeds of which it is
-    unknown."""
+    """Return the alignment accuracies of the finished seeds with a known accuracy."""
     found = [_seed_value(summary, "alignment_accuracy") for summary in variant.summaries.values()]
     return [accuracy for accuracy in found if accuracy is not None]
 

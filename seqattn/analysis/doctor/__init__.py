@@ -3,7 +3,8 @@
 Each finding has a measured value. If the finding is a problem, it also has the meaning of the
 problem and the config lines to change.
 
-Sizes in the shapes: N sequences, L layers, A heads, T target steps, S source steps.
+The letters in shapes are N (sequences), L (layers), A (heads), T (target steps) and S (source
+steps).
 """
 
 from seqattn.analysis.doctor import losses, weights
@@ -24,7 +25,7 @@ WEIGHT_CHECK_NAMES = tuple(check.name for check in CHECKS if check.needs_weights
 
 
 def examine(evidence: Evidence) -> list[Finding]:
-    """Run all checks, without the checks of attention weights if the model has no attention."""
+    """Run all checks. For a model without attention, leave out the checks of attention weights."""
     return [
         check(evidence)
         for check in CHECKS

@@ -10,7 +10,7 @@ from seqattn.analysis.doctor.collect import Evidence
 
 State = Literal["found", "fine", "unknown"]
 Verdict = tuple[State, str] | tuple[State, str, str, str]
-"""The fields of a `Finding` after its name."""
+"""The fields of a `Finding` that follow its name."""
 
 
 @dataclass(frozen=True)

@@ -30,8 +30,8 @@ class Evidence:
     """Measurements of a model on N test sequences.
 
     Attributes:
-        weights: (N, L, A, T, S), the cross-attention weights, NaN at padding; None if the model
-            has no attention.
+        weights: (N, L, A, T, S), the cross-attention weights, with NaN at padding; None if the
+            model has no attention.
         meaning: "distribution", or "strength" for signed weights; see
             `seqattn.models.AttentionMap`.
         source_lengths: (N,), the number of source points of each sequence.
@@ -44,8 +44,8 @@ class Evidence:
         override_losses: for each override mode, the free-running loss with the replaced attention
             weights.
         baseline: the name and the loss of the best parameter-free baseline.
-        seeds: the test losses of all seeds of the config, for a run of several seeds; empty for a
-            single run.
+        seeds: the test losses of this run and of the other seeds that were trained with it; empty
+            for a single run.
         kind: the kind of model: "recurrent", "transformer" or "fast_weights".
         teacher_forcing: the schedule of teacher forcing, and the teacher-forcing probability in
             the last epoch.
@@ -70,15 +70,18 @@ class Evidence:
     history: tuple[EpochRecord, ...] = ()
 
     def heads(self) -> Iterator[tuple[int, int]]:
-        """Yield the layer and head indices of all heads, none for a model without attention."""
+        """Yield the layer index and the head index of every head.
+
+        A model without attention has no heads.
+        """
         if self.weights is not None:
             yield from np.ndindex(*self.weights.shape[1:3])
 
     def head_name(self, layer: int, head: int) -> str:
         """Return the name of a head, such as `layer 0, head 1`.
 
-        The name has the layer only if there are several layers, and the head only if there are
-        several heads, so it may be "".
+        The name contains the layer only if there are several layers, and the head only if there
+        are several heads. If there is one layer with one head, the name is "".
         """
         assert self.weights is not None
         _, L, A, *_ = self.weights.shape
@@ -101,12 +104,14 @@ def collect_evidence(
 ) -> Evidence:
     """Run a model on its first `MAX_SEQUENCES` test sequences, and collect the measurements.
 
-    The model runs free, with teacher forcing, and with overridden attention weights.
+    The forecasts are free-running, teacher-forced, and free-running with overridden attention
+    weights.
 
     Args:
         trained: the model.
         data: the data on which the model was trained.
-        seeds: the test losses of all seeds of the config; empty for a single run.
+        seeds: the test losses of this run and of the other seeds that were trained with it; empty
+            for a single run.
         history: the records of the training epochs; empty if they are unknown.
 
     Raises:
@@ -155,7 +160,10 @@ def _padding_mass(weights: NDArray[np.float32] | None, part: Sequences) -> float
 
 
 def _override_losses(trained: LoadedModel, part: Sequences, data: Splits) -> dict[str, float]:
-    """Return the loss of each override mode; empty if the model's weights cannot be overridden."""
+    """Return the loss of each override mode.
+
+    The result is empty if the model's weights cannot be overridden.
+    """
     found = dict[str, float]()
     for mode in ("uniform", "shuffled"):
         try:
@@ -172,7 +180,10 @@ def _override_losses(trained: LoadedModel, part: Sequences, data: Splits) -> dic
 
 
 def read_history(folder: RunFolder) -> list[EpochRecord]:
-    """Return the records of the training epochs; empty for a checkpoint without a run folder."""
+    """Return the records of the training epochs.
+
+    The list is empty for a checkpoint without a run folder.
+    """
     return folder.read_metrics() if folder.metrics.exists() else []
 
 

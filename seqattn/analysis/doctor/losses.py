@@ -1,5 +1,5 @@
-"""Checks of losses: comparisons with baselines, between seeds, over epochs, and of the free-running
-with the teacher-forced loss."""
+"""Checks that are based on losses: worse than a baseline, exposure bias, spread over seeds, and
+overfitting."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def exposure_bias(evidence: Evidence) -> Verdict:
 
 
 def _reduce_teacher_forcing(kind: str, schedule: str, probability: float) -> str:
-    """Return the config lines with which a model trains more on its own forecasts.
+    """Return the config lines that make a model train more on its own forecasts.
 
     Args:
         kind: the kind of model.

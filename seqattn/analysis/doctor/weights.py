@@ -1,4 +1,4 @@
-"""Checks of attention weights."""
+"""Checks that are based on attention weights."""
 
 from __future__ import annotations
 
@@ -220,10 +220,12 @@ def attention_does_not_matter(evidence: Evidence) -> Verdict:
 
 
 def entropy_share(rows: NDArray[np.float32]) -> float:
-    """Return the mean entropy of the rows as a share of the maximum, the logarithm of their length.
+    """Return the mean ratio of a row's entropy to the largest possible entropy.
+
+    The largest possible entropy is the logarithm of the number of weights in the row.
 
     Args:
-        rows: (n, S), the weights of n target steps, NaN at padding.
+        rows: (n, S), the weights of n target steps, with NaN at padding.
     """
     real = np.isfinite(rows)
     p = np.where(real, rows, 0.0).astype(np.float64)
@@ -232,7 +234,7 @@ def entropy_share(rows: NDArray[np.float32]) -> float:
 
 
 def _entropy_shares(evidence: Evidence) -> dict[tuple[int, int], float]:
-    """Return the entropy share of each head, by layer and head, for all heads with rows."""
+    """Return the entropy share of each head that has rows, by layer index and head index."""
     return {
         head: entropy_share(rows) for head in evidence.heads() if len(rows := evidence.rows(*head))
     }

@@ -1,4 +1,4 @@
-"""Writing of attention files without keeping all weights in memory."""
+"""A writer of attention files that does not keep all weights in memory."""
 
 from __future__ import annotations
 
@@ -22,8 +22,7 @@ from seqattn.runs.output_files import output_file
 from seqattn.runs.storage import open_atomic
 
 MAX_MEMORY_BYTES = 2**26
-"""Maximum size of the spooled weights in memory, in bytes. Larger weights are spooled to the
-disk."""
+"""Maximum size of the spooled weights in memory, in bytes. Larger weights are spooled to disk."""
 
 
 class AttentionSpool(Spool):
@@ -52,8 +51,8 @@ class AttentionSpool(Spool):
         Args:
             part: the sequences.
             steps: the number of forecast steps of each sequence; None if it is the length of the
-                sequence's target. Only in this case, and only for a single part, does the file
-                contain the alignment.
+                sequence's target. The attention file contains the alignment only if `steps` is
+                None, and only for a single part.
         """
         self.ids.append(part.ids)
         if steps is None:
@@ -79,8 +78,10 @@ class AttentionSpool(Spool):
             self._write(file)
 
     def write_output(self, path: Path) -> None:
-        """Write the attention file to a path of the user; see
-        `seqattn.runs.output_files.output_file`."""
+        """Write the attention file to a path that the user chose.
+
+        See `seqattn.runs.output_files.output_file`.
+        """
         with output_file(path) as file:
             self._write(cast("BinaryIO", _ForwardOnlyFile(file)))
 
@@ -147,8 +148,8 @@ def open_attention_spool(output: Path | None) -> Iterator[AttentionSpool | None]
     The temporary file is in the folder of the output, because this folder needs the space anyway.
 
     Args:
-        output: the path of the attention file; None if there is none. The context then has the
-            value None.
+        output: the path of the attention file. If it is None, the context provides None instead of
+            a spool.
     """
     if output is None:
         yield None

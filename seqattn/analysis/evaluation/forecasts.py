@@ -1,7 +1,7 @@
 """Free-running and teacher-forced forecasts of a trained model, in chunks of sequences.
 
-Sizes in the shapes: N sequences, n sequences of a chunk, T steps, F features, A heads, S source
-length.
+The letters in shapes are N (sequences), n (sequences of a chunk), T (steps), F (features), A
+(heads) and S (source length).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from seqattn.runs import attention_arrays
 from seqattn.training.batches import batch_in_order, chunk_slices
 
 MAX_CHUNK_SEQUENCES = 2048
-MAX_CHUNK_PAIRS = 2**22  # limits the pairs of points in a chunk, and so the attention weights
+MAX_CHUNK_PAIRS = 2**22  # pairs of points, which determine the size of the attention weights
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ def free_run(
         model: the model.
         part: the sequences.
         steps: the number of points to forecast.
-        override: an override that replaces the attention weights; None for the model's own weights.
+        override: the replacement of the attention weights; None for the model's own weights.
         with_attention: whether the result contains the weights, which take most of the memory for
             long sequences.
         scaling: the conversion to the units of the model and back; None if the units are the same.
@@ -105,9 +105,9 @@ def free_run(
             result contains them.
 
     Raises:
-        DataError: if the linear skip of the model has no weights for a source length.
-        UsageError: if the override does not fit the model or a sequence, or if the linear skip has
-            no weights for so many steps.
+        DataError: if the model's linear skip connection has no weights for a source length.
+        UsageError: if the override does not fit the model or a sequence, or if the linear skip
+            connection has no weights for so many steps.
     """
     values = np.empty((len(part), steps, len(part.target_features)))
     maps = dict[AttentionKind, list[Tensor]]()
@@ -165,7 +165,7 @@ def forecast_chunks(
         DataError: see `free_run`.
         UsageError: see `free_run`.
     """
-    if model.skip is not None:  # checked here for messages with the ids of the sequences
+    if model.skip is not None:  # checked here, so that messages name the ids of the sequences
         model.skip.check_steps(steps)
         model.skip.check_sources(part.source_lengths, part.ids)
     if override is not None:
@@ -210,8 +210,8 @@ def teacher_forced_chunks(
     """Compute teacher-forced forecasts of a part.
 
     Yields:
-        The slice of a chunk of n sequences in the part, and their forecasts, (n, T, F), in the
-        units of the part.
+        The slice of a chunk of n sequences in the part, and the forecasts of these sequences,
+        (n, T, F), in the units of the part.
     """
     batch = batch_in_order(part, *_device_and_type(model), scaling=scaling)
     truth = torch.ones(batch.target_steps, dtype=torch.bool)
@@ -234,12 +234,12 @@ def pair_with_targets(
 
     Args:
         part: the sequences.
-        forecasts: the forecasts of all sequences in order, in chunks of any size. A chunk is a
-            slice of the part with the forecasts, (n, T, F).
+        forecasts: the forecasts of all sequences in order, in chunks of any size. Each chunk is a
+            pair of a slice of the part and the forecasts of this slice, (n, T, F).
 
     Yields:
-        The slice of a chunk in the part, the sequences of the chunk, and their forecasts,
-        (n, T, F).
+        The slice of a chunk in the part, the sequences of the chunk, and the forecasts of these
+        sequences, (n, T, F).
     """
     remaining, incoming = (
         np.empty((0, part.target_steps, len(part.target_features))),

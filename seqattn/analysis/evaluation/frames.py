@@ -1,4 +1,4 @@
-"""Reading of DataFrames for a trained model, through a Parquet file."""
+"""A reader of DataFrames for a trained model, which converts them to Parquet files first."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from seqattn.training import LoadedModel
 
 @dataclass(frozen=True)
 class FrameReader:
-    """A reader of a DataFrame for a trained model, which reads it as `InputReader` reads a file.
+    """A reader that reads a DataFrame for a trained model in the way `InputReader` reads files.
 
     Attributes:
         reader: the reader of files.
@@ -37,7 +37,7 @@ class FrameReader:
         Args:
             trained: the model.
             frame: the DataFrame.
-            note: a function that is called with sentences for the user.
+            note: a function that receives messages for the user.
 
         Raises:
             DataError: if `frame` is not a DataFrame.
@@ -76,7 +76,7 @@ class FrameReader:
             return self.reader.read_with_targets(path, NAME)
 
     def make_frame(self, columns: Mapping[str, Any]) -> Any:
-        """Create a DataFrame of the library that `frame` comes from."""
+        """Create a DataFrame of the same library as `frame`."""
         if hasattr(self.frame, "from_pydict"):  # a pyarrow table
             return type(self.frame).from_pydict(dict(columns))
         return type(self.frame)(dict(columns))
@@ -85,7 +85,7 @@ class FrameReader:
 def forecast_columns(
     reader: FrameReader, trained: LoadedModel, steps: int | None
 ) -> dict[str, Any]:
-    """Return forecasts as the columns of a long table: series, time, and target features.
+    """Return forecasts as the columns of a table in long format: series, time, and target features.
 
     Args:
         reader: the reader of the DataFrame with the sources.

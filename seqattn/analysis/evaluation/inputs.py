@@ -1,5 +1,5 @@
-"""Reading of the user's sequences for a trained model, in the same way as the training data of the
-model."""
+"""A reader of the user's sequences for a trained model, which treats them in the same way as the
+training data."""
 
 from __future__ import annotations
 
@@ -43,7 +43,8 @@ the training."""
 def input_config(trained: LoadedModel, overrides: Sequence[str] = ()) -> OwnFile:
     """Return the `data` section that controls how files for a model are read.
 
-    The section is that of the training. For a model of generated data, it has the default values.
+    It is the section of the training config. For a model that was trained on generated data, it has
+    the default values.
 
     Args:
         trained: the model.
@@ -79,7 +80,7 @@ class InputReader:
     Attributes:
         trained: the model.
         config: the `data` section that controls how files are read.
-        note: a function that is called with sentences for the user.
+        note: a function that receives messages for the user.
     """
 
     trained: LoadedModel
@@ -92,7 +93,7 @@ class InputReader:
 
     @property
     def has_key(self) -> bool:
-        """Whether the config has the key `data.missing`. A config of generated data lacks it."""
+        """Whether the config has the key `data.missing`. A config with generated data lacks it."""
         return isinstance(self.trained.config.data, OwnFile)
 
     def read_sources(
@@ -216,9 +217,9 @@ class InputReader:
     def file_format(self, file: Path) -> str:
         """Return the format of a file.
 
-        The format is "auto" if the ending of the file name is known and differs from the ending in
-        the training. Otherwise, it is the format of the training. Standard input is CSV unless the
-        format of the training is another text format.
+        The format is "auto" if the ending of the file name is known and differs from the ending of
+        the training file. Otherwise, it is the format of the training. Standard input is CSV unless
+        the format of the training is another text format.
         """
         config, ending = self.config, file.suffix.lower()
         if str(file) == "-":

@@ -1,4 +1,4 @@
-"""Writing of NPZ files without keeping entire arrays in memory."""
+"""A writer of NPZ files that does not keep entire arrays in memory."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class StreamedArray:
     Attributes:
         shape: the shape of the array.
         dtype: the type of the elements.
-        parts: a function that returns the chunks: arrays (n, ...) that contain all rows in order.
+        parts: a function that returns the chunks, which are arrays (n, ...) with all rows in order.
     """
 
     shape: tuple[int, ...]
@@ -58,10 +58,10 @@ class StreamedArray:
 
 
 def string_array(*several: Sequence[str]) -> StreamedArray:
-    """Return an array of all strings, as `np.array(strings, dtype=np.str_)` would store them.
+    """Return an array that stores strings as `np.array(strings, dtype=np.str_)` would.
 
     Args:
-        several: lists of strings, which are concatenated.
+        several: lists of strings, which the array concatenates.
     """
 
     def parts() -> Iterator[Sequence[str]]:

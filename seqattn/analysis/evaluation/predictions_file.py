@@ -1,6 +1,7 @@
-"""Writing of `predictions.npz` without keeping all forecasts in memory.
+"""A writer of `predictions.npz` that does not keep all forecasts in memory.
 
-Sizes in the shapes: N sequences, n sequences of a chunk, T target steps, F features.
+The letters in shapes are N (sequences), n (sequences of a chunk), T (target steps) and F
+(features).
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from seqattn.data.sequences import Floats
 from seqattn.runs.storage import open_atomic
 
 MAX_MEMORY_BYTES = 2**22
-"""Maximum size of the spooled forecasts in memory, in bytes. Larger forecasts are spooled to the
+"""Maximum size of the spooled forecasts in memory, in bytes. Larger forecasts are spooled to
 disk."""
 MAX_CHUNK_NUMBERS = 2**18
 """Maximum number of values in a chunk of sequences that is written at once."""

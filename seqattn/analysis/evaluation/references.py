@@ -24,12 +24,12 @@ class ReferenceLosses:
         noise_floor: the irreducible error; None if it is unknown.
         baselines: the loss of each parameter-free baseline, by name.
         fitted: the loss of each fitted baseline, by name.
-        rmse: the root mean squared errors of each baseline, by name, in a list with one value per
-            target feature. The value is None for a feature without observed cells.
+        rmse: for each baseline, by name, a list with the root mean squared error of each target
+            feature. The error is None for a feature without observed cells.
         in_sample: the season and the MASE scale of the training series; None for generated data.
         errors: MAE, RMSE and MASE of each baseline, by name; empty if `in_sample` is None.
         notes: sentences about missing baselines.
-        units: the unit of each feature with a unit, by feature name.
+        units: the units, by feature name. A feature without a unit has no entry.
     """
 
     noise_floor: float | None
@@ -115,8 +115,8 @@ class ReferenceLosses:
         return replace(found, units=data.units)
 
     def keep_shared(self, other: ReferenceLosses) -> ReferenceLosses:
-        """Return a copy without the parameter-free baselines that `other` does not have, and with
-        the notes of `other`."""
+        """Return a copy without the parameter-free baselines that `other` lacks, and with the notes
+        of `other`."""
         lacking = self.baselines.keys() - other.baselines.keys()
         baselines = {name: self.baselines[name] for name in self.baselines if name not in lacking}
         rmse = {name: self.rmse[name] for name in self.rmse if name not in lacking}

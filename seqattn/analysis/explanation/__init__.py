@@ -5,8 +5,8 @@ Every stage is computed from the *printed* numbers of earlier stages
 rounding; the explanation shows both. The classes of scores, normalizers and locations explain their
 own arithmetic, and this package explains the rest of each kind of model.
 
-Sizes in the shapes: S source length, F features, H width of the state, K width of queries and keys,
-V width of values, A heads.
+The letters in shapes are S (source length), F (features), H (width of the state), K (width of
+queries and keys), V (width of values) and A (heads).
 """
 
 from __future__ import annotations

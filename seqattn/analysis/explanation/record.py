@@ -1,4 +1,4 @@
-"""The type of explanations, which contain stages of arithmetic and vectors for a figure."""
+"""The class of explanations, which contain stages of arithmetic and vectors for a figure."""
 
 from __future__ import annotations
 

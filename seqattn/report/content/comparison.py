@@ -24,8 +24,8 @@ MAX_PREVIEWS = 400
 MAX_PREVIEW_CELLS = 64 * 64
 """Maximum number of attention weights in the preview of a run."""
 MAX_CURVE_POINTS = 200
-"""Number of points to which a longer loss curve in the preview of a run is thinned. Up to twice as
-many points remain."""
+"""Approximate number of points of the loss curve in the preview of a run. A longer curve is thinned
+to at most about twice this number."""
 
 
 def comparison_content(result: ComparisonResult, page_folder: Path | None = None) -> dict[str, Any]:
@@ -141,7 +141,7 @@ def _notices(result: ComparisonResult) -> list[str]:
 
 
 def _finite(value: float) -> float | None:
-    """Return a finite number as it is, and None for an infinite one, which JSON cannot express."""
+    """Return the number, or None if it is infinite, because JSON has no infinite numbers."""
     return value if math.isfinite(value) else None
 
 

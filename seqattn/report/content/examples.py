@@ -41,7 +41,7 @@ def examples_content(
         folder: the run folder.
         notices: a list to which sentences about omitted content are appended.
         scale: see `sequence_losses`.
-        units: the unit of each feature with a unit, by feature name.
+        units: the units, by feature name. A feature without a unit has no entry.
 
     Raises:
         CheckpointError: if a file of the run cannot be read.
@@ -113,8 +113,8 @@ def sequence_losses(
     Args:
         predictions: the arrays of `predictions.npz`.
         scale: (F,), the divisors of the errors of each feature, as in the loss of the run. If it is
-            None, the divisors are the standard deviations of the features, so that errors in
-            different units can be added; or 1 if these standard deviations are similar.
+            None, each divisor is the standard deviation of its feature, so that errors in different
+            units can be added. If all standard deviations are similar, the divisor is 1.
     """
     residuals = np.asarray(predictions["forecast"], np.float64) - predictions["target"]
     if scale is None:
@@ -198,8 +198,8 @@ def attention_history_content(folder: RunFolder, notices: list[str]) -> dict[str
 def pack_weights(weights: NDArray[np.floating]) -> dict[str, Any]:
     """Quantize an array to integers, compress them with zlib, and encode them in base64.
 
-    The integers range from the lower to the upper end of the values, and the next higher integer
-    means NaN. `decimals` in the result is the number of decimals that the quantization keeps.
+    The integers from 0 to the limit represent the values from `low` to `high`. The next integer
+    represents NaN. `decimals` is the number of decimals that the quantization keeps.
     """
     real = weights[np.isfinite(weights)]
     low = min(0.0, float(real.min())) if real.size else 0.0

@@ -22,7 +22,7 @@ UNSCALED_NOTE = " (not scaled as the losses are)"
 
 
 def run_content(folder: RunFolder, examine: bool = True) -> dict[str, Any]:
-    """Return the content of the page of a run. Its `notices` name missing and unreadable parts.
+    """Return the content of the page of a run. The `notices` name missing and unreadable parts.
 
     Args:
         folder: the run folder.
@@ -156,7 +156,7 @@ def _config_rows(folder: RunFolder, notices: list[str]) -> tuple[Config | None, 
 def _environment_rows(environment: Mapping[str, Any]) -> list[list[str]]:
     rows = []
     for key, value in environment.items():
-        if key in ("command", "origins", "skipped_checkpoints"):  # elsewhere on the page or folder
+        if key in ("command", "origins", "skipped_checkpoints"):  # shown elsewhere
             continue
         text = ", ".join(f"{k} {v}" for k, v in value.items()) if isinstance(value, dict) else value
         rows.append([key.replace("_", " "), str(text)])
