@@ -21,7 +21,7 @@ PARTS = ("train", "validation", "test")
 
 @dataclass(frozen=True)
 class DataSet:
-    """A data set, and the settings with which models are scored on it.
+    """A data set with the settings for training and scoring models.
 
     Attributes:
         package: the Python package that contains the data set.

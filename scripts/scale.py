@@ -4,7 +4,8 @@
 
 The sizes are N sequences in a batch, S = T source and target length, H state width, F features, and
 R runs in one batch. One size varies at a time. Each point is measured in its own process, because
-the peak memory belongs to a process. The memory is the increase of the peak during the step.
+the peak memory is known for whole processes only. The memory is the increase of the peak during the
+step.
 """
 
 from __future__ import annotations

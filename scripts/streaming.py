@@ -16,8 +16,9 @@ measurements, the validation and test parts are the same 10,000 sequences each.
 
 This command writes one series of 147,000 rows as CSV. It trains a model on overlapping windows of
 500 source and 100 target points, scores it, and writes the forecasts without pictures. A larger
-`--stride` gives fewer windows. The measured memory is the increase after a training on a few short
-windows in the same process, because by then all libraries and the database are loaded.
+`--stride` gives fewer windows. A short training on a few small windows runs first in the same
+process, so that all libraries and the database are loaded. The measured memory is the increase
+after this first training.
 """
 
 from __future__ import annotations

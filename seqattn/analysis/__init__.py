@@ -1,1 +1,1 @@
-"""Analysis of trained models: errors, attention metrics, explanations, diagnosis, comparisons."""
+"""Analysis of trained models: errors, attention metrics, explanations, diagnoses, comparisons."""

@@ -64,7 +64,7 @@ def attention_figure(
     """Draw heatmaps of several sequences with a common colour scale.
 
     The scale runs from 0 to 1, or from 0 to the largest weight if there are many columns. For
-    signed read strengths, the scale is symmetric about 0, which is white. The numbers of the target
+    signed read strengths, the scale is symmetric about 0, and 0 is white. The numbers of the target
     points continue those of the source points: after a source of 2 points, the first target point
     has the number 3. Cells at padding (NaN) are hatched.
 

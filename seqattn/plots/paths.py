@@ -196,7 +196,7 @@ def _steps_figure(
 def _make_panels(shape: tuple[int, int], count: int) -> tuple[Figure, list[Axes]]:
     """Create a figure with a grid of panels, and return it with its first `count` panels.
 
-    The panels have few ticks, with small labels, at round numbers.
+    The panels have a few ticks at round numbers, with small labels.
 
     Args:
         shape: the number of rows and of columns.

@@ -94,7 +94,7 @@ def as_gif(figures: Iterable[Figure], seconds: float = 0.4) -> bytes:
 
     Args:
         figures: the frames in order.
-        seconds: the duration of all other frames in seconds.
+        seconds: the duration of each frame except the last, in seconds.
     """
     from PIL import Image  # Pillow is a dependency of matplotlib
 
@@ -217,7 +217,8 @@ def title_height(titles: Iterable[str], size: float) -> float:
 def shorten_name(name: str, max_letters: int) -> str:
     """Return a name with at most `max_letters` letters.
 
-    A longer name loses its middle, because long names often begin in the same way.
+    An ellipsis replaces the middle of a longer name, because long names often begin in the same
+    way.
     """
     if len(name) <= max_letters:
         return name

@@ -137,7 +137,7 @@ def overfitting(evidence: Evidence) -> Verdict:
     """
     epochs = len(evidence.history)
     if epochs < MIN_EPOCHS:
-        return "unknown", f"needs the losses of {MIN_EPOCHS} epochs, has {epochs}"
+        return "unknown", f"needs the losses of {MIN_EPOCHS} epochs, but the run has {epochs}"
     width = max(3, epochs // 20)
     training, validation, forced = (
         np.convolve([getattr(record, key) for record in evidence.history],

@@ -43,8 +43,8 @@ the training."""
 def input_config(trained: LoadedModel, overrides: Sequence[str] = ()) -> OwnFile:
     """Return the `data` section that controls how files for a model are read.
 
-    It is the section of the training config. For a model that was trained on generated data, it has
-    the default values.
+    The result is the section of the training config. For a model that was trained on generated
+    data, the section has the default values.
 
     Args:
         trained: the model.
@@ -280,7 +280,7 @@ def join_sources(parts: Sequence[Sequences]) -> Sequences:
 
 
 def _select_id_parts(chunk: Chunk, ids: Sequence[str]) -> tuple[tuple[str, ...], ...] | None:
-    """Return the values of the id columns of some sequences of a chunk.
+    """Return the values in the id columns for some sequences of a chunk.
 
     The result is None if the id is a single column.
     """

@@ -1,4 +1,4 @@
-"""The class of explanations, which contain stages of arithmetic and vectors for a figure."""
+"""The class `Explanation`, which contains stages of arithmetic and vectors for a figure."""
 
 from __future__ import annotations
 

@@ -171,7 +171,7 @@ def _preview(folder: RunFolder) -> dict[str, Any]:
 
 
 def thin_history(history: Sequence[EpochRecord]) -> list[list[float]]:
-    """Return the epoch and the validation loss of a few hundred epochs.
+    """Return the numbers and validation losses of a few hundred epochs.
 
     The first, the best and the last epoch are always among them.
     """

@@ -167,11 +167,11 @@ def _summary_content(summary: Mapping[str, Any]) -> dict[str, Any]:
     """Return the losses, the reference losses, and a sentence with the verdict."""
     loss, floor = summary["test_loss"], summary["noise_floor"]
     verdict_text = render_verdict(loss, summary["baselines"], summary["fitted"])
-    sentence = f"Free running, its mean squared error on the test sequences is {loss:.4g}: it"
+    sentence = f"The free-running mean squared error on the test sequences is {loss:.4g}. The model"
     sentence += f" {verdict_text}"
     if floor is not None:
         above = loss - floor
-        sentence += f"; it is {above:.2g} above the noise floor ({floor:.4g})"
+        sentence += f". The error is {above:.2g} above the noise floor ({floor:.4g})"
     rows = [["this model, free running", loss, "own"]]
     rows += [["this model, teacher-forced", summary["test_loss_teacher_forced"], ""]]
     rows += [[name, value, ""] for name, value in summary["baselines"].items()]
