@@ -3,9 +3,10 @@
     python scripts/exported.py
 
 The script prints a table, which `make figures` puts into docs/export.md. The columns `forecast` and
-`weights` have the largest difference between the model and its exported graphs. It is the maximum
-over both ways to run the graphs (`free_running`, or `encoder` and `step`), over 64 test sequences,
-and over 72 random sequences of every length. The column `int8` has the test loss with int8 weights.
+`weights` contain the largest differences between the model and its exported graphs. The differences
+are taken over both ways to run the graphs (`free_running`, or `encoder` and `step`), over 64 test
+sequences, and over 72 random sequences of every length. The column `int8` contains the test loss
+with int8 weights.
 """
 
 from __future__ import annotations
