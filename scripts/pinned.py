@@ -138,9 +138,7 @@ def main() -> None:
     parser.add_argument("--check", type=Path, help="compare with the digests in this file")
     parser.add_argument("--only", help="run only the trainings with this text in their names")
     parser.add_argument("--figures", type=Path, help="write the losses of each epoch to this file")
-    parser.add_argument(
-        "--package", type=Path, default=ROOT, help="folder of the code that trains (--figures)"
-    )
+    parser.add_argument("--package", type=Path, default=ROOT, help="folder of the code that trains")
     chosen = parser.parse_args()
     if [chosen.write, chosen.check, chosen.figures].count(None) != 2:
         parser.error("give one of --write, --check and --figures")
