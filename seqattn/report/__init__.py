@@ -1,6 +1,6 @@
-"""HTML pages of runs and comparisons that work offline.
+"""HTML pages of runs and comparisons, which work offline.
 
-A page contains its data, style and script, and plotly (the extra `report`). A content security
+A page contains its data, its style, its script and plotly (the extra `report`). A content security
 policy forbids all requests and all other scripts, so names from files cannot run or load anything.
 """
 
@@ -29,16 +29,16 @@ def report(path: Path, output: Path | None = None) -> Path:
     """Write the page of a run, of many seeds, or of a comparison.
 
     Args:
-        path: folder of the run, the seeds or the comparison.
-        output: file to write; None: report.html in the folder.
+        path: the folder of the run, the seeds or the comparison.
+        output: the file to write; None for `report.html` in the folder.
 
     Returns:
-        path of the page.
+        The path of the page.
 
     Raises:
-        UsageError: plotly or Jinja2 is not installed.
-        CheckpointError: the folder has no results, or they cannot be read.
-        FolderLockedError: without `output`, another process writes to the folder.
+        UsageError: if plotly or Jinja2 is not installed.
+        CheckpointError: if the folder has no results, or if its results cannot be read.
+        FolderLockedError: if `output` is None and another process writes to the folder.
     """
     _require_libraries()
     is_many = path.is_dir() and is_comparison(path) and not RunFolder(path).is_run
@@ -52,16 +52,16 @@ def report(path: Path, output: Path | None = None) -> Path:
         else:
             content = run_content(RunFolder(folder))
         target = output or folder / PAGE
-        # A path may contain bytes that are not text, which are lone surrogates in Python.
+        # A path may contain bytes that are not text. Python represents them as lone surrogates.
         write_output(target, render_page(content).encode(errors="backslashreplace"))
     return target
 
 
 def _check_finished(result: ComparisonResult) -> None:
-    """Check that no seed is in training, since the page in the folder would be outdated.
+    """Check that no seed is being trained, because the page in the folder would become outdated.
 
     Raises:
-        FolderLockedError: a seed is in training.
+        FolderLockedError: if a seed is being trained.
     """
     for variant in result.variants:
         for seed, folder in variant.folders.items():
@@ -75,7 +75,7 @@ def render_page(content: dict[str, Any]) -> str:
     from jinja2 import Environment, PackageLoader, StrictUndefined
     from plotly.offline import get_plotlyjs
 
-    # Without angle brackets and ampersands, the data cannot end their element.
+    # Without angle brackets and ampersands, the data cannot end the HTML element around them.
     data = json.dumps(content, allow_nan=False, separators=(",", ":"))
     for char in "<>&\u2028\u2029":
         data = data.replace(char, f"\\u{ord(char):04x}")

@@ -1,6 +1,7 @@
-"""Content of a page as data for JSON, with packed arrays of weights.
+"""The content of a page as data for JSON, with packed arrays of weights.
 
-Letters: N sequences, L layers, A heads, T target steps, S source steps.
+The letters in shapes are N (sequences), L (layers), A (heads), T (target steps) and S (source
+steps).
 """
 
 from seqattn.report.content.comparison import comparison_content, thin_history
