@@ -106,7 +106,7 @@ class NonFiniteError(SeqattnError):
 
 
 class Interrupted(SeqattnError):  # noqa: N818  (a signal is not an error)
-    """The end of a command by SIGINT or SIGTERM (exit 130 or 143)."""
+    """The interruption of a command by SIGINT or SIGTERM (exit 130 or 143)."""
 
     def __init__(self, number: int, message: str = "interrupted") -> None:
         self.exit_code = 128 + number

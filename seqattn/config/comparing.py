@@ -92,7 +92,7 @@ def resample_data_seeds(config: Config) -> Config:
 
 
 def derive_data_seed(base: int, seed: int, part: str) -> int:
-    """Derive the seed of one part of the data of one run.
+    """Derive the seed with which one run generates one part of its data.
 
     The result is the first 32-bit word of NumPy's SeedSequence([base, seed]), with the lowest two
     bits replaced by the number of the part (train 0, validation 1, test 2), so that parts never
@@ -122,7 +122,7 @@ def plan_comparison(
         path: the config file.
         overrides: strings "PATH=VALUE", which apply to all variants.
         vary: strings "PATH=A,B,...". Every combination of values is a variant.
-        along: the sweep, "PATH=A,B,..." with numbers; None for the sweep of the file.
+        along: the sweep, "PATH=A,B,..." with numbers; None for the sweep in the file.
         seeds: number of seeds; None for the number in the file.
         resample_data: whether each seed draws new data; None for the value in the file.
 

@@ -1,5 +1,5 @@
-"""Drafts of configs. A draft reads a YAML file and overrides into one frozen `Config`, and reports
-all mistakes at once."""
+"""Drafts of configs. A draft combines a YAML file and overrides into one frozen `Config`, and
+reports all mistakes at once."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ class Resolved:
 
     Attributes:
         config: the config with all defaults.
-        origins: "default", "FILE:LINE" or "--set PATH=VALUE", by dotted path of the value.
+        origins: origin of each value ("default", "FILE:LINE" or "--set PATH=VALUE"), by dotted
+            path.
     """
 
     config: Config
@@ -77,7 +78,7 @@ class Draft:
     Attributes:
         path: path of the file; None if there is no file.
         content: plain data.
-        places: "FILE:LINE" or "--set ...", by path of keys.
+        places: origin of each key ("FILE:LINE" or "--set ..."), by path of keys.
         mistakes: the mistakes found so far.
     """
 
@@ -182,7 +183,7 @@ def _line(mistake: str) -> tuple[bool, int]:
 
 
 def _place(at: KeyPath, places: Mapping[KeyPath, str], path: Path | None) -> str:
-    """Return the origin of the value at a path, which is a file with a line, or an override."""
+    """Return the origin of the value at a path: file and line, the override, or "default"."""
     if at in places:
         return places[at]
     if path is None:

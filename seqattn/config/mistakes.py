@@ -1,4 +1,4 @@
-"""Error messages for the validation errors of pydantic. Each message has the path, the value, and
+"""Error messages for the validation errors of pydantic. Each message names the path, the value, and
 the expected value."""
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ EXPECTED = {
     "bool_type": "true or false", "bool_parsing": "true or false",
     "list_type": "a list such as [4, 16]", "string_type": "a text",
 }  # fmt: skip
-"""The expected value by pydantic's type of error."""
+"""Mapping from pydantic's type of error to the expected value."""
 BOUNDS = {
     "greater_than_equal": "at least {ge:g}", "greater_than": "greater than {gt:g}",
     "less_than_equal": "at most {le:,g}", "less_than": "less than {lt:g}",

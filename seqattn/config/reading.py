@@ -1,6 +1,6 @@
-"""YAML as plain data, with the line of every key.
+"""Reader of YAML as plain data, with the line number of every key.
 
-Reading rejects what configs do not need (tags, anchors and aliases, several documents, duplicate
+The reader rejects what configs do not need (tags, anchors and aliases, several documents, duplicate
 keys, keys that are not strings), and excessive size or depth. Scalars follow the core schema of
 YAML 1.2, so `1e-4` is a number, while `off`, `no` and `12:30` are strings.
 """
@@ -64,7 +64,7 @@ def read_yaml_file(path: Path) -> Document:
         raise ConfigError(f"{path}: no such file. Give the path of a YAML file.") from None
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read ({error.strerror}).") from None
-    except ValueError:  # a NUL in the path
+    except ValueError:  # the path contains a NUL
         raise ConfigError(f"{str(path)!r}: is no path. Give the path of a YAML file.") from None
     if len(raw) > MAX_BYTES:
         raise ConfigError(

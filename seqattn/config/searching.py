@@ -48,9 +48,9 @@ class Range:
 
     @property
     def labels(self) -> tuple[Label, ...]:
-        """The labels of `values`. None, numbers, booleans and strings are their own labels, and
-        other values have JSON as label. If two labels would be equal, as 1 and True are, all labels
-        are JSON."""
+        """The labels of `values`. None, numbers, booleans and strings are their own labels, and the
+        label of any other value is its JSON text. If two labels would be equal, as 1 and True are,
+        all labels are JSON texts."""
         labels = tuple(
             value if isinstance(value, Label) else json.dumps(value, sort_keys=True)
             for value in self.values
@@ -150,7 +150,7 @@ class Search:
 
     def as_plain(self) -> dict[str, Any]:
         """Return the identity of the search as JSON-serializable data. It consists of the ranges,
-        and of the values that all trials share, without the name."""
+        and of all values that the trials share, except the name."""
         shared = {
             path: value
             for at, value in leaves(as_plain(self.base))
@@ -260,7 +260,7 @@ def _check_values(found: Range, config: TrialConfig) -> list[str]:
 
 
 def _config_mistakes(config: TrialConfig, key: str, value: Any) -> list[str]:
-    """List the mistakes of the config with this value."""
+    """List the mistakes of the config in which the key has this value."""
     try:
         config({key: value})
     except ConfigError as error:

@@ -66,11 +66,11 @@ class CheckResult:
 def check_graphs(
     graphs: Graphs, trained: LoadedModel, steps: int, test: Sequences | None, max_length: int | None
 ) -> list[CheckResult]:
-    """Run graphs and model on the same sources.
+    """Compare graphs and model on the same sources.
 
     Args:
         graphs: the exported graphs.
-        trained: the model from which they were traced.
+        trained: the model from which the graphs were traced.
         steps: number of forecast steps.
         test: the test part; None if it cannot be read.
         max_length: length of the longest source that the model accepts; None if there is no limit.
@@ -114,7 +114,8 @@ def check_graphs(
 def _build_test_sets(
     trained: LoadedModel, count: int, test: Sequences | None, max_length: int | None
 ) -> dict[str, Sequences]:
-    """Build sets of sources by description. Together they have every length that the model accepts.
+    """Build sets of test sources, by description. Together they have every length that the model
+    accepts.
 
     Args:
         trained: the exported model.
@@ -152,8 +153,8 @@ def step_by_step(
     steps: int,
     state: Sequence[str],
 ) -> Arrays:
-    """Run the encoder graph and then the step graph repeatedly (free running). The outputs are
-    those of `free_running`.
+    """Run the encoder graph and then the step graph repeatedly (free running). The outputs have the
+    names and shapes of the outputs of the graph `free_running`.
 
     Args:
         encoder, step: sessions of the two graphs.

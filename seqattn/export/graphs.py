@@ -2,8 +2,8 @@
 
 Inputs and outputs of a graph are named tensors; None and other objects are not possible. A graph
 has no axis of runs and always takes lengths. Its inputs and outputs are in the units of the data.
-The *memory* is the encoder outputs that all steps read, and the *state* is the tensors that each
-step passes to the next step.
+The *memory* consists of the encoder outputs that all steps read, and the *state* of the tensors
+that each step passes to the next step.
 
 Letters: N sequences, S source length, T target length, F features, H width of the state, A heads, t
 number of previous steps.
@@ -43,7 +43,7 @@ WEIGHTS: dict[AttentionKind, str] = {
     "encoder_self": "encoder_self",
     "decoder_self": "decoder_self",
 }
-"""Attention kind -> name of its weights in graphs and in attention.npz."""
+"""Mapping from attention kind to the name of its weights in graphs and in attention.npz."""
 
 
 @dataclass(frozen=True)
@@ -200,8 +200,8 @@ class FastWeightsParts(Parts):
 
 
 class TransformerParts(Parts):
-    """The parts of the Transformer. The state is keys and values of the previous steps, empty at
-    first."""
+    """The parts of the Transformer. The state consists of the keys and values of the previous
+    steps."""
 
     def __init__(self, model: TransformerModel, max_length: int) -> None:
         self.model = model
@@ -388,7 +388,8 @@ class EncoderGraph(Graph):
 
 
 class StepGraph(Graph):
-    """One decoder step. It maps point, memory and state to next_point, weights and next state."""
+    """One decoder step. It maps point, memory and state to next_point, the weights and the next
+    state."""
 
     def outputs(self, inputs: Tensors) -> Tensors:
         scaled = self.units.scale_target(inputs[POINT], inputs)

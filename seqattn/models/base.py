@@ -93,9 +93,9 @@ class AttentionMap:
 
     Attributes:
         weights: (..., N, A, queries, keys); 0 at padding.
-        kind: the sequences of the queries and of the keys. "cross": from target to source, (T, S);
-            "encoder_self": from source to source, (S, S); "decoder_self": from target to target,
-            (T, T), with weight 0 for later steps.
+        kind: which sequence attends to which. "cross": the target attends to the source, (T, S);
+            "encoder_self": the source attends to itself, (S, S); "decoder_self": the target attends
+            to itself, (T, T), with weight 0 for later steps.
         meaning: "distribution": the weights are non-negative, and each row sums to 1 over the keys;
             "partial": the weights are non-negative, and each row sums to at most 1; "strength": the
             weights are signed, and each is the coefficient of a past state in a read from fast
@@ -168,7 +168,7 @@ class Seq2SeqModel(nn.Module, ABC):
         """Return the output of the skip connection for each segment of decoder steps.
 
         Args:
-            source, lengths: as for `forward`.
+            source, lengths: `source` and `source_lengths` of `forward`.
             segment_lengths: number of steps of each segment, in order from the first step.
 
         Returns:
@@ -208,7 +208,7 @@ class Seq2SeqModel(nn.Module, ABC):
                 cases.
             with_attention: False leaves `attention` of the output empty, which is faster.
             rng: random numbers for dropout and hard attention. With None, as in validation, there
-                is no dropout and hard attention selects the best position.
+                is no dropout, and hard attention selects the most probable position.
 
         Raises:
             ValueError: if shapes or lengths do not fit together.

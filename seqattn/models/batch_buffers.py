@@ -116,7 +116,7 @@ class BatchBuffers:
         """Copy a batch into the buffers; see `ManualLoss.value_and_grad`."""
         if keep is not None and self.ignored is not None:
             self.ignored.copy_(~keep.view(self.ignored.shape))
-            if keep.dim() < target.dim():  # values masked one by one stay
+            if keep.dim() < target.dim():  # unobserved values stay, because they are decoder inputs
                 target = target.masked_fill(~keep.unsqueeze(-1), 0)
             features = self.target.shape[-1] // self.ignored.shape[-1]
             counted = (~self.ignored).sum(dim=(1, 2, 3)).clamp(min=1) * features

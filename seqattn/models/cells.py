@@ -27,14 +27,15 @@ from seqattn.models.layers import Linear, affine, affine_columns, uses_batch_inn
 
 Kernel = Callable[..., Tensor]
 ScanFn = Callable[["Cell", Tensor], tuple[Tensor, Tensor]]
-"""(cell, inputs (..., N, L, inputs)) -> all states (..., N, L, W) and the last (..., N, W)."""
+"""A function of a cell and its inputs (..., N, L, inputs) that returns all states (..., N, L, W)
+and the last state (..., N, W)."""
 
 
 class Cell(nn.Module, ABC):
     """The interface of every cell.
 
     Attributes:
-        num_gates: number of gates and candidates; a weight has num_gates H rows.
+        num_gates: number of gates and candidates; a weight has `num_gates` * H rows.
         num_state_tensors: W / H, which is 2 for an LSTM and 1 for the other cells.
         hidden: H.
         kernel: the function that computes one step; a compiled function may replace it.
@@ -62,8 +63,8 @@ class Cell(nn.Module, ABC):
         """Return the function that computes one step: (projected, state or None, weight_hh,
         bias_hh) -> state.
 
-        Its tensors are (..., N, features), or (R, features, N) if `uses_batch_innermost` is True
-        for its weight.
+        The tensors of this function are (..., N, features), or (R, features, N) if
+        `uses_batch_innermost` is True for its weight.
         """
 
     def output(self, state: Tensor) -> Tensor:
@@ -78,7 +79,7 @@ class Cell(nn.Module, ABC):
         """
         *_, columns = inputs.shape
         weight: Tensor = self.weight_ih
-        if columns != weight.shape[-1]:  # a slice costs time, forward and backward
+        if columns != weight.shape[-1]:  # slicing takes time in both passes
             weight = weight[..., :columns]
         return self._project(inputs, weight, self.bias_ih)
 
@@ -102,7 +103,7 @@ class Cell(nn.Module, ABC):
         """Apply `project` to L known inputs (..., N, L, inputs) at once, and return the projected
         inputs of the L steps.
 
-        The axis of steps moves to the front before the product, while the rows are narrow. The
+        The axis of steps moves to the front before the product, when the rows are still narrow. The
         gates of each step are then contiguous, and the backward pass concatenates without a copy.
         """
         *_, N, L, _ = inputs.shape

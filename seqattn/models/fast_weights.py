@@ -10,8 +10,8 @@ An inner loop that reads the memory computes the next state:
     z    = W h(t) + C x(t)                                   (constant during the inner loop)
     h_0  = f(LN(z)),    h_(s+1) = f(LN(z + A(t) h_s))                   (eq. 2 and section 3.1)
 
-with f = tanh. Encoder and decoder have separate slow weights and share one memory, from which the
-decoder reads the encoder's states.
+Here f = tanh, and LN is layer normalization. Encoder and decoder have separate slow weights and
+share one memory, from which the decoder reads the encoder's states.
 
 Reading is a form of attention (section 3): A(t) h is the sum of the past states h(tau), with the
 weights
@@ -61,8 +61,8 @@ class StateMemory(NamedTuple):
     factors: Tensor
 
     def read(self, state: Tensor) -> tuple[Tensor, Tensor]:
-        """Compute A h for a state h (..., N, H). Return it with the read weight of each past state,
-        (..., N, L)."""
+        """Compute A h for a state h (..., N, H). Return the result with the read weight of each
+        past state, (..., N, L)."""
         weights = self.factors * matmul(self.states, state.unsqueeze(-1)).squeeze(-1)
         return matmul(weights.unsqueeze(-2), self.states).squeeze(-2), weights
 

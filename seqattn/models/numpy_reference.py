@@ -69,8 +69,8 @@ def scaled_dot_forward(query: Array, key: Array) -> tuple[Array, Cache]:
     """Compute q . k / sqrt(K) (Vaswani et al. 2017, "Attention Is All You Need", eq. 1).
 
     If the components of q and k are independent with mean 0 and variance 1, q . k has mean 0 and
-    variance K. Division by the root of the *width* (not of the number of keys) gives standard
-    deviation 1. If the mean is not 0, the variance is larger.
+    variance K. Division by the square root of the *width* (not of the number of keys) gives
+    standard deviation 1. If the mean is not 0, the variance is larger.
 
     Args:
         query: (N..., T, K).
@@ -246,7 +246,7 @@ class Gradients:
     """The gradients with respect to the inputs of `attention_forward`.
 
     Attributes:
-        query, key, value: shaped like the inputs. If one array is several of the inputs
+        query, key, value: gradients, shaped like the inputs. If one array is several of the inputs
             (self-attention), its gradient is the sum of their gradients.
         weights: parameter name -> gradient, shaped like the parameter.
     """

@@ -163,7 +163,7 @@ class OpTape:
             self.record(out.copy_, joined.unflatten(-1, (gates, -1)).permute(2, 0, 1, 3))
 
     def _matmul_by_columns(self, out: Tensor, a: Tensor, b: Tensor, plus: Tensor | None) -> None:
-        """Sum the outer products of column k of a and row k of b over k."""
+        """Sum, over k, the outer products of column k of a and row k of b."""
         columns, rows = a.split(1, dim=-1), b.split(1, dim=-2)
         for i, (column, row) in enumerate(zip(columns, rows, strict=True)):
             before = plus if i == 0 else out
@@ -261,18 +261,18 @@ class GRUGates:
         r = sigmoid(gi_r + gh_r),  z = sigmoid(gi_z + gh_z),  n = tanh(gi_n + r gh_n)
         h' = (1 - z) n + z h
 
-    The elementwise derivatives of h' are:
+    The elementwise derivatives of h' are, with respect to
 
-        by gi_n: a = (1 - z) (1 - n^2)        by gh_n: a r        by h: z
-        by gi_r and gh_r: a gh_n r (1 - r)    by gi_z and gh_z: (h - n) z (1 - z)
+        gi_n: a = (1 - z) (1 - n^2)        gh_n: a r        h: z
+        gi_r and gh_r: a gh_n r (1 - r)    gi_z and gh_z: (h - n) z (1 - z)
 
     Attributes:
-        states, dstates: (L + 1, R, N, H), with h of step l, which is h' of step l - 1, and its
-            gradient.
+        states, dstates: (L + 1, R, N, H), h of each step, and its gradient; h of step l is h' of
+            step l - 1.
         gh: (L, 3, R, N, H).
         dgi, dgh: (R, L, N, 3, H), the two halves of dg (R, L, N, 2, 3, H).
-        dh_dgi_n: (L, R, N, H), derivative of h' by gi_n.
-        dh_dgh: (L, 3, R, N, H), derivatives of h' by gh.
+        dh_dgi_n: (L, R, N, H), derivative of h' with respect to gi_n.
+        dh_dgh: (L, 3, R, N, H), derivatives of h' with respect to gh.
     """
 
     def __init__(self, tape: OpTape, states: Tensor, dstates: Tensor) -> None:

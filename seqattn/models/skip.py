@@ -47,7 +47,7 @@ from seqattn.models.layers import Linear, affine, without_autocast
 
 
 class Lengths(NamedTuple):
-    """The length that every source has, and the length that every target has."""
+    """The common length of all sources, and the common length of all targets."""
 
     source: int
     target: int
@@ -104,7 +104,7 @@ class LinearSkip(nn.Module):
         return self.apply_weights(source, steps)
 
     def apply_weights(self, source: Tensor, steps: int) -> Tensor:
-        """Compute what `__call__` computes, without its checks."""
+        """Compute the output like `__call__`, but without its checks."""
         S, _ = self.lengths
         parameters: tuple[Tensor, Tensor] = self.weight, self.bias
         if not self.is_trainable:

@@ -22,8 +22,8 @@ from seqattn.models.layers import LayerNorm, Linear, at_least_float32
 from seqattn.models.noise import Dropout
 
 ReplaceWeights = Callable[[Tensor, Tensor | None], Tensor]
-"""A function of the weights (..., L, S), and of `keep`, which broadcasts to (..., S) or is None,
-that returns new weights."""
+"""A function (weights, keep) -> weights, where the weights are (..., L, S), and the mask `keep`
+broadcasts to (..., S) or is None."""
 
 
 class LearnedPositionalEmbedding(nn.Module):

@@ -1,8 +1,8 @@
 """All keys of a config, with their defaults, bounds and descriptions.
 
-The models are frozen and strict: a string is not a number, `true` is not 1, and an unknown key is
-an error. A section with variants is a union that is discriminated by one key (`score`, `schedule`
-or `kind`), so that no variant accepts the keys of another variant.
+The pydantic models are frozen and strict: a string is not a number, `true` is not 1, and an unknown
+key is an error. A section with variants is a union that is discriminated by one key (`score`,
+`schedule` or `kind`), so that no variant accepts the keys of another variant.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ from seqattn.config.knobs.training import (
 
 
 class Logging(Section):
-    """Additional logs. Every training writes metrics.csv."""
+    """Logs in addition to metrics.csv, which every training writes."""
 
     tensorboard: bool = False
     """Whether scalars, pictures and hyperparameters for TensorBoard are written to the folder
@@ -126,7 +126,7 @@ class Compare(Section):
 
     along: dict[str, list[float | int]] = Field(default_factory=dict)
     """A dotted key with a list of numbers. Every variant is trained with each number, and compared
-    with the other variants at the same number. The picture along.png shows the losses over the
+    with the other variants at the same number. The picture along.png plots the losses against the
     numbers."""
     resample_data: bool = True
     """Whether new generated data are drawn for each seed, the same for all variants, so that

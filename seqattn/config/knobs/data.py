@@ -85,8 +85,8 @@ class Polygons(Generated):
     corners: Annotated[int, Field(ge=3, le=1000)] = 5
     """Number of corners of each polygon, or of the largest polygon with `min_corners`."""
     min_corners: Annotated[int, Field(ge=3, le=1000)] | None = None
-    """Number of corners of the smallest polygon. Each polygon draws its number between
-    `min_corners` and `corners`. With `null`, every polygon has `corners` corners."""
+    """Number of corners of the smallest polygon. The number of corners of each polygon is random,
+    from `min_corners` to `corners`. With `null`, every polygon has `corners` corners."""
     source_length: Annotated[int, Field(ge=2, le=999)] = 2
     """Number of source corners. The first two determine the polygon. The target has the rest."""
 
@@ -111,7 +111,7 @@ class Paths(Generated):
     length: PathLength = 8
     """Length of each source, or of the longest source with `min_length`."""
     min_length: PathLength | None = None
-    """Length of the shortest source. Each source draws its length between `min_length` and
+    """Length of the shortest source. The length of each source is random, from `min_length` to
     `length`. With `null`, every source has the length `length`."""
 
     @model_validator(mode="after")
@@ -159,8 +159,8 @@ class Recall(Generated):
     """Number of pairs in each source, or in the longest source with `min_pairs`. A source has two
     steps per pair, and one step for the copied key."""
     min_pairs: Annotated[int, Field(ge=1, le=5000)] | None = None
-    """Number of pairs in the shortest source. Each source draws its number between `min_pairs` and
-    `pairs`. With `null`, every source has `pairs` pairs."""
+    """Number of pairs in the shortest source. The number of pairs of each source is random, from
+    `min_pairs` to `pairs`. With `null`, every source has `pairs` pairs."""
 
     @model_validator(mode="after")
     def _check_pairs(self) -> Self:
@@ -169,7 +169,7 @@ class Recall(Generated):
 
 
 class Lag(Paths):
-    """Repeat the sequence with a lag. Step t is step t - lag plus noise."""
+    """Repeat the sequence with a lag. Step t equals step t - lag, plus noise."""
 
     model_config = require_key("kind")
     kind: Literal["lag"] = "lag"
@@ -237,7 +237,7 @@ class Split(Section):
 
 
 def column_names(given: list[str] | None) -> tuple[str, ...]:
-    """Return the columns that a key names; empty for `auto` and null."""
+    """Return the columns that a key names; empty for `auto` and `null`."""
     return () if given is None or given == ["auto"] else tuple(given)
 
 
@@ -271,7 +271,7 @@ class OwnFile(Section):
     `seqattn data check` shows. With `null`, all rows of a long table are one series."""
     time: OneOrMore | None = AUTO
     """Time column of a long table, with numbers or dates, or several columns, such as a date and an
-    hour. `auto` infers them. With `null`, the rows are in order."""
+    hour. `auto` infers the columns. With `null`, the rows are in order of time."""
     group: ColumnName | None = None
     """Column with the group of a sequence, for `split.by: group`."""
     features: ColumnNames | None = None
@@ -293,7 +293,7 @@ class OwnFile(Section):
     target_length: Count | None = None
     """Length of each target, at the end of the sequence. The rest is the source."""
     window: Window | None = None
-    """Sliding windows over series, within each part. They replace the two lengths."""
+    """Sliding windows over series, within each part. They replace the two lengths above."""
     split: Split = Split()
     """The split of `path` into three parts."""
     normalize: Literal["none", "global", "instance"] = "global"
@@ -310,7 +310,7 @@ class OwnFile(Section):
     helps with series that drift beyond the levels of the training part."""
     missing: Literal["refuse", "drop_sequence", "interpolate"] = "refuse"
     """Handling of empty cells, and of missing rows between evenly spaced steps. `refuse` reports an
-    error. `drop_sequence` leaves the sequence or window out. `interpolate` interpolates source
+    error. `drop_sequence` leaves out the sequence or window. `interpolate` interpolates source
     cells linearly within the source (at an end, it repeats the nearest value), and leaves missing
     target cells out of losses and errors."""
     na_values: Words | None = None

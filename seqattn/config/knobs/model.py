@@ -95,7 +95,8 @@ class AttentionKnobs(Section):
 
 
 class UniformAttention(AttentionKnobs):
-    """Equal weights for all source steps, without a score. It is the baseline of attention."""
+    """Equal weights for all source steps, without a score. It is a baseline for the other
+    scores."""
 
     model_config = require_key("score")
     score: Literal["uniform"] = "uniform"
@@ -186,10 +187,10 @@ class ModelKnobs(Section):
     """The keys that all kinds of models have."""
 
     skip: Literal["none", "linear"] = "none"
-    """Skip connection from source to forecast. `linear` adds the output of a linear map from the
-    whole source to the whole target to the output of the network, which is zero at first. All
-    sources must then have the same length, and so must all targets. `none` means no skip
-    connection."""
+    """Skip connection from source to forecast. With `linear`, the forecast is the sum of the
+    network's output, which is zero at first, and of a linear map from the whole source to the whole
+    target. All sources must then have the same length, and so must all targets. `none` means no
+    skip connection."""
     skip_map: Literal["frozen", "finetuned", "learned"] = "frozen"
     """The map of `skip: linear`. `frozen` is ridge regression on the training sequences, with the
     penalty that is best on the validation part. `finetuned` starts from the same map and trains it

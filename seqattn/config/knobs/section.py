@@ -19,7 +19,7 @@ DISCRIMINATORS = ("kind", "score", "schedule")
 
 
 class Section(BaseModel):
-    """A section of a config: frozen and strict."""
+    """A section of a config. It is frozen and strict."""
 
     model_config = ConfigDict(
         frozen=True,

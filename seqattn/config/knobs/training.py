@@ -26,7 +26,7 @@ class TeacherForcingKnobs(Section):
 
 
 class ConstantForcing(TeacherForcingKnobs):
-    """The same probability in every epoch."""
+    """A probability of teacher forcing that is the same in every epoch."""
 
     schedule: Literal["constant"] = "constant"
     """How the probability changes from epoch to epoch."""
@@ -35,8 +35,8 @@ class ConstantForcing(TeacherForcingKnobs):
 
 
 class LinearForcing(TeacherForcingKnobs):
-    """A probability that changes linearly from `start` in the first epoch to `end` (Bengio et al.
-    2015)."""
+    """A probability of teacher forcing that changes linearly from `start` in the first epoch to
+    `end` (Bengio et al. 2015)."""
 
     model_config = require_key("schedule")
     schedule: Literal["linear"] = "linear"
@@ -50,7 +50,8 @@ class LinearForcing(TeacherForcingKnobs):
 
 
 class ExponentialForcing(TeacherForcingKnobs):
-    """The probability decay ** epoch, with epochs counted from 0 (Bengio et al. 2015)."""
+    """A probability of teacher forcing of decay ** epoch, with epochs counted from 0 (Bengio et al.
+    2015)."""
 
     model_config = require_key("schedule")
     schedule: Literal["exponential"] = "exponential"
@@ -61,7 +62,8 @@ class ExponentialForcing(TeacherForcingKnobs):
 
 
 class InverseSigmoidForcing(TeacherForcingKnobs):
-    """The probability k / (k + exp(epoch / k)), with epochs counted from 0 (Bengio et al. 2015)."""
+    """A probability of teacher forcing of k / (k + exp(epoch / k)), with epochs counted from 0
+    (Bengio et al. 2015)."""
 
     model_config = require_key("schedule")
     schedule: Literal["inverse_sigmoid"] = "inverse_sigmoid"
@@ -110,7 +112,7 @@ class StepRate(Section):
     every: Count = 30
     """Number of epochs between two changes."""
     factor: Annotated[float, Field(gt=0, le=1)] = 0.1
-    """Factor of the learning rate."""
+    """Factor by which the learning rate is multiplied."""
 
 
 class PlateauRate(Section):
@@ -122,7 +124,7 @@ class PlateauRate(Section):
     patience: Count = 10
     """Number of epochs without a new lowest validation loss before the learning rate changes."""
     factor: Annotated[float, Field(gt=0, lt=1)] = 0.5
-    """Factor of the learning rate."""
+    """Factor by which the learning rate is multiplied."""
 
 
 LearningRateSchedule = Annotated[
@@ -179,7 +181,7 @@ class Training(Section):
     manual backward pass off."""
     checkpoint_seconds: Annotated[float, Field(ge=0, le=86_400)] = 10.0
     """Seconds between two checkpoints. With 0, every step is followed by a checkpoint. The end of
-    training and signals always write a checkpoint."""
+    training, and a signal that stops it, are always followed by a checkpoint."""
     record_attention: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
     """Number of epochs between two records of the attention weights of a few validation sequences,
     for reports and `plot-attention --epochs`. `null` means no records. Records do not affect the

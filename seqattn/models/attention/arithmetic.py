@@ -4,8 +4,8 @@ Every stage is computed from the *printed* (rounded) numbers of the stages above
 types these numbers into a calculator gets the printed result. Scores, normalizers and locations add
 their stages (`Score.explain`, `Normalizer.explain`, `Location.explain`).
 
-Letters: S source length, H width of the state, K width of queries and keys, A heads. The notation
-"[A,]" is an axis that exists only with several heads.
+Letters: S source length, H width of the state, K width of queries and keys, A heads. "[A,]" denotes
+an axis that exists only with several heads.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Stage:
         name: name of the quantity.
         formula: how the quantity follows from the stages above; empty for inputs and parameters.
         columns: column names.
-        rows: row name and one number per column.
+        rows: for each row, its name and one number per column.
     """
 
     name: str
@@ -109,13 +109,13 @@ class Record:
     def add_map(self, name: str, formula: str, linear: Linear, inputs: Array, of_model: Array,
                 outputs: slice, rows: Names = None) -> Array:  # fmt: skip
         """Add a linear layer's output for printed vectors. If the weights of the layer are few
-        enough to print, they are a stage before it.
+        enough to print, they are added as a stage before the output.
 
         Args:
             formula: for example "q = W_q h + b_q".
             inputs: (rows, H), as printed.
-            of_model: (rows, outputs), the model's result, which replaces the arithmetic if the
-                weights are too many to print.
+            of_model: (rows, outputs), the model's result, which is added instead of the arithmetic
+                if there are too many weights to print.
             outputs: slice of the outputs to print, which are those of one head.
         """
         weight, columns = as_printed(linear.weight)[outputs], column_numbers(linear.weight.shape[1])
@@ -191,8 +191,8 @@ class AttentionStep:
                                    as_printed(of_model), outputs)  # fmt: skip
 
     def add_unexplained(self, name: str, by: object, numbers: Tensor, column: str) -> Array:
-        """Add numbers (1, [A,] 1, S) that come from a module without a method `explain`; return
-        (S,)."""
+        """Add numbers (1, [A,] 1, S) that come from a module without a method `explain`. Return the
+        printed numbers (S,)."""
         formula = f"by {type(by).__name__}, which does not explain its arithmetic"
         table = self.of_head(numbers).mT
         return self.record.add_from_model(name, formula, table, columns=[column]).reshape(-1)

@@ -47,7 +47,8 @@ class AttentionOutput(NamedTuple):
         context: (..., N, T, H), the weighted sum of the values.
         weights: (..., N, T, S), or with several heads (..., N, A, T, S).
         prev_weights: the weights of the last query, (..., N, [A,] S), from which location-based
-            addressing computes the weights of the next query; None for other attention.
+            addressing computes the weights of the next query; None without location-based
+            addressing.
         log_prob: log-probability of each sampled position, shaped like `weights` without S, for
             REINFORCE; otherwise None.
     """

@@ -1,7 +1,7 @@
 """Location-based addressing, in which the weights depend on source positions as well as on content.
 
 Letters: N sequences, S source length, L valid length of one source, T queries, H width of the
-decoder's states, A heads. The notation "[A,]" is an axis that exists only with several heads.
+decoder's states, A heads. "[A,]" denotes an axis that exists only with several heads.
 Shapes may have leading axes of runs.
 """
 
@@ -164,7 +164,7 @@ class LocationShiftAddressing(Location, knobs=ShiftConfig):
         return cls(hidden, heads, config.shift_range)
 
     def initial_weights(self, keep: Tensor | None, content: Tensor) -> Tensor:
-        """Put all weight on the last valid source step, (..., N, [A,] S)."""
+        """Return one-hot weights for the last valid source step, (..., N, [A,] S)."""
         positions = torch.arange(content.shape[-1], device=content.device)
         last = valid_lengths(keep, content) - 1
         return (positions == last).to(content.dtype).expand(content.select(-2, 0).shape)
@@ -179,7 +179,7 @@ class LocationShiftAddressing(Location, knobs=ShiftConfig):
     def shift(
         self, queries: Tensor, content: Tensor, keep: Tensor | None, previous: Tensor | None
     ) -> tuple[Tensor, Tensor]:
-        """Apply equations 7 to 9 to one query after the other.
+        """Apply equations 7 to 9 to the queries, one after the other.
 
         Args:
             queries: (..., N, T, H).

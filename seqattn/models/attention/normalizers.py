@@ -4,8 +4,8 @@ steps.
 Letters: N sequences, T queries, S source length. Shapes may have leading axes of runs, and an axis
 of heads.
 
-To add a normalizer, add its name to `seqattn/config/knobs/model.py` and define a class with this
-name here.
+To add a normalizer, add its name to `seqattn/config/knobs/model.py` and define a class here that
+registers this name.
 """
 
 from __future__ import annotations
@@ -202,7 +202,7 @@ def mask_scores(scores: Tensor, keep: Tensor | None) -> Tensor:
 
 
 def softmax(scores: Tensor, keep: Tensor | None) -> Tensor:
-    """Compute the softmax over the source. It is exactly 0 at masked positions.
+    """Compute the softmax over the source. The weights are exactly 0 at masked positions.
 
     If all positions of a row are masked, the row is NaN, not uniform over the padding. Data with
     such rows are rejected when they are loaded.
@@ -236,7 +236,7 @@ def sparsemax(scores: Tensor, keep: Tensor | None) -> Tensor:
     With the scores in descending order z_(1) >= z_(2) >= ..., the support size is the largest k
     with 1 + k z_(k) > z_(1) + ... + z_(k), tau = (z_(1) + ... + z_(k) - 1) / k, and a weight is
     max(z - tau, 0). The largest score is subtracted first. This changes no weight, and without it
-    the 1 would be lost to rounding in sums of large scores.
+    the term 1 would be lost to rounding in sums of large scores.
 
     On the support S = {j : weight_j > 0}, the gradient is the upstream gradient minus its mean over
     S; elsewhere it is 0. This is the Jacobian Diag(s) - s s^T / |S| of the paper's section 2.5,

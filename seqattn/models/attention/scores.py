@@ -236,9 +236,9 @@ class GeneralScore(Score, knobs=GeneralAttention):
 class AdditiveScore(Score, knobs=AdditiveAttention):
     """The additive score v . tanh(W q + U k + b) (Bahdanau et al. 2015, "Neural Machine Translation
     by Jointly Learning to Align and Translate", appendix A.1.2, plus the bias b). Luong et al. 2015
-    call it concat.
+    call this score concat.
 
-    The query q is the s of the paper, and the key k is its h. U k + b is computed once per source.
+    The paper calls the query s and the key h. U k + b is computed once per source.
     Each head uses its slice of the hidden layer and of v.
     """
 
