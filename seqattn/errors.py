@@ -31,7 +31,7 @@ class ConfigError(SeqattnError):
     """All mistakes in a config file and its overrides (exit 2).
 
     Attributes:
-        mistakes: one line per mistake, which gives file, line, key and remedy.
+        mistakes: one line per mistake, with file, line, key and remedy.
     """
 
     exit_code = 2
@@ -55,8 +55,8 @@ class AmbiguousData(DataError):  # noqa: N818  (names what is wrong)
     """A file that can be read in several ways with different results (exit 3).
 
     Attributes:
-        choices: one mapping per way of reading the file: the keys of the `data` section that select
-            it.
+        choices: one mapping per way of reading the file, with the keys of the `data` section that
+            select this way.
     """
 
     def __init__(self, message: str, choices: tuple[Mapping[str, str], ...] = ()) -> None:

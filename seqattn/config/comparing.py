@@ -178,7 +178,7 @@ class _Design:
     Attributes:
         grid: lists of values by dotted path; every combination of values is a variant.
         place: origin of the grid, for messages.
-        named: variants by name, which replace the grid.
+        named: variants by name. If there are any, the grid is not used.
         along: numbers by dotted path of the sweep key; empty if there is no sweep.
     """
 
@@ -293,7 +293,8 @@ def _is_generated(variant: VariantConfig) -> bool:
 
 
 def _check_data_seeds(variants: Sequence[VariantConfig]) -> list[str]:
-    """List the mistakes of variants with different data seeds, which resampling would replace."""
+    """List a mistake for each part of the data whose seeds differ between variants, because
+    resampling would replace these seeds."""
     generated = [variant.config.data for variant in variants if _is_generated(variant)]
     return [
         f"variants differ in data.{part}_seed, but each seed draws new data"

@@ -127,8 +127,8 @@ def _without_tags(loc: Sequence[int | str]) -> tuple[KeyPath, SectionType, str]:
 
 
 def _discriminator_key(path: KeyPath) -> str:
-    """Return the key that selects the variant of a section, which is a `Literal` with one value in
-    each variant."""
+    """Return the key that selects the variant of a section. This key is a `Literal` with one value
+    in each variant."""
     tag, section = next(iter(sections_at(path).items()))
     return next(
         key

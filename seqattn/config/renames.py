@@ -13,7 +13,8 @@ RENAMED: dict[KeyPath, tuple[KeyPath, str]] = {
     ("data", "sequence"): (("data", "series"), "sequence"),
     ("data", "order"): (("data", "time"), "step"),
 }
-"""Mapping from each old key to its new key and its old default value, which `auto` replaces."""
+"""Mapping from each old key to its new key and its old default value. `auto` replaces the old
+default."""
 
 
 STREAM_SPLIT = {"validation": 0.01, "test": 0.01}
@@ -38,8 +39,8 @@ def rename_keys(
 ) -> tuple[dict[str, Any], dict[KeyPath, str]]:
     """Replace keys of earlier versions.
 
-    If a config has both names of a key, the function does not replace the old name, which is then
-    an unknown key.
+    If a config has both names of a key, the function does not replace the old name. The old name is
+    then an unknown key.
 
     Args:
         content: plain data.

@@ -66,9 +66,9 @@ class ExportResult:
 
     Attributes:
         path: the folder.
-        files: file name -> size in bytes.
+        files: sizes of the files in bytes, by file name.
         rows: the results of the check; empty without a check.
-        losses: test loss of the graphs, by the keys "float32" and "int8"; empty without `int8`.
+        losses: test losses of the graphs under the keys "float32" and "int8"; empty without `int8`.
     """
 
     path: Path

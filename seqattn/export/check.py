@@ -159,7 +159,7 @@ def step_by_step(
     Args:
         encoder, step: sessions of the two graphs.
         inputs: inputs of the encoder.
-        steps: T.
+        steps: number of forecast steps, T.
         state: names of the state tensors in the inputs of the step.
     """
     known = _run(encoder, inputs)

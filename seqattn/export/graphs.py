@@ -246,7 +246,7 @@ class TransformerParts(Parts):
 
 
 def split_model(model: Seq2SeqModel, max_length: int) -> Parts:
-    """Split a model into its two parts. This modifies the model, which can no longer be trained.
+    """Split a model into its two parts. The model is modified and can no longer be trained.
 
     Args:
         model: the model.
@@ -369,7 +369,7 @@ class Graph(nn.Module, ABC):
 
     @abstractmethod
     def outputs(self, inputs: Tensors) -> Tensors:
-        """Compute the outputs for the inputs."""
+        """Compute the named outputs from the named inputs."""
 
     def forward(self, inputs: Tensors) -> Tensors:
         return self.outputs(inputs)

@@ -43,7 +43,7 @@ TESTED_TORCH = "torch 2.13"
 
 @dataclass(frozen=True)
 class Graphs:
-    """A model as graphs.
+    """The ONNX graphs of a model.
 
     Attributes:
         encoder, step, free_running: see `seqattn.export`.
@@ -178,8 +178,8 @@ def _silence_exporter() -> Iterator[None]:
 
 
 def _strip_metadata(model: ModelProto) -> None:
-    """Remove the source locations of operations, and the shapes of intermediate values, which would
-    have to be updated when a graph is changed."""
+    """Remove the source locations of operations, and the shapes of intermediate values. The shapes
+    would have to be updated when a graph is changed."""
     for node in _nodes(model.graph.node):
         node.ClearField("metadata_props")
         node.ClearField("doc_string")

@@ -32,7 +32,7 @@ class RNG(Protocol):
         """Draw new numbers from the uniform distribution over [0, 1).
 
         Args:
-            name: the stream.
+            name: name of the stream.
             shape: the shape for one run. With several runs, the result has a leading axis of runs,
                 and each run gets the numbers that it would get if it were trained alone.
         """
@@ -46,8 +46,8 @@ class FeatureSpec:
     Attributes:
         source_dim: number of features of a source step.
         target_dim: number of features of a target step.
-        source_index_of_target: one index per target feature: its index among the source features,
-            or -1 if the source does not have this feature.
+        source_index_of_target: for each target feature, its index among the source features, or -1
+            if the source does not have this feature.
     """
 
     source_dim: int
@@ -206,7 +206,7 @@ class Seq2SeqModel(nn.Module, ABC):
                 input of step t is the target at step t - 1; where False, it is the model's own
                 output at step t - 1. The input of step 0 is the last valid source step in both
                 cases.
-            with_attention: False leaves `attention` of the output empty, which is faster.
+            with_attention: whether the output contains attention weights; False is faster.
             rng: random numbers for dropout and hard attention. With None, as in validation, there
                 is no dropout, and hard attention selects the most probable position.
 
@@ -228,10 +228,10 @@ class Seq2SeqModel(nn.Module, ABC):
 
         Args:
             source: (..., N, S, F); values beyond a sequence's length are never read.
-            steps: T, 1 or more.
+            steps: number of steps T, 1 or more.
             source_lengths: (..., N), number of valid steps of each source; None if all S steps are
                 valid.
-            with_attention: False leaves `attention` of the output empty, which is faster.
+            with_attention: whether the output contains attention weights; False is faster.
             override: replaces the attention weights; None keeps the model's own weights.
 
         Raises:

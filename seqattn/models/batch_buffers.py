@@ -18,9 +18,9 @@ class FlatGradient:
     """The parameters of R runs, and one matrix with their gradients.
 
     Attributes:
-        weight: parameter name -> (R, ...), a view of the parameter; R is 1 if the parameters have
-            no axis of runs.
-        grad: parameter name -> (R, ...), a view of `gradient`.
+        weight: views of the parameters by name, (R, ...), where R is 1 if the parameters have no
+            axis of runs.
+        grad: views of `gradient` by parameter name, (R, ...).
         gradient: (R, P), with the columns in the order of the parameters.
     """
 
@@ -49,8 +49,8 @@ class BufferShape(NamedTuple):
     Attributes:
         R, N, S, T, F, H: see `seqattn.models.op_tape`.
         ragged: whether the sources have lengths.
-        mask: last axis of the target's mask: 0 without a mask, 1 if the mask has one value per
-            step, F if it has one value per feature.
+        mask: size of the last axis of the target's mask, which is 0 without a mask, 1 with one
+            value per step, and F with one value per feature.
     """
 
     R: int
@@ -92,8 +92,8 @@ class BatchBuffers:
             lengths.
         ignored: (R, N, T, mask), True at masked target values; None without a mask.
         forced: (T, R, N, 1), True at teacher-forced steps.
-        scale: (R,), 1 / number of unmasked target values.
-        twice_scale: (R,), 2 / number of unmasked target values.
+        scale: (R,), the reciprocal of the number of unmasked target values.
+        twice_scale: (R,), 2 * `scale`.
     """
 
     def __init__(self, tape: OpTape, shape: BufferShape, *, has_runs: bool) -> None:

@@ -37,7 +37,7 @@ class Cell(nn.Module, ABC):
     Attributes:
         num_gates: number of gates and candidates; a weight has `num_gates` * H rows.
         num_state_tensors: W / H, which is 2 for an LSTM and 1 for the other cells.
-        hidden: H.
+        hidden: width H of the output.
         kernel: the function that computes one step; a compiled function may replace it.
         scan: a function that runs the cell over whole sequences; None for a Python loop over the
             steps. An exported graph needs such a function to accept sources of any length.

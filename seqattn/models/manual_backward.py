@@ -86,7 +86,7 @@ class ManualLoss:
     """The mean squared error of a supported model and its gradient.
 
     Args:
-        model: a model whose parameters, (R, ...) with runs, keep their memory.
+        model: a model whose parameters, (R, ...) with runs, are only changed in place.
         gradient: the output buffer of `value_and_grad`, (R, P), in the order of the parameters.
     """
 

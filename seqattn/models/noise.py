@@ -36,10 +36,10 @@ class Noise(NamedTuple):
     Attributes:
         attention: (..., N, [A,] L), uniform over [0, 1), to sample the positions of hard attention;
             None to select the most probable positions.
-        layer_dropout: one tensor (..., N, L, H) for each layer except the first: the factors by
-            which dropout multiplies the layer's input.
-        readout_dropout: (..., N, L, W), the factors by which dropout multiplies the readout's
-            input; None for no dropout.
+        layer_dropout: dropout factors of the input of each layer except the first, (..., N, L, H)
+            each.
+        readout_dropout: (..., N, L, W), dropout factors of the readout's input; None for no
+            dropout.
     """
 
     attention: Tensor | None = None

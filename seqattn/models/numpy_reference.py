@@ -53,7 +53,8 @@ def linear_forward(x: Array, weight: Array) -> tuple[Array, Cache]:
 
 
 def linear_backward(dy: Array, cache: Cache) -> tuple[Array, Array]:
-    """Return (dx, dW) of `linear_forward`. All rows share W, so dW is the sum over the rows."""
+    """Return the gradients (dx, dW) of `linear_forward`. All rows share W, so dW is the sum over
+    the rows."""
     x, weight = cache
     inputs, outputs = weight.shape
     # y = x @ weight
@@ -86,7 +87,7 @@ def scaled_dot_forward(query: Array, key: Array) -> tuple[Array, Cache]:
 
 
 def scaled_dot_backward(dscores: Array, cache: Cache) -> tuple[Array, Array]:
-    """Return (dquery, dkey) of `scaled_dot_forward`."""
+    """Return the gradients (dquery, dkey) of `scaled_dot_forward`."""
     query, key = cache
     *_, K = key.shape
     # scores = products / sqrt(K)
@@ -104,7 +105,7 @@ def general_forward(query: Array, key: Array, weight: Array) -> tuple[Array, Cac
     Args:
         query: (N..., T, Q).
         key: (N..., S, C).
-        weight: W, (Q, C).
+        weight: the matrix W, (Q, C).
 
     Returns:
         scores (N..., T, S), and the cache.
@@ -115,7 +116,7 @@ def general_forward(query: Array, key: Array, weight: Array) -> tuple[Array, Cac
 
 
 def general_backward(dscores: Array, cache: Cache) -> tuple[Array, Array, Array]:
-    """Return (dquery, dkey, dW) of `general_forward`."""
+    """Return the gradients (dquery, dkey, dW) of `general_forward`."""
     query, key, weight, q = cache
     # scores = q @ key^T
     dq = dscores @ key
@@ -149,7 +150,7 @@ def additive_forward(
 
 
 def additive_backward(dscores: Array, cache: Cache) -> tuple[Array, ...]:
-    """Return (dquery, dkey, dW, dU, db, dv) of `additive_forward`."""
+    """Return the gradients (dquery, dkey, dW, dU, db, dv) of `additive_forward`."""
     query, key, W, U, v, hidden = cache
     (K,) = v.shape
     # scores = hidden @ v
@@ -198,7 +199,7 @@ def softmax_forward(scores: Array, keep: Bools | None = None) -> tuple[Array, Ca
 
 
 def softmax_backward(dweights: Array, cache: Cache) -> Array:
-    """Return dscores of `softmax_forward`.
+    """Return the gradient dscores of `softmax_forward`.
 
     The Jacobian is dw_i/dscore_j = w_i (1 if i = j else 0) - w_i w_j. The sum over i gives
 
@@ -230,7 +231,7 @@ def weighted_sum_forward(weights: Array, values: Array) -> tuple[Array, Cache]:
 
 
 def weighted_sum_backward(dcontext: Array, cache: Cache) -> tuple[Array, Array]:
-    """Return (dweights, dvalues) of `weighted_sum_forward`."""
+    """Return the gradients (dweights, dvalues) of `weighted_sum_forward`."""
     weights, values = cache
     # context = weights @ values
     dweights = dcontext @ values.swapaxes(-1, -2)
@@ -248,7 +249,7 @@ class Gradients:
     Attributes:
         query, key, value: gradients, shaped like the inputs. If one array is several of the inputs
             (self-attention), its gradient is the sum of their gradients.
-        weights: parameter name -> gradient, shaped like the parameter.
+        weights: gradients by parameter name, shaped like the parameters.
     """
 
     query: Array
@@ -324,7 +325,7 @@ def attention_backward(doutput: Array, cache: Cache) -> Gradients:
 
     Args:
         doutput: (N..., T, O), the gradient of the loss with respect to the output.
-        cache: from `attention_forward`.
+        cache: the cache that `attention_forward` returned.
     """
     _, score, score_cache, softmax_cache, value_cache, sum_cache = cache
     dweights: dict[str, Array] = {}
@@ -366,9 +367,9 @@ def glorot_weights(
     "Understanding the difficulty of training deep feedforward networks", eq. 16).
 
     Args:
-        query, key, value: Q, C and V.
-        width: K; ignored by `general`, whose W is (Q, C).
-        output: O; None for no W_V.
+        query, key, value: the widths Q, C and V.
+        width: the width K; ignored by `general`, whose W is (Q, C).
+        output: the width O; None for no W_V.
         seed: seed of NumPy's default generator.
     """
     rng = np.random.default_rng(seed)

@@ -51,7 +51,7 @@ class OpTape:
 
         Args:
             shape: shape of the buffer.
-            runs: index of its axis of runs.
+            runs: index of the buffer's axis of runs.
         """
         if not self.runs_innermost:
             return self.like.new_empty(shape)
@@ -267,8 +267,9 @@ class GRUGates:
         gi_r and gh_r: a gh_n r (1 - r)    gi_z and gh_z: (h - n) z (1 - z)
 
     Attributes:
-        states, dstates: (L + 1, R, N, H), h of each step, and its gradient; h of step l is h' of
-            step l - 1.
+        states: (L + 1, R, N, H), the state h before each step. The h of step l is the h' of step l
+            - 1.
+        dstates: (L + 1, R, N, H), the gradient of `states`.
         gh: (L, 3, R, N, H).
         dgi, dgh: (R, L, N, 3, H), the two halves of dg (R, L, N, 2, 3, H).
         dh_dgi_n: (L, R, N, H), derivative of h' with respect to gi_n.

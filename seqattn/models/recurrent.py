@@ -234,8 +234,8 @@ class RecurrentModel(Seq2SeqModel):
 
         Args:
             decoder_input: (..., N, F).
-            state: from `encode` or the previous step.
-            memory: from `encode`.
+            state: the state that `encode` or the previous step returned.
+            memory: the memory that `encode` returned.
 
         Returns:
             the output (..., N, 1, F) without the skip connection, context and weights (None without

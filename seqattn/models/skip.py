@@ -57,9 +57,9 @@ class LinearSkip(nn.Module):
     """The map W and b that the module's docstring defines.
 
     Args:
-        lengths: S and T.
-        source_dim: F.
-        target_dim: G.
+        lengths: the lengths S and T.
+        source_dim: number of source features, F.
+        target_dim: number of target features, G.
 
     Attributes:
         weight: (T, G, S, F), or (R, T, G, S, F) with runs.
@@ -158,8 +158,8 @@ def build_skip(
 
     Args:
         kind: the value of `model.skip`.
-        lengths: S and T; None if they vary or are unknown.
-        source_dim, target_dim: F and G.
+        lengths: the lengths S and T; None if they vary or are unknown.
+        source_dim, target_dim: the numbers of features F and G.
         output: the model's last layer.
 
     Returns:

@@ -242,7 +242,7 @@ class TransformerModel(Seq2SeqModel):
 
         Args:
             decoder_input: (..., N, F).
-            memory, keep: from `encode`.
+            memory, keep: results of `encode`.
             caches: for each layer, keys and values of the previous steps, or None at the first
                 step.
             with_weights: whether to return the weights.

@@ -82,7 +82,7 @@ class Config(Section):
     model: Model = Recurrent()
     """The model."""
     training: Training = Training()
-    """The training."""
+    """The settings of the training."""
     logging: Logging = Logging()
     """Additional logs."""
 
@@ -129,9 +129,9 @@ class Compare(Section):
     with the other variants at the same number. The picture along.png plots the losses against the
     numbers."""
     resample_data: bool = True
-    """Whether new generated data are drawn for each seed, the same for all variants, so that
-    results do not depend on one data set. With `false`, all seeds use the data set of
-    `data.train_seed`, `validation_seed` and `test_seed`. This key has no effect on files."""
+    """Whether each seed draws new generated data, which all variants share, so that results do not
+    depend on one data set. With `false`, all seeds use the data set of `data.train_seed`,
+    `validation_seed` and `test_seed`. This key has no effect on files."""
 
     @model_validator(mode="after")
     def _check_variants(self) -> Self:

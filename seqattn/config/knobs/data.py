@@ -28,14 +28,14 @@ from seqattn.config.knobs.section import (
 
 
 class Generated(Section):
-    """The keys of all generated tasks, which are numbers of sequences and seeds."""
+    """The numbers of sequences and the seeds of all generated tasks."""
 
     n_train: Count = 256
     """Number of training sequences."""
     n_validation: Count = 128
-    """Number of validation sequences, which determine the best epoch."""
+    """Number of validation sequences. They determine the best epoch."""
     n_test: Count = 128
-    """Number of test sequences, which are used once, after training."""
+    """Number of test sequences. They are used once, after training."""
     train_seed: Seed = 13
     """Seed of the training sequences."""
     validation_seed: Seed = 17
@@ -261,7 +261,7 @@ class OwnFile(Section):
     format: Literal["auto", "csv", "tsv", "json", "jsonl", "npz", "npy", "parquet", "arrow"] = (
         "auto"
     )
-    """Format of the files. `auto` reads it from the suffix, which .gz or .zst may follow."""
+    """Format of the files. `auto` determines it from the suffix before an optional .gz or .zst."""
     layout: Literal["auto", "long", "wide"] = "auto"
     """Layout of a table. With `long`, a row is a step. With `wide`, a row is a sequence, with
     columns such as x_1, y_1, x_2, y_2, or dates. `auto` means `wide` if there are such columns and

@@ -17,8 +17,8 @@ from seqattn.config.knobs.section import (
 
 
 class LocationShift(Section):
-    """The previous attention weights, moved by learned shifts (Graves, Wayne and Danihelka
-    2014)."""
+    """Location-based addressing that moves the previous attention weights by learned shifts
+    (Graves, Wayne and Danihelka 2014)."""
 
     kind: Literal["location_shift"] = "location_shift"
     """The kind of location-based addressing."""
@@ -187,14 +187,14 @@ class ModelKnobs(Section):
     """The keys that all kinds of models have."""
 
     skip: Literal["none", "linear"] = "none"
-    """Skip connection from source to forecast. With `linear`, the forecast is the sum of the
-    network's output, which is zero at first, and of a linear map from the whole source to the whole
-    target. All sources must then have the same length, and so must all targets. `none` means no
-    skip connection."""
+    """Skip connection from source to forecast. With `linear`, the forecast is the sum of two
+    outputs: that of the network, which is zero at first, and that of a linear map from the whole
+    source to the whole target. All sources must then have the same length, and so must all targets.
+    `none` means no skip connection."""
     skip_map: Literal["frozen", "finetuned", "learned"] = "frozen"
-    """The map of `skip: linear`. `frozen` is ridge regression on the training sequences, with the
-    penalty that is best on the validation part. `finetuned` starts from the same map and trains it
-    with the network. `learned` starts from zero and is trained."""
+    """The map of `skip: linear`. `frozen` is the result of ridge regression on the training
+    sequences, with the penalty that is best on the validation part. `finetuned` starts from the
+    same map and trains it with the network. `learned` starts from zero and is trained."""
 
     @model_validator(mode="after")
     def _check_skip_map(self) -> Self:
@@ -347,8 +347,8 @@ class Transformer(ModelKnobs):
     positions: Literal["sinusoidal", "learned", "none"] = "sinusoidal"
     """Positional encoding. With `none`, the order of source steps has no effect."""
     longest: Count | None = None
-    """Number of learned positions, which is the length of the longest possible sequence. It
-    requires `positions: learned`."""
+    """Number of learned positions. No sequence can be longer. The key requires `positions:
+    learned`."""
     norm: Literal["pre", "post"] = "pre"
     """Position of layer normalization: before each sublayer (`pre`, Xiong et al. 2020) or after the
     residual sum (`post`)."""

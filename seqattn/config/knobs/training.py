@@ -31,7 +31,7 @@ class ConstantForcing(TeacherForcingKnobs):
     schedule: Literal["constant"] = "constant"
     """How the probability changes from epoch to epoch."""
     probability: Probability = 0.5
-    """Probability that the input is the true previous step: 1 is always, 0 is never."""
+    """Probability that the input is the true previous step: 1 means always, and 0 means never."""
 
 
 class LinearForcing(TeacherForcingKnobs):
@@ -146,14 +146,14 @@ class EarlyStopping(Section):
 
 
 class Training(Section):
-    """The training of the model."""
+    """The settings of the training."""
 
     epochs: Annotated[int, Field(ge=1, le=1_000_000)] = 100
     """Number of passes over the training sequences."""
     batch_size: Count = 16
     """Number of sequences in a step. The last step of an epoch has the remaining sequences."""
     optimizer: Literal["adam", "adamw", "sgd"] = "adam"
-    """Adam (Kingma and Ba 2015), AdamW (Loshchilov and Hutter 2019) or SGD."""
+    """The optimizer: Adam (Kingma and Ba 2015), AdamW (Loshchilov and Hutter 2019) or SGD."""
     learning_rate: Annotated[float, Field(gt=0, le=100)] = 0.01
     """Learning rate of the first epoch."""
     learning_rate_schedule: LearningRateSchedule = ConstantRate()
@@ -180,8 +180,8 @@ class Training(Section):
     everything else, and validation, in float32. It is meant for wide models on a GPU, and turns the
     manual backward pass off."""
     checkpoint_seconds: Annotated[float, Field(ge=0, le=86_400)] = 10.0
-    """Seconds between two checkpoints. With 0, every step is followed by a checkpoint. The end of
-    training, and a signal that stops it, are always followed by a checkpoint."""
+    """Seconds between two checkpoints. With 0, every step is followed by a checkpoint. Training
+    also writes a checkpoint when it ends, and when a signal stops it."""
     record_attention: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
     """Number of epochs between two records of the attention weights of a few validation sequences,
     for reports and `plot-attention --epochs`. `null` means no records. Records do not affect the

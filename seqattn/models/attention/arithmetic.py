@@ -97,7 +97,7 @@ class Record:
         """Add a stage whose last column follows from the other columns.
 
         Args:
-            columns: column name -> (rows,), or one number for all rows.
+            columns: the columns by name, each (rows,) or one number for all rows.
 
         Returns:
             the last column, (rows,).
@@ -116,7 +116,7 @@ class Record:
             inputs: (rows, H), as printed.
             of_model: (rows, outputs), the model's result, which is added instead of the arithmetic
                 if there are too many weights to print.
-            outputs: slice of the outputs to print, which are those of one head.
+            outputs: slice of the outputs to print (the outputs of one head).
         """
         weight, columns = as_printed(linear.weight)[outputs], column_numbers(linear.weight.shape[1])
         if max(weight.shape) > MAX_PRINTED_SIDE:
@@ -143,7 +143,7 @@ class AttentionStep:
         weights: (1, [A,] 1, S).
         previous: (1, [A,] S), the weights of the previous step for location-based addressing;
             otherwise None.
-        heads: A.
+        heads: number of heads, A.
         head: the head to explain, counted from 0.
     """
 
@@ -162,7 +162,8 @@ class AttentionStep:
         return x[0, self.head] if self.heads > 1 else x[0]
 
     def head_slice(self, width: int) -> slice:
-        """Return the explained head's slice of an axis of this width, which all heads share."""
+        """Return the explained head's slice of an axis of this width, which is divided among the
+        heads."""
         width //= self.heads
         return slice(self.head * width, (self.head + 1) * width)
 
@@ -211,5 +212,5 @@ def point_names(count: int) -> list[str]:
 
 
 def column_numbers(count: int) -> list[str]:
-    """Return the default column names, which are numbers from 1."""
+    """Return the default column names, the numbers from 1."""
     return [str(i) for i in range(1, count + 1)]

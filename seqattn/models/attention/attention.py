@@ -114,7 +114,7 @@ class Attention(nn.Module):
 
         Args:
             queries: (..., N, T, H).
-            memory: from `precompute_memory`.
+            memory: the memory that `precompute_memory` returned.
             prev_weights: the `prev_weights` that the previous call returned; None at the first
                 call.
             u: numbers uniform over [0, 1), shaped like the weights without S, to sample the

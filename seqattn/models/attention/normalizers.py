@@ -182,8 +182,8 @@ def build_normalizer(config: AttentionKnobs) -> Normalizer:
 
 
 def explain_softmax(record: Record, name: str, scores: Array, inside: Bools) -> Array:
-    """Add the softmax of printed scores (S,), which is 0 where `inside` (S,) is False, and return
-    the weights (S,)."""
+    """Add the softmax of printed scores (S,). Return the weights (S,), which are 0 where `inside`
+    (S,) is False."""
     exponentials = as_printed(np.where(inside, np.exp(scores - scores[inside].max()), 0))
     formula = "softmax: weight = exp(score - largest) / sum of these"
     columns = {

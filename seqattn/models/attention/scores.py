@@ -72,7 +72,7 @@ class Score(nn.Module, ABC):
     otherwise its arithmetic is not explained.
 
     Args:
-        heads: A.
+        heads: number of heads, A.
     """
 
     def __init_subclass__(cls, *, knobs: type[AttentionKnobs] | None = None) -> None:
@@ -93,7 +93,7 @@ class Score(nn.Module, ABC):
 
     @abstractmethod
     def keys(self, encoded: Tensor) -> Tensor:
-        """Compute the keys of a source, once per source.
+        """Compute the keys of a source. The method is called once per source.
 
         Args:
             encoded: encoder states (..., N, S, H).
@@ -108,7 +108,7 @@ class Score(nn.Module, ABC):
 
         Args:
             queries: decoder states (..., N, T, H).
-            keys: from `keys`.
+            keys: the keys that the method `keys` returned.
 
         Returns:
             (..., N, T, S), or with several heads (..., N, A, T, S).
