@@ -89,7 +89,8 @@ class FolderLockedError(SeqattnError):
 
 
 class NonFiniteError(SeqattnError):
-    """A loss, gradient or update that is NaN or infinite (exit 7). Such an update is never applied.
+    """A loss, gradient or update that is NaN or infinite (exit 7). A non-finite update is never
+    applied.
 
     Attributes:
         epoch: epoch in which the value was found, counted from 1; None if it was found after

@@ -27,7 +27,7 @@ def rng_for(seed: int, name: StreamName, position: int | str) -> np.random.Rando
 
     Args:
         seed: the run's seed, 0 or more.
-        name: the stream, which is the purpose of the numbers.
+        name: the stream, named after the purpose of the numbers.
         position: an epoch, or the name of a parameter.
     """
     counter = np.array([0, 0, 0, _position_word(position)], dtype=np.uint64)
@@ -42,7 +42,7 @@ def rngs_for(
 
     Args:
         keys: a pair of seed and position for each generator.
-        name: the stream, which is the purpose of the numbers.
+        name: the stream, named after the purpose of the numbers.
     """
     rng, initial = _reusable_generator(name)
     state = initial["state"]

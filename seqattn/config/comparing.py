@@ -80,8 +80,8 @@ class Comparison:
 
 
 def resample_data_seeds(config: Config) -> Config:
-    """Return the config with data seeds that are derived from its data seeds and its seed. If the
-    data are files, return it unchanged."""
+    """Replace the data seeds of a config by seeds that are derived from these data seeds and the
+    seed of the config. If the data are files, return the config unchanged."""
     if not isinstance(config.data, Generated):
         return config
     seeds = {
@@ -192,7 +192,7 @@ class _Design:
         """Read the design from the command line, or from the file if the command line has none.
 
         Raises:
-            ConfigError: if the grid or the sweep has mistakes; the error lists all of them.
+            ConfigError: if the grid or the sweep has mistakes; the error lists all mistakes.
         """
         mistakes: list[str] = []
         grid = _parse_grid(vary, mistakes) if vary else compare.vary

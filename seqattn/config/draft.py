@@ -117,7 +117,7 @@ class Draft:
         """Validate the config.
 
         Raises:
-            ConfigError: if there are mistakes; the error lists all of them.
+            ConfigError: if there are mistakes; the error lists all mistakes.
         """
         content, places = rename_keys(self.content, self.places, warn=True)
         found: list[ErrorDetails] = []
@@ -176,8 +176,7 @@ class Draft:
 
 
 def _line(mistake: str) -> tuple[bool, int]:
-    """Return the sort key of a mistake, which puts the lines of the file first and the overrides
-    last."""
+    """Return the sort key of a mistake. Mistakes with a line number come before other mistakes."""
     number = re.match(r"[^ ]+?:(\d+): ", mistake)
     return (number is None, int(number.group(1)) if number else 0)
 

@@ -1,4 +1,4 @@
-"""Keys of earlier versions. They work for one release and cause a warning."""
+"""Keys of earlier versions, which work for one release and cause a warning."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def rename_keys(
 
     Args:
         content: plain data.
-        places: file and line, or override, of each key.
+        places: for each key, the file and line or the override that set the key.
         warn: whether to warn.
 
     Returns:

@@ -149,8 +149,8 @@ class Search:
         return labels
 
     def as_plain(self) -> dict[str, Any]:
-        """Return the identity of the search as JSON-serializable data. It consists of the ranges,
-        and of all values that the trials share, except the name."""
+        """Return the identity of the search as JSON-serializable data. The identity consists of the
+        ranges, and of all values that the trials share, except the name."""
         shared = {
             path: value
             for at, value in leaves(as_plain(self.base))
@@ -172,7 +172,7 @@ def plan_search(path: Path, overrides: Sequence[str], texts: Sequence[str]) -> S
         texts: strings "PATH=RANGE".
 
     Raises:
-        ConfigError: if there are mistakes; the error lists all of them.
+        ConfigError: if there are mistakes; the error lists all mistakes.
     """
     draft = Draft.read(path, overrides)
     draft.content.pop("compare", None)

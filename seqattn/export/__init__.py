@@ -1,5 +1,4 @@
-"""Export of a trained run. It writes ONNX graphs with a model card and a runner, or plain
-safetensors.
+"""Export of a trained run as ONNX graphs with a model card and a runner, or as plain safetensors.
 
     DIR/
       card.json              description of the model, and of inputs and outputs of each graph
@@ -92,8 +91,8 @@ def export(
 
     Args:
         run: a run folder, or a checkpoint file in one.
-        output: the folder to write. It must be empty or missing, or an export if `overwrite` is
-            set.
+        output: the folder to write. The folder must be empty or missing, or an export if
+            `overwrite` is set.
         export_format: "onnx" or "safetensors".
         steps: number of free-running steps; None for the target length of the training.
         check: whether to compare the graphs with the model.

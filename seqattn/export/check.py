@@ -1,4 +1,4 @@
-"""Comparison of exported graphs in ONNX Runtime with the model from which they were traced.
+"""Comparison of exported graphs in ONNX Runtime with the traced model.
 
 `free_run` computes the forecasts of the model, including the scaling of the data. The graphs get
 the same sources in the units of the data. Differences are in scaled units, so that all features
@@ -31,8 +31,8 @@ NOISE_FACTOR = 10  # tolerance, as a multiple of the difference between float32 
 MAX_SOURCES, EXTRA_LENGTH, SMALL_SET = 64, 3, 7
 SEED = 0
 MAX_BATCH_WEIGHTS = 2**22
-"""Largest number of attention weights in a batch. They take 16 MiB, and about ten copies of them
-are in memory."""
+"""Largest number of attention weights in a batch. The weights take 16 MiB, and about ten copies of
+the weights are in memory."""
 LEVEL_SPREAD = 100  # standard deviation of levels, if each sequence has its own level
 
 
@@ -45,8 +45,8 @@ class CheckResult:
         sources: description of the sources.
         differences: largest absolute difference of the forecast, in scaled units, and of each kind
             of weights.
-        noise: largest difference between the model in float32 and in float64. It measures rounding
-            errors, which grow over the steps of a forecast.
+        noise: largest difference between the model in float32 and in float64. The difference
+            measures rounding errors, which grow over the steps of a forecast.
     """
 
     graph: str
@@ -114,8 +114,8 @@ def check_graphs(
 def _build_test_sets(
     trained: LoadedModel, count: int, test: Sequences | None, max_length: int | None
 ) -> dict[str, Sequences]:
-    """Build sets of test sources, by description. Together they have every length that the model
-    accepts.
+    """Build sets of test sources, by description. Together the sets have every length that the
+    model accepts.
 
     Args:
         trained: the exported model.
@@ -235,9 +235,9 @@ def _max_difference(one: NDArray[Any], other: NDArray[Any]) -> float:
 def _random_sources(trained: LoadedModel, n: int, max_length: int) -> Sequences:
     """Draw standard normal sources in scaled units.
 
-    Their lengths are between 1 and `max_length`, or all equal to `max_length` if the model has a
-    skip connection. With `data.relative` or `data.normalize: instance`, each sequence has a random
-    level. With `data.normalize: instance`, it also has a random scale.
+    The lengths of the sources are between 1 and `max_length`, or all equal to `max_length` if the
+    model has a skip connection. With `data.relative` or `data.normalize: instance`, each sequence
+    has a random level. With `data.normalize: instance`, each sequence also has a random scale.
     """
     spec, rng = trained.spec, np.random.default_rng(SEED)
     lengths = np.arange(n, dtype=np.int64)[::-1] % max_length + 1

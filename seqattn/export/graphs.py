@@ -1,9 +1,9 @@
 """A trained model, split into two traceable modules: the encoder and one decoder step.
 
 Inputs and outputs of a graph are named tensors; None and other objects are not possible. A graph
-has no axis of runs and always takes lengths. Its inputs and outputs are in the units of the data.
-The *memory* consists of the encoder outputs that all steps read, and the *state* of the tensors
-that each step passes to the next step.
+has no axis of runs and always takes lengths. The inputs and outputs of a graph are in the units of
+the data. The *memory* consists of the encoder outputs that all steps read, and the *state* of the
+tensors that each step passes to the next step.
 
 Letters: N sequences, S source length, T target length, F features, H width of the state, A heads, t
 number of previous steps.
@@ -81,7 +81,8 @@ class Parts(ABC):
     """The encoder and the decoder step of a model, in scaled units."""
 
     growing: frozenset[str] = frozenset()
-    """Names of the state tensors that grow with each step. Their axis -2 has length t."""
+    """Names of the state tensors that grow with each step. Axis -2 of these tensors has length
+    t."""
 
     @abstractmethod
     def encode(self, source: Tensor, lengths: Tensor) -> EncodedSource:
@@ -96,7 +97,7 @@ class Parts(ABC):
 
 
 class RecurrentParts(Parts):
-    """The parts of the recurrent encoder-decoder. Its encoder cells run in `scan_cell`."""
+    """The parts of the recurrent encoder-decoder. The encoder cells run in `scan_cell`."""
 
     def __init__(self, model: RecurrentModel) -> None:
         self.model = model
@@ -376,7 +377,7 @@ class Graph(nn.Module, ABC):
 
 
 class EncoderGraph(Graph):
-    """The encoder. It maps source (N, S, F) and source_lengths (N,) to the inputs of the first
+    """The encoder, which maps source (N, S, F) and source_lengths (N,) to the inputs of the first
     step. A Transformer's encoder also returns `encoder_self`."""
 
     def outputs(self, inputs: Tensors) -> Tensors:
@@ -388,7 +389,7 @@ class EncoderGraph(Graph):
 
 
 class StepGraph(Graph):
-    """One decoder step. It maps point, memory and state to next_point, the weights and the next
+    """One decoder step, which maps point, memory and state to next_point, the weights and the next
     state."""
 
     def outputs(self, inputs: Tensors) -> Tensors:

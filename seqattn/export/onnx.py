@@ -212,7 +212,7 @@ def _build_loop(
 ) -> ModelProto:
     """Build the free-running graph: the encoder, followed by a Loop over the step.
 
-    Its inputs are source and lengths. Its outputs are the forecast and the weights of all steps,
+    The inputs are source and lengths. The outputs are the forecast and the weights of all steps,
     (N, layers, A, queries, keys).
     """
     inner = compose.add_prefix(step, STEP, rename_inputs=False, rename_outputs=False).graph
@@ -246,7 +246,8 @@ def _build_loop(
 
 
 def _loop_body(inner: GraphProto, carried: list[str], maps: list[str], steps: int) -> GraphProto:
-    """Build the body of the Loop from the step. It stacks the outputs and the weights of all steps.
+    """Build the body of the Loop from the step. The body stacks the outputs and the weights of all
+    steps.
 
     Args:
         inner: the step's graph, which is modified in place.

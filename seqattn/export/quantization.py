@@ -1,4 +1,4 @@
-"""Dynamic int8 quantization with ONNX Runtime. It needs no calibration data."""
+"""Dynamic int8 quantization with ONNX Runtime, without calibration data."""
 
 from __future__ import annotations
 

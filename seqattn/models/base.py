@@ -75,8 +75,8 @@ class FeatureSpec:
     def start_token(self, last_source: Tensor) -> Tensor:
         """Return the first decoder input, (..., N, target_dim).
 
-        It consists of the target features of the last valid source step, with 0 for each feature
-        that the source does not have.
+        The first decoder input consists of the target features of the last valid source step, with
+        0 for each feature that the source does not have.
 
         Args:
             last_source: the last valid source step, (..., N, source_dim).

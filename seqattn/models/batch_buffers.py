@@ -74,9 +74,9 @@ class BufferShape(NamedTuple):
 
     @property
     def start(self) -> int:
-        """The slot of the decoder's initial state. Without lengths it is S, the slot of the last
-        encoder state. With lengths it is S + 1, a slot with a copy of each sequence's last valid
-        state."""
+        """The slot of the decoder's initial state. Without lengths, the slot is S, the slot of the
+        last encoder state. With lengths, the slot is S + 1 and contains a copy of each sequence's
+        last valid state."""
         return self.S + 1 if self.ragged else self.S
 
 

@@ -6,9 +6,9 @@ its state. W is H, except for the LSTM: its state consists of its output and its
 is 2H.
 
 One matmul computes the input projection W x + b of all known steps (`project_steps`), and a step
-adds the recurrent part. Where it is faster, projected inputs have the axis of features before the
-axis of sequences, (R, gates H, N) (see `seqattn.models.layers`), so only `step` and `unroll` of the
-same cell can use them.
+adds the recurrent part. If that layout is faster, projected inputs have the axis of features before
+the axis of sequences, (R, gates H, N) (see `seqattn.models.layers`), so only `step` and `unroll` of
+the same cell can use them.
 
 Weights have torch's layout and initial distribution: U(-b, b), b = 1/sqrt(H).
 """

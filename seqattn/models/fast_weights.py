@@ -19,8 +19,8 @@ weights
     rate decay^(t - tau) (h(tau) . h)
 
 No H x H matrix is therefore needed while there are fewer states than H. The attention weights of
-this model are these read weights in the last iteration of the inner loop. They are signed and not
-normalized.
+this model are these read weights in the last iteration of the inner loop. The read weights are
+signed and not normalized.
 
 Letters: N sequences, S source length, T target length, F features, H width of the state, L number
 of states in memory. Shapes may have leading axes of runs.

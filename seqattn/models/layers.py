@@ -8,8 +8,8 @@ With many runs and narrow states, the axis of sequences is innermost in memory: 
 (R, N, ..., H) keeps its shape but has the strides of (R, H, ..., N). If the features were
 innermost, an operation on some features of all sequences would access memory with a stride of two
 or four numbers, and this takes longer than the arithmetic. Cells choose the layout
-(`uses_batch_innermost`). The operations on their states preserve it, and are correct for any
-strides.
+(`uses_batch_innermost`). The operations on the states of cells preserve the layout, and are correct
+for any strides.
 
 Under `torch.autocast`, matrix products are computed in bfloat16 and their results are converted to
 float32 (`at_least_float32`). Everything between two products is therefore in float32: states,

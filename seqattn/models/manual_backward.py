@@ -100,7 +100,7 @@ class ManualLoss:
         self, source: Tensor, target: Tensor, *, source_lengths: Tensor | None,
         target_keep: Tensor | None, teacher_forcing: Tensor,
     ) -> Tensor:  # fmt: skip
-        """Return the loss of each run, (R,), or () without runs. Write its gradient to `gradient`.
+        """Return the loss of each run, (R,), or () without runs. Write the gradients to `gradient`.
 
         Args:
             target_keep: (..., N, T), True at valid target steps, or (..., N, T, F), True at
@@ -128,7 +128,7 @@ class ManualLoss:
             passes.tape.run(passes.encode)
             passes.decode((Segment(0, T, "forced"),))
             forced = passes.error.loss()
-            # Both share step 0. In free running, each later input is the previous output.
+            # Both losses share step 0. In free running, each later input is the previous output.
             passes.decode(tuple(Segment(t, t + 1, "free") for t in range(1, T)))
         return passes.error.loss(), forced
 
@@ -370,7 +370,7 @@ class ForwardBackward:
         self.dfed, self.djoint_prev = tape.new(R, N, F), tape.new(R, N, 1, S + F)
 
     def encode(self) -> None:
-        """Run F1 to F3, which are one record."""
+        """Run F1 to F3. The tape stores them as one record."""
         self.gru.f1_inputs()
         self.gru.f2_encode()
         self.attention.f3_memory()

@@ -22,9 +22,9 @@ from seqattn.config import (
 def activations_per_sequence(model: Model, S: int, T: int, *, alone: bool = True) -> int:
     """Estimate how many numbers forward and backward pass store for one sequence of a batch.
 
-    - A recurrent model stores 40 numbers per step and unit of H, for each layer and direction. For
-      each pair of a source step and a target step it stores 6 numbers per head. An additive score
-      adds 4 K numbers per pair, and a location adds a few.
+    - A recurrent model stores 40 numbers per step and unit of H, for each layer and direction. A
+      recurrent model also stores 6 numbers per head for each pair of a source step and a target
+      step. An additive score adds 4 K numbers per pair, and a location adds a few.
     - A model with fast weights stores, at every step and iteration of the inner loop, the past
       states or the matrix, whichever is smaller.
     - A Transformer stores the activations of every sublayer. torch's fused attention stores nothing

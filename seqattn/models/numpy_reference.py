@@ -1,10 +1,11 @@
-"""Attention in NumPy with hand-written gradients, which is the reference implementation for tests.
+"""Attention in NumPy with hand-written gradients. This module is the reference implementation for
+tests.
 
 The code is simple rather than fast. Each forward function has a backward function. The forward
 function returns its result and a cache of intermediate values. The backward function takes the
 gradient of the loss with respect to that result and returns the gradients with respect to all
-inputs. It goes through the forward lines from last to first, and a comment quotes the forward line
-before each gradient.
+inputs. The backward function goes through the forward lines from last to first, and a comment
+quotes the forward line before each gradient.
 
     weights = glorot_weights("scaled_dot", query=3, key=5, value=7, width=2, output=4, seed=1)
     output, cache = attention_forward(query, key, value, weights)
@@ -175,7 +176,8 @@ def additive_backward(dscores: Array, cache: Cache) -> tuple[Array, ...]:
 def softmax_forward(scores: Array, keep: Bools | None = None) -> tuple[Array, Cache]:
     """Compute w = exp(score) / sum of exp(score) over the keys, and w = 0 where `keep` is False.
 
-    The largest score of each row is subtracted first. This changes no weight and prevents overflow.
+    The largest score of each row is subtracted first. The subtraction changes no weight and
+    prevents overflow.
 
     Args:
         scores: (N..., T, S).
@@ -216,7 +218,7 @@ def softmax_backward(dweights: Array, cache: Cache) -> Array:
 
 
 def causal_mask(T: int, S: int) -> Bools:
-    """Return a mask (T, S) that is True where query t may attend to key s, which means s <= t."""
+    """Return a mask (T, S) that is True where query t may attend to key s (s <= t)."""
     return np.tril(np.ones((T, S), dtype=bool))
 
 
@@ -224,8 +226,8 @@ def causal_mask(T: int, S: int) -> Bools:
 
 
 def weighted_sum_forward(weights: Array, values: Array) -> tuple[Array, Cache]:
-    """Compute the context: (N..., T, S) and (N..., S, O) -> (N..., T, O). Return it with the
-    cache."""
+    """Compute the context: (N..., T, S) and (N..., S, O) -> (N..., T, O). Return the context with
+    the cache."""
     context = weights @ values
     return context, (weights, values)
 

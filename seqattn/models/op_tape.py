@@ -1,6 +1,6 @@
 """A tape of tensor operations on preallocated buffers. The operations are recorded for the first
-batch of a shape and replayed for all other batches of this shape. The idea is that of CUDA graphs,
-but it works on any device.
+batch of a shape and replayed for all other batches of this shape. A tape is similar to a CUDA
+graph, but works on any device.
 
 `manual_backward.py` consists of such operations. An operation writes into a buffer and reads views
 of buffers. The buffers are the same tensors for every batch, so a list of operations with their

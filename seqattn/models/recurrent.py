@@ -362,7 +362,7 @@ def _encoder_layer(
 
 
 def _concat_outputs(attended: list[AttentionOutput]) -> AttentionOutput:
-    """Concatenate outputs of one query each to the output of L queries. Only the last context is
+    """Join L outputs of one query each into one output of L queries. Only the last context is
     kept."""
     log_prob = None
     if attended[0].log_prob is not None:

@@ -23,7 +23,7 @@ zero.
   the last source point with `data.relative`.
 
 `build_model` sets W and b to zero and makes them trainable. `seqattn.experiments.skip_start` fits
-and freezes them before training.
+and freezes W and b before training.
 
 The map has a fixed shape, so all sources have S points and all forecasts have at most T points. In
 free running, the decoder input is the whole forecast, including the output of the map.
@@ -64,7 +64,7 @@ class LinearSkip(nn.Module):
     Attributes:
         weight: (T, G, S, F), or (R, T, G, S, F) with runs.
         bias: (T, G), or (R, T, G) with runs.
-        init_bound: 0, which initializes weight and bias to zero.
+        init_bound: 0, so that weight and bias are initialized to zero.
         is_trainable: whether an optimizer changes weight and bias.
     """
 

@@ -41,8 +41,8 @@ def shift_right(
 def select_decoder_input(
     teacher_forcing: Tensor, target: Tensor, output: Tensor, step: int
 ) -> Tensor:
-    """Return the input of a step after the first, (..., N, F). It is the target at step - 1 where
-    teacher forcing is True, and the model's output elsewhere.
+    """Return the input of a step after the first, (..., N, F). The input is the target at step - 1
+    where teacher forcing is True, and the model's output elsewhere.
 
     Args:
         teacher_forcing: booleans that broadcast to (..., N, T).
@@ -70,8 +70,8 @@ InputMode = Literal["forced", "free", "mixed"]
 
 
 class Segment(NamedTuple):
-    """The decoder steps `first` to `last - 1`. At most the first of them needs an output of the
-    model as its input.
+    """The decoder steps `first` to `last - 1`. Only the first of these steps may need an output of
+    the model as its input.
 
     Attributes:
         feed: the input of the first step. "forced" is the target (the start token at step 0);

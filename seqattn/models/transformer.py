@@ -3,8 +3,8 @@
 The encoder has self-attention over the source. The decoder has causal self-attention over the
 target and cross-attention to the source. Linear layers replace the token embeddings and the output
 softmax. With `norm: post`, a sublayer is x -> LN(x + sublayer(x)), as in the paper. With `norm:
-pre`, it is x -> x + sublayer(LN(x)), and each stack ends with one more LN (Xiong et al. 2020, "On
-Layer Normalization in the Transformer Architecture").
+pre`, a sublayer is x -> x + sublayer(LN(x)), and each stack ends with one more LN (Xiong et al.
+2020, "On Layer Normalization in the Transformer Architecture").
 
 The decoder inputs are the same as in the other models: the last valid source step, then the target.
 In training, one pass over the target shifted right computes all steps. Free running computes one

@@ -170,7 +170,7 @@ class FeedForward(nn.Module):
 
 
 class EncoderLayer(nn.Module):
-    """An encoder layer, which has a self-attention sublayer and a feed-forward sublayer (section
+    """An encoder layer: a self-attention sublayer, followed by a feed-forward sublayer (section
     3.1)."""
 
     def __init__(self, width: int, heads: int, hidden: int, norm: Literal["pre", "post"]) -> None:
@@ -182,7 +182,7 @@ class EncoderLayer(nn.Module):
     def forward(
         self, x: Tensor, keep: Tensor | None, dropout: Dropout, with_weights: bool
     ) -> tuple[Tensor, Tensor | None]:
-        """Apply the layer to x (..., N, S, D). Return its output (..., N, S, D), and the weights
+        """Apply the layer to x (..., N, S, D). Return the output (..., N, S, D), and the weights
         (..., N, A, S, S) or None."""
         inner = self.attend_norm(x) if self.pre_norm else x
         cache = self.attend.cache(inner)
@@ -193,7 +193,7 @@ class EncoderLayer(nn.Module):
 
 
 class DecoderLayer(nn.Module):
-    """A decoder layer, which has a causal self-attention sublayer, a cross-attention sublayer and a
+    """A decoder layer: a causal self-attention sublayer, a cross-attention sublayer and a
     feed-forward sublayer (section 3.1)."""
 
     def __init__(self, width: int, heads: int, hidden: int, norm: Literal["pre", "post"]) -> None:

@@ -66,15 +66,15 @@ class Logging(Section):
 
     tensorboard: bool = False
     """Whether scalars, pictures and hyperparameters for TensorBoard are written to the folder
-    `tensorboard` of the run. This requires the extra `seqattn[tensorboard]`."""
+    `tensorboard` of the run. TensorBoard requires the extra `seqattn[tensorboard]`."""
 
 
 class Config(Section):
     """The config of one training."""
 
     name: Annotated[str, Field(pattern=NAME_PATTERN, max_length=100)] = "squares"
-    """Name of the run folder. It consists of letters, digits, '.', '_' and '-', and does not start
-    with '.' or '-'."""
+    """Name of the run folder. The name consists of letters, digits, '.', '_' and '-', and does not
+    start with '.' or '-'."""
     seed: Annotated[int, Field(ge=0, le=2**63 - 1)] = 23
     """Seed of initial weights, batch order and teacher forcing. The data have their own seeds."""
     data: Data = Squares()
@@ -122,7 +122,7 @@ class Compare(Section):
     vary: dict[str, list[Any]] = Field(default_factory=dict)
     """Lists of values by dotted key. Every combination of values is a variant."""
     variants: dict[VariantName, dict[str, Any]] = Field(default_factory=dict)
-    """Variants by name, with their values by dotted key. They replace `vary`."""
+    """Variants by name, with their values by dotted key. Named variants replace `vary`."""
 
     along: dict[str, list[float | int]] = Field(default_factory=dict)
     """A dotted key with a list of numbers. Every variant is trained with each number, and compared

@@ -33,15 +33,15 @@ class Generated(Section):
     n_train: Count = 256
     """Number of training sequences."""
     n_validation: Count = 128
-    """Number of validation sequences. They determine the best epoch."""
+    """Number of sequences in the validation part, which determines the best epoch."""
     n_test: Count = 128
-    """Number of test sequences. They are used once, after training."""
+    """Number of sequences in the test part, which is used once, after training."""
     train_seed: Seed = 13
     """Seed of the training sequences."""
     validation_seed: Seed = 17
-    """Seed of the validation sequences. It must differ from the other two seeds."""
+    """Seed of the validation sequences, different from the other two seeds."""
     test_seed: Seed = 19
-    """Seed of the test sequences. It must differ from the other two seeds."""
+    """Seed of the test sequences, different from the other two seeds."""
 
     @model_validator(mode="after")
     def _check_seeds(self) -> Self:
@@ -179,7 +179,7 @@ class Lag(Paths):
     lag: PathLength = 4
     """Number of steps between a target step and its source step."""
     steps: PathLength = 4
-    """T, length of the target. It is at most `lag`, so that each target step has a source step."""
+    """Length T of the target, at most `lag`, so that each target step has a source step."""
 
     @model_validator(mode="after")
     def _check_lag(self) -> Self:
@@ -216,14 +216,14 @@ class Split(Section):
     by: Literal["sequence", "group", "time"] = "sequence"
     """What is split. `sequence` splits the sequences at random. `group` splits groups at random; a
     group is all sequences with one value in the column `data.group`. `time` puts the first steps
-    into the training part and the last steps into the test part. It splits each series if `window`
-    is set; otherwise it orders the series by their first step."""
+    into the training part and the last steps into the test part. `time` splits each series if
+    `window` is set, and otherwise orders the series by their first step."""
     validation: Share = 0.15
     """Share of the validation part."""
     test: Share = 0.15
     """Share of the test part; the rest is the training part."""
     seed: Seed = 0
-    """Seed of the random split. It has no effect with `by: time`."""
+    """Seed of the random split. The seed has no effect with `by: time`."""
 
     @model_validator(mode="after")
     def _check_rest(self) -> Self:
@@ -252,23 +252,23 @@ class OwnFile(Section):
     """Name of the task, or `file` for your own sequences."""
     path: FileName
     """A file, a folder of files with one format (with its subfolders), or a pattern such as
-    `data/*.csv`, relative to the working directory. With the two paths below, it is the path of the
+    `data/*.csv`, relative to the working directory. With the two paths below, `path` is the
     training part."""
     validation_path: FileName | None = None
-    """Path of the validation part. With `null`, it is the share `split.validation` of `path`."""
+    """Path of the validation part. `null` means the share `split.validation` of `path`."""
     test_path: FileName | None = None
-    """Path of the test part. With `null`, it is the share `split.test` of `path`."""
+    """Path of the test part. `null` means the share `split.test` of `path`."""
     format: Literal["auto", "csv", "tsv", "json", "jsonl", "npz", "npy", "parquet", "arrow"] = (
         "auto"
     )
-    """Format of the files. `auto` determines it from the suffix before an optional .gz or .zst."""
+    """Format of the files. `auto` means the format of the suffix before an optional .gz or .zst."""
     layout: Literal["auto", "long", "wide"] = "auto"
     """Layout of a table. With `long`, a row is a step. With `wide`, a row is a sequence, with
     columns such as x_1, y_1, x_2, y_2, or dates. `auto` means `wide` if there are such columns and
     no time column."""
     series: OneOrMore | None = AUTO
-    """Column or columns with the series id of a row. `auto` infers them from names and values, as
-    `seqattn data check` shows. With `null`, all rows of a long table are one series."""
+    """Column or columns with the series id of a row. `auto` infers the columns from names and
+    values, as `seqattn data check` shows. With `null`, all rows of a long table are one series."""
     time: OneOrMore | None = AUTO
     """Time column of a long table, with numbers or dates, or several columns, such as a date and an
     hour. `auto` infers the columns. With `null`, the rows are in order of time."""
@@ -287,13 +287,13 @@ class OwnFile(Section):
     """Columns of the target, if the source has other columns. `null` means `features`."""
     units: UnitTexts | None = None
     """Units of features, such as `{temperature: degC, demand: MW}`, shown with values and errors.
-    They do not convert values. `null` means no units."""
+    Units do not convert values. `null` means no units."""
     source_length: Count | None = None
     """Length of each source. The rest of the sequence is the target."""
     target_length: Count | None = None
     """Length of each target, at the end of the sequence. The rest is the source."""
     window: Window | None = None
-    """Sliding windows over series, within each part. They replace the two lengths above."""
+    """Sliding windows over series, within each part. Windows replace the two lengths above."""
     split: Split = Split()
     """The split of `path` into three parts."""
     normalize: Literal["none", "global", "instance"] = "global"
@@ -306,8 +306,8 @@ class OwnFile(Section):
     (`robust`; standard deviation 1 if the quartiles are equal). Forecasts are in your units; losses
     are scaled."""
     relative: bool = False
-    """Whether the last source step is subtracted from each sequence and added to the forecast. This
-    helps with series that drift beyond the levels of the training part."""
+    """Whether the last source step is subtracted from each sequence and added to the forecast.
+    Differences suit series that drift beyond the levels of the training part."""
     missing: Literal["refuse", "drop_sequence", "interpolate"] = "refuse"
     """Handling of empty cells, and of missing rows between evenly spaced steps. `refuse` reports an
     error. `drop_sequence` leaves out the sequence or window. `interpolate` interpolates source
@@ -335,8 +335,8 @@ class OwnFile(Section):
     encoding: ColumnName | None = None
     """Encoding of a text file. `null` means automatic detection."""
     season: Count | None = None
-    """Season length in steps, for the seasonal naive baseline and MASE. With `null`, it is
-    estimated from the training series, if they have a season."""
+    """Season length in steps, for the seasonal naive baseline and MASE. With `null`, the season
+    length is estimated from the training series, if they have a season."""
     cache: Literal["auto", "always", "never"] = "auto"
     """Whether the values of the files are cached on disk, so that files may be larger than memory
     and are read only once. `auto` caches files of 32 MiB or more."""

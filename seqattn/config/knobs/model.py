@@ -95,8 +95,7 @@ class AttentionKnobs(Section):
 
 
 class UniformAttention(AttentionKnobs):
-    """Equal weights for all source steps, without a score. It is a baseline for the other
-    scores."""
+    """Equal weights for all source steps, without a score, as a baseline for the other scores."""
 
     model_config = require_key("score")
     score: Literal["uniform"] = "uniform"

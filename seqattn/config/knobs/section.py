@@ -19,7 +19,7 @@ DISCRIMINATORS = ("kind", "score", "schedule")
 
 
 class Section(BaseModel):
-    """A section of a config. It is frozen and strict."""
+    """A section of a config, frozen and strict."""
 
     model_config = ConfigDict(
         frozen=True,
@@ -51,7 +51,7 @@ def check_ordered(section: Section, low: str, high: str) -> None:
     """Check that the value of the key `low` is not above the value of the key `high`.
 
     Raises:
-        PydanticCustomError: if it is above.
+        PydanticCustomError: if the value of `low` is above the value of `high`.
     """
     lower, upper = getattr(section, low), getattr(section, high)
     if lower is not None and lower > upper:
@@ -95,8 +95,8 @@ OneOrMore = Annotated[
 UnitTexts = Annotated[
     dict[ColumnName, Annotated[str, Field(min_length=1, max_length=40)]], Field(max_length=4096)
 ]
-"""Units by feature. It is one value and not a section, because names of features may contain
-dots."""
+"""Units by feature. The mapping is one value and not a section, because names of features may
+contain dots."""
 Words = Annotated[
     list[Annotated[str, Field(max_length=100)]],
     BeforeValidator(

@@ -161,8 +161,8 @@ class Training(Section):
     momentum: Annotated[float, Field(ge=0, lt=1)] = 0.0
     """Momentum of SGD. The other optimizers use their own moments."""
     weight_decay: Annotated[float, Field(ge=0, le=10)] = 0.0
-    """Weight decay. `adam` and `sgd` add it to the gradient; `adamw` decouples it from the
-    gradient."""
+    """Weight decay. `adam` and `sgd` add the decay to the gradient; `adamw` decouples the decay
+    from the gradient."""
     clip_norm: Annotated[float, Field(gt=0, le=1e6)] | None = None
     """Gradient clipping: the largest norm of the gradient over all parameters. `null` means no
     clipping."""
@@ -177,8 +177,8 @@ class Training(Section):
     differently, and `auto` depends on time, so only `off` repeats a training bit for bit."""
     precision: Literal["float32", "bfloat16"] = "float32"
     """Data type of the matrix products of a training step. bfloat16 (torch's autocast) keeps
-    everything else, and validation, in float32. It is meant for wide models on a GPU, and turns the
-    manual backward pass off."""
+    everything else, and validation, in float32. bfloat16 is meant for wide models on a GPU, and
+    turns off the manual backward pass."""
     checkpoint_seconds: Annotated[float, Field(ge=0, le=86_400)] = 10.0
     """Seconds between two checkpoints. With 0, every step is followed by a checkpoint. Training
     also writes a checkpoint when it ends, and when a signal stops it."""

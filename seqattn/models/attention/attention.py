@@ -28,8 +28,8 @@ class AttentionMemory:
     Attributes:
         keys: (..., N, S, K), or with several heads (..., N, A, S, K / A).
         values: (..., N, S, H), or with several heads (..., N, A, S, H / A).
-        keep: (..., N, S), or with several heads (..., N, 1, S). It is True at valid source steps
-            and False at masked steps, like the boolean mask of torch's
+        keep: (..., N, S), or with several heads (..., N, 1, S). The mask is True at valid source
+            steps and False at masked steps, like the boolean mask of torch's
             `scaled_dot_product_attention`. None means that all steps are valid.
         intervention: replaces the weights; None keeps the model's own weights.
     """
@@ -60,8 +60,8 @@ class AttentionOutput(NamedTuple):
 
 
 class Attention(nn.Module):
-    """Attention over encoder states (Bahdanau et al. 2015, Luong et al. 2015). With one head, it
-    computes:
+    """Attention over encoder states (Bahdanau et al. 2015, Luong et al. 2015). With one head, the
+    computation is:
 
         memory = attention.precompute_memory(encoded, keep)
         (weights, _), _ = attention.attention_weights(queries, memory)    # (..., N, T, S)

@@ -67,7 +67,8 @@ class Override:
 
 
 class WeightIntervention:
-    """An override that is applied to one forecast. It stores the previous weights of each layer."""
+    """An override that is applied to one forecast. The intervention stores the previous weights of
+    each layer."""
 
     def __init__(self, override: Override) -> None:
         self.override = override

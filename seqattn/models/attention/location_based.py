@@ -74,7 +74,7 @@ class Location(nn.Module, ABC):
     def explain(self, step: AttentionStep, normalizer: Normalizer, scores: Array) -> Array:
         """Add the stages that compute the weights (S,) of one head from its printed scores (S,).
 
-        This default adds the model's weights without arithmetic.
+        The default implementation adds the model's weights without arithmetic.
         """
         return step.add_unexplained("Weights", self, step.weights, "weight")
 

@@ -78,7 +78,7 @@ class Normalizer(nn.Module, ABC):
     def explain(self, step: AttentionStep, name: str, scores: Array, inside: Bools) -> Array:
         """Add the stage that computes the weights of one head from its scores.
 
-        This default adds the model's weights without arithmetic.
+        The default implementation adds the model's weights without arithmetic.
 
         Args:
             step: the attention step to explain.
@@ -234,15 +234,15 @@ def sparsemax(scores: Tensor, keep: Tensor | None) -> Tensor:
     section 2.1 and algorithm 1). Scores far below the largest score get a weight of exactly 0.
 
     With the scores in descending order z_(1) >= z_(2) >= ..., the support size is the largest k
-    with 1 + k z_(k) > z_(1) + ... + z_(k), tau = (z_(1) + ... + z_(k) - 1) / k, and a weight is
-    max(z - tau, 0). The largest score is subtracted first. This changes no weight, and without it
-    the term 1 would be lost to rounding in sums of large scores.
+    with 1 + k z_(k) > z_(1) + ... + z_(k). The threshold is tau = (z_(1) + ... + z_(k) - 1) / k,
+    and each weight is max(z - tau, 0). The largest score is subtracted first. The subtraction
+    changes no weight, and keeps the term 1 from being lost to rounding in sums of large scores.
 
     On the support S = {j : weight_j > 0}, the gradient is the upstream gradient minus its mean over
-    S; elsewhere it is 0. This is the Jacobian Diag(s) - s s^T / |S| of the paper's section 2.5,
-    where s is 1 on S and 0 elsewhere. A score that equals tau has weight 0 and is not in S.
-    Sparsemax is not differentiable at such a score, and the gradient used here is one of its
-    generalized Jacobians.
+    S; elsewhere it is 0. This gradient corresponds to the Jacobian Diag(s) - s s^T / |S| of the
+    paper's section 2.5, where s is 1 on S and 0 elsewhere. A score that equals tau has weight 0 and
+    is not in S. Sparsemax is not differentiable at such a score, and the gradient used here is one
+    of its generalized Jacobians.
 
     Args:
         scores: (..., N, T, S).

@@ -117,7 +117,7 @@ class Score(nn.Module, ABC):
     def explain(self, step: AttentionStep) -> ExplainedScores:
         """Add the stages that compute the scores of one head from encoder and decoder states.
 
-        This default adds the model's scores without arithmetic.
+        The default implementation adds the model's scores without arithmetic.
         """
         scores = step.add_unexplained("Scores", self, step.scores, "score")
         return ExplainedScores(None, as_printed(step.of_head(step.keys)), scores)
