@@ -18,7 +18,8 @@ from seqattn.config.mistakes import count_mistakes, describe_error
 from seqattn.config.reading import read_yaml_text
 from seqattn.errors import ConfigError
 
-NOT_VARIED = {"name": "is the folder's name", "seed": "is what every variant has the same of"}
+NOT_VARIED = {"name": "names the folder and cannot vary",
+              "seed": "cannot vary; every variant has the same seeds"}  # fmt: skip
 MAX_RUNS = 100_000
 PARTS = ("train", "validation", "test")
 DATA_SEEDS = frozenset(f"data.{part}_seed" for part in PARTS)
@@ -141,7 +142,7 @@ def plan_comparison(
     mistakes += _check_duplicates(variants)
     mistakes += _check_data_seeds(variants) if resampled else []
     if resample_data and not generated:
-        mistakes.append("--resample-data: goes with generated data, and these are files.")
+        mistakes.append("--resample-data: requires generated data, but the data are files.")
     mistakes += _check_names([arm.name for arm in arms])
     if mistakes:
         unique = list(dict.fromkeys(mistakes))
@@ -201,7 +202,7 @@ class _Design:
         numbers = compare.along if along is None else _parse_grid([along], mistakes)
         mistakes += _check_grid(numbers, "compare.along" if along is None else "--along")
         mistakes += [
-            f"--along {key}: {json.dumps(value)} is no number."
+            f"--along {key}: {json.dumps(value)} is not a number."
             for key, values in numbers.items()
             for value in values
             if isinstance(value, bool) or not isinstance(value, int | float)
@@ -349,7 +350,7 @@ def _check_grid(grid: Mapping[str, Sequence[Any]], place: str) -> list[str]:
         if not values:
             mistakes.append(f"{place} {key}: names no values to compare.")
         if not all(key.split(".")):
-            mistakes.append(f"{place} {key}: is no dotted key such as model.hidden_dim.")
+            mistakes.append(f"{place} {key}: is not a dotted key such as model.hidden_dim.")
         mistakes += [f"{place} {key}: has the value {text} twice." for text in twice]
     return mistakes
 

@@ -165,7 +165,7 @@ class Draft:
             if below is None:
                 below = section[key] = {}
             elif not isinstance(below, dict):
-                self.mistakes.append(f"{origin}: {'.'.join(path[:depth])} is no section.")
+                self.mistakes.append(f"{origin}: {'.'.join(path[:depth])} is not a section.")
                 return False
             section = below
         for known in [known for known in self.places if known[: len(path)] == path]:

@@ -76,18 +76,18 @@ def describe_expectation(kind: str, context: Mapping[str, Any], path: KeyPath, g
         case "int_parsing_size":
             return f"the number is too large, {actual}"
         case "missing":
-            return "is needed, and is not there."
+            return "is required, but missing."
         case "too_short" | "string_too_short":
             return f"must not be empty, {actual}"
         case "too_long":
-            return f"may have {context['max_length']} entries at most, {actual}"
+            return f"may have at most {context['max_length']} entries, {actual}"
         case "string_too_long" if context["max_length"] != 100:
             signs = context["max_length"]
-            return f"may be {signs} character{'s' * (signs > 1)} long at most, {actual}"
+            return f"may have at most {signs} character{'s' * (signs > 1)}, {actual}"
         case "string_pattern_mismatch" | "string_too_long":
             return (
-                "may hold up to 100 letters, digits, '.', '_' and '-', and starts with a letter,"
-                f" a digit or '_'; {actual}"
+                "may have up to 100 letters, digits, '.', '_' and '-', and must start with a"
+                f" letter, a digit or '_'; {actual}"
             )
         case _:  # no field raises any other kind of error at present
             return f"is not valid ({kind}), {actual}"
@@ -208,7 +208,7 @@ def nearest(word: str, known: Sequence[str]) -> str | None:
 def _not_a_choice(allowed: Sequence[str], given: Any) -> str:
     """Return the message for a value that is not one of the choices."""
     if len(allowed) == 1:
-        head = f"so far only {allowed[0]} is offered, got {describe_value(given)}."
+        head = f"expected {allowed[0]}, got {describe_value(given)}."
     else:
         head = f"expected one of {', '.join(allowed)}; got {describe_value(given)}."
     close = nearest(given, allowed) if isinstance(given, str) else None

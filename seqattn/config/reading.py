@@ -65,7 +65,7 @@ def read_yaml_file(path: Path) -> Document:
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read ({error.strerror}).") from None
     except ValueError:  # the path contains a NUL
-        raise ConfigError(f"{str(path)!r}: is no path. Give the path of a YAML file.") from None
+        raise ConfigError(f"{str(path)!r}: is not a path. Give the path of a YAML file.") from None
     if len(raw) > MAX_BYTES:
         raise ConfigError(
             f"{path}: is larger than {MAX_BYTES:,} bytes; a config is a page of text."
@@ -187,8 +187,8 @@ def _check_yaml_features(text: str, origin: str) -> None:
 def _to_plain(
     node: yaml.Node, path: KeyPath, lines: dict[KeyPath, int], mistakes: list[str], origin: str
 ) -> Any:
-    """Convert a node to plain data. Add the lines of its keys to `lines`, and its mistakes to
-    `mistakes`."""
+    """Convert a node to plain data. Add the lines of the node's keys to `lines`, and the mistakes
+    in the node to `mistakes`."""
     if isinstance(node, yaml.ScalarNode):
         try:
             return _parse_scalar(node)

@@ -20,7 +20,7 @@ from seqattn.errors import ConfigError
 SEARCHED_DATA = ("data.n_train", "data.train_seed")
 """Keys of `data` that change neither the validation part nor the units of its loss."""
 EPOCHS = "training.epochs"
-FORMS = "log(A,B), uniform(A,B), or values with commas between"
+FORMS = "log(A,B), uniform(A,B), or values separated by commas"
 TrialConfig = Callable[[Mapping[str, Any]], Config]
 Label = None | bool | int | float | str
 """The form of a value in the database of trials."""
@@ -195,7 +195,7 @@ def plan_search(path: Path, overrides: Sequence[str], texts: Sequence[str]) -> S
         mistakes += _check_values(found, config)
         ranges.append(found)
     if not texts:
-        mistakes.append(f"--search is missing: PATH=RANGE, a range being {FORMS}.")
+        mistakes.append(f"--search PATH=RANGE is missing; RANGE is {FORMS}.")
     if mistakes:
         raise ConfigError(
             f"{path}: {count_mistakes(len(mistakes))}.", list(dict.fromkeys(mistakes))
@@ -215,8 +215,8 @@ def _check_key(key: str, ranges: Sequence[Range], path: Path) -> None:
     if key.partition(".")[0] == "data" and key not in SEARCHED_DATA:
         raise ConfigError(
             f"--search {key}: changes the validation part or the units of its loss, so that the"
-            f" easiest data would win. Of the data only {' and '.join(SEARCHED_DATA)} can be"
-            f" searched; to hold others against each other: seqattn compare {path} --vary"
+            f" easiest data would win. Of the data, only {' and '.join(SEARCHED_DATA)} can be"
+            f" searched. To compare values of another key, run: seqattn compare {path} --vary"
             f" {key}=A,B."
         )
     if key in {each.path for each in ranges}:
@@ -227,8 +227,8 @@ def _check_nesting(key: str, ranges: Sequence[Range]) -> list[str]:
     """Report a mistake if a key is searched together with a section that contains it."""
     pairs = [sorted((key, each.path), key=len) for each in ranges]
     return [
-        f"--search {inner}: lies inside {outer}, which is searched, too; give {outer} each of its"
-        " values whole."
+        f"--search {inner}: is a part of {outer}, which is also searched. Search only {outer}, with"
+        " complete values."
         for outer, inner in pairs
         if inner.startswith(f"{outer}.")
     ]
@@ -276,16 +276,18 @@ def _parse_range(text: str) -> Range:
     """
     path, equals, range_text = (part.strip() for part in text.partition("="))
     if not equals or not path or not range_text:
-        raise ConfigError(f"--search {text}: expected PATH=RANGE, a range being {FORMS}.")
+        raise ConfigError(f"--search {text}: expected PATH=RANGE; RANGE is {FORMS}.")
     call = re.fullmatch(r"(\w+)\((.*)\)", range_text)
     if call is None:
         values = read_yaml_text(f"[{range_text}]", f"--search {text}").content
         if len(values) < 2:
-            raise ConfigError(f"--search {text}: one value is nothing to search; expected {FORMS}.")
+            raise ConfigError(
+                f"--search {text}: a search needs two values or more; expected {FORMS}."
+            )
         return Range(path, "choice", values=tuple(values))
     kind, inside = call.groups()
     if kind not in ("log", "uniform"):
-        raise ConfigError(f"--search {text}: {kind}(...) is no range; expected {FORMS}.")
+        raise ConfigError(f"--search {text}: {kind}(...) is not a range; expected {FORMS}.")
     try:
         low, high = (float(part) for part in inside.split(","))
     except ValueError:

@@ -21,7 +21,7 @@ def forecast(source: np.ndarray, graph: str = "free_running.onnx") -> dict[str, 
     valid = np.isfinite(source).all(axis=2)
     lengths = valid.sum(axis=1).astype("int64")
     if not lengths.all() or (valid != (np.arange(valid.shape[1]) < lengths[:, None])).any():
-        sys.exit("A source is empty or has a gap; NaN may only stand beyond its end.")
+        sys.exit("A source is empty or has a gap; NaN is allowed only after its end.")
     card = json.loads((HERE / "card.json").read_text(encoding="utf-8"))
     if card["model"].get("skip") == "linear" and (lengths != card["source_length"]).any():
         sys.exit(f"model.skip: linear takes sources of {card['source_length']} points only.")

@@ -152,7 +152,7 @@ class FastWeightsModel(Seq2SeqModel):
     ) -> tuple[FastWeightMemory, Tensor, Tensor]:
         """Return memory, state and start token after the last valid source step.
 
-        Padding is not written to the memory, and the memory does not decay at padding.
+        Padding is not written to the memory, and the memory does not decay at padded steps.
         """
         *lead, S, _ = source.shape
         keep = None

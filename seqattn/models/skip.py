@@ -132,8 +132,8 @@ class LinearSkip(nn.Module):
             return
         name = "a source" if ids is None else f"the source of sequence {list(ids)[wrong]!r}"
         raise DataError(
-            f"model.skip: linear was trained on sources of {S} points and has weights for exactly"
-            f" these; {name} has {lengths[wrong]}. Give each source {S} points."
+            f"model.skip: linear was trained on sources of {S} points and has weights for this"
+            f" length only; {name} has {lengths[wrong]}. Give each source {S} points."
         )
 
     def check_steps(self, steps: int) -> None:
@@ -146,7 +146,7 @@ class LinearSkip(nn.Module):
         if steps > T:
             raise UsageError(
                 f"model.skip: linear was trained to forecast {T} steps and has weights for no more;"
-                f" {steps} were asked for. Ask for {T} or fewer, or train with a longer target."
+                f" {steps} were requested. Request {T} or fewer, or train with a longer target."
             )
 
 

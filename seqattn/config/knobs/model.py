@@ -31,7 +31,7 @@ class LocationShift(Section):
         if n % 2 == 0:
             raise contradiction(
                 "shift_range",
-                f"is {n}, an even number: steps back, steps forward and 0 make an odd one."
+                f"is {n}, but must be odd: 0, and as many shifts backward as forward."
                 f" Choose {n - 1} or {n + 1}",
             )
         return self
@@ -106,7 +106,7 @@ class UniformAttention(AttentionKnobs):
         if self.normalizer == "hard":
             raise contradiction(
                 "normalizer",
-                "is hard, but score: uniform has nothing to choose by. Choose another score",
+                "is hard, but score: uniform gives all steps the same score. Choose another score",
             )
         return self
 
@@ -378,7 +378,7 @@ class Transformer(ModelKnobs):
             raise contradiction("longest", "must be the number of learned positions")
         if self.positions != "learned" and self.longest is not None:
             raise contradiction(
-                "longest", f"goes with positions: learned; {self.positions} has no end"
+                "longest", f"requires positions: learned; positions: {self.positions} has no limit"
             )
         return self
 

@@ -95,7 +95,7 @@ class Normalizer(nn.Module, ABC):
 
 
 class Softmax(Normalizer, name="softmax"):
-    """The function `softmax` as a normalizer."""
+    """The normalizer that applies the function `softmax`."""
 
     def normalize(self, scores: Tensor, keep: Tensor | None, u: Tensor | None) -> NormalizerOutput:
         return NormalizerOutput(softmax(scores, keep))
@@ -105,7 +105,7 @@ class Softmax(Normalizer, name="softmax"):
 
 
 class Sparsemax(Normalizer, name="sparsemax"):
-    """The function `sparsemax` as a normalizer."""
+    """The normalizer that applies the function `sparsemax`."""
 
     def normalize(self, scores: Tensor, keep: Tensor | None, u: Tensor | None) -> NormalizerOutput:
         return NormalizerOutput(sparsemax(scores, keep))
