@@ -179,7 +179,7 @@ class _Design:
     Attributes:
         grid: lists of values by dotted path; every combination of values is a variant.
         place: origin of the grid, for messages.
-        named: variants by name. If there are any, the grid is not used.
+        named: variants by name. If there are named variants, the grid is not used.
         along: numbers by dotted path of the sweep key; empty if there is no sweep.
     """
 

@@ -2,9 +2,9 @@
 batch of a shape and replayed for all other batches of this shape. A tape is similar to a CUDA
 graph, but works on any device.
 
-`manual_backward.py` consists of such operations. An operation writes into a buffer and reads views
-of buffers. The buffers are the same tensors for every batch, so a list of operations with their
-arguments is a program, and a replay of the list executes no other Python code.
+`manual_backward.py` consists of operations on a tape. An operation writes into a buffer and reads
+views of buffers. The buffers are the same tensors for every batch, so a list of operations with
+their arguments is a program, and a replay of the list executes no other Python code.
 
 Letters: R runs, N sequences, S source length, T target length, F features, H width of the state.
 """

@@ -169,7 +169,7 @@ class Training(Section):
     teacher_forcing: TeacherForcing = ConstantForcing()
     """How often the decoder input is the true previous step instead of the model's own forecast."""
     early_stopping: EarlyStopping | None = None
-    """When training stops because the validation loss no longer improves. `null` means never."""
+    """Early stopping based on the validation loss. `null` means that training never stops early."""
     compile: Literal["off", "auto", "on"] = "off"
     """Whether torch.compile compiles one step of the model. `on` compiles from the start. `auto`
     measures the steps and compiles when the rest of the training would take longer than the
