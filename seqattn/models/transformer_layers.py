@@ -218,7 +218,7 @@ class DecoderLayer(nn.Module):
 
         Args:
             x: (..., N, L, D).
-            memory: keys and values of the source, from `cross.cache`.
+            memory: keys and values of the source, computed by `cross.cache`.
             keep: (..., N, S), True at valid source steps; None if all steps are valid.
             dropout: applied to the output of each sublayer.
             with_weights: whether to return the weights.

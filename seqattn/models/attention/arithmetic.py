@@ -138,7 +138,7 @@ class AttentionStep:
         record: the record to which stages are added.
         states: encoder states (1, S, H).
         query: decoder state (1, H).
-        keys: (1, [A,] S, K), from `Score.keys`.
+        keys: (1, [A,] S, K), computed by `Score.keys`.
         scores: (1, [A,] 1, S).
         weights: (1, [A,] 1, S).
         previous: (1, [A,] S), the weights of the previous step for location-based addressing;
