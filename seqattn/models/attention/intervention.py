@@ -1,5 +1,5 @@
-"""Interventions on attention weights: replace them in a forecast, to test how much it depends on
-them."""
+"""Interventions on attention weights. An intervention replaces the weights in a forecast, to test
+how much the forecast depends on them."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ SEED = 0
 
 @dataclass(frozen=True)
 class Override:
-    """Weights that replace the model's own in every head and layer.
+    """Weights that replace the model's own weights in every head and layer.
 
     Attributes:
-        mode: `uniform`: equal weights on all valid source steps; `shuffled`: the model's own
-            weights, randomly permuted among the valid steps of each row; `previous`: the weights of
-            the previous decoder step (the first step keeps its own); `one_hot`: all weight on one
-            source step.
-        index: source step of `one_hot`, from 0.
+        mode: `uniform` gives equal weights to all valid source steps; `shuffled` randomly permutes
+            the model's own weights among the valid steps of each row; `previous` uses the weights
+            of the previous decoder step (the first step keeps its own weights); `one_hot` puts all
+            weight on one source step.
+        index: the source step of `one_hot`, counted from 0.
     """
 
     mode: OverrideMode
@@ -33,10 +33,10 @@ class Override:
 
     @classmethod
     def parse(cls, text: str) -> Override:
-        """Parse uniform, shuffled, previous or one_hot:K.
+        """Parse `uniform`, `shuffled`, `previous` or `one_hot:K`.
 
         Raises:
-            UsageError: another text.
+            UsageError: if the text is none of these.
         """
         mode, colon, index = text.partition(":")
         match mode, bool(colon):
@@ -53,7 +53,7 @@ class Override:
             shortest: length of the shortest source.
 
         Raises:
-            UsageError: the shortest source ends before it.
+            UsageError: if the shortest source does not have this step.
         """
         if self.mode == "one_hot" and self.index >= shortest:
             raise UsageError(
@@ -62,12 +62,13 @@ class Override:
             )
 
     def start(self) -> WeightIntervention:
-        """The intervention for one forecast, from its first step."""
+        """Start the intervention for one forecast, at the forecast's first step."""
         return WeightIntervention(self)
 
 
 class WeightIntervention:
-    """An override applied to one forecast. It stores the previous weights of each layer."""
+    """An override that is applied to one forecast. The intervention stores the previous weights of
+    each layer."""
 
     def __init__(self, override: Override) -> None:
         self.override = override
@@ -75,10 +76,12 @@ class WeightIntervention:
         self.generator = torch.Generator().manual_seed(SEED)
 
     def __call__(self, weights: Tensor, keep: Tensor | None, layer: int = 0) -> Tensor:
-        """The weights (..., T, S) that replace `weights` (..., T, S).
+        """Return the weights (..., T, S) that replace `weights` (..., T, S).
 
         Args:
-            keep: broadcasts to (..., S), True at valid source steps; None: all are valid.
+            weights: the model's own weights.
+            keep: a mask that broadcasts to (..., S), True at valid source steps; None if all steps
+                are valid.
             layer: index of the attention layer.
         """
         *_, S = weights.shape
