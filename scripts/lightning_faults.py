@@ -301,7 +301,7 @@ def main() -> None:
          lambda: ours(disk.full(41, step=8), "give the same result; 0 fail silently")),
         ("a stop after step k and a resume, for every k", lambda: lightning_stopped(steps),
          lambda: ours(states.stopped_at(steps), "give the same result")),
-        ("a pickle that runs code instead of a checkpoint", lightning_payloads,
+        ("a pickle that runs code, loaded as a checkpoint", lightning_payloads,
          lambda: ours(files.payloads(), "rejected; 0 executed")),
         ("a misspelt setting", lightning_misspelt, lambda: configs.misspelt().remarks[0]),
         ("NaN in a batch", lightning_nan, seqattn_nan),
