@@ -66,8 +66,8 @@ FAULTS: dict[str, tuple[str, Callable[[], Tally]]] = {
         lambda: readers.run(600),
     ),
     "stop_signals_at_once": (
-        "SIGINT and SIGTERM arrive at a random moment of a training with the default config,"
-        " 100 of each: it ends with exit code 130 or 143 within a second",
+        "SIGINT and SIGTERM arrive at a random moment of a training run with the default"
+        " config, 100 of each: it ends with exit code 130 or 143 within a second",
         lambda: processes.stop_signals_at_once(100),
     ),
     "system_calls": (
@@ -80,14 +80,14 @@ FAULTS: dict[str, tuple[str, Callable[[], Tally]]] = {
         lambda: processes.stop_signals_while_importing(100),
     ),
     "two_at_once": (
-        "Two trainings start in one folder at the same time: one trains, and the other ends"
+        "Two training runs start in one folder at the same time: one trains, and the other ends"
         " with an error",
         lambda: processes.two_at_once(50),
     ),
     "at_once": (
-        "A training starts in one folder at the same time as another training, a training with"
-        " many seeds, or a command that reads or draws the run: each ends with exit code 0 or 6,"
-        " and the files are the same as if each had run alone",
+        "A training run starts in one folder at the same time as another training run, a"
+        " training run with many seeds, or a command that reads or draws the run: each ends with"
+        " exit code 0 or 6, and the files are the same as if each had run alone",
         lambda: at_once.pairs(
             at_once.beginning_with("train", "seeds", "other", "report"), DELAYS
         ),
@@ -109,8 +109,8 @@ FAULTS: dict[str, tuple[str, Callable[[], Tally]]] = {
         lambda: disk.full(40),
     ),
     "stopped": (
-        "A 200-step training with dropout, sampling and teacher-forcing draws is stopped after"
-        " step k and resumed, for every k: the state is the same",
+        "A 200-step training run with dropout, sampling and teacher-forcing draws is stopped"
+        " after step k and resumed, for every k: the state is the same",
         states.stopped_at,
     ),
     "groups_stopped": (
@@ -130,12 +130,13 @@ FAULTS: dict[str, tuple[str, Callable[[], Tally]]] = {
         lambda: groups.killed_for_real(range(13, 103, 3)),
     ),
     "left_out": (
-        "One item of the state is deliberately not restored: the check of resumed trainings"
+        "One item of the state is deliberately not restored: the check of resumed training runs"
         " detects it",
         states.left_out,
     ),
     "many_steps": (
-        "A training takes 20,000 steps: neither its memory nor its number of open files grows",
+        "A training run takes 20,000 steps: neither its memory nor its number of open files"
+        " grows",
         lambda: states.many_steps(20_000),
     ),
     "environments": (
