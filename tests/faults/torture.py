@@ -146,11 +146,11 @@ FAULTS: dict[str, tuple[str, Callable[[], Tally]]] = {
     ),
     "closed": (
         "Standard streams are closed, full or without a reader; the terminal is closed: the"
-        " training finishes",
+        " training run finishes",
         environment.closed,
     ),
-    "terminals": ("The command runs in a terminal, with and without NO_COLOR: the training finishes, and"
-        " there are no colours with NO_COLOR", environment.terminals),
+    "terminals": ("The command runs in a terminal, with and without NO_COLOR: the training run finishes,"
+        " and there are no colours with NO_COLOR", environment.terminals),
     "links": (
         "Links, folders and pipes replace each file of a run: nothing outside is changed, and"
         " the command does not block",
