@@ -106,7 +106,7 @@ def links(every: int = 1) -> Tally:
                         assert (inside / "inside").read_text() == "kept"
                 shutil.rmtree(output)
                 shutil.rmtree(outside)
-    tally.remarks.append(f"exit codes {render_exit_codes(codes)}")
+    tally.remarks.append(f"the commands ended with exit codes {render_exit_codes(codes)}")
     return tally
 
 

@@ -247,7 +247,7 @@ def stop_signals_while_importing(count: int, seed: int = 0) -> Tally:
                     assert "Traceback" not in err, err
                     assert took < 1, f"took {took:.2f} s to leave"
                     assert not list((home / f"o{number}{case}").rglob("*.safetensors"))
-    tally.remarks.append(f"exit codes {render_exit_codes(codes)}")
+    tally.remarks.append(f"the commands ended with exit codes {render_exit_codes(codes)}")
     return tally
 
 
