@@ -205,8 +205,9 @@ FAULTS: dict[str, tuple[str, Callable[[], Tally]]] = {
     ),
     "swapped": ("Two tensors of the same shape are swapped in a checkpoint: the checkpoint is rejected", files.swapped),
     "payloads": (
-        "Pickles have the name of each file that is read; headers are false; names contain what"
-        " other programs execute: the file is rejected or read as text, and nothing is executed",
+        "Each file that is read is replaced by a pickle of the same name, a file with a false"
+        " header, or a file with names that other programs execute: the file is rejected or read"
+        " as text, and nothing is executed",
         files.payloads,
     ),
     "misspelt": (
