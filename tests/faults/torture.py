@@ -157,8 +157,8 @@ FAULTS: dict[str, tuple[str, Callable[[], Tally]]] = {
         folders.links,
     ),
     "names": (
-        "Run names would leave the folder, or have a meaning to a shell or terminal: the"
-        " command ends with exit code 0, 2 or 5, and nothing is written elsewhere",
+        "Runs have names that would leave the folder, or that have a meaning to a shell or"
+        " terminal: the command ends with exit code 0, 2 or 5, and nothing is written elsewhere",
         folders.names,
     ),
     "outputs_onto_inputs": (
