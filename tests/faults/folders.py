@@ -50,7 +50,9 @@ def names(every: int = 1) -> Tally:
                 assert len(runs) <= 1, runs
                 taken += done.code == 0
             shutil.rmtree(inside)
-    accepted = "was accepted as an ordinary name" if taken == 1 else "were accepted as ordinary names"
+    accepted = (
+        "was accepted as an ordinary name" if taken == 1 else "were accepted as ordinary names"
+    )
     tally.remarks.append(f"{taken} of {len(NAMES[::every])} names {accepted}")
     return tally
 
