@@ -103,9 +103,9 @@ FAULTS: dict[str, tuple[str, Callable[[], Tally]]] = {
         lambda: at_once.pairs(at_once.beginning_with("tune"), DELAYS),
     ),
     "disk": (
-        "The disk is full after each number of pages of 4 KiB up to 40 (three checkpoints take"
-        " 12 pages, a whole run takes 20), with and without the check of free space: when there"
-        " is space again, a resume gives the same result",
+        "The disk becomes full after n pages of 4 KiB, for every n up to 40 (three checkpoints"
+        " take 12 pages, and a whole run takes 20), with and without the check of free space:"
+        " when there is space again, a resume gives the same result",
         lambda: disk.full(40),
     ),
     "stopped": (
