@@ -236,9 +236,8 @@ Each row of the table describes a fault and the result that must follow. The fau
 be injected, the case counts as skipped, never as passed.
 
 Time and memory are those of the worst case of a row. Two faults were tested at a time on two cores, and other programs
-may have run at the same time, so the times are upper limits. Where a row lists memory, it is the memory of seqattn's
-own processes. `make torture` measures every row, and `python -m tests.faults.torture --only NAMES` measures selected
-rows.
+may have run at the same time, so the times are upper limits. If a row lists memory, it is the memory of seqattn's own
+processes. `make torture` measures every row, and `python -m tests.faults.torture --only NAMES` measures selected rows.
 
 """
 
