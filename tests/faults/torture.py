@@ -140,13 +140,14 @@ FAULTS: dict[str, tuple[str, Callable[[], Tally]]] = {
         lambda: states.many_steps(20_000),
     ),
     "environments": (
-        "HOME is missing; TMPDIR is missing, read-only or full; any locale; NO_COLOR; no"
-        " terminal; no network: the command trains and draws, without escape codes",
+        "The command runs without HOME, with a missing, read-only or full TMPDIR, with any"
+        " locale, with NO_COLOR, without a terminal, and without a network: it trains and draws,"
+        " and prints no escape codes",
         environment.environments,
     ),
     "closed": (
-        "Standard streams are closed, full or without a reader; the terminal is closed: the"
-        " training run finishes",
+        "The standard streams are closed, full or without a reader, or the terminal is closed:"
+        " the training run finishes",
         environment.closed,
     ),
     "terminals": ("The command runs in a terminal, with and without NO_COLOR: the training run finishes,"
