@@ -259,8 +259,8 @@ def page(found: dict[str, Tally], before: str = "") -> str:
             rows += [line for line in before.splitlines() if line.startswith(head)]
             remarks += [line for line in before.splitlines() if line.startswith(remark)]
     lines = [
-        HEAD + f"Python {platform.python_version()}, torch {version('torch')},"
-        f" {platform.system()} {platform.machine()}, {os.cpu_count()} cores.\n",
+        HEAD + f"The measurements used Python {platform.python_version()}, torch {version('torch')}"
+        f" and {platform.system()} {platform.machine()} on {os.cpu_count()} cores.\n",
         "| fault, and required result | tried | passed | skipped | failed | worst time | worst memory"
         " | measured |",
         "| --- | ---: | ---: | ---: | ---: | ---: | ---: | --- |",
