@@ -1,6 +1,6 @@
 """Training: the loop, its state and schedules, losses and checkpoints."""
 
-from seqattn.training.batches import Batch, GatheredBatch, batch_in_order, batch_of, to_tensors
+from seqattn.training.batches import Batch, GatheredBatch, batch_of, to_tensors
 from seqattn.training.checkpoint_file import PATHS
 from seqattn.training.checkpoints import (
     LoadedModel,
@@ -34,7 +34,6 @@ __all__ = [
     "RunState",
     "Session",
     "TrainingRun",
-    "batch_in_order",
     "batch_of",
     "check_data_unchanged",
     "early_stopping",

@@ -108,21 +108,6 @@ class Batch:
         counts: list[int] = self.target_keep.sum(dim=axes).view(-1).tolist()
         return counts
 
-    @property
-    def full_lengths(self) -> Tensor:
-        """`source_lengths`, with S where it is None."""
-        if self.source_lengths is not None:
-            return self.source_lengths
-        *shape, S, _ = self.source.shape
-        return torch.full(shape, S, dtype=torch.int64, device=self.source.device)
-
-    def full_keep(self, axes: int) -> Tensor:
-        """`target_keep` with so many axes, True everywhere where it is None."""
-        keep, shape = self.target_keep, self.target.shape
-        if keep is None:
-            keep = torch.ones(shape[:-1], dtype=torch.bool, device=self.target.device)
-        return keep if keep.dim() == axes else keep.unsqueeze(-1).expand(shape)
-
     def split(self, size: int) -> list[Batch]:
         """Batches of `size` sequences, the last with the rest."""
         axis = self.source.dim() - 3
@@ -137,13 +122,20 @@ class Batch:
         a run's result must not depend on whether others share its data."""
         return self.map(Tensor.contiguous)
 
-    def map(self, function: Callable[[Tensor], Tensor]) -> Batch:
-        """The batch with a function applied to each tensor."""
+    def map(self, function: Callable[..., Tensor], *others: Batch) -> Batch:
+        """Apply a function to each tensor.
+
+        Args:
+            function: called with one tensor of this batch and of each other batch.
+            others: batches with the same masks.
+        """
+        batches = (self, *others)
+        lengths, keep = self.source_lengths, self.target_keep
         return Batch(
-            function(self.source),
-            function(self.target),
-            None if self.source_lengths is None else function(self.source_lengths),
-            None if self.target_keep is None else function(self.target_keep),
+            function(*[batch.source for batch in batches]),
+            function(*[batch.target for batch in batches]),
+            None if lengths is None else function(*[batch.source_lengths for batch in batches]),
+            None if keep is None else function(*[batch.target_keep for batch in batches]),
         )
 
 
@@ -215,9 +207,8 @@ class GatheredBatch:
         return whole
 
     def _gather(self, places: slice | NDArray[np.int64]) -> Batch:
-        return _to_batch(
-            self.part.select_points(places), self.shape, self.device, self.dtype, self.scaling
-        )
+        part = self.part.select_points(places)
+        return to_tensors(part, self.device, self.dtype, self.scaling, self.shape)
 
 
 def batch_of(
@@ -225,32 +216,28 @@ def batch_of(
     device: torch.device | str = "cpu",
     dtype: torch.dtype = torch.float32,
     scaling: Scaling | None = None,
+    *,
+    keep_tensors: bool = True,
 ) -> Batch | GatheredBatch:
-    """All sequences of a part as tensors, or gathered on demand where tensors would be far larger
-    than the rows they are cut from, or than memory.
+    """Return a part as tensors, or as windows that become tensors when they are taken.
 
     Args:
-        scaling: to the model's units; None: they are the part's.
+        part: the sequences.
+        device: device of the tensors.
+        dtype: type of source and target.
+        scaling: the transformation to the model's units; None if the part has these units.
+        keep_tensors: whether to keep the tensors of windows in memory, unless they would be far larger than
+            the rows of the table, or than memory. False suits a part that is read once, from its
+            first sequence to its last.
     """
-    batch = batch_in_order(part, device, dtype, scaling)
-    return batch if isinstance(batch, Batch) or is_gathered(part) else batch.load()
-
-
-def batch_in_order(
-    part: Sequences,
-    device: torch.device | str = "cpu",
-    dtype: torch.dtype = torch.float32,
-    scaling: Scaling | None = None,
-) -> Batch | GatheredBatch:
-    """The same for a part that is read from its first sequence to its last, as in an evaluation: no
-    tensors of windows are kept."""
-    if isinstance(part, Windows):
-        return GatheredBatch(part, scaling or Scaling.identity(part), device, dtype)
-    return to_tensors(part, device, dtype, scaling)
+    if not isinstance(part, Windows):
+        return to_tensors(part, device, dtype, scaling)
+    batch = GatheredBatch(part, scaling or Scaling.identity(part), device, dtype)
+    return batch.load() if keep_tensors and not is_gathered(part) else batch
 
 
 def is_gathered(part: Sequences) -> bool:
-    """Whether `batch_of` gathers the sequences of a part on demand."""
+    """Return whether `batch_of` leaves the sequences of a part to be gathered on demand."""
     if not isinstance(part, Windows):
         return False
     numbers = len(part) * (
@@ -265,46 +252,29 @@ def to_tensors(
     device: torch.device | str = "cpu",
     dtype: torch.dtype = torch.float32,
     scaling: Scaling | None = None,
+    shape: BatchShape | None = None,
 ) -> Batch:
-    """All sequences of a part as one batch.
+    """Return all sequences of a part as one batch.
 
     Args:
-        scaling: to the model's units; None: they are the part's.
-    """
-    scaling = scaling or Scaling.identity(part)
-    return _to_batch(part, shape_of_batch(part), device, dtype, scaling)
-
-
-def _to_batch(
-    part: Sequences,
-    shape: BatchShape,
-    device: torch.device | str,
-    dtype: torch.dtype,
-    scaling: Scaling,
-) -> Batch:
-    """
-    Args:
-        shape: its masks are those of the batch.
+        part, device, dtype, scaling: see `batch_of`.
+        shape: a shape with the masks of the batch; None to derive the masks from the part.
     """
     kind = np.float64 if dtype == torch.float64 else np.float32
-    masks = dict(shape.masks)
-    lengths = part.source_lengths if "source_lengths" in masks else None
-    keep = None
-    if "target_keep" in masks:
-        keep = part.target_cells if masks["target_keep"] == 3 else part.target_keep
+    masks = dict((shape or shape_of_batch(part)).masks)
+    arrays = (scaling or Scaling.identity(part)).transform(part, kind)
     # A part may be a view of rows that lie apart, or of a mapped file that nobody may write to.
     source, target = (
         torch.as_tensor(np.require(values, kind, ["C", "W"]), dtype=dtype, device=device)
-        for values in scaling.transform(part, kind)
+        for values in arrays
     )
-    return Batch(
-        source,
-        target,
-        None if lengths is None else torch.as_tensor(lengths, device=device),
-        None
-        if keep is None
-        else torch.as_tensor(np.require(keep, bool, ["C", "W"]), device=device),
-    )
+    lengths = keep = None
+    if "source_lengths" in masks:
+        lengths = torch.as_tensor(part.source_lengths, device=device)
+    if "target_keep" in masks:
+        known = part.target_cells if masks["target_keep"] == 3 else part.target_keep
+        keep = torch.as_tensor(np.require(known, bool, ["C", "W"]), device=device)
+    return Batch(source, target, lengths, keep)
 
 
 def chunk_slices(sequences: int, size: int) -> Iterator[slice]:
@@ -314,44 +284,26 @@ def chunk_slices(sequences: int, size: int) -> Iterator[slice]:
 
 
 def stack_batches(parts: Sequence[Batch | GatheredBatch]) -> Batch | GatheredBatch:
-    """The same part of several runs, (R, N, ...), without a copy where all have the same.
+    """Stack one part of several runs to (R, N, ...), without a copy if all runs share it.
 
     Raises:
-        ValueError: parts that are gathered on demand, and differ.
+        ValueError: if the shapes or masks of the parts differ, or if parts are gathered on demand
+            and are not the same.
     """
-    first, *others = parts
-    if not others:
-        return first
+    if len(parts) == 1:
+        return parts[0]
     batches = [part for part in parts if isinstance(part, Batch)]
-    if isinstance(first, GatheredBatch):
-        if any(not isinstance(one, GatheredBatch) or one.part is not first.part for one in others):
+    gathered = [part for part in parts if isinstance(part, GatheredBatch)]
+    if gathered:
+        if batches or any(one.part is not gathered[0].part for one in gathered):
             raise ValueError("runs whose sequences are gathered on demand must share them")
-        return first.of_runs(len(parts))
-    if len(batches) < len(parts):
-        raise ValueError("runs whose sequences are gathered on demand must share them")
-    return Batch(
-        _stack([batch.source for batch in batches]),
-        _stack([batch.target for batch in batches]),
-        _stack_lengths(batches),
-        _stack_masks(batches),
-    )
+        return gathered[0].of_runs(len(parts))
+    if len({batch.shape for batch in batches}) > 1:
+        raise ValueError("runs that are trained side by side must have equal shapes and masks")
+    return batches[0].map(_stack, *batches[1:])
 
 
-def _stack_lengths(batches: Sequence[Batch]) -> Tensor | None:
-    if all(batch.source_lengths is None for batch in batches):
-        return None
-    return _stack([batch.full_lengths for batch in batches])
-
-
-def _stack_masks(batches: Sequence[Batch]) -> Tensor | None:
-    masks = [batch.target_keep for batch in batches if batch.target_keep is not None]
-    if not masks:
-        return None
-    axes = max(mask.dim() for mask in masks)
-    return _stack([batch.full_keep(axes) for batch in batches])
-
-
-def _stack(tensors: Sequence[Tensor]) -> Tensor:
+def _stack(*tensors: Tensor) -> Tensor:
     if all(tensor is tensors[0] for tensor in tensors):
         return tensors[0].expand(len(tensors), *tensors[0].shape)
-    return torch.stack(list(tensors))
+    return torch.stack(tensors)

@@ -27,7 +27,6 @@ from seqattn.report.content import run_content
 from seqattn.runs import RunFolder
 from seqattn.runs.storage.atomic import _PendingFile
 from seqattn.training import RunProgress, TrainingRun, to_tensors, train_models
-from seqattn.training.batches import Batch, stack_batches
 from seqattn.training.learner import Epoch, Learner, build_group
 from seqattn.training.loop import train_step
 from seqattn.training.optimizers import Optimizer
@@ -132,15 +131,6 @@ def test_one_limit_on_the_gradient_touches_no_run_without() -> None:
     train_step(state, learner, epoch)
     assert (gradient[1] == 1e20).all()
     assert torch.linalg.vector_norm(gradient[0]) <= 1 + 1e-5
-
-
-def test_a_run_without_a_mask_beside_one_with_a_mask_has_seen_all() -> None:
-    points = torch.zeros(2, 3, 2)
-    keep = torch.tensor([[True, True, False], [True, False, False]])
-    batch = stack_batches([Batch(points, points), Batch(points, points, None, keep)])
-    assert batch.target_keep is not None
-    assert batch.target_keep[0].all()
-    assert torch.equal(batch.target_keep[1], keep)
 
 
 @pytest.mark.parametrize("slots", [[(0, 3), (0, 3)], [(0, 2), (1, 3)]])

@@ -20,7 +20,7 @@ from seqattn.data.sequences import Floats
 from seqattn.models import AttentionKind, Seq2SeqModel, WeightSemantics
 from seqattn.models.attention import Override
 from seqattn.runs import attention_arrays
-from seqattn.training.batches import batch_in_order, chunk_slices
+from seqattn.training.batches import batch_of, chunk_slices
 
 MAX_CHUNK_SEQUENCES = 2048
 MAX_CHUNK_PAIRS = 2**22  # pairs of points in a chunk, which limits the attention weights
@@ -164,7 +164,7 @@ def forecast_chunks(
         model.skip.check_sources(part.source_lengths, part.ids)
     if override is not None:
         override.check(int(part.source_lengths.min()))
-    batch = batch_in_order(part, *_device_and_type(model), scaling=scaling)
+    batch = batch_of(part, *_device_and_type(model), scaling=scaling, keep_tensors=False)
     for places in chunk_slices(len(batch), sequences_per_chunk(batch.source_steps + steps)):
         chunk = batch.take(places)
         with torch.inference_mode():
@@ -198,7 +198,7 @@ def teacher_forced_chunks(
     model: Seq2SeqModel, part: Sequences, scaling: Scaling | None = None
 ) -> Iterator[tuple[slice, Floats]]:
     """Yield teacher-forced forecasts of chunks: their slice, and (n, T, F) in the part's units."""
-    batch = batch_in_order(part, *_device_and_type(model), scaling=scaling)
+    batch = batch_of(part, *_device_and_type(model), scaling=scaling, keep_tensors=False)
     truth = torch.ones(batch.target_steps, dtype=torch.bool)
     for places in chunk_slices(
         len(batch), sequences_per_chunk(batch.source_steps + batch.target_steps)
