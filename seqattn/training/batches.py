@@ -99,20 +99,19 @@ class Batch:
         return self.map(gather)
 
     @property
-    def loss_counts(self) -> list[int]:
-        """For each run, the number of real target steps that the mean loss is over, or of observed
-        target cells where some were not observed."""
+    def loss_counts(self) -> Tensor:
+        """(R,) int64: the number of real target steps that the mean loss of each run is over, or
+        the number of observed target cells if some were not observed."""
         if self.target_keep is None:
-            return [len(self) * self.target_steps] * self.runs
+            return torch.tensor([len(self) * self.target_steps]).expand(self.runs)
         axes = tuple(range(self.target.dim() - 3, self.target_keep.dim()))
-        counts: list[int] = self.target_keep.sum(dim=axes).view(-1).tolist()
-        return counts
+        return self.target_keep.sum(dim=axes).view(-1)
 
-    def split(self, size: int) -> list[Batch]:
-        """Batches of `size` sequences, the last with the rest."""
+    def split(self, sizes: list[int]) -> list[Batch]:
+        """Split the sequences into consecutive batches of these sizes."""
         axis = self.source.dim() - 3
         columns = [
-            [None] * math.ceil(len(self) / size) if tensor is None else tensor.split(size, dim=axis)
+            [None] * len(sizes) if tensor is None else tensor.split(sizes, dim=axis)
             for tensor in (self.source, self.target, self.source_lengths, self.target_keep)
         ]
         return [Batch(*row) for row in zip(*columns, strict=True)]
@@ -226,8 +225,8 @@ def batch_of(
         device: device of the tensors.
         dtype: type of source and target.
         scaling: the transformation to the model's units; None if the part has these units.
-        keep_tensors: whether to keep the tensors of windows in memory, unless they would be far larger than
-            the rows of the table, or than memory. False suits a part that is read once, from its
+        keep_tensors: whether to keep the tensors of windows in memory, unless they would be far
+            larger than the table, or than memory. False suits a part that is read once, from its
             first sequence to its last.
     """
     if not isinstance(part, Windows):

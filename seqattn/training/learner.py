@@ -17,7 +17,7 @@ from torch import Tensor
 
 from seqattn.rng import rngs_for
 from seqattn.training.attention_history import attention_snapshots, probe_batch
-from seqattn.training.batches import stack_batches
+from seqattn.training.batches import Batch, stack_batches
 from seqattn.training.compiling import StepCompiler
 from seqattn.training.data_loader import DataLoader
 from seqattn.training.objective import build_loss
@@ -29,7 +29,7 @@ from seqattn.training.schedules import (
     sample_teacher_forcing,
     teacher_forcing_probability,
 )
-from seqattn.training.state import RunProgress, TrainState, assign_rows
+from seqattn.training.state import RunProgress, StepLoss, TrainState
 from seqattn.training.step_rng import StepRNG
 
 
@@ -144,40 +144,40 @@ class Learner:
         if self.config.teacher_forcing.coin == "step":
             # One sample for the batch: (T,), or for several runs (R, 1, T).
             return list(forced.squeeze(-2).unbind(0) if single else forced.unbind(1))
-        return [forced[..., places, :] for places in self.loader.batches]
+        return [forced[..., places, :] for places in self.loader.own_places]
 
-    def compute_gradient(self, state: TrainState, epoch: Epoch) -> Tensor:
+    def compute_gradient(self, state: TrainState, epoch: Epoch) -> StepLoss:
         """Compute the loss of the next batch; its gradient is then `params.gradient`.
 
-        Returns:
-            the losses, (R,), or () for one run.
-
         Raises:
-            DataError: the files that the batch is read from are gone or have changed.
-            DistributedError: another process is lost.
+            DataError: if the files that the batch is read from are gone or have changed.
+            DistributedError: if another process is lost.
         """
-        shard, forced = self.loader.fetch(state.step), epoch.forced[state.step]
-        seeds, weights = [row.run.seed for row in state.rows], self.params.weights
-        if self.processes is None:
-            rng = StepRNG(seeds, state.epoch, state.step, weights)
-            return self.loss_fn.value_and_grad(shard.batch, forced, rng)
-        (count,) = shard.batch.loss_counts if len(shard.batch) else (0,)
+        step, weights = state.step, self.params.weights
+        batch, forced = self.loader.fetch(step), epoch.forced[step]
+        seeds = [row.run.seed for row in state.rows]
+        rng = StepRNG(seeds, state.epoch, step, weights, self.loader.shards[step])
+        if self.processes is not None:
+            return self._all_reduce(self.processes, batch, forced, rng)
+        return StepLoss(self.loss_fn.value_and_grad(batch, forced, rng), batch.loss_counts)
+
+    def _all_reduce(
+        self, processes: ProcessGroup, batch: Batch, forced: Tensor, rng: StepRNG
+    ) -> StepLoss:
+        """Compute the loss and gradient of a batch from those of each process's share."""
         gradient = self.params.gradient
+        (count,) = batch.loss_counts.tolist()
         if count:
-            forced = forced if forced.dim() == 1 else forced[..., shard.places, :]
-            rng = StepRNG(seeds, state.epoch, state.step, weights, (shard.n, shard.places))
-            losses = self.loss_fn.value_and_grad(shard.batch, forced, rng)
+            losses = self.loss_fn.value_and_grad(batch, forced, rng)
         else:  # fewer sequences than processes
             gradient.zero_()
-            losses = weights.new_zeros(())
-        self.processes.all_reduce(gradient.mul_(count))
-        losses, total = self.processes.all_reduce(
+            losses = gradient.new_zeros(())
+        processes.all_reduce(gradient.mul_(count))
+        losses, total = processes.all_reduce(
             torch.stack([losses * count, losses.new_tensor(count)])
         )
         gradient.div_(total.clamp(min=1))
-        self.loader.set_loss_count(state.step, total)
-        mean: Tensor = losses / total.clamp(min=1)
-        return mean
+        return StepLoss(losses / total.clamp(min=1), total.long().view(1))
 
     def update(self, epoch: Epoch) -> None:
         """Clip the gradient and update the weights."""
@@ -222,3 +222,23 @@ def build_group(
     rows = assign_rows(runs) if processes is None else list(runs)
     learner = Learner(rows, manual_backward=manual_backward, processes=processes, log=log)
     return TrainState(learner.params, learner.optimizer, rows), learner
+
+
+def assign_rows(runs: Sequence[RunProgress]) -> list[RunProgress]:
+    """Assign the rows of a group to its runs.
+
+    Runs that begin, or whose checkpoints name no row, get one each in their order. Rows of runs
+    that have ended before are filled with an ended copy of the first run.
+
+    Raises:
+        ValueError: their checkpoints are of different groups.
+    """
+    slots = [None if row.checkpoint is None else row.checkpoint.slot for row in runs]
+    known = [slot for slot in slots if slot is not None]
+    if len(known) < len(runs):
+        return list(runs)
+    by_row = {slot.row: row for slot, row in zip(known, runs, strict=True)}
+    if len(by_row) < len(runs) or len({(slot.group, slot.rows) for slot in known}) > 1:
+        raise ValueError("runs that go side by side must have rows of one group, each its own")
+    filler = RunProgress(runs[0].run, ended="all epochs")  # only that it has ended is read
+    return [by_row.get(k, filler) for k in range(known[0].rows)]

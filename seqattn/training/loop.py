@@ -101,7 +101,7 @@ def fit(state: TrainState, learner: Learner, session: Session) -> list[RunProgre
                 return []
             finish_epoch(state, learner, epoch, session)
         except (DistributedError, DataError):
-            if state.commit_losses(learner.loader):
+            if state.commit_losses():
                 state.seconds = epoch.elapsed() if state.step else 0.0
                 session.save(state.update_checkpoints(state.active))
             raise
@@ -119,7 +119,7 @@ def train_epoch(state: TrainState, learner: Learner, epoch: Epoch, session: Sess
             stop, save = learner.processes.all_reduce_flags(stop, save)
         if not (stop or save or state.step == len(epoch)):
             continue
-        if not state.commit_losses(learner.loader):
+        if not state.commit_losses():
             state.seconds = epoch.elapsed()
             end_diverged(state, learner, epoch, snapshot, session)
             if not state.active:
@@ -140,9 +140,9 @@ def train_epoch(state: TrainState, learner: Learner, epoch: Epoch, session: Sess
 
 def train_step(state: TrainState, learner: Learner, epoch: Epoch) -> None:
     """Forward, loss, backward, clip, update; nothing waits for the loss."""
-    losses = learner.compute_gradient(state, epoch)
+    loss = learner.compute_gradient(state, epoch)
     learner.update(epoch)
-    state.pending.append(losses)
+    state.pending.append(loss)
     state.step += 1
 
 
@@ -220,7 +220,7 @@ def end_diverged(
     steps = len(state.pending)
     state.restore(snapshot)
     non_finite = replay_until_non_finite(state, learner, epoch, steps)
-    state.commit_losses(learner.loader)
+    state.commit_losses()
     for value in non_finite:
         mark_diverged(value.row, step_error(value, state, learner, epoch), state, session)
 
@@ -235,9 +235,9 @@ def replay_until_non_finite(
     """
     for _ in range(steps):
         before = state.snapshot()
-        losses = learner.compute_gradient(state, epoch)
+        loss = learner.compute_gradient(state, epoch)
         norms = learner.clipping.norms().tolist()
-        non_finite = find_non_finite(state.active, losses.expand(len(norms)).tolist(), norms)
+        non_finite = find_non_finite(state.active, loss.losses.expand(len(norms)).tolist(), norms)
         if non_finite:
             return non_finite
         learner.update(epoch)
@@ -249,7 +249,7 @@ def replay_until_non_finite(
         if non_finite:
             state.restore(before)
             return non_finite
-        state.pending.append(losses)
+        state.pending.append(loss)
     return []
 
 

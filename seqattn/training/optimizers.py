@@ -92,7 +92,6 @@ class Optimizer:
                 momenta: list[Tensor | None] = [*buffers[0]] if buffers else [None]
 
                 def update(rate: float) -> None:
-                    self.updates.add_(1)
                     sgd(
                         weights, gradient, momenta, fused=True, weight_decay=config.weight_decay,
                         momentum=config.momentum, lr=rate, dampening=0.0, nesterov=False,

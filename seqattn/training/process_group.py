@@ -13,6 +13,7 @@ import hashlib
 import os
 from collections.abc import Iterator
 from datetime import timedelta
+from typing import NamedTuple
 
 import torch
 import torch.distributed as dist
@@ -29,6 +30,25 @@ COLLECTIVE_TIMEOUT = timedelta(minutes=30)
 once."""
 FAILED = bytes(64)
 """The digest of a process that could not begin."""
+
+
+class Shard(NamedTuple):
+    """The share of one process in some sequences.
+
+    Attributes:
+        n: number of sequences of all processes.
+        places: the places of this process among them; empty if there are fewer sequences than
+            processes.
+    """
+
+    n: int
+    places: slice
+
+
+def shard_of(processes: ProcessGroup | None, n: int) -> Shard:
+    """Return the share of this process in n sequences: all of them if it is alone."""
+    rank, size = (0, 1) if processes is None else (processes.rank, processes.size)
+    return Shard(n, slice(rank * n // size, (rank + 1) * n // size))
 
 
 class ProcessGroup:
@@ -77,10 +97,6 @@ class ProcessGroup:
         """Leave the group."""
         with contextlib.suppress(Exception):  # it may be gone already
             dist.destroy_process_group()
-
-    def shard(self, n: int) -> slice:
-        """This process's places of n sequences; empty where there are fewer than processes."""
-        return slice(self.rank * n // self.size, (self.rank + 1) * n // self.size)
 
     def all_reduce(self, tensor: Tensor) -> Tensor:
         """The sum over all processes, in place.

@@ -13,7 +13,7 @@ import copy
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -25,7 +25,6 @@ from seqattn.models import Seq2SeqModel
 from seqattn.runs import EpochRecord
 from seqattn.training.attention_history import AttentionSnapshot
 from seqattn.training.batches import Batch, GatheredBatch
-from seqattn.training.data_loader import DataLoader
 from seqattn.training.optimizers import Optimizer, counts_updates
 from seqattn.training.schedules import Ending
 from seqattn.training.stacked_params import StackedParams
@@ -158,6 +157,18 @@ class RunProgress(TrainingRecord):
         return [record.validation_loss for record in self.history]
 
 
+class StepLoss(NamedTuple):
+    """The loss of a training step. Nothing waits for the device to read its values.
+
+    Attributes:
+        losses: (R,), or () for one run: the mean loss of each run.
+        counts: (R,), see `Batch.loss_counts`.
+    """
+
+    losses: Tensor
+    counts: Tensor
+
+
 @dataclass(frozen=True)
 class Snapshot:
     """A position inside an epoch.
@@ -170,7 +181,7 @@ class Snapshot:
 
     step: int
     tensors: list[Tensor]
-    pending: list[Tensor]
+    pending: list[StepLoss]
 
 
 class TrainState:
@@ -185,7 +196,7 @@ class TrainState:
             group.
         epoch, step: number of finished epochs, and of finished steps in the current epoch.
         seconds: duration of the current epoch at the last save.
-        pending: losses, (R,) or (), of the steps that are not committed.
+        pending: losses of the steps that are not committed.
     """
 
     def __init__(
@@ -195,7 +206,7 @@ class TrainState:
         self.best = params.weights.clone()
         self.moments, self.updates = optimizer.buffers, optimizer.updates
         self.epoch, self.step, self.seconds = 0, 0, 0.0
-        self.pending: list[Tensor] = []
+        self.pending: list[StepLoss] = []
         for k in self.active:
             if (checkpoint := self.rows[k].checkpoint) is not None:
                 self.load_state(k, checkpoint)
@@ -231,11 +242,8 @@ class TrainState:
         finite: list[bool] = zeros.sum(dim=1).isfinite().tolist()
         return finite
 
-    def commit_losses(self, loader: DataLoader) -> bool:
+    def commit_losses(self) -> bool:
         """Add the pending losses to the sums of the epoch.
-
-        Args:
-            loader: gives the number of target points that each loss is a mean of.
 
         Returns:
             False, with nothing added, if a loss, weight or moment of an active run is not finite.
@@ -243,14 +251,15 @@ class TrainState:
         if not self.pending:
             return True
         steps, active = len(self.pending), self.active
-        values = torch.stack(self.pending).view(steps, len(self.rows)).double().cpu().numpy()
+        losses, counts = (torch.stack(tensors) for tensors in zip(*self.pending, strict=True))
+        values = losses.view(steps, len(self.rows)).double().cpu().numpy()
         finite = self.finite_rows()
         if not (np.isfinite(values[:, active]).all() and all(finite[k] for k in active)):
             return False
-        counts = np.array([loader.loss_counts(self.step - steps + i) for i in range(steps)])
-        terms = np.vstack([[row.loss_sum for row in self.rows], values * counts])
+        numbers = counts.cpu().numpy()
+        terms = np.vstack([[row.loss_sum for row in self.rows], values * numbers])
         # A sequential sum, so that a pause in between changes no rounding.
-        sums, totals = np.add.accumulate(terms)[-1].tolist(), counts.sum(axis=0).tolist()
+        sums, totals = np.add.accumulate(terms)[-1].tolist(), numbers.sum(axis=0).tolist()
         for row, loss_sum, count in zip(self.rows, sums, totals, strict=True):
             row.loss_sum = loss_sum
             row.loss_count += count
@@ -323,23 +332,3 @@ class TrainState:
             if updates is not None:
                 self.updates.copy_(updates)
         self.epoch, self.step, self.seconds = state.epoch, state.step, state.seconds
-
-
-def assign_rows(runs: Sequence[RunProgress]) -> list[RunProgress]:
-    """Assign the rows of a group to its runs.
-
-    Runs that begin, or whose checkpoints name no row, get one each in their order. Rows of runs
-    that have ended before are filled with an ended copy of the first run.
-
-    Raises:
-        ValueError: their checkpoints are of different groups.
-    """
-    slots = [None if row.checkpoint is None else row.checkpoint.slot for row in runs]
-    known = [slot for slot in slots if slot is not None]
-    if len(known) < len(runs):
-        return list(runs)
-    by_row = {slot.row: row for slot, row in zip(known, runs, strict=True)}
-    if len(by_row) < len(runs) or len({(slot.group, slot.rows) for slot in known}) > 1:
-        raise ValueError("runs that go side by side must have rows of one group, each its own")
-    filler = RunProgress(runs[0].run, ended="all epochs")  # only that it has ended is read
-    return [by_row.get(k, filler) for k in range(known[0].rows)]

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from seqattn.rng import rngs_for
+from seqattn.training.process_group import Shard
 
 STEP_BITS, CALL_BITS = 32, 10
 
@@ -22,7 +23,7 @@ class StepRNG:
         seeds: one for each run; several put an axis of runs first.
         epoch, step: position of the training.
         like: tensor with the type and device of the numbers.
-        shard: number of sequences of the whole batch, and the places of this process's; None: all.
+        shard: the share of this process in the batch; None if it has the whole batch.
     """
 
     def __init__(
@@ -31,7 +32,7 @@ class StepRNG:
         epoch: int,
         step: int,
         like: Tensor,
-        shard: tuple[int, slice] | None = None,
+        shard: Shard | None = None,
     ) -> None:
         self.seeds, self.epoch, self.step, self.like = seeds, epoch, step, like
         self.shard = shard
@@ -44,9 +45,9 @@ class StepRNG:
         position = self.epoch << (STEP_BITS + CALL_BITS) | self.step << CALL_BITS | call
         positions = ((seed, position) for seed in self.seeds)
         if self.shard is not None:
-            shape = (self.shard[0], *shape[1:])
+            shape = (self.shard.n, *shape[1:])
         drawn = [generator.random_sample(shape) for generator in rngs_for(positions, name)]
         if self.shard is not None:
-            drawn = [numbers[self.shard[1]] for numbers in drawn]
+            drawn = [numbers[self.shard.places] for numbers in drawn]
         array = drawn[0] if len(drawn) == 1 else np.stack(drawn)
         return torch.from_numpy(array).to(self.like)

@@ -6,7 +6,7 @@ import torch
 
 from seqattn.training.batches import Batch, GatheredBatch
 from seqattn.training.objective import LossFn
-from seqattn.training.process_group import ProcessGroup
+from seqattn.training.process_group import ProcessGroup, shard_of
 
 MAX_SEQUENCES = 512
 MAX_STEPS = 4096
@@ -40,14 +40,12 @@ def validate(
     Returns:
         both losses of each run, in double precision.
     """
-    R, mine = data.runs, slice(0, len(data))
-    if processes is not None:
-        mine = processes.shard(len(data))
+    R, mine = data.runs, shard_of(processes, len(data)).places
     totals, counted = ([0.0] * R, [0.0] * R), [0] * R
     at_once = validation_chunk_size(data.source_steps + data.target_steps, batch_size)
     for first in range(mine.start, mine.stop, at_once):
         batch = data.take(slice(first, min(first + at_once, mine.stop))).contiguous()
-        counts = batch.loss_counts
+        counts = batch.loss_counts.tolist()
         for total, losses in zip(totals, loss_fn.validation_losses(batch), strict=True):
             for k, (loss, n) in enumerate(zip(losses.view(-1).tolist(), counts, strict=True)):
                 total[k] += loss * n
