@@ -8,7 +8,7 @@ Letters: N sequences of a batch, T target length, R runs, P numbers in the param
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -76,13 +76,14 @@ class Learner:
         *,
         manual_backward: bool = True,
         processes: ProcessGroup | None = None,
-        log: Callable[[str], None] = lambda line: None,
+        compiler: StepCompiler | None = None,
     ) -> None:
         """Build it for rows with their histories.
 
         Args:
             manual_backward: False leaves all gradients to autograd.
-            log: called with a line about the backend of the gradients.
+            compiler: the compiler of the training, which earlier groups used; None to begin with
+                a new one.
         """
         runs = [row.run for row in rows]
         self.config, self.processes = runs[0].config, processes
@@ -97,7 +98,7 @@ class Learner:
         weights, gradient = self.params.weights, self.params.gradient
         self.optimizer = Optimizer(self.config, weights, gradient, self.params.frozen)
         self.clipping = GradientClipping([run.config.clip_norm for run in runs], gradient)
-        self.compiler = StepCompiler(self.config.compile, self.loss_fn, log)
+        self.compiler = compiler or StepCompiler(self.config.compile)
         self.validation = stack_batches([run.validation for run in runs])
         self.rate_schedules = [LearningRate(row.run.config, row.validation_losses) for row in rows]
         self.early_stoppers = [
@@ -206,21 +207,21 @@ def build_group(
     *,
     manual_backward: bool = True,
     processes: ProcessGroup | None = None,
-    log: Callable[[str], None] = lambda line: None,
+    compiler: StepCompiler | None = None,
 ) -> tuple[TrainState, Learner]:
     """Build state and learner of a group.
 
     Args:
         runs: at the same epoch and step. A resumed run gets its old row among as many, so that
             results are bit-identical to a training that was never stopped.
-        manual_backward, processes, log: see `Learner`.
+        manual_backward, processes, compiler: see `Learner`.
 
     Raises:
         ValueError: their checkpoints are of different groups.
     """
     # A run that several processes share has one row, whatever group it began in.
     rows = assign_rows(runs) if processes is None else list(runs)
-    learner = Learner(rows, manual_backward=manual_backward, processes=processes, log=log)
+    learner = Learner(rows, manual_backward=manual_backward, processes=processes, compiler=compiler)
     return TrainState(learner.params, learner.optimizer, rows), learner
 
 

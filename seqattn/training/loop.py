@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from seqattn.errors import DataError, DistributedError, NonFiniteError
 from seqattn.runs import EpochRecord
 from seqattn.training.batch_key import batch_key
+from seqattn.training.compiling import StepCompiler
 from seqattn.training.divergence import (
     NonFinite,
     find_non_finite,
@@ -66,11 +67,12 @@ def train_models(
         raise ValueError("runs that go side by side must be at the same epoch and step")
     if len({_batch_key(run) for run in runs}) > 1:
         raise ValueError("runs that go side by side must have the same batch_key")
-    log = functools.cache(session.log)  # each smaller group would log the same lines again
+    # Each smaller group would log the same lines again.
+    compiler = StepCompiler(runs[0].config.compile, functools.cache(session.log))
     active = progress
     while active:
         state, learner = build_group(
-            active, manual_backward=manual_backward, processes=processes, log=log
+            active, manual_backward=manual_backward, processes=processes, compiler=compiler
         )
         with cache_module_attributes(learner.params.model):
             active = fit(state, learner, session)
@@ -87,7 +89,7 @@ def fit(state: TrainState, learner: Learner, session: Session) -> list[RunProgre
     Returns:
         the runs to continue with in a smaller group.
     """
-    learner.compiler.before_training(learner.loader.example_batch)
+    learner.compiler.start_group(learner.loss_fn, learner.loader.example_batch)
     end_finished_runs(state, learner, session)
     if state.step == 0:
         learner.record_attention(state)
