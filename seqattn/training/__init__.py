@@ -16,7 +16,7 @@ from seqattn.training.objective import mse_loss
 from seqattn.training.process_group import ProcessGroup
 from seqattn.training.schedules import (
     LearningRate,
-    early_stopping,
+    build_early_stopper,
     sample_teacher_forcing,
     teacher_forcing_probability,
 )
@@ -35,8 +35,8 @@ __all__ = [
     "Session",
     "TrainingRun",
     "batch_of",
+    "build_early_stopper",
     "check_data_unchanged",
-    "early_stopping",
     "file_digests",
     "load_model",
     "load_state",

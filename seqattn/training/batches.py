@@ -91,10 +91,10 @@ class Batch:
 
         def gather(tensor: Tensor) -> Tensor:
             if tensor.stride(0) == 0:  # all runs have the same
-                rows = tensor[0].index_select(0, places.flatten())
+                found = tensor[0].index_select(0, places.flatten())
             else:
-                rows = tensor.flatten(0, 1).index_select(0, flat.flatten())
-            return rows.view(*places.shape, *rows.shape[1:])
+                found = tensor.flatten(0, 1).index_select(0, flat.flatten())
+            return found.view(*places.shape, *found.shape[1:])
 
         return self.map(gather)
 
@@ -114,7 +114,7 @@ class Batch:
             [None] * len(sizes) if tensor is None else tensor.split(sizes, dim=axis)
             for tensor in (self.source, self.target, self.source_lengths, self.target_keep)
         ]
-        return [Batch(*row) for row in zip(*columns, strict=True)]
+        return [Batch(*tensors) for tensors in zip(*columns, strict=True)]
 
     def contiguous(self) -> Batch:
         """A batch with memory for each run. Kernels may take another path with shared memory, and
@@ -242,8 +242,8 @@ def is_gathered(part: Sequences) -> bool:
     numbers = len(part) * (
         part.source_steps * len(part.features) + part.target_steps * len(part.target_features)
     )
-    rows = part.sources.values
-    return numbers > MAX_RESIDENT and (part.is_on_disk or numbers > 4 * rows.size)
+    table = part.sources.values
+    return numbers > MAX_RESIDENT and (part.is_on_disk or numbers > 4 * table.size)
 
 
 def to_tensors(

@@ -7,7 +7,7 @@ holds the whole state of a training, with the best weights, so that one file is 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -97,7 +97,8 @@ def save_state(
         "best_epoch": state.best_epoch,
     }
     if state.slot is not None:
-        metadata["slot"] = asdict(state.slot)
+        slot = state.slot
+        metadata["slot"] = {"group": slot.group_id, "row": slot.row, "rows": slot.rows}
     write_checkpoint(path, tensors, config, spec, metadata, backup_path)
 
 

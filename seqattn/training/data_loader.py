@@ -71,8 +71,8 @@ class DataLoader:
 
 def epoch_permutations(seeds: Iterable[int], epoch: int, sequences: int) -> list[NDArray[np.int64]]:
     """The order in which an epoch visits the sequences, for each seed: a function of both."""
-    positions = ((seed, epoch) for seed in seeds)
-    return [generator.permutation(sequences) for generator in rngs_for(positions, "shuffle")]
+    keys = ((seed, epoch) for seed in seeds)
+    return [generator.permutation(sequences) for generator in rngs_for(keys, "shuffle")]
 
 
 def shuffled_batches(

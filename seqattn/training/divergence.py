@@ -57,7 +57,7 @@ def step_error(
 ) -> NonFiniteError:
     """The error of the step after the state."""
     row, value, name = non_finite.row, non_finite.value, non_finite.name
-    run = state.rows[row].run
+    run = state.progress[row].run
     sequence_ids = learner.loader.ids_of_batch(state.step, run.seed, state.epoch, run.sequence_ids)
     batch = f"{len(sequence_ids)} training sequences: {', '.join(sequence_ids[:MAX_IDS])}"
     more = f" and {len(sequence_ids) - MAX_IDS} more" if len(sequence_ids) > MAX_IDS else ""

@@ -25,7 +25,7 @@ from seqattn.training.optimizers import GradientClipping, Optimizer
 from seqattn.training.process_group import ProcessGroup
 from seqattn.training.schedules import (
     LearningRate,
-    early_stopping,
+    build_early_stopper,
     sample_teacher_forcing,
     teacher_forcing_probability,
 )
@@ -72,7 +72,7 @@ class Learner:
 
     def __init__(
         self,
-        rows: Sequence[RunProgress],
+        progress: Sequence[RunProgress],
         *,
         manual_backward: bool = True,
         processes: ProcessGroup | None = None,
@@ -85,24 +85,26 @@ class Learner:
             compiler: the compiler of the training, which earlier groups used; None to begin with
                 a new one.
         """
-        runs = [row.run for row in rows]
+        runs = [each.run for each in progress]
         self.config, self.processes = runs[0].config, processes
         size = self.config.batch_size
         self.loader = DataLoader([run.data for run in runs], size, processes)
         self.params, self.loss_fn = build_loss(
             [run.model for run in runs],
             manual_backward=manual_backward and self.config.compile != "on",
-            pairs=len(rows) * min(size, self.loader.n) * self.loader.S * self.loader.T,
+            pairs=len(runs) * min(size, self.loader.n) * self.loader.S * self.loader.T,
             bfloat16=self.config.precision == "bfloat16",
         )
         weights, gradient = self.params.weights, self.params.gradient
         self.optimizer = Optimizer(self.config, weights, gradient, self.params.frozen)
         self.clipping = GradientClipping([run.config.clip_norm for run in runs], gradient)
-        self.compiler = compiler or StepCompiler(self.config.compile)
+        self.compiler = compiler or StepCompiler()
         self.validation = stack_batches([run.validation for run in runs])
-        self.rate_schedules = [LearningRate(row.run.config, row.validation_losses) for row in rows]
+        self.rate_schedules = [
+            LearningRate(each.run.config, each.validation_losses) for each in progress
+        ]
         self.early_stoppers = [
-            early_stopping(row.run.config, row.validation_losses) for row in rows
+            build_early_stopper(each.run.config, each.validation_losses) for each in progress
         ]
 
     def start_epoch(self, state: TrainState) -> Epoch:
@@ -112,8 +114,10 @@ class Learner:
         so that the choice of kernels depends on active runs alone.
         """
         began, first = time.perf_counter() - state.seconds, state.active[0]
-        sources = [k if row.ended is None else first for k, row in enumerate(state.rows)]
-        runs = [state.rows[k].run for k in sources]
+        representatives = [
+            k if each.ended is None else first for k, each in enumerate(state.progress)
+        ]
+        runs = [state.progress[k].run for k in representatives]
         self.loader.start_epoch([run.seed for run in runs], state.epoch)
         probabilities = [
             teacher_forcing_probability(run.config.teacher_forcing, state.epoch, run.config.epochs)
@@ -128,7 +132,7 @@ class Learner:
             for run, probability, generator in zip(runs, probabilities, generators, strict=True)
         ]  # fmt: skip
         return Epoch(
-            learning_rates=[self.rate_schedules[k].value for k in sources],
+            learning_rates=[self.rate_schedules[k].value for k in representatives],
             teacher_forcing=probabilities,
             forced=self._split_into_batches(samples),
             began=began,
@@ -156,7 +160,7 @@ class Learner:
         """
         step, weights = state.step, self.params.weights
         batch, forced = self.loader.fetch(step), epoch.forced[step]
-        seeds = [row.run.seed for row in state.rows]
+        seeds = [each.run.seed for each in state.progress]
         rng = StepRNG(seeds, state.epoch, step, weights, self.loader.shards[step])
         if self.processes is not None:
             return self._all_reduce(self.processes, batch, forced, rng)
@@ -190,8 +194,8 @@ class Learner:
         every = self.config.record_attention
         if every is None or state.epoch % every:
             return
-        rows = [(k, state.rows[k].attention_history) for k in state.active]
-        missing = [(k, history) for k, history in rows
+        histories = [(k, state.progress[k].attention_history) for k in state.active]
+        missing = [(k, history) for k, history in histories
                    if not history or history[-1].epoch != state.epoch]  # fmt: skip
         if not missing:
             return
@@ -220,9 +224,11 @@ def build_group(
         ValueError: their checkpoints are of different groups.
     """
     # A run that several processes share has one row, whatever group it began in.
-    rows = assign_rows(runs) if processes is None else list(runs)
-    learner = Learner(rows, manual_backward=manual_backward, processes=processes, compiler=compiler)
-    return TrainState(learner.params, learner.optimizer, rows), learner
+    progress = assign_rows(runs) if processes is None else list(runs)
+    learner = Learner(
+        progress, manual_backward=manual_backward, processes=processes, compiler=compiler
+    )
+    return TrainState(learner.params, learner.optimizer, progress), learner
 
 
 def assign_rows(runs: Sequence[RunProgress]) -> list[RunProgress]:
@@ -234,12 +240,12 @@ def assign_rows(runs: Sequence[RunProgress]) -> list[RunProgress]:
     Raises:
         ValueError: their checkpoints are of different groups.
     """
-    slots = [None if row.checkpoint is None else row.checkpoint.slot for row in runs]
+    slots = [None if run.checkpoint is None else run.checkpoint.slot for run in runs]
     known = [slot for slot in slots if slot is not None]
     if len(known) < len(runs):
         return list(runs)
-    by_row = {slot.row: row for slot, row in zip(known, runs, strict=True)}
-    if len(by_row) < len(runs) or len({(slot.group, slot.rows) for slot in known}) > 1:
+    by_row = {slot.row: run for slot, run in zip(known, runs, strict=True)}
+    if len(by_row) < len(runs) or len({(slot.group_id, slot.rows) for slot in known}) > 1:
         raise ValueError("runs that go side by side must have rows of one group, each its own")
-    filler = RunProgress(runs[0].run, ended="all epochs")  # only that it has ended is read
-    return [by_row.get(k, filler) for k in range(known[0].rows)]
+    ended = RunProgress(runs[0].run, ended="all epochs")  # nothing else is read of it
+    return [by_row.get(k, ended) for k in range(known[0].rows)]

@@ -27,7 +27,7 @@ from seqattn.training.process_group import ProcessGroup
 from seqattn.training.schedules import ending
 from seqattn.training.session import Session
 from seqattn.training.stacked_params import cache_module_attributes
-from seqattn.training.state import RunProgress, RunState, Snapshot, TrainingRun, TrainState
+from seqattn.training.state import RunProgress, RunState, StateSnapshot, TrainingRun, TrainState
 from seqattn.training.validation import validate
 
 
@@ -67,8 +67,7 @@ def train_models(
         raise ValueError("runs that go side by side must be at the same epoch and step")
     if len({_batch_key(run) for run in runs}) > 1:
         raise ValueError("runs that go side by side must have the same batch_key")
-    # Each smaller group would log the same lines again.
-    compiler = StepCompiler(runs[0].config.compile, functools.cache(session.log))
+    compiler = StepCompiler(functools.cache(session.log))  # smaller groups repeat some lines
     active = progress
     while active:
         state, learner = build_group(
@@ -89,12 +88,14 @@ def fit(state: TrainState, learner: Learner, session: Session) -> list[RunProgre
     Returns:
         the runs to continue with in a smaller group.
     """
-    learner.compiler.start_group(learner.loss_fn, learner.loader.example_batch)
+    learner.compiler.start_group(
+        learner.config.compile, learner.loss_fn, learner.loader.example_batch
+    )
     end_finished_runs(state, learner, session)
     if state.step == 0:
         learner.record_attention(state)
     while state.active:
-        if state.step == 0 and len(state.active) <= len(state.rows) // 2:
+        if state.step == 0 and len(state.active) <= len(state.progress) // 2:
             return state.remaining_runs()
         epoch = learner.start_epoch(state)
         try:  # if some runs diverge, the values of this epoch stay valid for the others
@@ -157,17 +158,17 @@ def finish_epoch(state: TrainState, learner: Learner, epoch: Epoch, session: Ses
     seconds = epoch.elapsed() / len(trained)
     number = state.epoch + 1
     for k in trained:
-        row = state.rows[k]
+        progress = state.progress[k]
         if not math.isfinite(free[k] + forced[k]):
             loss = forced[k] if math.isfinite(free[k]) else free[k]
             mark_diverged(k, validation_error(loss, k, state, epoch), state, session)
             continue
-        if free[k] < row.best_loss:
-            row.best_epoch = number
-        row.history.append(
+        if free[k] < progress.best_loss:
+            progress.best_epoch = number
+        progress.history.append(
             EpochRecord(
                 epoch=number,
-                train_loss=row.loss_sum / row.loss_count,
+                train_loss=progress.loss_sum / progress.loss_count,
                 validation_loss=free[k],
                 validation_loss_teacher_forced=forced[k],
                 learning_rate=epoch.learning_rates[k],
@@ -175,14 +176,14 @@ def finish_epoch(state: TrainState, learner: Learner, epoch: Epoch, session: Ses
                 seconds=seconds,
             )
         )
-        row.loss_sum, row.loss_count = 0.0, 0
+        progress.loss_sum, progress.loss_count = 0.0, 0
         learner.rate_schedules[k].update(free[k])
         learner.early_stoppers[k].update(free[k])
     state.epoch, state.step, state.seconds = number, 0, 0.0
     state.keep_best_weights()
     learner.record_attention(state)
     epochs_left = (
-        max((state.rows[k].run.config.epochs for k in state.active), default=0) - state.epoch
+        max((state.progress[k].run.config.epochs for k in state.active), default=0) - state.epoch
     )
     learner.compiler.after_epoch(epoch.elapsed(), epochs_left, learner.loader.example_batch)
     _report_epoch(state, learner, session)
@@ -190,12 +191,9 @@ def finish_epoch(state: TrainState, learner: Learner, epoch: Epoch, session: Ses
 
 def _report_epoch(state: TrainState, learner: Learner, session: Session) -> None:
     """End the runs that have no epoch left, and report the epoch to the session."""
-    trained = state.active
-    for k in trained:
-        row = state.rows[k]
-        row.ended = ending(row.run.config, state.epoch, learner.early_stoppers[k])
-    to_save = trained if session.save_due() else [k for k in trained if state.rows[k].ended]
-    runs = [state.rows[k] for k in trained]
+    trained, ended = state.active, _end_finished(state, learner)
+    to_save = trained if session.save_due() else ended
+    runs = [state.progress[k] for k in trained]
     session.epoch_end(runs, state.update_checkpoints(to_save))
 
 
@@ -203,19 +201,22 @@ def end_finished_runs(state: TrainState, learner: Learner, session: Session) -> 
     """End the runs whose checkpoints leave no epoch to train. They are saved with the current
     config, except after early stopping: others of the group may still return to the save before.
     """
-    finished = list[int]()
-    for k in state.active:
-        row = state.rows[k]
-        row.ended = ending(row.run.config, state.epoch, learner.early_stoppers[k])
-        if row.ended is not None:
-            finished.append(k)
-    rows = state.update_checkpoints(finished)
-    if to_save := [row for row in rows if row.ended == "all epochs"]:
+    ended = state.update_checkpoints(_end_finished(state, learner))
+    if to_save := [each for each in ended if each.ended == "all epochs"]:
         session.save(to_save)
 
 
+def _end_finished(state: TrainState, learner: Learner) -> list[int]:
+    """End the active runs that have no epoch left, and return their rows."""
+    active = state.active
+    for k in active:
+        progress = state.progress[k]
+        progress.ended = ending(progress.run.config, state.epoch, learner.early_stoppers[k])
+    return [k for k in active if state.progress[k].ended]
+
+
 def end_diverged(
-    state: TrainState, learner: Learner, epoch: Epoch, snapshot: Snapshot, session: Session
+    state: TrainState, learner: Learner, epoch: Epoch, snapshot: StateSnapshot, session: Session
 ) -> None:
     """Restore a snapshot, replay up to the first non-finite step, and end the runs in which it is
     not finite, before that step. If the replay is finite after all, no run ends."""
@@ -258,6 +259,6 @@ def replay_until_non_finite(
 def mark_diverged(k: int, error: NonFiniteError, state: TrainState, session: Session) -> None:
     """End a run with an error, at its state of now."""
     state.update_checkpoints([k])
-    row = state.rows[k]
-    row.ended, row.error = "diverged", error
-    session.diverged(row)
+    progress = state.progress[k]
+    progress.ended, progress.error = "diverged", error
+    session.diverged(progress)

@@ -213,7 +213,7 @@ def _import_manual_backward() -> ModuleType | None:
         return None
 
 
-def reinforce_loss(choices: SampledActions, errors: Tensor, keep: Tensor | None) -> Tensor:
+def reinforce_loss(actions: SampledActions, errors: Tensor, keep: Tensor | None) -> Tensor:
     """Surrogate loss of REINFORCE, whose gradient makes choices that led to small errors likelier.
 
     With e_t the error of step t, the cost of a choice at step t is that of all steps from then on,
@@ -237,8 +237,8 @@ def reinforce_loss(choices: SampledActions, errors: Tensor, keep: Tensor | None)
     errors = errors.where(real > 0, 0)
     rest = errors.flip(-1).cumsum(-1).flip(-1)
     steps = real.flip(-1).cumsum(-1).flip(-1)
-    missed = rest - choices.baseline * steps
-    each = (choices.log_prob * missed.detach() + missed.square()) * (steps > 0)
+    missed = rest - actions.baseline * steps
+    each = (actions.log_prob * missed.detach() + missed.square()) * (steps > 0)
     total = real.sum(dim=(-2, -1))
     return each.sum(dim=(-2, -1)) / total.where(total > 0, 1)
 

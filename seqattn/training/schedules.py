@@ -84,7 +84,7 @@ def sample_teacher_forcing(
     return forced
 
 
-class EarlyStopper:
+class PlateauDetector:
     """Counts the epochs without a new lowest loss.
 
     Args:
@@ -95,23 +95,23 @@ class EarlyStopper:
     def __init__(self, patience: float, min_delta: float = 0.0) -> None:
         self.patience = patience
         self.min_delta = min_delta
-        self.lowest = math.inf
-        self.waited = 0
+        self.lowest_loss = math.inf
+        self.epochs_waited = 0
 
     def update(self, loss: float) -> bool:
         """Record the loss of an epoch. Returns whether training should stop."""
-        if loss < self.lowest - self.min_delta:
-            self.lowest, self.waited = loss, 0
+        if loss < self.lowest_loss - self.min_delta:
+            self.lowest_loss, self.epochs_waited = loss, 0
         else:
-            self.waited += 1
-        return self.should_stop
+            self.epochs_waited += 1
+        return self.is_plateau
 
     @property
-    def should_stop(self) -> bool:
-        return self.waited >= self.patience
+    def is_plateau(self) -> bool:
+        return self.epochs_waited >= self.patience
 
 
-def early_stopping(config: Training, history: Iterable[float]) -> EarlyStopper:
+def build_early_stopper(config: Training, history: Iterable[float]) -> PlateauDetector:
     """The early stopper of a config after some epochs; without early stopping it never stops.
 
     Args:
@@ -119,7 +119,9 @@ def early_stopping(config: Training, history: Iterable[float]) -> EarlyStopper:
     """
     early = config.early_stopping
     stopper = (
-        EarlyStopper(math.inf) if early is None else EarlyStopper(early.patience, early.min_delta)
+        PlateauDetector(math.inf)
+        if early is None
+        else PlateauDetector(early.patience, early.min_delta)
     )
     for loss in history:
         stopper.update(loss)
@@ -147,7 +149,7 @@ class LearningRate:
         self.config, self.epoch, self.factor = config, 0, 1.0
         schedule = config.learning_rate_schedule
         self.plateau = (
-            EarlyStopper(schedule.patience) if isinstance(schedule, PlateauRate) else None
+            PlateauDetector(schedule.patience) if isinstance(schedule, PlateauRate) else None
         )
         for loss in history:
             self.update(loss)
@@ -160,7 +162,7 @@ class LearningRate:
             return
         if self.plateau.update(loss):
             self.factor *= schedule.factor
-            self.plateau.waited = 0
+            self.plateau.epochs_waited = 0
 
     @property
     def value(self) -> float:
@@ -182,13 +184,13 @@ class LearningRate:
                 assert_never(schedule)
 
 
-def ending(config: Training, epoch: int, stopper: EarlyStopper) -> Ending | None:
+def ending(config: Training, epoch: int, stopper: PlateauDetector) -> Ending | None:
     """Why a training has no epoch left; None: it has.
 
     Args:
         epoch: finished epochs.
         stopper: after their validation losses.
     """
-    if stopper.should_stop:
+    if stopper.is_plateau:
         return "early stopping"
     return "all epochs" if epoch >= config.epochs else None

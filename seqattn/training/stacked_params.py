@@ -49,11 +49,11 @@ class StackedParams:
             for name, size, end in zip(self.shapes, self.sizes, ends, strict=True)
             if name in models[0].frozen_parameters
         ]
-        rows = torch.stack(
+        weights = torch.stack(
             [torch.cat([p.detach().flatten() for p in one.values()]) for one in named]
         )
         self.runs_innermost = runs_innermost and self.R > 1
-        self.weights = rows.T.contiguous().T if self.runs_innermost else rows
+        self.weights = weights.T.contiguous().T if self.runs_innermost else weights
         self.gradient = torch.zeros_like(self.weights)
         self.parameter_grads: list[tuple[nn.Parameter, Tensor]] = []
         gradients = self.as_named(self.gradient)
@@ -65,22 +65,22 @@ class StackedParams:
                 parameter.grad = gradients[name]
             self.parameter_grads.append((parameter, gradients[name]))
 
-    def as_named(self, rows: Tensor) -> dict[str, Tensor]:
+    def as_named(self, stacked: Tensor) -> dict[str, Tensor]:
         """Views of (R, P) by parameter name: (R, *shape), or where R is 1 (*shape)."""
-        split = zip(self.shapes.items(), torch.split(rows, self.sizes, dim=1), strict=True)
+        split = zip(self.shapes.items(), torch.split(stacked, self.sizes, dim=1), strict=True)
         if self.R == 1:
             return {name: piece.view(shape) for (name, shape), piece in split}
         return {name: piece.unflatten(1, shape) for (name, shape), piece in split}
 
-    def get_row(self, rows: Tensor, run: int) -> dict[str, Tensor]:
+    def get_row(self, stacked: Tensor, k: int) -> dict[str, Tensor]:
         """A copy of one row of (R, P), as tensors by parameter name."""
-        row = rows[run].clone(memory_format=torch.contiguous_format)
+        row = stacked[k].clone(memory_format=torch.contiguous_format)
         split = zip(self.shapes.items(), torch.split(row, self.sizes), strict=True)
         return {name: piece.view(shape) for (name, shape), piece in split}
 
-    def set_row(self, rows: Tensor, run: int, named: Mapping[str, Tensor]) -> None:
+    def set_row(self, stacked: Tensor, k: int, named: Mapping[str, Tensor]) -> None:
         """Write one row of (R, P)."""
-        rows[run] = torch.cat([named[name].detach().flatten().to(rows) for name in self.shapes])
+        stacked[k] = torch.cat([named[name].detach().flatten().to(stacked) for name in self.shapes])
 
     def clear_gradient(self) -> None:
         """Prepare for a backward pass of autograd."""
@@ -93,11 +93,11 @@ class StackedParams:
     def gather_gradient(self) -> None:
         """Copy the gradients of a backward pass of autograd to `gradient`."""
         if self.R > 1:
-            rows = [
+            gradients = [
                 (torch.zeros_like(grad) if parameter.grad is None else parameter.grad).flatten(1)
                 for parameter, grad in self.parameter_grads
             ]
-            torch.cat(rows, dim=1, out=self.gradient)
+            torch.cat(gradients, dim=1, out=self.gradient)
 
 
 @contextlib.contextmanager

@@ -2,7 +2,7 @@
 
 `RunState` is the state of one run, by parameter name, as a checkpoint file keeps it. `TrainState`
 is the state of all runs of a group, as tensors with an axis of runs, as the loop changes it.
-`TrainState.load_state` and `TrainState.run_state` convert between them.
+`TrainState.set_run_state` and `TrainState.get_run_state` convert between them.
 
 Letters: R runs, P numbers in the parameters of one.
 """
@@ -38,12 +38,12 @@ class Slot:
     resumed run gets the same row among as many.
 
     Attributes:
-        group: digest of the runs that began together.
+        group_id: digest of the runs that began together.
         row: of this run, from 0.
         rows: number of rows of the group, with those of ended runs that still occupy one.
     """
 
-    group: str
+    group_id: str
     row: int = 0
     rows: int = 1
 
@@ -114,7 +114,7 @@ class TrainingRun:
         validation: the sequences that choose the best epoch.
         seed: of batch order and teacher forcing.
         sequence_ids: of the training part, for error messages.
-        group: digest of the runs that begin together, for their checkpoints.
+        group_id: digest of the runs that begin together, for their checkpoints.
     """
 
     model: Seq2SeqModel
@@ -123,7 +123,7 @@ class TrainingRun:
     config: Training
     seed: int
     sequence_ids: Sequence[str] = ()
-    group: str = ""
+    group_id: str = ""
 
 
 @dataclass(eq=False)
@@ -170,7 +170,7 @@ class StepLoss(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Snapshot:
+class StateSnapshot:
     """A position inside an epoch.
 
     Attributes:
@@ -200,30 +200,30 @@ class TrainState:
     """
 
     def __init__(
-        self, params: StackedParams, optimizer: Optimizer, rows: Sequence[RunProgress]
+        self, params: StackedParams, optimizer: Optimizer, progress: Sequence[RunProgress]
     ) -> None:
-        self.params, self.rows = params, list(rows)
+        self.params, self.progress = params, list(progress)
         self.best = params.weights.clone()
         self.moments, self.updates = optimizer.buffers, optimizer.updates
         self.epoch, self.step, self.seconds = 0, 0, 0.0
         self.pending: list[StepLoss] = []
         for k in self.active:
-            if (checkpoint := self.rows[k].checkpoint) is not None:
-                self.load_state(k, checkpoint)
+            if (checkpoint := self.progress[k].checkpoint) is not None:
+                self.set_run_state(k, checkpoint)
 
     @property
     def active(self) -> list[int]:
         """Rows whose runs have not ended."""
-        return [k for k, row in enumerate(self.rows) if row.ended is None]
+        return [k for k, each in enumerate(self.progress) if each.ended is None]
 
     # --- positions -------------------------------------------------------------------------------
 
-    def snapshot(self) -> Snapshot:
+    def snapshot(self) -> StateSnapshot:
         """Copy everything that a step changes."""
         tensors = [tensor.clone() for tensor in self._changed_by_a_step()]
-        return Snapshot(self.step, tensors, list(self.pending))
+        return StateSnapshot(self.step, tensors, list(self.pending))
 
-    def restore(self, snapshot: Snapshot) -> None:
+    def restore(self, snapshot: StateSnapshot) -> None:
         """Return to a snapshot of the same epoch."""
         for tensor, before in zip(self._changed_by_a_step(), snapshot.tensors, strict=True):
             tensor.copy_(before)
@@ -237,8 +237,8 @@ class TrainState:
     def finite_rows(self) -> list[bool]:
         """For each row, whether its weights and moments are finite."""
         zeros = self.params.weights * 0  # NaN where a weight is not finite
-        for rows in self.moments.values():
-            zeros.add_(rows, alpha=0)
+        for moment in self.moments.values():
+            zeros.add_(moment, alpha=0)
         finite: list[bool] = zeros.sum(dim=1).isfinite().tolist()
         return finite
 
@@ -252,24 +252,24 @@ class TrainState:
             return True
         steps, active = len(self.pending), self.active
         losses, counts = (torch.stack(tensors) for tensors in zip(*self.pending, strict=True))
-        values = losses.view(steps, len(self.rows)).double().cpu().numpy()
+        values = losses.view(steps, len(self.progress)).double().cpu().numpy()
         finite = self.finite_rows()
         if not (np.isfinite(values[:, active]).all() and all(finite[k] for k in active)):
             return False
         numbers = counts.cpu().numpy()
-        terms = np.vstack([[row.loss_sum for row in self.rows], values * numbers])
+        terms = np.vstack([[each.loss_sum for each in self.progress], values * numbers])
         # A sequential sum, so that a pause in between changes no rounding.
         sums, totals = np.add.accumulate(terms)[-1].tolist(), numbers.sum(axis=0).tolist()
-        for row, loss_sum, count in zip(self.rows, sums, totals, strict=True):
-            row.loss_sum = loss_sum
-            row.loss_count += count
+        for each, loss_sum, count in zip(self.progress, sums, totals, strict=True):
+            each.loss_sum = loss_sum
+            each.loss_count += count
         self.pending = []
         return True
 
     def keep_best_weights(self) -> None:
         """Copy the weights of each run whose best epoch is the one that has just ended."""
-        improved = [k for k in self.active if self.rows[k].best_epoch == self.epoch]
-        if len(improved) == len(self.rows):
+        improved = [k for k in self.active if self.progress[k].best_epoch == self.epoch]
+        if len(improved) == len(self.progress):
             self.best.copy_(self.params.weights)
         elif improved:
             self.best[improved] = self.params.weights[improved]
@@ -283,14 +283,17 @@ class TrainState:
             the rows.
         """
         for k in rows:
-            self.rows[k].checkpoint = self.run_state(k)
-        return [self.rows[k] for k in rows]
+            self.progress[k].checkpoint = self.get_run_state(k)
+        return [self.progress[k] for k in rows]
 
-    def run_state(self, k: int) -> RunState:
+    def get_run_state(self, k: int) -> RunState:
         """The state of row k by parameter name."""
-        row, params = self.rows[k], self.params
+        progress, params = self.progress[k], self.params
         weights = params.get_row(params.weights, k)
-        is_best = (row.best_epoch, 0) == (self.epoch, self.step)  # then one copy serves as both
+        is_best = (progress.best_epoch, 0) == (
+            self.epoch,
+            self.step,
+        )  # then one copy serves as both
         best = weights if is_best else params.get_row(self.best, k)
         return RunState(
             weights=weights,
@@ -298,37 +301,39 @@ class TrainState:
             epoch=self.epoch,
             step=self.step,
             seconds=self.seconds,
-            best_weights=best if row.best_epoch else {},
-            slot=Slot(row.run.group, k, len(self.rows)),
-            **row.copy_record(),
+            best_weights=best if progress.best_epoch else {},
+            slot=Slot(progress.run.group_id, k, len(self.progress)),
+            **progress.copy_record(),
         )
 
     def remaining_runs(self) -> list[RunProgress]:
         """The active runs, to begin a smaller group with; their slots are those of that group."""
-        rows = self.update_checkpoints(self.active)
-        for k, row in enumerate(rows):
-            assert row.checkpoint is not None
-            slot = Slot(row.run.group, k, len(rows))
-            row.checkpoint = replace(row.checkpoint, slot=slot)
-        return rows
+        remaining = self.update_checkpoints(self.active)
+        for k, each in enumerate(remaining):
+            assert each.checkpoint is not None
+            slot = Slot(each.run.group_id, k, len(remaining))
+            each.checkpoint = replace(each.checkpoint, slot=slot)
+        return remaining
 
     def _optimizer_buffers(self, k: int) -> dict[str, dict[str, Tensor]]:
         """Buffers of row k: parameter name -> buffer name -> tensor."""
-        moments = {name: self.params.get_row(rows, k) for name, rows in self.moments.items()}
-        config = self.rows[k].run.config
+        moments = {name: self.params.get_row(moment, k) for name, moment in self.moments.items()}
+        config = self.progress[k].run.config
         count = {"step": self.updates.cpu().clone()} if counts_updates(config) else {}
         names = self.params.shapes if moments else ()
         return {key: {name: kept[key] for name, kept in moments.items()} | count for key in names}
 
-    def load_state(self, k: int, state: RunState) -> None:
-        """Copy a state into row k. All rows get its position."""
+    def set_run_state(self, k: int, run_state: RunState) -> None:
+        """Copy the state of a run into row k. All rows get its position."""
         params = self.params
-        params.set_row(params.weights, k, state.weights)
-        params.set_row(self.best, k, state.best_weights or state.weights)
-        if state.buffers:
-            for name, rows in self.moments.items():
-                params.set_row(rows, k, {key: kept[name] for key, kept in state.buffers.items()})
-            updates = next(iter(state.buffers.values())).get("step")
+        params.set_row(params.weights, k, run_state.weights)
+        params.set_row(self.best, k, run_state.best_weights or run_state.weights)
+        if run_state.buffers:
+            for name, moment in self.moments.items():
+                params.set_row(
+                    moment, k, {key: kept[name] for key, kept in run_state.buffers.items()}
+                )
+            updates = next(iter(run_state.buffers.values())).get("step")
             if updates is not None:
                 self.updates.copy_(updates)
-        self.epoch, self.step, self.seconds = state.epoch, state.step, state.seconds
+        self.epoch, self.step, self.seconds = run_state.epoch, run_state.step, run_state.seconds

@@ -42,11 +42,11 @@ class StepRNG:
         call = self.calls.get(name, 0)
         assert call < 1 << CALL_BITS
         self.calls[name] = call + 1
-        position = self.epoch << (STEP_BITS + CALL_BITS) | self.step << CALL_BITS | call
-        positions = ((seed, position) for seed in self.seeds)
+        counter = self.epoch << (STEP_BITS + CALL_BITS) | self.step << CALL_BITS | call
+        keys = ((seed, counter) for seed in self.seeds)
         if self.shard is not None:
             shape = (self.shard.n, *shape[1:])
-        drawn = [generator.random_sample(shape) for generator in rngs_for(positions, name)]
+        drawn = [generator.random_sample(shape) for generator in rngs_for(keys, name)]
         if self.shard is not None:
             drawn = [numbers[self.shard.places] for numbers in drawn]
         array = drawn[0] if len(drawn) == 1 else np.stack(drawn)

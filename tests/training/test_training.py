@@ -41,7 +41,7 @@ from seqattn.training.checksummed import load_checksummed, save_checksummed
 from seqattn.training.data_loader import epoch_permutations, shuffled_batches
 from seqattn.training.objective import AutogradLoss
 from seqattn.training.optimizers import Optimizer
-from seqattn.training.schedules import EarlyStopper
+from seqattn.training.schedules import PlateauDetector
 from seqattn.training.state import StepLoss, TrainState
 from seqattn.training.validation import validate
 from tests import training_session
@@ -189,7 +189,7 @@ def test_a_schedule_that_goes_on_is_the_one_that_never_stopped() -> None:
 
 
 def test_patience() -> None:
-    patient = EarlyStopper(2, min_delta=0.5)
+    patient = PlateauDetector(2, min_delta=0.5)
     assert [patient.update(loss) for loss in (3.0, 2.6, 2.4, 2.2, 2.0)] == [
         False, False, False, False, True,
     ]  # fmt: skip
