@@ -6,8 +6,10 @@ holds the whole state of a training, with the best weights, so that one file is 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -95,11 +97,24 @@ def save_state(
         "points": state.loss_count,
         "seconds": state.seconds,
         "best_epoch": state.best_epoch,
+        "environment": _environment_of(state),
     }
     if state.slot is not None:
         slot = state.slot
         metadata["slot"] = {"group": slot.group_id, "row": slot.row, "rows": slot.rows}
     write_checkpoint(path, tensors, config, spec, metadata, backup_path)
+
+
+def _environment_of(state: RunState) -> dict[str, Any]:
+    """Return what rounding depends on, by the keys of environment.json."""
+    device = next((tensor.device for tensor in state.weights.values()), torch.device("cpu"))
+    gpu = torch.cuda.get_device_name(device) if device.type == "cuda" else None
+    return {"device": device.type, "gpu": gpu, "packages": {"torch": _torch_version()}}
+
+
+@functools.cache
+def _torch_version() -> str:
+    return version("torch")
 
 
 def load_model(path: Path, *, expected: Config | None = None) -> LoadedModel:
@@ -213,6 +228,7 @@ def restore_state(file: CheckpointFile, model: Seq2SeqModel) -> RunState:
             best_epoch=int(metadata["best_epoch"]),
             best_weights={k: v.clone() for k, v in best.items()},
             slot=_slot_of(metadata),
+            environment=dict(metadata.get("environment", {})),
         )
         if not (len(state.history) == state.epoch >= state.best_epoch >= 0 <= state.step):
             raise ValueError

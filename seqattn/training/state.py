@@ -88,6 +88,8 @@ class RunState(TrainingRecord):
         seconds: duration of the running epoch so far.
         best_weights: weights after the best epoch, by parameter name.
         slot: row in a group; None in checkpoints of versions that did not keep it.
+        environment: device and version of torch that the state was saved with, by the keys of
+            environment.json. It is empty unless the state was read from a checkpoint that has it.
     """
 
     weights: dict[str, Tensor]
@@ -97,6 +99,7 @@ class RunState(TrainingRecord):
     seconds: float = 0.0
     best_weights: dict[str, Tensor] = field(default_factory=dict)
     slot: Slot | None = None
+    environment: dict[str, Any] = field(default_factory=dict)
 
     @property
     def position(self) -> tuple[int, int]:
