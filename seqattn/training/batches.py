@@ -1,4 +1,4 @@
-"""Sequences as tensors: batches in memory, and batches that are gathered from windows on demand.
+"""Batches of sequences as tensors, in memory or gathered from windows on demand.
 
 Letters: N sequences, S source length, T target length, F features, R runs.
 """
@@ -18,18 +18,19 @@ from torch import Tensor
 from seqattn.data import Scaling, Sequences, Windows
 
 GATHER_CHUNK = 2**18
-"""Numbers of a part that are gathered together on their way to tensors of all of it."""
+"""Largest number of values that `GatheredBatch.load` gathers at once."""
 MAX_RESIDENT = 2**22
-"""Numbers of a part of windows that become tensors at once although its rows are fewer."""
+"""Number of values up to which windows become tensors even if the table is far smaller."""
 
 
 class BatchShape(NamedTuple):
-    """Shapes and masks, which batches must share to be stacked.
+    """The shapes and masks of a batch. Only batches with equal shapes and masks can be stacked.
 
     Attributes:
-        source, target: (N, S, F) and (N, T, F), without an axis of runs.
-        masks: names of the lengths and masks that are not None, and their number of axes: a mask of
-            target cells has one more than a mask of target steps.
+        source: shape (N, S, F) of the sources, without an axis of runs.
+        target: shape (N, T, F) of the targets, without an axis of runs.
+        masks: name and number of axes of each mask that is not None. A mask of target cells has one
+            axis more than a mask of target steps.
     """
 
     source: tuple[int, ...]
@@ -39,15 +40,17 @@ class BatchShape(NamedTuple):
 
 @dataclass(frozen=True)
 class Batch:
-    """Sequences as tensors. A mask that would be True everywhere is None, so that a batch without
-    padding costs no masking.
+    """Sequences as tensors, with or without a leading axis of runs.
+
+    A mask that would be True everywhere is None, so that a batch without padding needs no masking.
 
     Attributes:
-        source: (..., N, S, F); a leading axis is one of runs.
-        target: (..., N, T, F).
-        source_lengths: (..., N) int64, or None where every source has S steps.
-        target_keep: (..., N, T) True at real target steps; or, where some target cells were not
-            observed, (..., N, T, F) True at those that were; or None where all steps are real.
+        source: (..., N, S, F) source points.
+        target: (..., N, T, F) target points.
+        source_lengths: (..., N) int64 number of steps of each source, or None if every source has S
+            steps.
+        target_keep: (..., N, T), True at real target steps. If some target cells were not observed,
+            it is (..., N, T, F) instead, True at observed cells. It is None if all cells are real.
     """
 
     source: Tensor
@@ -68,7 +71,7 @@ class Batch:
 
     @property
     def runs(self) -> int:
-        """Size of the leading axis; 1 where there is none."""
+        """Size of the axis of runs, or 1 without this axis."""
         return self.source.shape[0] if self.source.dim() == 4 else 1
 
     @property
@@ -79,18 +82,18 @@ class Batch:
         return BatchShape(tuple(self.source.shape[-3:]), tuple(self.target.shape[-3:]), tuple(axes))
 
     def take(self, places: slice) -> Batch:
-        """The sequences of a slice, of each run."""
+        """Return the sequences of a slice for each run."""
         index = places if self.source.dim() == 3 else (slice(None), places)
         return self.map(lambda tensor: tensor[index])
 
     def gather(self, places: Tensor) -> Batch:
-        """The sequences at (N,) places, or at those of each run, (R, N)."""
+        """Return the sequences at (N,) places, or at (R, N) places that differ between runs."""
         if places.dim() == 1:
             return self.map(lambda tensor: tensor.index_select(0, places))
         flat = places + len(self) * torch.arange(len(places), device=places.device).unsqueeze(1)
 
         def gather(tensor: Tensor) -> Tensor:
-            if tensor.stride(0) == 0:  # all runs have the same
+            if tensor.stride(0) == 0:  # all runs share one tensor
                 found = tensor[0].index_select(0, places.flatten())
             else:
                 found = tensor.flatten(0, 1).index_select(0, flat.flatten())
@@ -100,8 +103,8 @@ class Batch:
 
     @property
     def loss_counts(self) -> Tensor:
-        """(R,) int64: the number of real target steps that the mean loss of each run is over, or
-        the number of observed target cells if some were not observed."""
+        """(R,) int64 number of real target steps in the mean loss of each run. If some target cells
+        were not observed, it is the number of observed cells instead."""
         if self.target_keep is None:
             return torch.tensor([len(self) * self.target_steps]).expand(self.runs)
         axes = tuple(range(self.target.dim() - 3, self.target_keep.dim()))
@@ -117,8 +120,11 @@ class Batch:
         return [Batch(*tensors) for tensors in zip(*columns, strict=True)]
 
     def contiguous(self) -> Batch:
-        """A batch with memory for each run. Kernels may take another path with shared memory, and
-        a run's result must not depend on whether others share its data."""
+        """Return a copy in which every run has its own memory.
+
+        Kernels may treat shared memory differently, and the result of a run must not depend on
+        whether other runs share its data.
+        """
         return self.map(Tensor.contiguous)
 
     def map(self, function: Callable[..., Tensor], *others: Batch) -> Batch:
@@ -126,7 +132,7 @@ class Batch:
 
         Args:
             function: called with one tensor of this batch and of each other batch.
-            others: batches with the same masks.
+            others: batches that have the same masks as this batch.
         """
         batches = (self, *others)
         lengths, keep = self.source_lengths, self.target_keep
@@ -139,7 +145,7 @@ class Batch:
 
 
 def shape_of_batch(part: Sequences) -> BatchShape:
-    """The shape of the batch that `batch_of` makes of a part."""
+    """Compute the shape of the batch that `batch_of` makes from a part."""
     N, masks = len(part), list[tuple[str, int]]()
     if not (part.source_lengths == part.source_steps).all():
         masks.append(("source_lengths", 1))
@@ -155,11 +161,14 @@ def shape_of_batch(part: Sequences) -> BatchShape:
 
 
 class GatheredBatch:
-    """A part whose sequences become tensors when they are taken, with the interface of `Batch`.
+    """Windows that become tensors when they are taken. The class has the interface of `Batch`.
 
     Args:
-        scaling: to the model's units.
-        runs: size of a leading axis, of runs with the same sequences; None: there is none.
+        part: the windows.
+        scaling: the transformation to the model's units.
+        device: device of the tensors.
+        dtype: type of source and target.
+        runs: size of the axis of runs, which share the sequences; None for no such axis.
     """
 
     def __init__(
@@ -175,26 +184,29 @@ class GatheredBatch:
         return len(self.part)
 
     def of_runs(self, runs: int) -> GatheredBatch:
-        """The same sequences for several runs."""
+        """Return a batch with the same sequences for several runs."""
         return GatheredBatch(self.part, self.scaling, self.device, self.dtype, runs)
 
     def take(self, places: slice) -> Batch:
-        """The sequences of a slice, of each run."""
+        """Return the sequences of a slice for each run."""
         batch = self._gather(places)
         if self.leading_axis is None:
             return batch
         return batch.map(lambda tensor: tensor.expand(self.runs, *tensor.shape))
 
     def gather(self, places: Tensor) -> Batch:
-        """The sequences at (N,) places, or at those of each run, (R, N)."""
+        """Return the sequences at (N,) places, or at (R, N) places that differ between runs."""
         batch = self._gather(places.flatten().cpu().numpy())
         if places.dim() == 1:
             return batch
         return batch.map(lambda tensor: tensor.view(*places.shape, *tensor.shape[1:]))
 
     def load(self) -> Batch:
-        """All sequences as tensors, gathered in chunks: intermediate arrays are float64, and
-        larger."""
+        """Return all sequences as tensors.
+
+        They are gathered in chunks, because the intermediate float64 arrays are larger than the
+        tensors.
+        """
         whole: Batch | None = None
         numbers = math.prod(self.shape.source[1:]) + math.prod(self.shape.target[1:])
         for places in chunk_slices(len(self), max(1, GATHER_CHUNK // numbers)):
@@ -262,7 +274,7 @@ def to_tensors(
     kind = np.float64 if dtype == torch.float64 else np.float32
     masks = dict((shape or shape_of_batch(part)).masks)
     arrays = (scaling or Scaling.identity(part)).transform(part, kind)
-    # A part may be a view of rows that lie apart, or of a mapped file that nobody may write to.
+    # A part may be a strided view, or a view of a read-only mapped file.
     source, target = (
         torch.as_tensor(np.require(values, kind, ["C", "W"]), dtype=dtype, device=device)
         for values in arrays
@@ -277,7 +289,7 @@ def to_tensors(
 
 
 def chunk_slices(sequences: int, size: int) -> Iterator[slice]:
-    """Consecutive slices of `size` sequences, the last with the rest."""
+    """Yield consecutive slices of `size` sequences. The last slice may be shorter."""
     for start in range(0, sequences, size):
         yield slice(start, min(start + size, sequences))
 

@@ -1,4 +1,4 @@
-"""The batches of an epoch in their order.
+"""The shuffled batches of an epoch.
 
 Letters: N sequences of a batch, S source length, T target length, R runs.
 """
@@ -16,23 +16,24 @@ from seqattn.training.batches import Batch, GatheredBatch, chunk_slices, stack_b
 from seqattn.training.process_group import ProcessGroup, shard_of
 
 MAX_SHUFFLED_COPY = 2**26
-"""Numbers of which an epoch keeps a second copy, in its order: 256 MB."""
+"""Largest number of values in the shuffled copy that an epoch keeps in memory: 256 MB."""
 
 
 class DataLoader:
     """The training sequences of a group, batch by batch.
 
     Args:
-        parts: the training part of each run; runs may share one.
+        parts: training part of each run. Several runs may share one part.
         size: number of sequences in a batch.
         processes: the processes that share every batch; None if this process is alone.
 
     Attributes:
-        S, T: lengths of the longest source and the longest target.
-        n: number of sequences.
-        batches: places of each batch in the order of an epoch.
+        data: the sequences of all runs.
+        n: number of sequences of each run.
+        S, T: lengths of the longest source and of the longest target.
+        batches: slice of each batch in the shuffled sequences.
         shards: share of this process in each batch.
-        own_places: places of this share in the order of an epoch.
+        own_places: slice of each share in the shuffled sequences.
     """
 
     def __init__(
@@ -48,7 +49,7 @@ class DataLoader:
         ]
 
     def start_epoch(self, seeds: Sequence[int], epoch: int) -> None:
-        """Shuffle the sequences; the order is a function of seed and epoch."""
+        """Shuffle the sequences of each run. The order is a function of seed and epoch."""
         permutations = epoch_permutations(seeds, epoch, self.n)
         order = permutations[0] if len(permutations) == 1 else np.stack(permutations)
         self._batch_at = shuffled_batches(self.data, order, self.own_places)
@@ -60,17 +61,17 @@ class DataLoader:
     def ids_of_batch(
         self, step: int, seed: int, epoch: int, sequence_ids: Sequence[str]
     ) -> list[str]:
-        """The ids of the sequences of a batch, in its order."""
+        """Return the ids of the sequences in a batch of one run, in the order of the batch."""
         order = epoch_permutations([seed], epoch, self.n)[0][self.batches[step]]
         return [sequence_ids[place] if len(sequence_ids) else str(place) for place in order]
 
     def example_batch(self) -> Batch:
-        """A batch to compile for."""
+        """Return a batch to try a compiled step with."""
         return self.data.take(self.batches[0])
 
 
 def epoch_permutations(seeds: Iterable[int], epoch: int, sequences: int) -> list[NDArray[np.int64]]:
-    """The order in which an epoch visits the sequences, for each seed: a function of both."""
+    """Return the order in which an epoch visits the sequences, for each seed."""
     keys = ((seed, epoch) for seed in seeds)
     return [generator.permutation(sequences) for generator in rngs_for(keys, "shuffle")]
 
@@ -78,15 +79,15 @@ def epoch_permutations(seeds: Iterable[int], epoch: int, sequences: int) -> list
 def shuffled_batches(
     data: Batch | GatheredBatch, order: NDArray[np.int64], batches: Sequence[slice]
 ) -> Callable[[int], Batch]:
-    """Return a function that returns a batch of an epoch by its number, (n, ...) or (R, n, ...).
+    """Return a function from the number of a batch to the batch, (n, ...) or (R, n, ...).
 
-    All sequences are gathered at once, which is fastest, unless a second copy of them would be
-    large. They are then gathered batch by batch.
+    The fastest way is to gather all sequences at once. If this copy of the data would be large, the
+    sequences are gathered batch by batch instead.
 
     Args:
-        data: the sequences of all runs, or sequences with a leading axis of runs.
-        order: (N,) or (R, N), the order in which each run visits its sequences.
-        batches: places of each batch in this order.
+        data: sequences that all runs share, or sequences with a leading axis of runs.
+        order: (N,) or (R, N) places of the sequences in the order in which a run visits them.
+        batches: slice of each batch in this order.
     """
     sizes = [batch.stop - batch.start for batch in batches]
     places = torch.from_numpy(np.concatenate([order[..., batch] for batch in batches], axis=-1))

@@ -1,8 +1,9 @@
-"""Model, loss, optimizer, data loader and schedules of a group, rebuilt from configs and history.
+"""The learner of a group: model, loss, optimizer, data loader and schedules.
 
-Weights and moments belong to `TrainState`, which shares the tensors of `params` and `optimizer`.
+A learner is rebuilt from the configs and histories of its runs. Weights and moments belong to
+`TrainState`, which shares the tensors of `params` and `optimizer`.
 
-Letters: N sequences of a batch, T target length, R runs, P numbers in the parameters of one.
+Letters: n sequences of a batch, T target length, R runs, P parameter values of a run.
 """
 
 from __future__ import annotations
@@ -35,15 +36,16 @@ from seqattn.training.step_rng import StepRNG
 
 @dataclass(frozen=True)
 class Epoch:
-    """Values of one epoch for each row: a function of configs, seeds and the epoch's number.
+    """The values of an epoch for each run. They depend only on configs, seeds and epoch number.
 
     Attributes:
-        learning_rates: (R).
-        teacher_forcing: (R), probability that a step is fed the true target.
-        forced: for each batch, True where a step is fed the true target; its shape is
-            (T,), (n, 1) or (n, T) by `training.teacher_forcing.coin`, see
-            `sample_teacher_forcing`; several runs put an axis first.
-        began: by time.perf_counter, shifted back by the duration before a resume.
+        learning_rates: learning rate of each run.
+        teacher_forcing: for each run, the probability that a step receives the true target.
+        forced: for each batch, True at steps that receive the true target. The shape is (T,),
+            (n, 1) or (n, T), as `training.teacher_forcing.coin` determines; see
+            `sample_teacher_forcing`. Several runs add a leading axis.
+        began: start of the epoch on the clock of `time.perf_counter`. After a resume it is shifted
+            back by the duration before the stop.
     """
 
     learning_rates: list[float]
@@ -55,7 +57,7 @@ class Epoch:
         return len(self.forced)
 
     def elapsed(self) -> float:
-        """Its duration so far, in seconds."""
+        """Return the duration of the epoch so far in seconds."""
         return time.perf_counter() - self.began
 
 
@@ -63,11 +65,14 @@ class Learner:
     """Model, loss, optimizer, data loader and schedules of runs that share every operation.
 
     Attributes:
-        config: of the first run, for the keys that all runs share; see `batch_key.PER_RUN`.
-        processes: processes that share every batch of one run; None: this one alone.
-        params: the weights of all runs, (R, P), and their gradient.
+        config: section `training` of the first run, for the keys that all runs share; see
+            `batch_key.PER_RUN`.
+        processes: the processes that share every batch of a single run; None if this process is
+            alone.
+        params: (R, P) weights of all runs and their gradient.
         loss_fn: the loss with its gradient.
-        rate_schedules, early_stoppers: of each row.
+        rate_schedules: learning rate schedule of each run.
+        early_stoppers: early stopping of each run.
     """
 
     def __init__(
@@ -78,12 +83,14 @@ class Learner:
         processes: ProcessGroup | None = None,
         compiler: StepCompiler | None = None,
     ) -> None:
-        """Build it for rows with their histories.
+        """Build the learner of runs with their histories.
 
         Args:
-            manual_backward: False leaves all gradients to autograd.
-            compiler: the compiler of the training, which earlier groups used; None to begin with
-                a new one.
+            progress: progress of each run, by row.
+            manual_backward: whether to use manually derived gradients where the model has them.
+                False leaves all gradients to autograd.
+            processes: the processes that share every batch; None if this process is alone.
+            compiler: the compiler that earlier groups of the training used; None for a new one.
         """
         runs = [each.run for each in progress]
         self.config, self.processes = runs[0].config, processes
@@ -108,10 +115,10 @@ class Learner:
         ]
 
     def start_epoch(self, state: TrainState) -> Epoch:
-        """Shuffle the data for the state's epoch, and compute its values.
+        """Shuffle the data for the epoch of the state, and compute the values of this epoch.
 
-        A row whose run has ended gets the rate, teacher forcing and order of the first active run,
-        so that the choice of kernels depends on active runs alone.
+        The row of a run that has ended receives the learning rate, teacher forcing and order of the
+        first active run, so that the choice of kernels depends only on active runs.
         """
         began, first = time.perf_counter() - state.seconds, state.active[0]
         representatives = [
@@ -139,23 +146,23 @@ class Learner:
         )
 
     def _split_into_batches(self, samples: Sequence[np.ndarray]) -> list[Tensor]:
-        """The teacher forcing of an epoch, batch by batch.
+        """Split the teacher forcing of an epoch into batches.
 
         Args:
-            samples: one array per run, as returned by `sample_teacher_forcing`.
+            samples: for each run, the array that `sample_teacher_forcing` returned.
         """
         single = len(samples) == 1
         forced = torch.from_numpy(samples[0] if single else np.stack(samples))
         if self.config.teacher_forcing.coin == "step":
-            # One sample for the batch: (T,), or for several runs (R, 1, T).
+            # All sequences of a batch share a sample: (T,), or (R, 1, T) for several runs.
             return list(forced.squeeze(-2).unbind(0) if single else forced.unbind(1))
         return [forced[..., places, :] for places in self.loader.own_places]
 
     def compute_gradient(self, state: TrainState, epoch: Epoch) -> StepLoss:
-        """Compute the loss of the next batch; its gradient is then `params.gradient`.
+        """Compute the loss of the next batch, and write its gradient to `params.gradient`.
 
         Raises:
-            DataError: if the files that the batch is read from are gone or have changed.
+            DataError: if the data files are gone or have changed.
             DistributedError: if another process is lost.
         """
         step, weights = state.step, self.params.weights
@@ -169,12 +176,12 @@ class Learner:
     def _all_reduce(
         self, processes: ProcessGroup, batch: Batch, forced: Tensor, rng: StepRNG
     ) -> StepLoss:
-        """Compute the loss and gradient of a batch from those of each process's share."""
+        """Compute the loss and gradient of a batch of which each process has a share."""
         gradient = self.params.gradient
         (count,) = batch.loss_counts.tolist()
         if count:
             losses = self.loss_fn.value_and_grad(batch, forced, rng)
-        else:  # fewer sequences than processes
+        else:  # the share is empty, or none of its cells were observed
             gradient.zero_()
             losses = gradient.new_zeros(())
         processes.all_reduce(gradient.mul_(count))
@@ -190,7 +197,7 @@ class Learner:
         self.optimizer.step(epoch.learning_rates)
 
     def record_attention(self, state: TrainState) -> None:
-        """Add a snapshot to the attention history of each active run, where one is due."""
+        """Add a snapshot to the attention history of each active run if one is due."""
         every = self.config.record_attention
         if every is None or state.epoch % every:
             return
@@ -216,14 +223,15 @@ def build_group(
     """Build state and learner of a group.
 
     Args:
-        runs: at the same epoch and step. A resumed run gets its old row among as many, so that
-            results are bit-identical to a training that was never stopped.
+        runs: the runs, all at the same epoch and step. A resumed run gets the row that it had
+            before, in a group with the same number of rows. The results are then bit-identical to
+            those of a training without a stop.
         manual_backward, processes, compiler: see `Learner`.
 
     Raises:
-        ValueError: their checkpoints are of different groups.
+        ValueError: if the checkpoints belong to different groups.
     """
-    # A run that several processes share has one row, whatever group it began in.
+    # A run that several processes share has a single row, even if it began in a larger group.
     progress = assign_rows(runs) if processes is None else list(runs)
     learner = Learner(
         progress, manual_backward=manual_backward, processes=processes, compiler=compiler
@@ -232,13 +240,13 @@ def build_group(
 
 
 def assign_rows(runs: Sequence[RunProgress]) -> list[RunProgress]:
-    """Assign the rows of a group to its runs.
+    """Return the runs of a group by row.
 
-    Runs that begin, or whose checkpoints name no row, get one each in their order. Rows of runs
-    that have ended before are filled with an ended copy of the first run.
+    Runs that begin, or that have checkpoints without a row, get rows in the given order. Each row
+    of a run that ended before the resume gets an ended copy of the first run.
 
     Raises:
-        ValueError: their checkpoints are of different groups.
+        ValueError: if the checkpoints belong to different groups.
     """
     slots = [None if run.checkpoint is None else run.checkpoint.slot for run in runs]
     known = [slot for slot in slots if slot is not None]

@@ -1,9 +1,9 @@
-"""The training loop, for one run or for many side by side.
+"""The training loop for a single run or for many runs side by side.
 
-`fit` trains a group, `train_epoch` the rest of an epoch, `train_step` one batch. No step waits for
-the device to learn whether its losses and weights are finite. Losses are checked before a save and
-at the end of an epoch; if one is not finite, the last snapshot is restored and the steps are
-replayed, each checked, up to the first that is not finite.
+`fit` trains a group, `train_epoch` trains the rest of an epoch, and `train_step` trains on a batch.
+No step waits for the device to find out whether losses and weights are finite. Losses are checked
+before a save and at the end of an epoch. If a loss is not finite, the loop restores the last
+snapshot, and replays and checks the steps one by one, up to the first non-finite step.
 """
 
 from __future__ import annotations
@@ -39,25 +39,28 @@ def train_models(
     manual_backward: bool = True,
     processes: ProcessGroup | None = None,
 ) -> list[RunProgress]:
-    """Train runs side by side, from the beginning or all from one position.
+    """Train runs side by side, from the beginning or from a common position.
 
     Each run has its own weights, order of batches, teacher forcing, learning rate, early stopping
-    and best epoch, as if it were trained alone. Once half of the rows of a group have ended, the
-    others begin a smaller group.
+    and best epoch, as if it were trained alone. Once half of the runs of a group have ended, the
+    other runs form a smaller group.
 
     Args:
-        runs: of one `batch_key` and one `model` section.
-        session: receives checkpoints and decides when to stop; None saves nothing.
-        states: states to continue from, of no run or of all; all at the same epoch and step.
-        manual_backward: False leaves all gradients to autograd.
-        processes: processes that share every batch of one run; None: this one alone.
+        runs: the runs, which have equal batch keys and equal `model` sections.
+        session: the hooks that save, stop and report; None to save nothing.
+        states: for each run, the state to continue from. All states are at the same epoch and step.
+            It is empty or None for runs that begin.
+        manual_backward: whether to use manually derived gradients where the model has them. False
+            leaves all gradients to autograd.
+        processes: the processes that share every batch of a single run; None if this process is
+            alone.
 
     Returns:
-        the progress of each run, in their order.
+        The progress of each run, in the order of `runs`.
 
     Raises:
-        DistributedError: another process is lost; the state before is saved.
-        DataError: data can no longer be read; the state before is saved.
+        DistributedError: if another process is lost. The state before the loss is saved.
+        DataError: if data can no longer be read. The state before the failure is saved.
     """
     session, states = session or Session(), states or {}
     progress = [RunProgress(run, states.get(run)) for run in runs]
@@ -83,10 +86,10 @@ def _batch_key(run: TrainingRun) -> str:
 
 
 def fit(state: TrainState, learner: Learner, session: Session) -> list[RunProgress]:
-    """Train a group until its runs have ended, a stop is requested, or half of the rows have ended.
+    """Train a group until all its runs or half of them have ended, or until a stop is requested.
 
     Returns:
-        the runs to continue with in a smaller group.
+        The runs that continue in a smaller group.
     """
     learner.compiler.start_group(
         learner.config.compile, learner.loss_fn, learner.loader.example_batch
@@ -98,7 +101,7 @@ def fit(state: TrainState, learner: Learner, session: Session) -> list[RunProgre
         if state.step == 0 and len(state.active) <= len(state.progress) // 2:
             return state.remaining_runs()
         epoch = learner.start_epoch(state)
-        try:  # if some runs diverge, the values of this epoch stay valid for the others
+        try:  # the values of this epoch stay valid for the other runs if some runs diverge
             stopped = train_epoch(state, learner, epoch, session)
             if stopped or not state.active:
                 return []
@@ -112,7 +115,7 @@ def fit(state: TrainState, learner: Learner, session: Session) -> list[RunProgre
 
 
 def train_epoch(state: TrainState, learner: Learner, epoch: Epoch, session: Session) -> bool:
-    """Train on the remaining batches of an epoch. Returns whether a stop was requested."""
+    """Train on the remaining batches of an epoch, and return whether a stop was requested."""
     snapshot = state.snapshot()
     while state.step < len(epoch):
         save = session.save_due()
@@ -127,7 +130,7 @@ def train_epoch(state: TrainState, learner: Learner, epoch: Epoch, session: Sess
             end_diverged(state, learner, epoch, snapshot, session)
             if not state.active:
                 return False
-            stop = save = False  # of an undone step; both are read again after the next
+            stop = save = False  # they belong to an undone step; the next step reads them again
             state.seconds = epoch.elapsed()
             epoch = learner.start_epoch(state)
         state.seconds = epoch.elapsed()
@@ -142,7 +145,7 @@ def train_epoch(state: TrainState, learner: Learner, epoch: Epoch, session: Sess
 
 
 def train_step(state: TrainState, learner: Learner, epoch: Epoch) -> None:
-    """Forward, loss, backward, clip, update; nothing waits for the loss."""
+    """Compute loss and gradient of a batch, and update the weights. Nothing waits for the loss."""
     loss = learner.compute_gradient(state, epoch)
     learner.update(epoch)
     state.pending.append(loss)
@@ -150,7 +153,7 @@ def train_step(state: TrainState, learner: Learner, epoch: Epoch) -> None:
 
 
 def finish_epoch(state: TrainState, learner: Learner, epoch: Epoch, session: Session) -> None:
-    """Validate, record the epoch, and keep the best weights."""
+    """Validate the active runs, record the epoch, and keep the best weights."""
     trained = state.active
     free, forced = validate(
         learner.loss_fn, learner.validation, learner.config.batch_size, learner.processes
@@ -190,7 +193,7 @@ def finish_epoch(state: TrainState, learner: Learner, epoch: Epoch, session: Ses
 
 
 def _report_epoch(state: TrainState, learner: Learner, session: Session) -> None:
-    """End the runs that have no epoch left, and report the epoch to the session."""
+    """Report the epoch to the session, and end the runs that have no epoch left."""
     trained, ended = state.active, _end_finished(state, learner)
     to_save = trained if session.save_due() else ended
     runs = [state.progress[k] for k in trained]
@@ -198,8 +201,10 @@ def _report_epoch(state: TrainState, learner: Learner, session: Session) -> None
 
 
 def end_finished_runs(state: TrainState, learner: Learner, session: Session) -> None:
-    """End the runs whose checkpoints leave no epoch to train. They are saved with the current
-    config, except after early stopping: others of the group may still return to the save before.
+    """End the runs whose checkpoints leave no epoch to train.
+
+    They are saved with the current config. Runs that stopped early are not saved, because other
+    runs of the group may still return to an earlier save.
     """
     ended = state.update_checkpoints(_end_finished(state, learner))
     if to_save := [each for each in ended if each.ended == "all epochs"]:
@@ -218,8 +223,11 @@ def _end_finished(state: TrainState, learner: Learner) -> list[int]:
 def end_diverged(
     state: TrainState, learner: Learner, epoch: Epoch, snapshot: StateSnapshot, session: Session
 ) -> None:
-    """Restore a snapshot, replay up to the first non-finite step, and end the runs in which it is
-    not finite, before that step. If the replay is finite after all, no run ends."""
+    """End the runs that have a non-finite value, with their states before that step.
+
+    The steps since the snapshot are replayed up to the first non-finite step. If all values of the
+    replay are finite, no run ends.
+    """
     steps = len(state.pending)
     state.restore(snapshot)
     non_finite = replay_until_non_finite(state, learner, epoch, steps)
@@ -231,10 +239,17 @@ def end_diverged(
 def replay_until_non_finite(
     state: TrainState, learner: Learner, epoch: Epoch, steps: int
 ) -> list[NonFinite]:
-    """Replay steps until one is not finite in an active run, and undo that one.
+    """Replay steps until a value of an active run is not finite, and undo that step.
+
+    Args:
+        state: the state at the restored snapshot.
+        learner: the learner of the group.
+        epoch: values of the epoch.
+        steps: number of steps to replay.
 
     Returns:
-        the first non-finite value of each run in that step; empty where all steps are finite.
+        The first non-finite value of each run in the undone step. The list is empty if all values
+        are finite.
     """
     for _ in range(steps):
         before = state.snapshot()
@@ -257,7 +272,7 @@ def replay_until_non_finite(
 
 
 def mark_diverged(k: int, error: NonFiniteError, state: TrainState, session: Session) -> None:
-    """End a run with an error, at its state of now."""
+    """End a run with an error, and keep its current state as its checkpoint."""
     state.update_checkpoints([k])
     progress = state.progress[k]
     progress.ended, progress.error = "diverged", error
