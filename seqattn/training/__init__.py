@@ -1,4 +1,19 @@
-"""Training: the loop, its state and schedules, losses and checkpoints."""
+"""Training: the loop, its state and schedules, losses and checkpoints.
+
+Terms:
+
+- A run is one training with one config and one seed. A group is a set of runs that are trained
+  together, with a leading axis of runs. A row is the index of a run on this axis.
+- A position is the pair (number of finished epochs, number of finished steps in the current epoch).
+- A run is active until it has ended (`RunProgress.ended`). It ends after all epochs, by early
+  stopping, or because it diverged. `RunProgress.is_finished` is True unless it diverged or is still
+  active.
+- `seqattn.experiments.Job` describes a run in its folder. `Job.is_trained` is True if its
+  checkpoint leaves no epoch to train. `Job.is_pending` is True if its folder has neither results
+  nor the error of a divergence, so that a trained run without results is pending.
+- A shard is the share of one process in a batch. A snapshot is a copy of a group's state within an
+  epoch, to which the loop can return; an attention snapshot is a record of attention weights.
+"""
 
 from seqattn.training.batches import Batch, GatheredBatch, batch_of, to_tensors
 from seqattn.training.checkpoint_file import PATHS

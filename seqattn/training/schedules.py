@@ -1,7 +1,7 @@
-"""Schedules: teacher forcing, learning rate, early stopping.
+"""Schedules of teacher forcing and learning rate, and early stopping.
 
-Each is a function of the config, the epoch (from 0) and, for a plateau, of the validation losses so
-far; no other state is carried along, so that a resumed run cannot differ.
+Each schedule is a function of the config and the epoch. Plateaus and early stopping also depend on
+the validation losses so far. There is no other state, so that a resumed run cannot differ.
 """
 
 from __future__ import annotations
@@ -27,15 +27,19 @@ from seqattn.config import (
 )
 
 Ending = Literal["all epochs", "early stopping", "diverged"]
-"""Why a training has ended."""
+"""Reason for the end of a training."""
 
 
 def teacher_forcing_probability(config: TeacherForcing, epoch: int, epochs: int) -> float:
-    """The probability of feeding the truth (Bengio et al. 2015, "Scheduled Sampling", section 2.4).
+    """Compute the probability that a step receives the true target.
+
+    The schedules are those of Bengio et al. 2015, "Scheduled Sampling", section 2.4.
 
     Args:
-        epoch: from 0.
-        epochs: training.epochs, which a linear schedule spans unless it says otherwise.
+        config: the section `training.teacher_forcing`.
+        epoch: number of the epoch, from 0.
+        epochs: value of `training.epochs`. A linear schedule spans all epochs unless it has
+            `over_epochs`.
     """
     match config:
         case ConstantForcing():
@@ -61,15 +65,20 @@ def sample_teacher_forcing(
     batches: int,
     steps: int,
 ) -> NDArray[np.bool_]:
-    """Sample for which steps of an epoch the true target is fed: True where a uniform number in
-    [0, 1) is below `probability`.
+    """Sample the steps of an epoch that receive the true target.
 
     Args:
-        generator: of the epoch's random numbers.
+        config: the section `training.teacher_forcing`.
+        probability: probability that a step receives the true target.
+        generator: random number generator of the epoch.
+        sequences: number of training sequences.
+        batches: number of batches in the epoch.
+        steps: number of target steps, T.
 
     Returns:
-        coin `step`: (batches, 1, T); `sequence`: (sequences, 1); `element`: (sequences, T), the
-        latter two in the order in which the epoch visits the sequences.
+        True where a uniform random number in [0, 1) is below `probability`. The shape depends on
+        `config.coin`: (batches, 1, T) for `step`, (sequences, 1) for `sequence`, and (sequences, T)
+        for `element`. The sequences are in the order in which the epoch visits them.
     """
     match config.coin:
         case "step":
@@ -85,11 +94,11 @@ def sample_teacher_forcing(
 
 
 class PlateauDetector:
-    """Counts the epochs without a new lowest loss.
+    """A counter of the epochs without a new lowest loss.
 
     Args:
-        patience: epochs without one after which training should stop.
-        min_delta: by which a loss has to be lower to count.
+        patience: number of such epochs in a row that make a plateau.
+        min_delta: decrease that a loss must exceed to count as a new lowest loss.
     """
 
     def __init__(self, patience: float, min_delta: float = 0.0) -> None:
@@ -99,7 +108,7 @@ class PlateauDetector:
         self.epochs_waited = 0
 
     def update(self, loss: float) -> bool:
-        """Record the loss of an epoch. Returns whether training should stop."""
+        """Record the loss of an epoch, and return whether there is a plateau."""
         if loss < self.lowest_loss - self.min_delta:
             self.lowest_loss, self.epochs_waited = loss, 0
         else:
@@ -108,14 +117,16 @@ class PlateauDetector:
 
     @property
     def is_plateau(self) -> bool:
+        """Whether as many epochs as `patience` have passed without a new lowest loss."""
         return self.epochs_waited >= self.patience
 
 
 def build_early_stopper(config: Training, history: Iterable[float]) -> PlateauDetector:
-    """The early stopper of a config after some epochs; without early stopping it never stops.
+    """Build the early stopping of a config. It finds no plateau if early stopping is off.
 
     Args:
-        history: validation losses of finished epochs.
+        config: the section `training`.
+        history: validation losses of the finished epochs.
     """
     early = config.early_stopping
     stopper = (
@@ -129,22 +140,24 @@ def build_early_stopper(config: Training, history: Iterable[float]) -> PlateauDe
 
 
 class LearningRate:
-    """The learning rate, epoch by epoch.
+    """The learning rate schedule of a run.
 
-    With e the epoch from 0, E the epochs of a cosine, and m its minimum, as in torch's
-    CosineAnnealingLR with T_max = E and eta_min = m:
+    Let e be the epoch from 0. A cosine has a number of epochs E and a minimum m, like the
+    `CosineAnnealingLR` of torch with T_max = E and eta_min = m. `step` is the `StepLR` of torch. A
+    plateau has the number n of plateaus so far.
 
-        cosine   m + (learning_rate - m) (1 + cos(pi e / E)) / 2 for e <= E, and m after that
-        step     learning_rate factor^floor(e / every), torch's StepLR
-        plateau  learning_rate factor^n, n the number of times that patience has run out
+        cosine   m + (learning_rate - m) (1 + cos(pi e / E)) / 2 for e <= E, and m for e > E
+        step     learning_rate factor^floor(e / every)
+        plateau  learning_rate factor^n
 
-    So the last epoch of a cosine, e = E - 1, has a rate above 0 where m is 0.
+    With m = 0, the last epoch of a cosine, e = E - 1, still has a rate above 0.
     """
 
     def __init__(self, config: Training, history: Iterable[float] = ()) -> None:
         """
         Args:
-            history: validation losses of finished epochs.
+            config: the section `training`.
+            history: validation losses of the finished epochs.
         """
         self.config, self.epoch, self.factor = config, 0, 1.0
         schedule = config.learning_rate_schedule
@@ -155,7 +168,7 @@ class LearningRate:
             self.update(loss)
 
     def update(self, loss: float) -> None:
-        """Advance by an epoch with this validation loss."""
+        """Advance to the next epoch after an epoch with this validation loss."""
         self.epoch += 1
         schedule = self.config.learning_rate_schedule
         if self.plateau is None or not isinstance(schedule, PlateauRate):
@@ -166,7 +179,7 @@ class LearningRate:
 
     @property
     def value(self) -> float:
-        """The rate of the next epoch."""
+        """Learning rate of the next epoch."""
         config, schedule = self.config, self.config.learning_rate_schedule
         match schedule:
             case ConstantRate():
@@ -185,11 +198,12 @@ class LearningRate:
 
 
 def ending(config: Training, epoch: int, stopper: PlateauDetector) -> Ending | None:
-    """Why a training has no epoch left; None: it has.
+    """Return the reason for the end of a training, or None if epochs are left to train.
 
     Args:
-        epoch: finished epochs.
-        stopper: after their validation losses.
+        config: the section `training`.
+        epoch: number of finished epochs.
+        stopper: early stopping after the validation losses of these epochs.
     """
     if stopper.is_plateau:
         return "early stopping"

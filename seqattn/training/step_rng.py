@@ -1,4 +1,4 @@
-"""Random numbers of one training step, for dropout and sampled attention."""
+"""The random numbers of a training step for dropout and sampled attention."""
 
 from __future__ import annotations
 
@@ -16,14 +16,17 @@ STEP_BITS, CALL_BITS = 32, 10
 
 
 class StepRNG:
-    """An implementation of `seqattn.models.RNG`. Each number is a function of seed, epoch, step and
-    number of the call, so that a run draws the same alone, in a group, and resumed within an epoch.
+    """The implementation of `seqattn.models.RNG` for a training step.
+
+    Each number is a function of seed, epoch, step and number of the call. A run therefore draws the
+    same numbers alone, in a group, and after a resume within an epoch.
 
     Args:
-        seeds: one for each run; several put an axis of runs first.
-        epoch, step: position of the training.
-        like: tensor with the type and device of the numbers.
-        shard: the share of this process in the batch; None if it has the whole batch.
+        seeds: seed of each run. Several seeds add a leading axis of runs to the numbers.
+        epoch: number of finished epochs.
+        step: number of finished steps in the current epoch.
+        like: tensor that has the type and device of the numbers.
+        shard: share of this process in the batch; None for the whole batch.
     """
 
     def __init__(
@@ -39,6 +42,12 @@ class StepRNG:
         self.calls = dict[str, int]()
 
     def uniform(self, name: Literal["sampling", "dropout"], *shape: int) -> Tensor:
+        """Draw uniform random numbers in [0, 1).
+
+        Args:
+            name: purpose of the numbers.
+            shape: shape of the numbers of a run; its first axis is that of the sequences.
+        """
         call = self.calls.get(name, 0)
         assert call < 1 << CALL_BITS
         self.calls[name] = call + 1
