@@ -23,9 +23,9 @@ The key `teacher_forcing.coin` is an exception, because it determines the shape 
 
 
 def batch_key(features: FeatureSpec, config: Training, parts: Sequence[BatchShape]) -> str:
-    """Return a text that two runs share if they can be trained side by side.
+    """Return a text that is equal for two runs if they can be trained side by side.
 
-    Their `model` sections must be equal too.
+    The runs must also have equal `model` sections.
 
     Args:
         features: source and target features of the model. They and the `model` section determine

@@ -82,7 +82,7 @@ class Batch:
         return BatchShape(tuple(self.source.shape[-3:]), tuple(self.target.shape[-3:]), tuple(axes))
 
     def take(self, places: slice) -> Batch:
-        """Return the sequences of a slice for each run."""
+        """Return a slice of the sequences of each run."""
         index = places if self.source.dim() == 3 else (slice(None), places)
         return self.map(lambda tensor: tensor[index])
 
@@ -131,7 +131,7 @@ class Batch:
         """Apply a function to each tensor.
 
         Args:
-            function: called with one tensor of this batch and of each other batch.
+            function: function of a tensor of this batch and of the same tensor of each other batch.
             others: batches that have the same masks as this batch.
         """
         batches = (self, *others)
@@ -188,7 +188,7 @@ class GatheredBatch:
         return GatheredBatch(self.part, self.scaling, self.device, self.dtype, runs)
 
     def take(self, places: slice) -> Batch:
-        """Return the sequences of a slice for each run."""
+        """Return a slice of the sequences of each run."""
         batch = self._gather(places)
         if self.leading_axis is None:
             return batch
@@ -230,7 +230,9 @@ def batch_of(
     *,
     keep_tensors: bool = True,
 ) -> Batch | GatheredBatch:
-    """Return a part as tensors, or as windows that become tensors when they are taken.
+    """Make a batch from a part.
+
+    A part of windows may become a `GatheredBatch`. Every other part becomes tensors in memory.
 
     Args:
         part: the sequences.
@@ -238,8 +240,8 @@ def batch_of(
         dtype: type of source and target.
         scaling: the transformation to the model's units; None if the part has these units.
         keep_tensors: whether to keep the tensors of windows in memory, unless they would be far
-            larger than the table, or than memory. False suits a part that is read once, from its
-            first sequence to its last.
+            larger than the table, or than memory. Pass False for a part that is read only once and
+            in order.
     """
     if not isinstance(part, Windows):
         return to_tensors(part, device, dtype, scaling)
@@ -248,7 +250,7 @@ def batch_of(
 
 
 def is_gathered(part: Sequences) -> bool:
-    """Return whether `batch_of` leaves the sequences of a part to be gathered on demand."""
+    """Return whether `batch_of` makes a `GatheredBatch` from a part, to save memory."""
     if not isinstance(part, Windows):
         return False
     numbers = len(part) * (
@@ -265,7 +267,7 @@ def to_tensors(
     scaling: Scaling | None = None,
     shape: BatchShape | None = None,
 ) -> Batch:
-    """Return all sequences of a part as one batch.
+    """Convert all sequences of a part to tensors.
 
     Args:
         part, device, dtype, scaling: see `batch_of`.
@@ -298,8 +300,8 @@ def stack_batches(parts: Sequence[Batch | GatheredBatch]) -> Batch | GatheredBat
     """Stack one part of several runs to (R, N, ...), without a copy if all runs share it.
 
     Raises:
-        ValueError: if the shapes or masks of the parts differ, or if parts are gathered on demand
-            and are not the same.
+        ValueError: if the shapes or masks of the parts differ, or if different parts are gathered
+            on demand.
     """
     if len(parts) == 1:
         return parts[0]

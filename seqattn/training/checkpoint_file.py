@@ -56,7 +56,7 @@ class CheckpointFile:
 
     @property
     def weights(self) -> dict[str, Tensor]:
-        """Weights by parameter name. Of two sets, the best and the newest, these are the newest."""
+        """Weights by parameter name; in a checkpoint of a training the newest, not the best."""
         return self.below("model.") if self.is_training else self.tensors
 
     @property
@@ -104,7 +104,7 @@ class CheckpointFile:
         _ = self.config, self.spec
 
     def below(self, prefix: str) -> dict[str, Tensor]:
-        """Return the tensors with a prefix in their names, by name without the prefix."""
+        """Return the tensors with names that start with a prefix, by name without this prefix."""
         return {
             name.removeprefix(prefix): tensor
             for name, tensor in self.tensors.items()

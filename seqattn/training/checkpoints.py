@@ -115,7 +115,7 @@ def save_state(
 
 
 def _environment_of(state: RunState) -> dict[str, Any]:
-    """Return the device and the version of torch by the keys of `environment.json`."""
+    """Return device and torch version of a state, by the keys of `environment.json`."""
     device = next((tensor.device for tensor in state.weights.values()), torch.device("cpu"))
     gpu = torch.cuda.get_device_name(device) if device.type == "cuda" else None
     return {"device": device.type, "gpu": gpu, "packages": {"torch": _torch_version()}}
@@ -136,7 +136,7 @@ def load_model(path: Path, *, expected: Config | None = None) -> LoadedModel:
 
     Raises:
         CheckpointError: if the file is missing, is corrupt, or was not written by seqattn, or if
-            its model differs from `expected` or from its own config.
+            its config differs from `expected`, or if its tensors do not fit its config.
     """
     file = read_checkpoint(path)
     config = file.config
@@ -214,7 +214,7 @@ def read_training(path: Path) -> CheckpointFile:
 
 
 def restore_state(file: CheckpointFile, model: Seq2SeqModel) -> RunState:
-    """Return the state in a checkpoint.
+    """Build the state of a run from a checkpoint, and copy its weights into a model.
 
     Args:
         file: the checkpoint of a training.
@@ -225,9 +225,7 @@ def restore_state(file: CheckpointFile, model: Seq2SeqModel) -> RunState:
     """
     best, weights, metadata = file.below("best."), file.weights, file.metadata
     if best:
-        fill_model(
-            model, best, file.path
-        )  # only for its checks: the next line overwrites the model
+        fill_model(model, best, file.path)  # this only checks the best weights
     fill_model(model, weights, file.path)
     buffers = optimizer_buffers(file, model, file.config.training)
     history = file.tensors.get("history")

@@ -29,8 +29,8 @@ def check_data_unchanged(now: Sequence[str], before: Sequence[str], since: str) 
     """Check that the data files have not changed since the training.
 
     Args:
-        now: SHA-256 of each file now.
-        before: SHA-256 of each file at the training.
+        now: current SHA-256 of each file.
+        before: SHA-256 of each file when the training began.
         since: end of the sentence "what data.path names has changed ...".
 
     Raises:
@@ -91,7 +91,7 @@ def fill_model(model: Seq2SeqModel, weights: Mapping[str, Tensor], path: Path) -
 def optimizer_buffers(
     file: CheckpointFile, model: Seq2SeqModel, config: Training
 ) -> dict[str, dict[str, Tensor]]:
-    """Return the buffers of the optimizer: parameter name -> buffer name -> tensor.
+    """Return the buffers of the optimizer by parameter name and buffer name.
 
     Raises:
         CheckpointError: if names or shapes differ from those of the optimizer in the config.

@@ -1,4 +1,4 @@
-"""`training.compile`: the decision to compile a recurrent step."""
+"""The decision whether to compile a recurrent step, according to `training.compile`."""
 
 from __future__ import annotations
 
@@ -10,20 +10,19 @@ from seqattn.training.objective import COMPILE_SECONDS, AutogradLoss, LossFn
 
 
 class StepCompiler:
-    """Decides for the groups of a training, one after the other, whether to compile a step.
+    """A compiler that decides for each group of a training whether to compile its recurrent step.
 
-    Only the steps of `AutogradLoss` are compiled. Manually derived gradients never are.
-
-    With mode "on" it compiles before the first step. With "auto" it compiles once the remaining
-    epochs would take longer than a compilation, judged by the last epoch, and returns to eager
-    steps if the next epoch is no faster. With "off" it never compiles.
+    Only the steps of `AutogradLoss` can be compiled. With mode "on" the compiler compiles before
+    the first step, and with "off" it never compiles. With "auto" it compiles when the remaining
+    epochs will probably take longer than a compilation, and it returns to eager steps if the next
+    epoch is no faster.
 
     Args:
         log: function that receives a line about the backend of the gradients whenever it changes.
 
     Attributes:
-        is_futile: whether a compilation has failed or brought no speed-up. "auto" then compiles no
-            more, not even for later groups.
+        is_futile: whether a compilation has failed or brought no speed-up. Mode "auto" then
+            compiles nothing in later epochs and groups.
         eager_seconds: duration in seconds of the last epoch before a compilation whose speed-up is
             not known yet; None at other times.
     """
@@ -35,7 +34,7 @@ class StepCompiler:
         """Begin with the loss of a group, and compile its step if the mode is "on".
 
         Args:
-            mode: `training.compile`.
+            mode: value of `training.compile`.
             loss_fn: the loss of the group, which has eager steps.
             batch: function that returns a batch to try a step with.
 
@@ -50,7 +49,7 @@ class StepCompiler:
         self.log(loss_fn.name)
 
     def after_epoch(self, seconds: float, epochs_left: int, batch: Callable[[], Batch]) -> None:
-        """Compile if that saves time, or return to eager steps if it has not saved time.
+        """Compile in mode "auto" to save time, or return to eager steps if no time was saved.
 
         Args:
             seconds: duration of the last epoch.

@@ -1,6 +1,6 @@
 """The shuffled batches of an epoch.
 
-Letters: N sequences of a batch, S source length, T target length, R runs.
+Letters: N sequences, n sequences of a batch, S source length, T target length, R runs.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ MAX_SHUFFLED_COPY = 2**26
 
 
 class DataLoader:
-    """The training sequences of a group, batch by batch.
+    """A loader that returns the training sequences of a group batch by batch.
 
     Args:
         parts: training part of each run. Several runs may share one part.
@@ -79,7 +79,7 @@ def epoch_permutations(seeds: Iterable[int], epoch: int, sequences: int) -> list
 def shuffled_batches(
     data: Batch | GatheredBatch, order: NDArray[np.int64], batches: Sequence[slice]
 ) -> Callable[[int], Batch]:
-    """Return a function from the number of a batch to the batch, (n, ...) or (R, n, ...).
+    """Return a function that maps the number of a batch to its tensors, (n, ...) or (R, n, ...).
 
     The fastest way is to gather all sequences at once. If this copy of the data would be large, the
     sequences are gathered batch by batch instead.

@@ -55,7 +55,7 @@ def find_non_finite(
 def step_error(
     non_finite: NonFinite, state: TrainState, learner: Learner, epoch: Epoch
 ) -> NonFiniteError:
-    """Build the error for a non-finite value in the step that follows the state."""
+    """Build the error for a non-finite value in the next step of a state."""
     row, value, name = non_finite.row, non_finite.value, non_finite.name
     run = state.progress[row].run
     sequence_ids = learner.loader.ids_of_batch(state.step, run.seed, state.epoch, run.sequence_ids)

@@ -87,7 +87,7 @@ class Learner:
 
         Args:
             progress: progress of each run, by row.
-            manual_backward: whether to use manually derived gradients where the model has them.
+            manual_backward: whether to use manually derived gradients if the model has them.
                 False leaves all gradients to autograd.
             processes: the processes that share every batch; None if this process is alone.
             compiler: the compiler that earlier groups of the training used; None for a new one.
@@ -176,12 +176,12 @@ class Learner:
     def _all_reduce(
         self, processes: ProcessGroup, batch: Batch, forced: Tensor, rng: StepRNG
     ) -> StepLoss:
-        """Compute the loss and gradient of a batch of which each process has a share."""
+        """Compute loss and gradient of a batch that the processes share."""
         gradient = self.params.gradient
         (count,) = batch.loss_counts.tolist()
         if count:
             losses = self.loss_fn.value_and_grad(batch, forced, rng)
-        else:  # the share is empty, or none of its cells were observed
+        else:  # the share is empty, or none of its cells was observed
             gradient.zero_()
             losses = gradient.new_zeros(())
         processes.all_reduce(gradient.mul_(count))
@@ -255,5 +255,5 @@ def assign_rows(runs: Sequence[RunProgress]) -> list[RunProgress]:
     by_row = {slot.row: run for slot, run in zip(known, runs, strict=True)}
     if len(by_row) < len(runs) or len({(slot.group_id, slot.rows) for slot in known}) > 1:
         raise ValueError("runs that go side by side must have rows of one group, each its own")
-    ended = RunProgress(runs[0].run, ended="all epochs")  # nothing else is read of it
+    ended = RunProgress(runs[0].run, ended="all epochs")  # only `ended` is read
     return [by_row.get(k, ended) for k in range(known[0].rows)]

@@ -48,9 +48,9 @@ def train_models(
     Args:
         runs: the runs, which have equal batch keys and equal `model` sections.
         session: the hooks that save, stop and report; None to save nothing.
-        states: for each run, the state to continue from. All states are at the same epoch and step.
-            It is empty or None for runs that begin.
-        manual_backward: whether to use manually derived gradients where the model has them. False
+        states: state of each run to continue from, all at the same epoch and step. Pass None if the
+            runs begin.
+        manual_backward: whether to use manually derived gradients if the model has them. False
             leaves all gradients to autograd.
         processes: the processes that share every batch of a single run; None if this process is
             alone.
@@ -70,7 +70,9 @@ def train_models(
         raise ValueError("runs that go side by side must be at the same epoch and step")
     if len({_batch_key(run) for run in runs}) > 1:
         raise ValueError("runs that go side by side must have the same batch_key")
-    compiler = StepCompiler(functools.cache(session.log))  # smaller groups repeat some lines
+    compiler = StepCompiler(
+        functools.cache(session.log)
+    )  # without the cache, a smaller group repeats lines
     active = progress
     while active:
         state, learner = build_group(
@@ -130,7 +132,7 @@ def train_epoch(state: TrainState, learner: Learner, epoch: Epoch, session: Sess
             end_diverged(state, learner, epoch, snapshot, session)
             if not state.active:
                 return False
-            stop = save = False  # they belong to an undone step; the next step reads them again
+            stop = save = False  # the step was undone; the next step asks again
             state.seconds = epoch.elapsed()
             epoch = learner.start_epoch(state)
         state.seconds = epoch.elapsed()
@@ -145,7 +147,7 @@ def train_epoch(state: TrainState, learner: Learner, epoch: Epoch, session: Sess
 
 
 def train_step(state: TrainState, learner: Learner, epoch: Epoch) -> None:
-    """Compute loss and gradient of a batch, and update the weights. Nothing waits for the loss."""
+    """Compute loss and gradient of a batch, and update the weights without waiting for the loss."""
     loss = learner.compute_gradient(state, epoch)
     learner.update(epoch)
     state.pending.append(loss)
@@ -223,7 +225,7 @@ def _end_finished(state: TrainState, learner: Learner) -> list[int]:
 def end_diverged(
     state: TrainState, learner: Learner, epoch: Epoch, snapshot: StateSnapshot, session: Session
 ) -> None:
-    """End the runs that have a non-finite value, with their states before that step.
+    """End the runs that have a non-finite value, and keep their states before that value.
 
     The steps since the snapshot are replayed up to the first non-finite step. If all values of the
     replay are finite, no run ends.

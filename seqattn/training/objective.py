@@ -1,4 +1,4 @@
-"""The training loss, which is the mean squared error under teacher forcing, and its gradient.
+"""The training loss and its gradient. The loss is the mean squared error under teacher forcing.
 
 `build_loss` chooses manually derived gradients if the model has them, and autograd otherwise. Both
 compute a loss for each run, and both write the gradient to `StackedParams.gradient`.
@@ -30,7 +30,7 @@ COMPILE_SECONDS = 40.0
 
 
 class LossFn(Protocol):
-    """A loss with its gradient, and the two validation losses.
+    """The interface of a training loss, which also computes the two validation losses.
 
     Attributes:
         name: name of the gradient backend in the log.
@@ -90,7 +90,7 @@ class AutogradLoss:
         free_running = torch.zeros(batch.target_steps, dtype=torch.bool)
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # warnings of torch about its own compiler
+                warnings.simplefilter("ignore")  # torch warns about its own compiler
                 loss = self.loss(batch, free_running)
                 torch.autograd.grad(loss.sum(), list(self.model.parameters()), allow_unused=True)
         except Exception as error:  # a compiler may raise any exception

@@ -1,7 +1,7 @@
-"""A training that several processes of torchrun share, each with its shard of every batch.
+"""The process group of a training that torchrun starts in several processes.
 
-Before each update the processes sum their gradients, so that all processes make the same update of
-the same weights. The order of sequences and the teacher forcing are functions of seed and position,
+Each process computes the gradient of its shard of every batch. The processes sum their gradients
+before each update, so that all of them make the same update of the same weights. The order of sequences and the teacher forcing are functions of seed and position,
 and need no communication. `DistributedDataParallel` of torch would communicate for each parameter
 by hooks, but here all parameters are a single tensor already.
 """
@@ -48,7 +48,7 @@ class Shard(NamedTuple):
 
 
 def shard_of(processes: ProcessGroup | None, n: int) -> Shard:
-    """Return the share of this process in n sequences, which is all of them without a group."""
+    """Return the share of this process in n sequences. Without a group it is all of them."""
     rank, size = (0, 1) if processes is None else (processes.rank, processes.size)
     return Shard(n, slice(rank * n // size, (rank + 1) * n // size))
 

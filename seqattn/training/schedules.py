@@ -122,7 +122,7 @@ class PlateauDetector:
 
 
 def build_early_stopper(config: Training, history: Iterable[float]) -> PlateauDetector:
-    """Build the early stopping of a config. It finds no plateau if early stopping is off.
+    """Build the detector for early stopping. It finds no plateau if early stopping is off.
 
     Args:
         config: the section `training`.
@@ -142,15 +142,15 @@ def build_early_stopper(config: Training, history: Iterable[float]) -> PlateauDe
 class LearningRate:
     """The learning rate schedule of a run.
 
-    Let e be the epoch from 0. A cosine has a number of epochs E and a minimum m, like the
-    `CosineAnnealingLR` of torch with T_max = E and eta_min = m. `step` is the `StepLR` of torch. A
-    plateau has the number n of plateaus so far.
+    Let e be the number of the epoch from 0, E the number of epochs of a cosine, m the minimum of a
+    cosine, and n the number of plateaus so far. The learning rates are:
 
         cosine   m + (learning_rate - m) (1 + cos(pi e / E)) / 2 for e <= E, and m for e > E
         step     learning_rate factor^floor(e / every)
         plateau  learning_rate factor^n
 
-    With m = 0, the last epoch of a cosine, e = E - 1, still has a rate above 0.
+    A cosine equals the `CosineAnnealingLR` of torch with T_max = E and eta_min = m. With m = 0 its
+    last epoch, e = E - 1, still has a rate above 0. A step schedule equals the `StepLR` of torch.
     """
 
     def __init__(self, config: Training, history: Iterable[float] = ()) -> None:
@@ -168,7 +168,11 @@ class LearningRate:
             self.update(loss)
 
     def update(self, loss: float) -> None:
-        """Advance to the next epoch after an epoch with this validation loss."""
+        """Advance to the next epoch.
+
+        Args:
+            loss: validation loss of the epoch that has finished.
+        """
         self.epoch += 1
         schedule = self.config.learning_rate_schedule
         if self.plateau is None or not isinstance(schedule, PlateauRate):
@@ -203,7 +207,7 @@ def ending(config: Training, epoch: int, stopper: PlateauDetector) -> Ending | N
     Args:
         config: the section `training`.
         epoch: number of finished epochs.
-        stopper: early stopping after the validation losses of these epochs.
+        stopper: the detector after the validation losses of these epochs.
     """
     if stopper.is_plateau:
         return "early stopping"

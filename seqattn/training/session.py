@@ -10,7 +10,7 @@ from seqattn.training.state import RunProgress
 class Session:
     """The hooks of a training. The default methods do nothing.
 
-    If a method raises an exception, the training ends with it.
+    If a method raises an exception, the training ends with that exception.
     """
 
     def log(self, line: str) -> None:

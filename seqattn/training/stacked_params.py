@@ -26,7 +26,7 @@ class StackedParams:
         weights: (R, P) weights. The parameters of `model` are views of this tensor.
         gradient: (R, P) gradient of the last backward pass.
         frozen: columns of the weights that the optimizer does not change.
-        shapes: shape of each parameter without the axis of runs, by name.
+        shapes: shapes of the parameters by name, without the axis of runs.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class StackedParams:
             self.parameter_grads.append((parameter, gradients[name]))
 
     def as_named(self, stacked: Tensor) -> dict[str, Tensor]:
-        """Return views of an (R, P) tensor by parameter name, (R, *shape), or (*shape) for one run."""
+        """Return views of an (R, P) tensor by parameter name: (R, *shape), or (*shape) if R = 1."""
         split = zip(self.shapes.items(), torch.split(stacked, self.sizes, dim=1), strict=True)
         if self.R == 1:
             return {name: piece.view(shape) for (name, shape), piece in split}

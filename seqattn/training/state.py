@@ -1,4 +1,7 @@
-"""The state of a training. A checkpoint contains exactly this state; everything else is rebuilt.
+"""The state of a training.
+
+A checkpoint contains this state except for the attention history, which has a separate file. A
+resume rebuilds everything else.
 
 `RunState` is the state of a single run, by parameter name, as in a checkpoint file. `TrainState` is
 the state of all runs of a group, with a leading axis of runs, which the loop changes.
@@ -56,8 +59,8 @@ class TrainingRecord:
         history: one record for each finished epoch.
         best_epoch: number of the epoch with the lowest validation loss, from 1; 0 before the end of
             the first epoch.
-        loss_sum: sum over the steps of the current epoch of mean loss times loss count.
-        loss_count: sum over the steps of the current epoch of `Batch.loss_counts`.
+        loss_sum: sum of mean loss times loss count over the steps of the current epoch.
+        loss_count: sum of the loss counts of these steps; see `Batch.loss_counts`.
         attention_history: snapshots of `training.record_attention`. A separate file keeps them.
     """
 
@@ -90,7 +93,7 @@ class RunState(TrainingRecord):
         seconds: duration of the current epoch so far, in seconds.
         best_weights: weights after the best epoch, by parameter name.
         slot: row in a group; None in checkpoints of earlier versions, which did not record it.
-        environment: device and version of torch at the save, by the keys of `environment.json`. It
+        environment: device and torch version at the save, by the keys of `environment.json`. It
             is empty for a new state, and in checkpoints of earlier versions.
     """
 
@@ -111,7 +114,7 @@ class RunState(TrainingRecord):
 
 @dataclass(frozen=True, eq=False)
 class TrainingRun:
-    """The inputs of a run, which training does not change.
+    """The inputs of a run.
 
     Attributes:
         model: the initialised model on its device. Training changes the weights of this model only
@@ -323,7 +326,7 @@ class TrainState:
         return remaining
 
     def _optimizer_buffers(self, k: int) -> dict[str, dict[str, Tensor]]:
-        """Copy the buffers of row k: parameter name -> buffer name -> tensor."""
+        """Copy the buffers of row k, by parameter name and buffer name."""
         moments = {name: self.params.get_row(moment, k) for name, moment in self.moments.items()}
         config = self.progress[k].run.config
         count = {"step": self.updates.cpu().clone()} if counts_updates(config) else {}

@@ -18,7 +18,7 @@ STEP_BITS, CALL_BITS = 32, 10
 class StepRNG:
     """The implementation of `seqattn.models.RNG` for a training step.
 
-    Each number is a function of seed, epoch, step and number of the call. A run therefore draws the
+    Each number is a function of seed, epoch, step and call number. A run therefore draws the
     same numbers alone, in a group, and after a resume within an epoch.
 
     Args:

@@ -23,11 +23,11 @@ from seqattn.training.state import RunProgress, TrainingRun
 MIN_MULTIPLICATIONS = 2_000_000
 """Smallest number of multiplications in a step for a trial with several threads."""
 MIN_STEP_SECONDS = 0.003
-"""Smallest duration of a step in seconds that may gain from more threads."""
+"""Smallest duration in seconds of a step that can be faster with more threads."""
 TRIAL_STEPS = 3
 """Number of timed steps for each number of threads."""
 MAX_TIME_RATIO = 0.8
-"""Largest ratio of step times, after to before, that justifies twice the threads."""
+"""Largest ratio of step times, with twice the threads to before, that justifies the threads."""
 
 
 def choose_threads(runs: Sequence[TrainingRun]) -> tuple[int, str]:
