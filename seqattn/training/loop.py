@@ -48,8 +48,8 @@ def train_models(
     Args:
         runs: the runs, which have equal batch keys and equal `model` sections.
         session: the hooks that save, stop and report; None to save nothing.
-        states: state of each run to continue from, all at the same epoch and step. Pass None if the
-            runs begin.
+        states: state of each run to continue from, all at the same epoch and step. Pass None to
+            train from the beginning.
         manual_backward: whether to use manually derived gradients if the model has them. False
             leaves all gradients to autograd.
         processes: the processes that share every batch of a single run; None if this process is

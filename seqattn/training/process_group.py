@@ -1,9 +1,10 @@
 """The process group of a training that torchrun starts in several processes.
 
 Each process computes the gradient of its shard of every batch. The processes sum their gradients
-before each update, so that all of them make the same update of the same weights. The order of sequences and the teacher forcing are functions of seed and position,
-and need no communication. `DistributedDataParallel` of torch would communicate for each parameter
-by hooks, but here all parameters are a single tensor already.
+before each update, so that they all make the same update of the same weights. The order of
+sequences and the teacher forcing are functions of seed and position, and need no communication.
+`DistributedDataParallel` of torch would communicate for each parameter by hooks, but here all
+parameters are a single tensor already.
 """
 
 from __future__ import annotations
@@ -26,12 +27,12 @@ from seqattn.errors import DistributedError, SeqattnError
 CONNECT_TIMEOUT = timedelta(seconds=120)
 """Largest time to wait until the other processes have started."""
 COLLECTIVE_TIMEOUT = timedelta(minutes=30)
-"""Largest time of later waits, in which a process may read its files.
+"""Largest time to wait for a message of another process, which may be reading its files.
 
-If a process ends, the others notice it at once.
+If a process ends, the other processes notice it at once.
 """
 FAILED = bytes(64)
-"""Value that a process that cannot begin sends in place of its digests."""
+"""Value that a failed process sends in place of its digests."""
 
 
 class Shard(NamedTuple):

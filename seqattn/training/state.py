@@ -94,7 +94,7 @@ class RunState(TrainingRecord):
         best_weights: weights after the best epoch, by parameter name.
         slot: row in a group; None in checkpoints of earlier versions, which did not record it.
         environment: device and torch version at the save, by the keys of `environment.json`. It
-            is empty for a new state, and in checkpoints of earlier versions.
+            is empty unless the state was read from a checkpoint that contains it.
     """
 
     weights: dict[str, Tensor]

@@ -27,7 +27,7 @@ MIN_STEP_SECONDS = 0.003
 TRIAL_STEPS = 3
 """Number of timed steps for each number of threads."""
 MAX_TIME_RATIO = 0.8
-"""Largest ratio of step times, with twice the threads to before, that justifies the threads."""
+"""The number of threads is doubled if the step time falls at least to this share of itself."""
 
 
 def choose_threads(runs: Sequence[TrainingRun]) -> tuple[int, str]:
