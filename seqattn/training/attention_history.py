@@ -50,7 +50,7 @@ def probe_batch(validation: Batch | GatheredBatch) -> Batch:
 
 
 def attention_snapshots(model: Seq2SeqModel, probe: Batch, epoch: int) -> list[AttentionSnapshot]:
-    """Compute one snapshot for each run, or an empty list for models without attention.
+    """Compute a snapshot for each run. A model without attention has no snapshots.
 
     The forecasts run freely and draw no random numbers, so that recording does not change the
     training.
@@ -93,7 +93,7 @@ def write_attention_history(
 
 
 def read_attention_history(folder: RunFolder, epoch: int) -> list[AttentionSnapshot]:
-    """Read the snapshots up to an epoch, or return an empty list without a file.
+    """Read the snapshots up to an epoch. Without a file the list is empty.
 
     An unreadable file is logged, and the next save replaces it.
     """

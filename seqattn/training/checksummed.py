@@ -110,7 +110,7 @@ def _metadata(path: Path, header: bytes) -> dict[str, Any]:
     """Parse the header of a file, and return the metadata of seqattn.
 
     Raises:
-        CheckpointError: if the header is not that of a safetensors file by seqattn.
+        CheckpointError: if the file is not a safetensors file that seqattn wrote.
     """
     try:
         metadata = json.loads(json.loads(header)["__metadata__"][METADATA_KEY])

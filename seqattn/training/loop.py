@@ -59,8 +59,8 @@ def train_models(
         The progress of each run, in the order of `runs`.
 
     Raises:
-        DistributedError: if another process is lost. The state before the loss is saved.
-        DataError: if data can no longer be read. The state before the failure is saved.
+        DistributedError: if another process is lost. The state before this failure is saved.
+        DataError: if data can no longer be read. The state before this failure is saved.
     """
     session, states = session or Session(), states or {}
     progress = [RunProgress(run, states.get(run)) for run in runs]
@@ -132,7 +132,7 @@ def train_epoch(state: TrainState, learner: Learner, epoch: Epoch, session: Sess
             end_diverged(state, learner, epoch, snapshot, session)
             if not state.active:
                 return False
-            stop = save = False  # the step was undone; the next step asks again
+            stop = save = False  # of the undone step; the next step reads both again
             state.seconds = epoch.elapsed()
             epoch = learner.start_epoch(state)
         state.seconds = epoch.elapsed()
