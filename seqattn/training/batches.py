@@ -5,6 +5,7 @@ Letters: N sequences, S source length, T target length, F features, R runs.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -106,7 +107,7 @@ class Batch:
         """(R,) int64 number of real target steps in the mean loss of each run. If some target cells
         were not observed, it is the number of observed cells instead."""
         if self.target_keep is None:
-            return torch.tensor([len(self) * self.target_steps]).expand(self.runs)
+            return _equal_counts(len(self) * self.target_steps, self.runs)
         axes = tuple(range(self.target.dim() - 3, self.target_keep.dim()))
         return self.target_keep.sum(dim=axes).view(-1)
 
@@ -142,6 +143,12 @@ class Batch:
             None if lengths is None else function(*[batch.source_lengths for batch in batches]),
             None if keep is None else function(*[batch.target_keep for batch in batches]),
         )
+
+
+@functools.lru_cache(maxsize=64)  # a new tensor for each batch takes a tenth of a small model's step
+def _equal_counts(count: int, runs: int) -> Tensor:
+    """Return the loss counts of a batch without padding."""
+    return torch.full((runs,), count)
 
 
 def shape_of_batch(part: Sequences) -> BatchShape:
