@@ -115,12 +115,14 @@ def optimizer_buffers(
         if found:
             buffers[name] = found
     if buffer_names(config) and (buffers or file.position != (0, 0)):
-        missing = [name for name, _ in model.named_parameters() if name not in buffers]
-        if missing:
-            raise CheckpointError(
-                f"{file.path}: it has no optimizer buffers of {', '.join(missing)}."
-            )
+        _check_complete(buffers, model, file.path)
     return buffers
+
+
+def _check_complete(buffers: Mapping[str, object], model: Seq2SeqModel, path: Path) -> None:
+    missing = [name for name, _ in model.named_parameters() if name not in buffers]
+    if missing:
+        raise CheckpointError(f"{path}: it has no optimizer buffers of {', '.join(missing)}.")
 
 
 def _other_shape(path: Path, name: str, found: Tensor, wanted: Tensor) -> CheckpointError:
