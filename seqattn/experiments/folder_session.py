@@ -66,10 +66,12 @@ class FolderSession(Session):
         self.writers, self.callbacks, self.background = writers, callbacks, background
         self.interval = next(iter(writers)).config.checkpoint_seconds
         self.saved_at = time.monotonic()
+        self.ended = {run for run, writer in writers.items() if writer.job.is_trained}
 
     def log(self, line: str) -> None:
-        for writer in self.writers.values():
-            writer.folder.log_line(f"gradients: {line}")
+        for run, writer in self.writers.items():
+            if run not in self.ended:
+                writer.folder.log_line(f"gradients: {line}")
 
     def stop_requested(self) -> bool:
         if self.background is not None:
@@ -99,11 +101,13 @@ class FolderSession(Session):
             if self.background is not None:  # users follow the log of a single run
                 self.writers[progress.run].log_epoch(record)
             self.callbacks.epoch(record)
+        self.ended.update(progress.run for progress in runs if progress.ended)
         self._write(to_save)
         if len(to_save) == len(runs):  # else only runs that ended were saved
             self.saved_at = time.monotonic()
 
     def diverged(self, run: RunProgress) -> None:
+        self.ended.add(run.run)
         self._write([run])
         if self.background is not None:
             self.background.wait()

@@ -116,14 +116,14 @@ def _collect(ray: Any, tasks: dict[Any, RunGroup], callbacks: Callbacks) -> None
     """
     while tasks:
         done, _ = ray.wait([*tasks], timeout=POLL_INTERVAL_SECONDS)
-        if number := callbacks.stop():
+        for task in done:
+            folders = [folder for _, folder in tasks.pop(task)]
+            _write_run_folders(list(zip(folders, _task_result(ray, task), strict=True)), callbacks)
+        if tasks and (number := callbacks.stop()):
             for task in tasks:
                 with contextlib.suppress(Exception):
                     ray.cancel(task, force=True)
             raise Interrupted(number, CONTINUE)
-        for task in done:
-            folders = [folder for _, folder in tasks.pop(task)]
-            _write_run_folders(list(zip(folders, _task_result(ray, task), strict=True)), callbacks)
 
 
 def _gpus_per_task(ray: Any, device: str, threads: int) -> int:

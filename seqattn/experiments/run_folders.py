@@ -14,6 +14,9 @@ from seqattn.experiments.run_environment import change_of_numerics
 from seqattn.runs import RunFolder
 from seqattn.runs.storage import atomic_write, exclusive_lock, write_json, write_transaction
 
+NOTHING_MISSING = "; nothing is missing"
+"""Hint of `raise_if_stopped` after the last file of a training."""
+
 
 class FolderLocks(ExitStack):
     """Locks of run folders, held until the block ends."""
@@ -117,20 +120,25 @@ def report_change_of_numerics(
         callbacks.message(change)
 
 
-def draw_missing_pictures(job: Job, callbacks: Callbacks) -> None:
-    """Draw the pictures of a finished run unless all are there.
+def draw_missing_pictures(jobs: Sequence[Job], callbacks: Callbacks) -> None:
+    """Draw the pictures of each finished run that lacks one.
 
     Raises:
-        Interrupted: a stop is requested; what is drawn stays.
+        Interrupted: if a stop is requested; the pictures drawn so far are kept.
     """
-    folder, hint = job.folder, "; --resume draws the pictures that are missing"
-    files = [folder.loss_picture, folder.predictions_picture]
-    if folder.attention.exists():
-        files.append(folder.attention_picture)
-    if all(file.exists() for file in files):
+    jobs = [job for job in jobs if not all(file.exists() for file in _pictures_of(job.folder))]
+    if not jobs:
         return
-    raise_if_stopped(callbacks, [job], hint)
     from seqattn.plots import run_pictures  # matplotlib is slow to import and not needed before
 
-    for path in run_pictures.draw_run(folder):
-        raise_if_stopped(callbacks, [job], "; nothing is missing" if path == files[-1] else hint)
+    hint, last = "; --resume draws the pictures that are missing", _pictures_of(jobs[-1].folder)[-1]
+    for job in jobs:
+        raise_if_stopped(callbacks, [job], hint)
+        for path in run_pictures.draw_run(job.folder):
+            raise_if_stopped(callbacks, [job], NOTHING_MISSING if path == last else hint)
+
+
+def _pictures_of(folder: RunFolder) -> list[Path]:
+    """Return the paths of the pictures of a finished run, in the order in which they are drawn."""
+    attention = [folder.attention_picture] if folder.attention.exists() else []
+    return [folder.loss_picture, folder.predictions_picture, *attention]

@@ -19,6 +19,7 @@ from seqattn.experiments.memory_estimate import check_memory_of_runs, checkpoint
 from seqattn.experiments.prepare import prepare_jobs
 from seqattn.experiments.run_environment import choose_device, environment
 from seqattn.experiments.run_folders import (
+    NOTHING_MISSING,
     FolderLocks,
     draw_missing_pictures,
     prepare_folders,
@@ -28,6 +29,8 @@ from seqattn.experiments.skip_start import fit_skip_maps
 from seqattn.runs import RunFolder, check_folder_available
 from seqattn.runs.storage import allow_open_files, check_free_space, read_regular_file
 from seqattn.training import ProcessGroup
+
+RESUME_HINT = " after training; --resume goes on from there"
 
 
 def train_one(
@@ -113,9 +116,11 @@ def train_many(
             prepare_folders(pending, compute.environment, threads, overwrite=overwrite)
             _begin_progress(pending, callbacks)
             jobs = _replace_jobs(jobs, _train_groups(groups, compute, callbacks))
-        for job in jobs if plots else ():
-            if job.summary is not None:
-                draw_missing_pictures(job, callbacks)
+            has_pictures_to_draw = plots and any(job.summary is not None for job in jobs)
+            hint = RESUME_HINT if has_pictures_to_draw else NOTHING_MISSING
+            raise_if_stopped(callbacks, groups[-1], hint)
+        if plots:
+            draw_missing_pictures([job for job in jobs if job.summary is not None], callbacks)
     return jobs
 
 
@@ -156,10 +161,11 @@ def _environment(device: torch.device, launch: Launch) -> dict[str, Any]:
 def _train_groups(
     groups: Sequence[Sequence[Job]], compute: Resources, callbacks: Callbacks
 ) -> list[list[Job]]:
-    trained = []
+    trained = list[list[Job]]()
     for group in groups:
+        if trained:
+            raise_if_stopped(callbacks, trained[-1], RESUME_HINT)
         trained.append(train_group(group, compute, callbacks))
-        raise_if_stopped(callbacks, trained[-1], " after training; --resume goes on from there")
     return trained
 
 
