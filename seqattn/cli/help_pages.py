@@ -6,7 +6,11 @@ import re
 from collections import defaultdict
 from typing import Any
 
+import typer
 from typer.core import TyperCommand, TyperGroup
+
+UsageError: Any = typer.BadParameter.__base__
+"""The base class of errors of the command line; typer does not export it."""
 
 
 class CommandPage(TyperCommand):
@@ -15,6 +19,22 @@ class CommandPage(TyperCommand):
     Options stand under the headings of `grouped_options`, the others under "Options". The epilog is
     an example, which is never wrapped.
     """
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the arguments; an unknown option that is a config key is answered with `--set`."""
+        arguments, names = list(args), {each.name for each in self.params}
+        try:
+            return super().parse_args(ctx, args)
+        except UsageError as error:
+            option = getattr(error, "option_name", None)
+            if option and names & {"overrides", "reading"}:
+                from seqattn.cli.option_hints import config_key_hint
+
+                hint = config_key_hint(option, arguments, only_reading="reading" in names)
+                if hint:
+                    error.message += f". To change a config key, use {hint}."
+                    error.possibilities = None
+            raise
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         arguments = (each for each in self.get_params(ctx) if each.param_type_name == "argument")

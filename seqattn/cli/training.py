@@ -120,8 +120,11 @@ def train_command(
     if not quiet and len(failed) < len(jobs):
         with ignore_closed_pipe():
             _print_results(jobs, folder, many=many)
-    if failed:
+    if failed and many:
         raise experiments.combined_error(failed, len(jobs))
+    for job in failed:  # at most one
+        assert job.error is not None
+        raise job.error
 
 
 def _is_worker(processes: ProcessGroup | None) -> bool:

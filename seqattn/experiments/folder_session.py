@@ -66,11 +66,11 @@ class FolderSession(Session):
         self.writers, self.callbacks, self.background = writers, callbacks, background
         self.interval = next(iter(writers)).config.checkpoint_seconds
         self.saved_at = time.monotonic()
-        self.ended = {run for run, writer in writers.items() if writer.job.is_trained}
+        self.ended = set[TrainingRun]()
 
     def log(self, line: str) -> None:
         for run, writer in self.writers.items():
-            if run not in self.ended:
+            if run not in self.ended and not writer.job.is_trained:
                 writer.folder.log_line(f"gradients: {line}")
 
     def stop_requested(self) -> bool:

@@ -6,7 +6,7 @@ import signal
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -148,7 +148,7 @@ def test_a_stop_of_a_cluster_keeps_the_tasks_that_are_done(
     """Its message says that finished runs are kept."""
 
     class Ray:
-        cancelled: list[str] = []
+        cancelled: ClassVar = list[str]()
 
         @staticmethod
         def wait(tasks: list[str], timeout: float) -> tuple[list[str], list[str]]:
