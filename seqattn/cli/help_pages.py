@@ -41,7 +41,8 @@ class CommandPage(TyperCommand):
         names = (str(each.metavar) for each in arguments)
         return [*([self.options_metavar] if self.options_metavar else []), *names]
 
-    def format_options(self, ctx: Any, formatter: Any) -> None:
+    def sections(self, ctx: Any) -> dict[str, list[tuple[str, str]]]:
+        """Return the name and the help of each argument and option, by the heading of its group."""
         headings = getattr(self.callback, "headings", {})
         sections = defaultdict[str, list[tuple[str, str]]](list)
         for parameter in self.get_params(ctx):
@@ -53,7 +54,10 @@ class CommandPage(TyperCommand):
                 heading = headings.get(parameter.name, "Options")
                 sections[heading].append((name, _simplify(text)))
         sections["Options"] = sections.pop("Options")  # the last section
-        for heading, records in sections.items():
+        return sections
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        for heading, records in self.sections(ctx).items():
             with formatter.section(heading):
                 formatter.write_dl(records)
 

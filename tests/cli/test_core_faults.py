@@ -96,3 +96,22 @@ def test_other_unknown_options_are_answered_as_before(words: list[str], seqattn:
     done = seqattn(*words)
     assert done.code == 2
     assert "--set" not in done.err
+
+
+def test_the_rows_of_the_site_s_page_are_those_of_the_help_pages() -> None:
+    """`scripts/docs_hooks.py` writes them into docs/commands.md."""
+    from typer.main import get_command
+
+    from seqattn.cli import app
+
+    found = dict[str, str]()
+    for name, command in get_command(app).commands.items():  # type: ignore[attr-defined]
+        if not hasattr(command, "commands"):
+            context = command.make_context(name, [], resilient_parsing=True)
+            for records in command.sections(context).values():
+                found |= {f"{name} {option}": text for option, text in records}
+    assert found["train --threads N"].endswith("[default: fastest in a short measurement]")
+    assert found["train CONFIG"] == "Config file in YAML."
+    assert not [
+        text for text in found.values() if "x<" in text or "x>" in text or "default: (" in text
+    ]
