@@ -14,7 +14,7 @@ def protected_files(run: Path, input_file: Path | None = None) -> dict[str, Path
     These are the files of the run folder except pictures and reports, the run's own data files, and
     --input.
     """
-    from seqattn.config import OwnFile, resolve
+    from seqattn.config import PATH_KEYS, OwnFile, resolve
     from seqattn.runs import RunFolder
 
     folder = RunFolder(run if run.is_dir() else run.resolve().parent.parent)
@@ -26,9 +26,9 @@ def protected_files(run: Path, input_file: Path | None = None) -> dict[str, Path
     with contextlib.suppress(ConfigError):  # reading the run raises it later, with its message
         data = resolve(folder.config).config.data
         if isinstance(data, OwnFile):
-            for key in ("path", "validation_path", "test_path"):
-                path = getattr(data, key)
-                protected[f"data.{key}"] = None if path is None else Path(path)
+            for key in PATH_KEYS:
+                path = getattr(data, key.removeprefix("data."))
+                protected[key] = None if path is None else Path(path)
     return {**named, **protected}
 
 

@@ -25,7 +25,7 @@ class Splits:
         notes: messages for the user about the files.
         split: (series, part, first step, last step) of each series that was read from files.
         digests: SHA-256 of each path of the config.
-        sources: SHA-256 of each file by its name, where a path stands for several files.
+        digests_by_file: SHA-256 of each file by its name, where a path stands for several files.
         frequency: the step interval that all training series share; None if they share none.
         in_sample: season and error scale of the training series; None for generated data.
         fitted_on: the training sequences that baselines are fitted to; None: all of them.
@@ -41,7 +41,7 @@ class Splits:
     notes: tuple[str, ...] = ()
     split: tuple[tuple[str, str, str, str], ...] = ()
     digests: tuple[str, ...] = ()
-    sources: Mapping[str, str] = field(default_factory=dict)
+    digests_by_file: Mapping[str, str] = field(default_factory=dict)
     frequency: Frequency | None = None
     in_sample: InSample | None = None
     fitted_on: Sequences | None = None

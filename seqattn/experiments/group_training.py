@@ -51,7 +51,7 @@ class Resources:
     processes: ProcessGroup | None = None
 
 
-def train_group(jobs: Sequence[Job], compute: Resources, callbacks: Callbacks) -> list[Job]:
+def train_group(jobs: Sequence[Job], resources: Resources, callbacks: Callbacks) -> list[Job]:
     """Train jobs side by side and write the results of each.
 
     Returns:
@@ -61,11 +61,11 @@ def train_group(jobs: Sequence[Job], compute: Resources, callbacks: Callbacks) -
         Interrupted: a stop was requested; the state is saved.
         SeqattnError: an error that a user can correct.
     """
-    runs = build_runs(jobs, compute.device)
-    threads, reason = _choose_threads(jobs, runs, compute)
+    runs = build_runs(jobs, resources.device)
+    threads, reason = _choose_threads(jobs, runs, resources)
     torch.set_num_threads(threads)
-    _log_start(jobs, compute, threads, reason)
-    _report_notes(jobs, callbacks)
+    _log_start(jobs, resources, threads, reason)
+    _show_start_messages(jobs, callbacks)
     # Many runs save together, so that the disk is waited for once; one saves while it trains.
     background = BackgroundWriter() if len(jobs) == 1 else None
     writers = {run: RunWriter(job) for run, job in zip(runs, jobs, strict=True)}
@@ -79,10 +79,10 @@ def train_group(jobs: Sequence[Job], compute: Resources, callbacks: Callbacks) -
         if job.state is not None
     }
     with _log_errors(jobs), background or contextlib.nullcontext():
-        trained = train_models(runs, session, states=states, processes=compute.processes)
+        trained = train_models(runs, session, states=states, processes=resources.processes)
     jobs = _finish_jobs(jobs, trained, callbacks)
     unfinished = [job for job, run in zip(jobs, trained, strict=True) if run.ended is None]
-    processes = compute.processes
+    processes = resources.processes
     if processes is not None and processes.stopped:
         own = callbacks.stop  # 0 where only another process got the signal
         callbacks = replace(callbacks, stop=lambda: own() or signal.SIGTERM)
@@ -113,48 +113,48 @@ def build_runs(jobs: Sequence[Job], device: torch.device) -> list[TrainingRun]:
             job.config.training,
             job.config.seed,
             job.data.train.ids,
-            job.group,
+            job.group_id,
         )
         for job in jobs
     ]
 
 
 def _choose_threads(
-    jobs: Sequence[Job], runs: Sequence[TrainingRun], compute: Resources
+    jobs: Sequence[Job], runs: Sequence[TrainingRun], resources: Resources
 ) -> tuple[int, str]:
     """The number of threads of torch's operations, and the reason for it."""
-    if compute.threads:
-        return compute.threads, "asked for"
-    if compute.processes is not None:
+    if resources.threads:
+        return resources.threads, "asked for"
+    if resources.processes is not None:
         return 1, "one of several processes"
     for job in jobs:
         if job.environment.get("threads"):
             return job.environment["threads"], "as before"
-    return choose_threads(runs) if compute.device.type == "cpu" else (1, "the device works")
+    return choose_threads(runs) if resources.device.type == "cpu" else (1, "the device works")
 
 
-def _log_start(jobs: Sequence[Job], compute: Resources, threads: int, reason: str) -> None:
-    """Write what is known before the first step: split, sources, threads, and the log."""
+def _log_start(jobs: Sequence[Job], resources: Resources, threads: int, reason: str) -> None:
+    """Write what is known before the first step: split, data files, threads, and the log."""
     memory = estimate_run_memory(jobs[0]) / 2**20 if len(jobs) > 1 else 0.0
     for job in jobs:
         if job.data.split:
             job.folder.write_split(job.data.split)
-        if job.data.sources:
-            job.folder.write_sources(job.data.sources)
-        if threads != (compute.threads or job.environment.get("threads")):  # as written before
-            write_json(job.folder.environment, environment_of(job, compute.environment, threads))
+        if job.data.digests_by_file:
+            job.folder.write_data_files(job.data.digests_by_file)
+        if threads != (resources.threads or job.environment.get("threads")):  # as written before
+            write_json(job.folder.environment, environment_of(job, resources.environment, threads))
         lines = [
             *_notes(job),
             f"train {job.config.name}: seed {job.config.seed}, {job.parameters} parameters,"
-            f" {len(job.data.train)} training sequences, device {compute.device}, threads {threads}"
-            f" ({reason}), torch {torch.__version__}",
+            f" {len(job.data.train)} training sequences, device {resources.device},"
+            f" threads {threads} ({reason}), torch {torch.__version__}",
         ]
         if len(jobs) > 1:
             lines.append(f"batched with {len(jobs) - 1} other runs, about {memory:.1f} MiB each")
         job.folder.log_line("\n".join([*lines, *_unusable(job), *_resumption(job, len(jobs))]))
 
 
-def _report_notes(jobs: Sequence[Job], callbacks: Callbacks) -> None:
+def _show_start_messages(jobs: Sequence[Job], callbacks: Callbacks) -> None:
     notes = dict.fromkeys(note for job in jobs for note in _notes(job))
     unusable = [line for job in jobs for line in _unusable(job)]
     for line in (*notes, *unusable, *_resumption(jobs[0], len(jobs))):

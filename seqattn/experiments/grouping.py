@@ -37,15 +37,15 @@ def group_jobs(jobs: Sequence[Job]) -> list[list[Job]]:
     resumed: dict[tuple[str, str | None], list[Job]] = {}
     for job in itertools.chain(*cohorts):
         if job.state is not None:
-            resumed.setdefault((_batch_key_of(job), _group_of(job)), []).append(job)
+            resumed.setdefault((_batch_key_of(job), _saved_group_id(job)), []).append(job)
     groups = [
-        [replace(job, group=name or _group_digest(group)) for job in group]
+        [replace(job, group_id=name or _group_id(group)) for job in group]
         for (_, name), members in resumed.items()
         for group in _resumable_groups(members)
     ]
     new = [[job for job in cohort if job.state is None and job.is_pending] for cohort in cohorts]
     return groups + [
-        [replace(job, group=_group_digest(cohort)) for job in cohort] for cohort in new if cohort
+        [replace(job, group_id=_group_id(cohort)) for job in cohort] for cohort in new if cohort
     ]
 
 
@@ -54,7 +54,7 @@ def groups_without_checkpoints(jobs: Sequence[Job]) -> Iterator[list[Job]]:
     original group unless a member already has results."""
     for cohort in _cohorts(jobs):
         pending = [job for job in cohort if job.is_pending and not job.is_trained]
-        interrupted = _group_digest(cohort) in map(_group_of, cohort) and not any(
+        interrupted = _group_id(cohort) in map(_saved_group_id, cohort) and not any(
             job.summary for job in cohort
         )
         if pending:
@@ -72,19 +72,19 @@ def _cohorts(jobs: Sequence[Job]) -> Iterator[list[Job]]:
             yield members[first : first + limit]
 
 
-def _group_digest(jobs: Sequence[Job]) -> str:
+def _group_id(jobs: Sequence[Job]) -> str:
     """Digest of the configs of runs that begin together, without what may change on a resume."""
     of_all = hashlib.sha256()
     for job in jobs:
         values = [(".".join(at), value) for at, value in leaves(as_plain(job.config))]
-        of_all.update(repr([row for row in values if row[0] not in MUTABLE_ON_RESUME]).encode())
+        of_all.update(repr([pair for pair in values if pair[0] not in MUTABLE_ON_RESUME]).encode())
     return of_all.hexdigest()[:16]
 
 
 def _restart_after_partial_save(cohort: Sequence[Job]) -> list[Job]:
     """Restart runs that began together where a stop interrupted their first common save."""
     again = set[Path]()
-    for group in {_group_of(job) for job in cohort} - {None}:
+    for group in {_saved_group_id(job) for job in cohort} - {None}:
         again.update(job.folder.path for job in _partial_first_save(cohort, group))
     return [job.restarted() if job.folder.path in again else job for job in cohort]
 
@@ -92,16 +92,18 @@ def _restart_after_partial_save(cohort: Sequence[Job]) -> list[Job]:
 def _partial_first_save(cohort: Sequence[Job], group: str | None) -> list[Job]:
     """The runs of a group if some have a checkpoint, others have none, and none has an earlier one;
     else an empty list."""
-    saved = [job for job in cohort if _group_of(job) == group]
+    saved = [job for job in cohort if _saved_group_id(job) == group]
     whole = [
-        job for job in cohort if _group_of(job) == group or (not job.state and job.environment)
+        job
+        for job in cohort
+        if _saved_group_id(job) == group or (not job.state and job.environment)
     ]
     has_earlier = any(job.summary or job.folder.previous.exists() for job in saved)
-    is_stopped = len(whole) > len(saved) and not has_earlier and _group_digest(whole) == group
+    is_stopped = len(whole) > len(saved) and not has_earlier and _group_id(whole) == group
     return whole if is_stopped else []
 
 
-def _group_of(job: Job) -> str | None:
+def _saved_group_id(job: Job) -> str | None:
     """The group that the checkpoint of a run names; None without one."""
     return job.state.slot.group if job.state is not None and job.state.slot is not None else None
 
@@ -110,7 +112,7 @@ def _resumable_groups(members: Sequence[Job]) -> Iterator[list[Job]]:
     """Split the runs of one group by position: first those that have not ended, then those that
     lack only their results."""
     taken = set[Path]()
-    for group in _groups_at_common_state(members):
+    for group in _groups_at_common_position(members):
         taken.update(job.folder.path for job in group)
         yield from _split_equal_rows(group)
     yield from _split_equal_rows([
@@ -119,7 +121,7 @@ def _resumable_groups(members: Sequence[Job]) -> Iterator[list[Job]]:
     ])  # fmt: skip
 
 
-def _groups_at_common_state(members: Sequence[Job]) -> Iterator[list[Job]]:
+def _groups_at_common_position(members: Sequence[Job]) -> Iterator[list[Job]]:
     """Split the runs of one group that have not ended by position.
 
     After a stop between two files of a common save, some runs are one save ahead: they return to

@@ -66,9 +66,9 @@ class Job:
         environment: content of environment.json before this training; empty: the run is new.
         summary: content of summary.json of a run that ended with a finite test loss.
         error: the divergence of a run that diverged, now or before.
-        group: digest of the runs that it began with.
+        group_id: digest of the runs that it began with.
         skipped_checkpoints: unusable checkpoints, with the reasons.
-        interrupted: whether its training continued from a checkpoint.
+        was_resumed: whether its training continued from a checkpoint.
         is_restarted: whether it starts over because other runs of its group have no checkpoint.
         skip_map: initial map of `model.skip: linear`; None: the map is learned from zero, or is in
             the state.
@@ -83,9 +83,9 @@ class Job:
     environment: Mapping[str, Any] = field(default_factory=dict)
     summary: dict[str, Any] | None = None
     error: NonFiniteError | None = None
-    group: str = ""
+    group_id: str = ""
     skipped_checkpoints: tuple[str, ...] = ()
-    interrupted: bool = False
+    was_resumed: bool = False
     is_restarted: bool = False
     skip_map: RidgeMap | None = None
 
@@ -137,7 +137,7 @@ class Job:
     def restarted(self) -> Job:
         """A copy that starts over."""
         return replace(
-            self, state=None, checkpoint=None, error=None, interrupted=False, is_restarted=True
+            self, state=None, checkpoint=None, error=None, was_resumed=False, is_restarted=True
         )
 
     def resumed_from(self, state: RunState) -> Job:

@@ -34,7 +34,7 @@ def prepare_jobs(configs: Sequence[tuple[Config, RunFolder]], *, resume: bool) -
             check_memory(config, splits[key])
         job = Job(config, folder, splits[key], resume)
         check_fixed_lengths(config, job.data)
-        _check_positions(job)
+        _check_sequence_lengths(job)
         jobs.append(_load_progress(job) if resume else job)
     return jobs
 
@@ -54,7 +54,7 @@ def groups_to_train(
     ]
 
 
-def _check_positions(job: Job) -> None:
+def _check_sequence_lengths(job: Job) -> None:
     """Check that the model has a position for each point.
 
     Raises:

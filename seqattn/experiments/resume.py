@@ -6,11 +6,18 @@ import math
 from dataclasses import replace
 from pathlib import Path
 
-from seqattn.config import Config, CosineRate, LinearForcing, Training, config_differences
+from seqattn.config import (
+    PATH_KEYS,
+    Config,
+    CosineRate,
+    LinearForcing,
+    Training,
+    config_differences,
+)
 from seqattn.errors import CheckpointError, ConfigError, DataError
 from seqattn.experiments.job import Job
 from seqattn.runs import RunFolder
-from seqattn.training import PATHS, LearningRate, RunState, check_data_unchanged
+from seqattn.training import LearningRate, RunState, check_data_unchanged
 from seqattn.training.checkpoints import read_training, restore_state
 from seqattn.training.compatibility import MUTABLE_ON_RESUME
 
@@ -40,7 +47,7 @@ def load_latest_checkpoint(job: Job) -> Job:
             *(f"Skipped checkpoint: {reason}" for reason in reasons),
         )
         return replace(
-            job, state=state, checkpoint=path, interrupted=True, skipped_checkpoints=skipped
+            job, state=state, checkpoint=path, was_resumed=True, skipped_checkpoints=skipped
         )
     if not reasons and folder.metrics.exists() and folder.read_metrics():
         reasons.append(f"{folder.metrics} tells of epochs, but their checkpoints are gone.")
@@ -70,7 +77,7 @@ def load_checkpoint(path: Path, job: Job) -> RunState:
 
 def _changed_files(job: Job) -> str:
     """Name the files that have changed since the training began, where there are many."""
-    before, now = job.folder.read_sources(), job.data.sources
+    before, now = job.folder.read_data_files(), job.data.digests_by_file
     if not before or not now:
         return ""
     found = [
@@ -162,7 +169,7 @@ def check_resumable(folder: RunFolder, before: Config, config: Config, epoch: in
     if lines:
         harmless = [
             f"{k}: {old} -> {new}" for k, (old, new) in changed.items()
-            if k in MUTABLE_ON_RESUME and k not in ("name", *PATHS)  # which no checkpoint has
+            if k in MUTABLE_ON_RESUME and k not in ("name", *PATH_KEYS)  # which no checkpoint has
             and not any(line.startswith(f"{k}: ") for line in lines)
         ]  # fmt: skip
         if harmless:

@@ -48,7 +48,7 @@ def environment(device: torch.device, config_path: Path | None) -> dict[str, Any
     }
 
 
-def change_of_numerics(before: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:
+def rounding_change(before: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:
     """A sentence for a run that continues on another device, with another version of torch, or with
     another number of threads or processes, which round differently; None where all are the same.
 

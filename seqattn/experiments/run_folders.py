@@ -10,7 +10,7 @@ from typing import Any
 from seqattn.config import to_yaml
 from seqattn.errors import FolderLockedError
 from seqattn.experiments.job import Callbacks, Job, raise_if_stopped
-from seqattn.experiments.run_environment import change_of_numerics
+from seqattn.experiments.run_environment import rounding_change
 from seqattn.runs import RunFolder
 from seqattn.runs.storage import atomic_write, exclusive_lock, write_json, write_transaction
 
@@ -97,7 +97,7 @@ def environment_of(job: Job, environment: Mapping[str, Any], threads: int | None
     return content
 
 
-def report_change_of_numerics(
+def log_rounding_changes(
     jobs: Sequence[Job],
     environment: Mapping[str, Any],
     threads: int | None,
@@ -113,7 +113,7 @@ def report_change_of_numerics(
         environment = {**environment, "threads": threads}
     changes = dict[str, None]()
     for job in jobs:
-        if job.state is not None and (change := change_of_numerics(job.environment, environment)):
+        if job.state is not None and (change := rounding_change(job.environment, environment)):
             job.folder.log_line(change)
             changes[change] = None
     for change in changes:

@@ -22,8 +22,8 @@ from seqattn.experiments.run_folders import (
     NOTHING_MISSING,
     FolderLocks,
     draw_missing_pictures,
+    log_rounding_changes,
     prepare_folders,
-    report_change_of_numerics,
 )
 from seqattn.experiments.skip_start import fit_skip_maps
 from seqattn.runs import RunFolder, check_folder_available
@@ -105,17 +105,17 @@ def train_many(
         chosen = choose_device(device)
         jobs, groups = _plan(configs, locks, launch, resume=resume, overwrite=overwrite)
         launch.before_writing()
-        _report_finished(jobs, callbacks)
+        _show_ended_runs(jobs, callbacks)
         if pending := [job for job in jobs if job.is_pending]:
-            compute = Resources(
+            resources = Resources(
                 device=chosen, threads=threads, environment=_environment(chosen, launch),
                 processes=launch.processes,
             )  # fmt: skip
             locks.lock_new(job.folder for job in pending)
-            report_change_of_numerics(pending, compute.environment, threads, callbacks)
-            prepare_folders(pending, compute.environment, threads, overwrite=overwrite)
+            log_rounding_changes(pending, resources.environment, threads, callbacks)
+            prepare_folders(pending, resources.environment, threads, overwrite=overwrite)
             _begin_progress(pending, callbacks)
-            jobs = _replace_jobs(jobs, _train_groups(groups, compute, callbacks))
+            jobs = _replace_jobs(jobs, _train_groups(groups, resources, callbacks))
             has_pictures_to_draw = plots and any(job.summary is not None for job in jobs)
             hint = RESUME_HINT if has_pictures_to_draw else NOTHING_MISSING
             raise_if_stopped(callbacks, groups[-1], hint)
@@ -159,13 +159,13 @@ def _environment(device: torch.device, launch: Launch) -> dict[str, Any]:
 
 
 def _train_groups(
-    groups: Sequence[Sequence[Job]], compute: Resources, callbacks: Callbacks
+    groups: Sequence[Sequence[Job]], resources: Resources, callbacks: Callbacks
 ) -> list[list[Job]]:
     trained = list[list[Job]]()
     for group in groups:
         if trained:
             raise_if_stopped(callbacks, trained[-1], RESUME_HINT)
-        trained.append(train_group(group, compute, callbacks))
+        trained.append(train_group(group, resources, callbacks))
     return trained
 
 
@@ -175,7 +175,7 @@ def _replace_jobs(jobs: Sequence[Job], groups: Sequence[Sequence[Job]]) -> list[
     return [newer.get(job.folder.path, job) for job in jobs]
 
 
-def _report_finished(jobs: Sequence[Job], callbacks: Callbacks) -> None:
+def _show_ended_runs(jobs: Sequence[Job], callbacks: Callbacks) -> None:
     trained = sum(job.summary is not None for job in jobs)
     diverged = sum(job.error is not None for job in jobs)
     if len(jobs) == 1:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import torch
 
-from seqattn.config import Config, as_plain
+from seqattn.config import Config, as_plain, without_paths
 from seqattn.data import Splits, load_data
 from seqattn.errors import Interrupted, UsageError
 from seqattn.experiments.group_training import build_runs
@@ -19,7 +19,7 @@ from seqattn.experiments.job import Job
 from seqattn.experiments.run_environment import choose_device
 from seqattn.experiments.skip_start import share_skip_map
 from seqattn.runs import RunFolder
-from seqattn.training import PATHS, ProcessGroup, Session, load_state, train_models
+from seqattn.training import ProcessGroup, Session, load_state, train_models
 
 TRAINED = b"trained already"
 """Broadcast by the first process where nothing is left to train; it broadcasts b"" where training
@@ -48,10 +48,7 @@ def check_can_be_distributed(config: Config) -> None:
 
 def config_fingerprint(config: Config) -> str:
     """Text of the config values that all processes must share; paths may differ."""
-    plain = as_plain(config)
-    for key in PATHS:
-        plain["data"].pop(key.partition(".")[2], None)
-    return repr(plain)
+    return repr(without_paths(as_plain(config)))
 
 
 def data_fingerprint(data: Splits) -> bytes:

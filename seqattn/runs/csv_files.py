@@ -91,12 +91,12 @@ def read_split(path: Path) -> list[tuple[str, ...]]:
         return []
 
 
-def write_sources(path: Path, digests: Mapping[str, str]) -> None:
+def write_data_files(path: Path, digests: Mapping[str, str]) -> None:
     """Write the files that are read during training, with their SHA-256."""
     _write_rows(path, ("file", "sha256"), digests.items())
 
 
-def read_sources(path: Path) -> dict[str, str]:
+def read_data_files(path: Path) -> dict[str, str]:
     """Read files.csv; empty if the file is missing or unreadable."""
     try:
         return dict(_read_rows(path)[1:])

@@ -45,7 +45,7 @@ class RunFolder:
     log = _FilePath(train_log.TRAIN_LOG)
     metrics = _FilePath("metrics.csv")
     split = _FilePath("split.csv")
-    sources = _FilePath("files.csv")
+    data_files = _FilePath("files.csv")
     summary = _FilePath("summary.json")
     best = _FilePath("checkpoints/best.safetensors")
     last = _FilePath("checkpoints/last.safetensors")
@@ -62,7 +62,7 @@ class RunFolder:
     def files(self) -> tuple[Path, ...]:
         """Every file that training writes, without those for TensorBoard."""
         return (
-            self.config, self.environment, self.log, self.metrics, self.split, self.sources,
+            self.config, self.environment, self.log, self.metrics, self.split, self.data_files,
             self.summary, self.best, self.last, self.previous, self.film, *self._results,
         )  # fmt: skip
 
@@ -146,11 +146,11 @@ class RunFolder:
     def read_split(self) -> list[tuple[str, ...]]:
         return csv_files.read_split(self.split)
 
-    def write_sources(self, digests: Mapping[str, str]) -> None:
-        csv_files.write_sources(self.sources, digests)
+    def write_data_files(self, digests: Mapping[str, str]) -> None:
+        csv_files.write_data_files(self.data_files, digests)
 
-    def read_sources(self) -> dict[str, str]:
-        return csv_files.read_sources(self.sources)
+    def read_data_files(self) -> dict[str, str]:
+        return csv_files.read_data_files(self.data_files)
 
     def read_environment(self) -> dict[str, Any]:
         return json_files.read_environment(self.environment)

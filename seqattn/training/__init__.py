@@ -1,7 +1,6 @@
 """Training: the loop, its state and schedules, losses and checkpoints."""
 
 from seqattn.training.batches import Batch, GatheredBatch, batch_in_order, batch_of, to_tensors
-from seqattn.training.checkpoint_file import PATHS
 from seqattn.training.checkpoints import (
     LoadedModel,
     file_digests,
@@ -24,7 +23,6 @@ from seqattn.training.session import Session
 from seqattn.training.state import RunProgress, RunState, TrainingRun
 
 __all__ = [
-    "PATHS",
     "Batch",
     "GatheredBatch",
     "LearningRate",
