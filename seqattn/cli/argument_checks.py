@@ -36,7 +36,7 @@ def example_slice(k: int, n: int) -> slice:
     """The slice of test sequence k of n.
 
     Raises:
-        UsageError: k is not in 0 to n - 1.
+        UsageError: if `k` is not in the range 0 to n - 1.
     """
     if not 0 <= k < n:
         raise UsageError(f"--example {k}: the run has test sequences 0 to {n - 1}.")

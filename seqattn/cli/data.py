@@ -131,7 +131,7 @@ class TextOptions:
     def check(self) -> None:
         """
         Raises:
-            UsageError: the value of an option is not one of its choices.
+            UsageError: if the value of an option is not one of its choices.
         """
         for flag, value, known in (
             ("--decimal", self.decimal, (".", ",", "auto")),

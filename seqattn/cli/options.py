@@ -93,7 +93,7 @@ class InputOptions:
     def check(self) -> None:
         """
         Raises:
-            UsageError: --set is given without --input.
+            UsageError: if `--set` is given without `--input`.
         """
         if self.reading and self.input_file is None:
             raise UsageError(
@@ -108,7 +108,7 @@ def grouped_options(command: Callable[..., None]) -> Callable[..., None]:
     The result's `headings` maps the name of an option to the heading of its group in the help.
 
     Raises:
-        ValueError: two parameters of the command have the same name.
+        ValueError: if two parameters of the command have the same name.
     """
     groups, parameters, headings = dict[str, Any](), list[Parameter](), dict[str, str]()
     for parameter in inspect.signature(command, eval_str=True).parameters.values():

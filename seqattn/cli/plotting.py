@@ -147,7 +147,7 @@ def plot_attention(
 def _check_film(view: ViewOptions, maps: MapOptions, input_file: Path | None) -> None:
     """
     Raises:
-        UsageError: an option does not apply to --epochs.
+        UsageError: if an option cannot be combined with `--epochs`.
     """
     others = view.grid or view.terminal or input_file is not None
     if view.epochs and (others or maps.kind != "cross"):
@@ -160,7 +160,7 @@ def _check_film(view: ViewOptions, maps: MapOptions, input_file: Path | None) ->
 def _check_picture(picture: PictureFile, maps: MapOptions, view: ViewOptions) -> None:
     """
     Raises:
-        UsageError: options exclude each other, or the suffix is not that of a picture.
+        UsageError: if options exclude each other, or the suffix is not that of a picture format.
     """
     from seqattn.plots import run_pictures
 

@@ -48,7 +48,8 @@ class ForecastFiles:
         """The format of the forecasts: --format, the suffix of --output, or CSV.
 
         Raises:
-            UsageError: the format is unknown or needs a file, or --attention is not an NPZ file.
+            UsageError: if the format is unknown or needs a file, or if `--attention` does not name
+                an NPZ file.
         """
         known = get_args(ForecastFormat)
         suffix = self.output.suffix.lower().removeprefix(".") if self.output is not None else ""

@@ -26,7 +26,7 @@ def is_distributed() -> bool:
 def check_not_distributed(command: str) -> None:
     """
     Raises:
-        UsageError: torchrun started a command that trains many runs.
+        UsageError: if torchrun started a command that trains many runs.
     """
     if is_distributed():
         raise UsageError(
@@ -63,8 +63,8 @@ def join_process_group(
         stop_request: signals received so far.
 
     Raises:
-        UsageError: --seeds is given.
-        DistributedError: the other processes cannot be reached.
+        UsageError: if `--seeds` is given.
+        DistributedError: if the other processes cannot be reached.
     """
     if not is_distributed():
         yield None

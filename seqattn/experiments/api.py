@@ -65,7 +65,8 @@ def train(
         overwrite: replace an existing run.
 
     Raises:
-        SeqattnError: an error that a user can correct, with the message of the command line.
+        SeqattnError: for an error that a user can correct, with the message that the command line
+            prints.
     """
     from seqattn.experiments.frames import train_on_frames
 
@@ -83,7 +84,7 @@ def load(path: str | Path) -> Run:
         path: a run folder, for its best checkpoint, or a checkpoint file.
 
     Raises:
-        CheckpointError: there is no checkpoint, or it is damaged.
+        CheckpointError: if there is no checkpoint, or it is damaged.
     """
     from seqattn.analysis.evaluation.load_run import open_run
 
@@ -120,7 +121,7 @@ class Run:
         """Losses, learning rate and wall time of each epoch.
 
         Raises:
-            CheckpointError: metrics.csv cannot be read.
+            CheckpointError: if `metrics.csv` cannot be read.
         """
         return self.folder.read_metrics()
 
@@ -131,7 +132,7 @@ class Run:
         The summary of a diverged run has the key `diverged`, a sentence, and no test loss.
 
         Raises:
-            CheckpointError: the training has not finished.
+            CheckpointError: if the training has not finished.
         """
         return self.folder.read_summary()
 
@@ -140,7 +141,7 @@ class Run:
         """Sequences of the training, validation and test splits.
 
         Raises:
-            DataError: the data files are missing or have changed.
+            DataError: if the data files are missing or have changed.
         """
         from seqattn.analysis.evaluation.load_run import load_splits
 
@@ -162,8 +163,8 @@ class Run:
             with the series in the order of their first rows.
 
         Raises:
-            DataError: a wrong shape, values that are not finite inside a sequence, or a DataFrame
-                that would be an invalid file.
+            DataError: if the shape is wrong, if a value inside a sequence is not finite, or if the
+                same table would be an invalid file.
         """
         return self._forecast(source, steps, with_attention=False)[1]
 
@@ -178,7 +179,7 @@ class Run:
             predict` writes. Dates are in UTC, without a time zone.
 
         Raises:
-            DataError: see `predict`; or `source` is not a DataFrame.
+            DataError: see `predict`; also if `source` is not a DataFrame.
         """
         from seqattn.analysis.evaluation.frames import FrameReader, forecast_columns
 
@@ -200,7 +201,7 @@ class Run:
 
         Raises:
             DataError: see `predict`.
-            UsageError: the model has no attention.
+            UsageError: if the model has no attention.
         """
         if not self.trained.has_attention:
             raise UsageError(f"{self.folder.path}: its model has no attention.")
@@ -216,7 +217,7 @@ class Run:
                 a file; None: the test split.
 
         Raises:
-            DataError: the DataFrame would be an invalid file, or the training data are missing.
+            DataError: if the DataFrame would be an invalid file, or the training data are missing.
         """
         from seqattn.analysis.evaluation import ReferenceLosses, evaluate
 
@@ -253,8 +254,9 @@ class Run:
             layer, head: index of a layer and a head; None: all.
 
         Raises:
-            UsageError: there is no such sequence, kind, layer or head, or no attention.
-            CheckpointError: the files of the run cannot be read.
+            UsageError: if the sequence, kind, layer or head does not exist, or the model has no
+                attention.
+            CheckpointError: if the files of the run cannot be read.
         """
         from seqattn.plots import run_pictures
 
@@ -286,7 +288,7 @@ class Run:
         """Plot the losses of each epoch, with noise floor and best baseline.
 
         Raises:
-            CheckpointError: the training has not finished, or diverged.
+            CheckpointError: if the training has not finished, or diverged.
         """
         from seqattn.plots import run_pictures
 
@@ -299,8 +301,8 @@ class Run:
             examples: number of sequences.
 
         Raises:
-            UsageError: `examples` is not a whole number above 0.
-            CheckpointError: the files of the run cannot be read.
+            UsageError: if `examples` is not a whole number above 0.
+            CheckpointError: if the files of the run cannot be read.
         """
         from seqattn.plots import run_pictures
 
@@ -345,7 +347,7 @@ def _warn(line: str) -> None:
 def _check_steps(steps: int | None) -> int | None:
     """
     Raises:
-        UsageError: `steps` is not a whole number above 0.
+        UsageError: if `steps` is not a whole number above 0.
     """
     if steps is not None and _as_integer(steps, "steps") < 1:
         raise UsageError(f"steps {steps}: expected 1 or more.")
@@ -355,7 +357,7 @@ def _check_steps(steps: int | None) -> int | None:
 def _as_integer(number: Any, name: str) -> int:
     """
     Raises:
-        UsageError: the argument is not a whole number.
+        UsageError: if the argument is not a whole number.
     """
     try:
         return operator.index(number)

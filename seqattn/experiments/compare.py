@@ -59,10 +59,10 @@ def compare(
         the result of all seeds in the folder, those of earlier calls too.
 
     Raises:
-        UsageError: the folder holds anything else.
-        FolderLockedError: another process writes to the folder.
-        SeqattnError: another error that a user can correct; see `train_many`.
-        Interrupted: SIGINT or SIGTERM.
+        UsageError: if the folder has other content.
+        FolderLockedError: if another process writes to the folder.
+        SeqattnError: for another error that a user can correct; see `train_many`.
+        Interrupted: on SIGINT or SIGTERM.
     """
     path, callbacks = output_dir / comparison.name, callbacks or Callbacks()
     configs = [
@@ -113,8 +113,8 @@ def _folder_lock(path: Path, comparison: Comparison) -> Iterator[Callable[[], No
         a function that writes the manifest; call it after all checks.
 
     Raises:
-        UsageError: the folder holds anything else.
-        FolderLockedError: another process writes to the folder.
+        UsageError: if the folder has other content.
+        FolderLockedError: if another process writes to the folder.
     """
     with contextlib.ExitStack() as locks:
         exists = not RunFolder(path).is_available
@@ -141,7 +141,7 @@ def _collect_result(path: Path, comparison: Comparison) -> ComparisonResult:
     """Collect the results of all seeds in the folder, as `read_comparison` does.
 
     Raises:
-        CheckpointError: a run of an earlier command does not belong to this comparison.
+        CheckpointError: if a run of an earlier command does not belong to this comparison.
     """
     runs = {variant.name: find_seed_folders(path / variant.name) for variant in comparison.variants}
     if any(seed not in comparison.seeds for folders in runs.values() for seed in folders):
@@ -171,7 +171,7 @@ def _manifest(comparison: Comparison) -> dict[str, Any]:
 def _check_same_comparison(path: Path, comparison: Comparison) -> None:
     """
     Raises:
-        UsageError: the folder holds anything but this comparison.
+        UsageError: if the folder has other content than this comparison.
     """
     try:
         stored = read_manifest(path / MANIFEST_NAME)

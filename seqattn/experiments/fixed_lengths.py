@@ -16,7 +16,7 @@ def check_fixed_lengths(config: Config, data: Splits) -> None:
     """Check that sources have one length, and targets another, for a linear skip.
 
     Raises:
-        DataError: `model.skip: linear`, and sources or targets of several lengths.
+        DataError: if `model.skip` is `linear`, and sources or targets have several lengths.
     """
     if config.model.skip == "none":
         return

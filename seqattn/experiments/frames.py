@@ -34,9 +34,9 @@ def train_on_frames(
         overwrite: replace an existing run.
 
     Raises:
-        DataError: a value of `frames` is not a DataFrame.
-        UsageError: data.kind is not file, or there are overrides for a `Config`.
-        SeqattnError: an error that a user can correct.
+        DataError: if a value of `frames` is not a DataFrame.
+        UsageError: if `data.kind` is not `file`, or if there are overrides for a `Config`.
+        SeqattnError: for an error that a user can correct.
     """
     from seqattn import experiments
 

@@ -58,8 +58,8 @@ def train_group(jobs: Sequence[Job], resources: Resources, callbacks: Callbacks)
         the jobs with their final state, and with a summary or an error where they have ended.
 
     Raises:
-        Interrupted: a stop was requested; the state is saved.
-        SeqattnError: an error that a user can correct.
+        Interrupted: if a stop was requested; the state is saved.
+        SeqattnError: for an error that a user can correct.
     """
     runs = build_runs(jobs, resources.device)
     threads, reason = _choose_threads(jobs, runs, resources)
@@ -190,7 +190,7 @@ def _log_errors(jobs: Sequence[Job]) -> Iterator[None]:
     """Log an error that ends the training.
 
     Raises:
-        StorageError: in place of an OSError.
+        StorageError: in place of an `OSError`.
     """
     try:
         yield

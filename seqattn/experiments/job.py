@@ -153,7 +153,7 @@ def raise_if_stopped(callbacks: Callbacks, unfinished: Sequence[Job], hint: str)
         hint: rest of the sentence "saved to FOLDER ...": the position, and how to continue.
 
     Raises:
-        Interrupted: a signal requests a stop.
+        Interrupted: if a signal requests a stop.
     """
     number = callbacks.stop()
     if number and unfinished:

@@ -98,7 +98,7 @@ def check_memory(config: Config, data: Splits | None = None) -> None:
             not counted before they are read, so that without them nothing is checked.
 
     Raises:
-        UsageError: it would need more, with the estimate.
+        UsageError: if the training needs more memory; the message has the estimate.
     """
     if data is not None:
         parts = data.train, data.validation, data.test
@@ -123,7 +123,7 @@ def check_memory_of_runs(configs: Sequence[Config]) -> None:
     """Check that each training fits into memory, and that all their generated data do together.
 
     Raises:
-        UsageError: they would need more, with the estimate.
+        UsageError: if the trainings need more memory; the message has the estimate.
     """
     # Seeds share one size.
     for config in {repr((c.data, c.model, c.training.batch_size)): c for c in configs}.values():

@@ -22,7 +22,7 @@ def prepare_jobs(configs: Sequence[tuple[Config, RunFolder]], *, resume: bool) -
     """Load the data and the progress of each run; runs of one data section share its data.
 
     Raises:
-        SeqattnError: an error that a user can correct.
+        SeqattnError: for an error that a user can correct.
     """
     splits: dict[str, Splits] = {}
     jobs = []
@@ -45,7 +45,7 @@ def groups_to_train(
     """The groups that `train_many` would train from the beginning, of runs without results.
 
     Raises:
-        SeqattnError: an error that a user can correct.
+        SeqattnError: for an error that a user can correct.
     """
     check_memory_of_runs([config for config, _ in configs])
     jobs = prepare_jobs(configs, resume=True)
@@ -58,7 +58,7 @@ def _check_sequence_lengths(job: Job) -> None:
     """Check that the model has a position for each point.
 
     Raises:
-        UsageError: the model cannot take sequences as long as these.
+        UsageError: if the model cannot take sequences as long as these.
     """
     longest, points = getattr(job.config.model, "longest", None), max(job.lengths)
     if longest is not None and points > longest:
@@ -72,7 +72,7 @@ def _load_progress(job: Job) -> Job:
     """Add what the folder holds: a state to continue from, results, or the error of a divergence.
 
     Raises:
-        CheckpointError: the run cannot be continued.
+        CheckpointError: if the run cannot be continued.
     """
     folder, config = job.folder, job.config
     environment = folder.read_environment() if folder.is_run else {}

@@ -74,10 +74,10 @@ def train_on_cluster(
         before_writing: called after all checks, before the first file is written.
 
     Raises:
-        UsageError: Ray is not installed, or no machine has enough cores or a GPU.
-        DistributedError: the cluster cannot be reached, or a task failed.
-        SeqattnError: an error in a config or its data that a user can correct.
-        Interrupted: SIGINT or SIGTERM.
+        UsageError: if Ray is not installed, or no machine has enough cores or a GPU.
+        DistributedError: if the cluster cannot be reached, or a task failed.
+        SeqattnError: for an error in a config or its data that a user can correct.
+        Interrupted: on SIGINT or SIGTERM.
     """
     callbacks = callbacks or Callbacks()
     groups = groups_to_train(configs)
@@ -130,7 +130,7 @@ def _gpus_per_task(ray: Any, device: str, threads: int) -> int:
     """Return the number of GPUs that each task gets: 0 or 1.
 
     Raises:
-        UsageError: no machine has enough cores or a GPU, so that a task would wait forever.
+        UsageError: if no machine has enough cores or a GPU, so that a task would wait forever.
     """
     gpus = int(device != "cpu" and ray.cluster_resources().get("GPU", 0) > 0)
     if device == "cuda" and not gpus:
@@ -191,8 +191,8 @@ def _task_result(ray: Any, task: Any) -> list[FileContents]:
     """Return the files of each run of a task that has ended.
 
     Raises:
-        DistributedError: the task failed, or its machines failed too often.
-        SeqattnError: an error that a user can correct.
+        DistributedError: if the task failed, or its machines failed too often.
+        SeqattnError: for an error that a user can correct.
     """
     try:
         result: list[FileContents] | tuple[int, str] = ray.get(task)
@@ -255,9 +255,9 @@ def _ray_connection(address: str | None, callbacks: Callbacks) -> Iterator[Any]:
     """Connect to a cluster, or start one that ends with the block; yields the module `ray`.
 
     Raises:
-        UsageError: Ray is not installed.
-        DistributedError: the cluster cannot be reached.
-        Interrupted: SIGINT or SIGTERM.
+        UsageError: if Ray is not installed.
+        DistributedError: if the cluster cannot be reached.
+        Interrupted: on SIGINT or SIGTERM.
     """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     try:
@@ -294,8 +294,8 @@ def _check_connection(address: str, callbacks: Callbacks) -> None:
     """Connect in a child process, since Ray kills the process where the server is not Ray.
 
     Raises:
-        DistributedError: the cluster cannot be reached.
-        Interrupted: SIGINT or SIGTERM.
+        DistributedError: if the cluster cannot be reached.
+        Interrupted: on SIGINT or SIGTERM.
     """
     code = f"import ray; ray.init(address={address!r}, **{_init_options(address)!r})"
     with tempfile.TemporaryFile() as output:
@@ -325,8 +325,8 @@ def _check_port(address: str) -> None:
     """Check the form of an address and that its port is open.
 
     Raises:
-        UsageError: the address is not host:port.
-        DistributedError: the port is closed.
+        UsageError: if the address is not of the form host:port.
+        DistributedError: if the port is closed.
     """
     if address == "auto":
         return

@@ -27,9 +27,9 @@ def load_latest_checkpoint(job: Job) -> Job:
     A run that has never saved keeps no state.
 
     Raises:
-        CheckpointError: there are checkpoints, and none is usable.
-        ConfigError: the config is that of another run.
-        DataError: the files that it was trained on have changed.
+        CheckpointError: if there are checkpoints, and none is usable.
+        ConfigError: if the config belongs to another run.
+        DataError: if the files that the run was trained on have changed.
     """
     folder, reasons = job.folder, list[str]()
     for path in (folder.last, folder.previous):
@@ -96,7 +96,7 @@ def check_same_split(job: Job) -> None:
     """Refuse to resume where an earlier version split the series another way.
 
     Raises:
-        CheckpointError: a series was in another part, or cut elsewhere.
+        CheckpointError: if a series was in another part, or was split at another step.
     """
     if job.state is None or not job.data.split:
         return
@@ -113,7 +113,7 @@ def check_same_rates(job: Job) -> None:
     """Refuse to resume where an earlier version had other learning rates.
 
     Raises:
-        CheckpointError: an epoch was trained at another rate than the schedule gives it now.
+        CheckpointError: if an epoch was trained at another rate than the schedule gives it now.
     """
     if job.state is None or job.is_trained:
         return
@@ -149,7 +149,7 @@ def check_resumable(folder: RunFolder, before: Config, config: Config, epoch: in
         epoch: epochs finished.
 
     Raises:
-        ConfigError: a change would make it another run.
+        ConfigError: if a change would make it another run.
     """
     changed = config_differences(before, config)
     lines = [

@@ -20,7 +20,7 @@ def choose_device(name: str) -> torch.device:
     """The device for "cpu", "cuda" or "auto" (a GPU if there is one).
 
     Raises:
-        UsageError: another name, or no GPU that torch can use.
+        UsageError: if the name is another one, or if torch finds no GPU for "cuda".
     """
     if name not in ("auto", "cpu", "cuda"):
         raise UsageError(f"--device {name}: expected auto, cpu or cuda.")

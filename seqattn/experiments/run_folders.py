@@ -29,7 +29,7 @@ class FolderLocks(ExitStack):
         """Lock the folders that already hold a run.
 
         Raises:
-            FolderLockedError: another process writes there.
+            FolderLockedError: if another process writes there.
         """
         for folder in folders:
             if folder.is_run:
@@ -39,7 +39,7 @@ class FolderLocks(ExitStack):
         """Make and lock the folders that are not locked yet.
 
         Raises:
-            FolderLockedError: another process was faster.
+            FolderLockedError: if another process has locked a folder first.
         """
         for folder in folders:
             if folder.path in self.locked:

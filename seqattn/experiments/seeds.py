@@ -19,7 +19,7 @@ def seeds_of(config: Config, parent: Path, seeds: int) -> list[tuple[Config, Run
     """One config for each seed, from `config.seed` upwards, each with the folder `parent / seed-K`.
 
     Raises:
-        UsageError: `parent` is a run, a comparison or a search.
+        UsageError: if `parent` is the folder of a run, a comparison or a search.
     """
     _check_home(parent)
     return [
@@ -33,8 +33,8 @@ def create_seed_folders(configs: Sequence[tuple[Config, RunFolder]]) -> None:
     may train different seeds there.
 
     Raises:
-        UsageError: it is a run, a comparison or a search.
-        FolderLockedError: another process trains a run there, compares or searches.
+        UsageError: if the parent is the folder of a run, a comparison or a search.
+        FolderLockedError: if another process trains a run there, compares or searches.
     """
     parent = configs[0][1].path.parent
     parent.mkdir(parents=True, exist_ok=True)

@@ -46,7 +46,7 @@ def share_skip_map(processes: ProcessGroup, job: Job) -> Job:
     """Send the map that the first process fitted to all: another machine may round differently.
 
     Raises:
-        DistributedError: one of them is lost.
+        DistributedError: if a process is lost.
     """
     skip = job.new_model().skip
     if skip is None or job.state is not None or not _starts_at_map(job):

@@ -31,8 +31,8 @@ def source_sequences(
         message: called with each note about the columns of a DataFrame.
 
     Raises:
-        DataError: values that are not numbers, a wrong shape, or values that are not finite inside
-            a sequence.
+        DataError: if the values are not numbers, if the shape is wrong, or if a value inside a
+            sequence is not finite.
     """
     if frame_kind(source) is not None:
         return FrameReader.of(trained, source, message).read_sources()

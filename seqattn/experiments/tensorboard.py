@@ -15,7 +15,7 @@ def require_tensorboard(config: Config) -> None:
     """Check that tensorboard is installed where `logging.tensorboard` is true.
 
     Raises:
-        UsageError: it is not.
+        UsageError: if it is not installed.
     """
     if config.logging.tensorboard and importlib.util.find_spec("tensorboard") is None:
         raise UsageError(

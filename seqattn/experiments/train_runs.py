@@ -53,7 +53,7 @@ def train_one(
 
     Raises:
         SeqattnError: see `train_many`.
-        NonFiniteError: the run diverged.
+        NonFiniteError: if the run diverged.
     """
     (job,) = train_many(
         [(config, RunFolder(output_dir / config.name))],
@@ -96,7 +96,7 @@ def train_many(
         run that diverged. A diverged run does not end the others.
 
     Raises:
-        SeqattnError: an error that a user can correct, with its exit code.
+        SeqattnError: for an error that a user can correct; it has its exit code.
     """
     callbacks, launch = callbacks or Callbacks(), launch or Launch()
     with FolderLocks() as locks:
@@ -207,7 +207,7 @@ def _sync_with_workers(processes: ProcessGroup, jobs: Sequence[Job]) -> None:
     """Check that all processes train the same config and data, and send them the checkpoint.
 
     Raises:
-        DistributedError: another process has another config or other data, or is lost.
+        DistributedError: if another process has another config or other data, or is lost.
     """
     (job,) = jobs
     worker.check_can_be_distributed(job.config)

@@ -59,8 +59,8 @@ def verify_resume(
         message: called with a line for each stop.
 
     Raises:
-        UsageError: the training has only one step.
-        SeqattnError: an error that a user can correct; see `train_one`.
+        UsageError: if the training has only one step.
+        SeqattnError: for an error that a user can correct; see `train_one`.
     """
     uninterrupted, resumed = RunFolder(folder / "at-once"), RunFolder(folder / "with-stops")
     message("Training without a stop.")

@@ -30,7 +30,7 @@ def check_can_be_distributed(config: Config) -> None:
     """Check that the steps of a config depend only on sums over the sequences of a batch.
 
     Raises:
-        UsageError: they depend on more, or on a clock.
+        UsageError: if the steps depend on anything else, or on a clock.
     """
     attention = getattr(config.model, "attention", None)
     if getattr(attention, "estimator", None) == "reinforce":
@@ -84,9 +84,9 @@ def run_worker(
         stop: returns the number of the signal that requests a stop, or 0.
 
     Raises:
-        DistributedError: the others have another config or other data, or are lost.
-        NonFiniteError: the run diverged.
-        Interrupted: a stop was requested of one of the processes.
+        DistributedError: if the other processes have another config or other data, or are lost.
+        NonFiniteError: if the run diverged.
+        Interrupted: if one of the processes received a signal to stop.
     """
     with processes.startup():
         chosen = choose_device(device)

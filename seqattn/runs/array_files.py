@@ -121,7 +121,7 @@ def read_predictions(path: Path, max_rows: int | None = None) -> Arrays:
         max_rows: number of sequences to read of a large file; None reads all.
 
     Raises:
-        CheckpointError: the file is missing, or is not a predictions file.
+        CheckpointError: if the file is missing, or is not a predictions file.
     """
     arrays = _CheckedArrays(path, max_rows)
     N, S, F = arrays.check_floats("source", None, None, None)
@@ -145,7 +145,7 @@ def read_attention(path: Path, max_rows: int | None = None) -> Arrays:
         max_rows: number of sequences to read of a large file; None reads all.
 
     Raises:
-        CheckpointError: the file is missing, or is not an attention file.
+        CheckpointError: if the file is missing, or is not an attention file.
     """
     arrays = _CheckedArrays(path, max_rows)
     N, _, _, T, S = arrays.check_floats("weights", None, None, None, None, None)
@@ -166,7 +166,7 @@ def read_matching_attention(predictions: Path, path: Path, max_rows: int | None 
         max_rows: number of sequences to read of a large file; None reads all.
 
     Raises:
-        CheckpointError: a file cannot be read, or the files have different sequences.
+        CheckpointError: if a file cannot be read, or the files have different sequences.
     """
     attention = read_attention(path, max_rows)
     if not predictions.exists():
@@ -185,7 +185,7 @@ def read_lengths(path: Path) -> list[tuple[int, int]]:
     """Read the source and target length of each sequence of attention.npz, without the weights.
 
     Raises:
-        CheckpointError: the file is missing, or is not an attention file.
+        CheckpointError: if the file is missing, or is not an attention file.
     """
     arrays = _CheckedArrays(path, 1, truncate=False)
     N = len(arrays["ids"])
@@ -197,7 +197,7 @@ def read_film(path: Path) -> Arrays:
     """Read film.npz: weights (frames, P, L, A, T, S) of P probe sequences, epochs (frames,).
 
     Raises:
-        CheckpointError: the file is missing, or is not an attention history.
+        CheckpointError: if the file is missing, or is not an attention history.
     """
     arrays = _CheckedArrays(path)
     frames, P, _, _, T, S = arrays.check_floats("weights", None, None, None, None, None, None)

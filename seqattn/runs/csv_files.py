@@ -44,8 +44,8 @@ class EpochRecord:
         """Parse a row of metrics.csv.
 
         Raises:
-            ValueError: a number is not finite, or the epoch is not an integer.
-            TypeError: the row has more or fewer numbers than `METRICS`.
+            ValueError: if a number is not finite, or the epoch is not an integer.
+            TypeError: if the row has more or fewer numbers than `METRICS`.
         """
         epoch, *rest = row
         if not (all(map(math.isfinite, row)) and float(epoch).is_integer()):
@@ -64,7 +64,7 @@ def read_metrics(path: Path) -> list[EpochRecord]:
     """Read the history of a run.
 
     Raises:
-        CheckpointError: the file is missing, or is not a metrics file.
+        CheckpointError: if the file is missing, or is not a metrics file.
     """
     try:
         header, *rows = _read_rows(path) or [[]]

@@ -162,7 +162,7 @@ class RunFolder:
         """Why the run diverged; None if it did not, or has no summary yet.
 
         Raises:
-            CheckpointError: summary.json cannot be read.
+            CheckpointError: if `summary.json` cannot be read.
         """
         reason = self.read_summary().get("diverged") if self.summary.is_file() else None
         return None if reason is None else str(reason)
@@ -171,7 +171,7 @@ class RunFolder:
         """Read the summary of a run that has ended with a finite test loss.
 
         Raises:
-            CheckpointError: the run has not ended, or diverged.
+            CheckpointError: if the run has not ended, or diverged.
         """
         reason = self.divergence()
         if reason is not None:

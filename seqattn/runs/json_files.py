@@ -248,7 +248,7 @@ def read_summary(path: Path) -> dict[str, Any]:
     """Read summary.json; with the key `diverged` it has no test loss.
 
     Raises:
-        CheckpointError: the file is missing, or does not match the schema.
+        CheckpointError: if the file is missing, or does not match the schema.
     """
     if not path.exists():
         raise CheckpointError(f"{path}: no such file. Has the training finished?")
@@ -262,7 +262,7 @@ def read_environment(path: Path) -> dict[str, Any]:
     """Read environment.json; empty if the file is missing.
 
     Raises:
-        CheckpointError: the file does not match the schema.
+        CheckpointError: if the file does not match the schema.
     """
     if not path.exists():
         return {}
@@ -275,7 +275,7 @@ def read_manifest(path: Path) -> dict[str, Any]:
     """Read comparison.json.
 
     Raises:
-        CheckpointError: the file is missing, or does not match the schema.
+        CheckpointError: if the file is missing, or does not match the schema.
     """
     return _read_json(path, lambda content: Manifest, "Restore the file of the comparison.")
 
@@ -284,7 +284,7 @@ def read_search(path: Path) -> dict[str, Any]:
     """Read tune.json.
 
     Raises:
-        CheckpointError: the file is missing, or does not match the schema.
+        CheckpointError: if the file is missing, or does not match the schema.
     """
     return _read_json(path, lambda content: StoredSearch, "Restore the file of the search.")
 

@@ -18,7 +18,7 @@ def find_run(path: Path) -> tuple[RunFolder, Path]:
         path: a run folder, which selects its best checkpoint, or a checkpoint file.
 
     Raises:
-        CheckpointError: the path is not a run.
+        CheckpointError: if the path is neither a run folder nor a file.
     """
     if path.is_dir():
         folder = RunFolder(path)
@@ -42,7 +42,7 @@ def check_summary(folder: RunFolder, model: Mapping[str, Any], seed: int) -> dic
         seed: seed of the config.
 
     Raises:
-        CheckpointError: a file cannot be read, or the files are of different runs.
+        CheckpointError: if a file cannot be read, or the files are of different runs.
     """
     summary = folder.read_summary()
     if summary["seed"] != seed:
@@ -83,7 +83,7 @@ def check_folder_available(folder: RunFolder, *, resume: bool, overwrite: bool) 
     """Check that training may write to a folder.
 
     Raises:
-        UsageError: the folder has files that training must not replace.
+        UsageError: if the folder has files that training must not replace.
     """
     path = folder.path
     if resume and overwrite:

@@ -34,8 +34,8 @@ def output_file(path: Path) -> Iterator[BinaryIO]:
     descriptor such as /dev/stdout) is written directly, so a reader may see a part of the content.
 
     Raises:
-        OSError: the file cannot be written.
-        StorageError: the file is a pipe that its reader closed early.
+        OSError: if the file cannot be written.
+        StorageError: if the file is a pipe that its reader closed early.
     """
     if path.is_dir():
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
@@ -67,7 +67,7 @@ def check_outputs(outputs: Mapping[str, Path | None], inputs: Mapping[str, Path 
         inputs: path of each input, by a description for the message.
 
     Raises:
-        UsageError: an output would replace an input or another output.
+        UsageError: if an output would replace an input or another output.
     """
     written = dict[str, Path]()
     for option, path in outputs.items():

@@ -30,7 +30,7 @@ class TrainLogHandler(logging.Handler):
         """Append the record.
 
         Raises:
-            OSError: the line cannot be written; `logging` would print the error and continue.
+            OSError: if the line cannot be written; `logging` would print the error and continue.
         """
         folder: Path = vars(record)["run_folder"]
         stamp = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(record.created))
@@ -50,7 +50,7 @@ def log_line(folder: Path, text: str, stacklevel: int = 1) -> None:
             `logging.Logger.log`.
 
     Raises:
-        OSError: train.log cannot be written.
+        OSError: if `train.log` cannot be written.
     """
     file, number, function, _ = LOGGER.findCaller(stacklevel=stacklevel + 1)
     for line in text.splitlines():

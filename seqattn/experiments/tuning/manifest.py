@@ -23,7 +23,7 @@ def search_identity(search: Search) -> dict[str, Any]:
     """Return what two calls of the same search have in common: config, ranges, data digests.
 
     Raises:
-        DataError: the data files cannot be read or used.
+        DataError: if the data files cannot be read or used.
     """
     plain = search.as_plain()
     config = {key: value for key, value in plain["config"].items()
@@ -41,7 +41,7 @@ def check_folder(path: Path, identity: Mapping[str, Any]) -> dict[str, Any] | No
         content of its manifest; None: the folder is free.
 
     Raises:
-        UsageError: the folder holds anything else.
+        UsageError: if the folder has other content.
     """
     leftovers = {LOCK_NAME, DATABASE, f"{DATABASE}-journal"}  # of a process killed at its start
     if not path.exists() or all(
@@ -68,7 +68,7 @@ def write_manifest(
         study_search: identity that the study stores, with its id under "study".
 
     Raises:
-        UsageError: the study holds another search, or the folder belongs to another study.
+        UsageError: if the study holds another search, or the folder belongs to another study.
     """
     manifest = check_folder(path, identity)  # again, since the folder was not locked before
     _check_same_search(study_search, identity, f"the study {path.name} in that database")
@@ -84,7 +84,7 @@ def write_manifest(
 def _check_same_search(stored: Mapping[str, Any], new: Mapping[str, Any], place: str) -> None:
     """
     Raises:
-        UsageError: two searches differ; the message lists each key.
+        UsageError: if the two searches differ; the message lists each key.
     """
     if not stored.keys() >= {"config", "ranges", "data"}:
         raise UsageError(

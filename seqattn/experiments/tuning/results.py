@@ -66,7 +66,7 @@ def write_search_results(study: optuna.Study, search: Search, path: Path) -> Tun
     """Write all result files of a search.
 
     Raises:
-        UsageError: no trial has finished.
+        UsageError: if no trial has finished.
     """
     rows = write_trials(study, search, path)
     if not rows or rows[0]["state"] != "complete":

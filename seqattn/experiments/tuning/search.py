@@ -61,12 +61,12 @@ def tune(
         message: called with a line for each trial that ends.
 
     Raises:
-        UsageError: Optuna or a database driver is not installed, or the folder or the study holds
-            another search.
-        DataError: the data files cannot be read or used.
-        FolderLockedError: another process searches in the folder.
-        StorageError: the database cannot be used, or a write failed.
-        Interrupted: SIGINT or SIGTERM.
+        UsageError: if Optuna or a database driver is not installed, or the folder or the study
+            holds another search.
+        DataError: if the data files cannot be read or used.
+        FolderLockedError: if another process searches in the folder.
+        StorageError: if the database cannot be used, or a write failed.
+        Interrupted: on SIGINT or SIGTERM.
     """
     try:
         import optuna

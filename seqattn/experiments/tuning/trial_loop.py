@@ -107,7 +107,7 @@ class TrialLoop:
         """Train a trial; returns its best validation loss.
 
         Raises:
-            TrialPruned: it does worse than the median.
+            TrialPruned: if the trial does worse than the median of the other trials.
             SeqattnError: see `train_one`.
         """
         config = self.search.config(values)
@@ -136,7 +136,7 @@ def database_errors() -> Iterator[None]:
     """Turn errors of Optuna's storage and of SQLAlchemy into errors with a message.
 
     Raises:
-        StorageError: the database cannot be used.
+        StorageError: if the database cannot be used.
     """
     try:
         yield

@@ -43,7 +43,7 @@ def open_study(storage: str, search: Search, identity: Mapping[str, Any]) -> opt
         identity: see `manifest.search_identity`.
 
     Raises:
-        UsageError: the database driver is not installed, or the study has trials of an unknown
+        UsageError: if the database driver is not installed, or the study has trials of an unknown
             search.
     """
     try:
@@ -153,7 +153,7 @@ def complete(study: optuna.Study, trial: Trial, loss: float) -> None:
     """Record a finished trial with its best validation loss.
 
     Raises:
-        UpdateFinishedTrialError: another process has ended it.
+        UpdateFinishedTrialError: if another process has ended it.
     """
     _end_trial(study, trial, TrialState.COMPLETE, loss)
 
@@ -162,7 +162,7 @@ def prune(study: optuna.Study, trial: Trial) -> None:
     """Record a pruned trial.
 
     Raises:
-        UpdateFinishedTrialError: another process has ended it.
+        UpdateFinishedTrialError: if another process has ended it.
     """
     _end_trial(study, trial, TrialState.PRUNED)
 
@@ -177,7 +177,7 @@ def fail(study: optuna.Study, trial: Trial, reason: str, *, refused: bool = Fals
         refused: whether its config or data are invalid; else its training diverged.
 
     Raises:
-        UpdateFinishedTrialError: another process has ended it.
+        UpdateFinishedTrialError: if another process has ended it.
     """
     trial.set_user_attr(REASON_ATTR, reason)
     if refused:

@@ -59,7 +59,7 @@ def read_arrays(path: Path, max_rows: int | None = None) -> dict[str, NDArray[An
             verified only up to `MAX_VERIFIED_BYTES`.
 
     Raises:
-        CheckpointError: the file is missing, or is not an NPZ file of plain arrays.
+        CheckpointError: if the file is missing, or is not an NPZ file of plain arrays.
     """
     try:
         with (

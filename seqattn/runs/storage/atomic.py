@@ -82,8 +82,8 @@ def write_transaction() -> Iterator[None]:
     file.
 
     Raises:
-        OSError: a write failed, and no file is replaced; or a rename failed, and the files before
-            it are replaced.
+        OSError: if a write failed, in which case no file is replaced; or if a rename failed, in
+            which case only the files before it are replaced.
     """
     if _transaction.pending is not None:
         yield
@@ -132,7 +132,7 @@ def atomic_write(
         verify: read the new file and compare it with `content` before anything is replaced.
 
     Raises:
-        OSError: the write failed; the old file is unchanged.
+        OSError: if the write failed; the old file is unchanged.
     """
     with open_atomic(path, backup_path, content if verify else None) as file:
         file.write(content)
@@ -149,7 +149,7 @@ def open_atomic(
         content: bytes that the new file must hold before anything is replaced.
 
     Raises:
-        OSError: the write failed; the old file is unchanged.
+        OSError: if the write failed; the old file is unchanged.
     """
     if not path.name:
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
@@ -232,7 +232,7 @@ def write_json(path: Path, content: Mapping[str, Any]) -> None:
     """Write JSON atomically, indented by 2.
 
     Raises:
-        ValueError: a number is NaN or infinite.
-        OSError: the write failed; the old file is unchanged.
+        ValueError: if a number is NaN or infinite.
+        OSError: if the write failed; the old file is unchanged.
     """
     atomic_write(path, (json.dumps(content, indent=2, allow_nan=False) + "\n").encode())

@@ -20,7 +20,7 @@ class BackgroundWriter:
         """Start a write after the previous one has ended.
 
         Raises:
-            OSError: the previous write failed.
+            OSError: if the previous write failed.
         """
         self.wait()
         self.pending = self.pool.submit(write)
@@ -29,7 +29,7 @@ class BackgroundWriter:
         """Wait for the pending write.
 
         Raises:
-            OSError: the write failed.
+            OSError: if the write failed.
         """
         pending, self.pending = self.pending, None
         if pending is not None:
@@ -39,7 +39,7 @@ class BackgroundWriter:
         """Raise the error of the pending write if it has already failed.
 
         Raises:
-            OSError: the write failed.
+            OSError: if the write failed.
         """
         if self.pending is not None and self.pending.done():
             self.wait()

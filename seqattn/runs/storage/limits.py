@@ -21,7 +21,7 @@ def check_free_space(needed: Mapping[Path, int]) -> None:
         needed: bytes that will be written to each folder, which need not exist yet.
 
     Raises:
-        StorageError: a disk has less free space than its folders need together.
+        StorageError: if a disk has less free space than its folders need together.
     """
     disks: dict[int, tuple[Path, int]] = {}
     for folder, size in needed.items():
@@ -44,7 +44,7 @@ def allow_open_files(count: int) -> None:
     """Raise the limit of open files of this process for `count` concurrent runs.
 
     Raises:
-        StorageError: the system does not allow as many.
+        StorageError: if the system does not allow that many files.
     """
     try:
         import resource

@@ -24,8 +24,8 @@ def exclusive_lock(folder: Path) -> Iterator[None]:
     Readers need no lock.
 
     Raises:
-        FolderLockedError: another process holds the lock.
-        OSError: the folder cannot be written to.
+        FolderLockedError: if another process holds the lock.
+        OSError: if the folder cannot be written to.
     """
     with folder_lock(folder):
         for unfinished in (*folder.glob(f".*{TMP_SUFFIX}"), *folder.glob(f"*/.*{TMP_SUFFIX}")):
@@ -45,8 +45,8 @@ def folder_lock(
         remedy: advice of the error message besides waiting.
 
     Raises:
-        FolderLockedError: another process holds the lock.
-        OSError: the folder cannot be written to.
+        FolderLockedError: if another process holds the lock.
+        OSError: if the folder cannot be written to.
     """
     from filelock import FileLock, Timeout
 
