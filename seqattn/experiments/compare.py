@@ -1,9 +1,10 @@
-"""Compare variants of a config over many seeds.
+"""Comparison of variants of a config over many seeds.
 
-outputs/NAME/
-  comparison.json     manifest: the configs of the variants
-  VARIANT/seed-K/     run folder of each variant and seed
-  variants.csv        one row for each variant: median, its interval, mean, best and worst seed, ...
+A comparison folder outputs/NAME/ has these files and folders:
+
+  comparison.json     the manifest, which contains the configs of the variants
+  VARIANT/seed-K/     the run folder of each variant and seed
+  variants.csv        one row for each variant: median with interval, mean, best and worst seed, ...
   pairs.csv           one row for each pair: difference, interval, test, effect size
   seeds.csv           one row for each run
   comparison.md       the tables with their conclusions
@@ -49,14 +50,15 @@ def compare(
     Finished runs are not trained again.
 
     Args:
-        comparison: variants and seeds.
+        comparison: the variants and seeds.
         output_dir: parent of the comparison folder.
-        plots: draw the pictures of each run too.
+        plots: whether to draw the pictures of each run, in addition to those of the comparison.
         device, threads, callbacks, launch: see `train_many`.
-        ray: cluster that trains the runs, with the same results; None: this process.
+        ray: the cluster that trains the runs, with the same results. If it is None, this process
+            trains them.
 
     Returns:
-        the result of all seeds in the folder, those of earlier calls too.
+        the result of all seeds in the folder, including those of earlier calls.
 
     Raises:
         UsageError: if the folder has other content.
@@ -92,7 +94,7 @@ def compare(
 
 
 def _write_result(path: Path, comparison: Comparison, callbacks: Callbacks) -> ComparisonResult:
-    """Write tables and pictures of all runs in the folder."""
+    """Write the tables and pictures of all runs in the folder."""
     result = _collect_result(path, comparison)
     if seeds := _extra_seeds(result, comparison):
         callbacks.message(
@@ -100,17 +102,19 @@ def _write_result(path: Path, comparison: Comparison, callbacks: Callbacks) -> C
             " tables and pictures include them."
         )
     if write_tables(result):
-        (path / PAGE).unlink(missing_ok=True)  # it shows the numbers of before
+        (path / PAGE).unlink(missing_ok=True)  # the report shows the old numbers
     draw_comparison(result)
     return result
 
 
 @contextlib.contextmanager
 def _folder_lock(path: Path, comparison: Comparison) -> Iterator[Callable[[], None]]:
-    """Lock a comparison folder: an existing one at once, a new one when the manifest is written.
+    """Lock a comparison folder.
+
+    An existing folder is locked at once, a new one when its manifest is written.
 
     Yields:
-        a function that writes the manifest; call it after all checks.
+        a function that writes the manifest. Call it after all checks.
 
     Raises:
         UsageError: if the folder has other content.
@@ -138,7 +142,7 @@ def _folder_lock(path: Path, comparison: Comparison) -> Iterator[Callable[[], No
 
 
 def _collect_result(path: Path, comparison: Comparison) -> ComparisonResult:
-    """Collect the results of all seeds in the folder, as `read_comparison` does.
+    """Collect the results of all seeds in the folder, like `read_comparison`.
 
     Raises:
         CheckpointError: if a run of an earlier command does not belong to this comparison.
@@ -169,7 +173,8 @@ def _manifest(comparison: Comparison) -> dict[str, Any]:
 
 
 def _check_same_comparison(path: Path, comparison: Comparison) -> None:
-    """
+    """Check that a folder belongs to this comparison.
+
     Raises:
         UsageError: if the folder has other content than this comparison.
     """

@@ -1,4 +1,4 @@
-"""Train on DataFrames: write each to a Parquet file and set its path in the config."""
+"""Training on DataFrames, which are written to Parquet files first."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from seqattn.errors import DataError, UsageError
 from seqattn.runs import RunFolder, check_folder_available
 
 PLACEHOLDER = "frame.parquet"
-"""End of the paths in data until the name of the run is known."""
+"""End of the paths in the section `data` until the name of the run is known."""
 
 
 def train_on_frames(
@@ -25,13 +25,17 @@ def train_on_frames(
 
     Args:
         config: path of a YAML file, a `Config`, or None for the defaults.
-        frames: key of the data section (path, validation_path or test_path) -> DataFrame or None.
-            Each is written to `output_dir`, with a digest of its content in the file name.
-        overrides: "PATH=VALUE" each; not allowed with a `Config`.
+        frames: DataFrame or None for each of the keys `path`, `validation_path` and `test_path` of
+            the section `data`. Each DataFrame is written to `output_dir`, with a digest of its
+            content in the file name.
+        overrides: texts of the form "PATH=VALUE". They are not allowed with a `Config`.
         output_dir: parent of the run folder.
         message: called with a line for the user.
-        resume: continue an existing run.
-        overwrite: replace an existing run.
+        resume: whether to continue an existing run.
+        overwrite: whether to replace an existing run.
+
+    Returns:
+        the run folder.
 
     Raises:
         DataError: if a value of `frames` is not a DataFrame.
@@ -70,14 +74,15 @@ def train_on_frames(
 
 
 def _is_used(path: Path, folder: RunFolder) -> bool:
-    """Whether the config of a run contains the name of a file."""
+    """Return whether the config of a run contains the name of a file."""
     return folder.is_run and path.name in folder.config.read_text()
 
 
 def _resolve_config(
     config: Config | str | Path | None, frames: Mapping[str, Any], overrides: Sequence[str]
 ) -> Config:
-    """
+    """Build the config of a training, with a placeholder as the path of each DataFrame.
+
     Raises:
         UsageError, ConfigError: see `train_on_frames`.
     """
@@ -103,7 +108,7 @@ def _write_parquet(frame: Any, folder: Path, name: str) -> tuple[Path, bool]:
     """Write a frame to a Parquet file.
 
     Returns:
-        path of the file, and whether it is new.
+        the path of the file, and whether the file is new.
     """
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder, prefix=".frame-") as scratch:

@@ -1,4 +1,4 @@
-"""Train one group of jobs and write their files."""
+"""Training of one group of jobs, and the files that it writes."""
 
 from __future__ import annotations
 
@@ -36,13 +36,15 @@ from seqattn.training.threads import choose_threads
 
 @dataclass(frozen=True)
 class Resources:
-    """Device, threads and processes of a training.
+    """The device, threads and processes of a training.
 
     Attributes:
-        device: of the models and data.
-        threads: of torch's operations on the CPU; None: measure a few steps.
-        environment: content of environment.json.
-        processes: processes that share every batch of a single run; None: this one alone.
+        device: device of the models and data.
+        threads: number of threads of torch's operations on the CPU. None stands for the number
+            that is fastest in a measurement of a few steps.
+        environment: content of `environment.json` that all runs share.
+        processes: processes that share every batch of a single run. None stands for this process
+            alone.
     """
 
     device: torch.device
@@ -55,7 +57,7 @@ def train_group(jobs: Sequence[Job], resources: Resources, callbacks: Callbacks)
     """Train jobs side by side and write the results of each.
 
     Returns:
-        the jobs with their final state, and with a summary or an error where they have ended.
+        the jobs with their final states. A job that has ended also has a summary or an error.
 
     Raises:
         Interrupted: if a stop was requested; the state is saved.
@@ -66,7 +68,7 @@ def train_group(jobs: Sequence[Job], resources: Resources, callbacks: Callbacks)
     torch.set_num_threads(threads)
     _log_start(jobs, resources, threads, reason)
     _show_start_messages(jobs, callbacks)
-    # Many runs save together, so that the disk is waited for once; one saves while it trains.
+    # Many runs save together, with one wait for the disk. A single run saves while it trains.
     background = BackgroundWriter() if len(jobs) == 1 else None
     writers = {run: RunWriter(job) for run, job in zip(runs, jobs, strict=True)}
     session = FolderSession(writers, callbacks, background)
@@ -84,7 +86,7 @@ def train_group(jobs: Sequence[Job], resources: Resources, callbacks: Callbacks)
     unfinished = [job for job, run in zip(jobs, trained, strict=True) if run.ended is None]
     processes = resources.processes
     if processes is not None and processes.stopped:
-        own = callbacks.stop  # 0 where only another process got the signal
+        own = callbacks.stop  # 0 if only another process received the signal
         callbacks = replace(callbacks, stop=lambda: own() or signal.SIGTERM)
     if unfinished:
         epoch = unfinished[0].position[0] + 1
@@ -94,12 +96,12 @@ def train_group(jobs: Sequence[Job], resources: Resources, callbacks: Callbacks)
 
 
 def build_runs(jobs: Sequence[Job], device: torch.device) -> list[TrainingRun]:
-    """Models and tensors of the jobs; sequences that several share become tensors once."""
+    """Build the models and tensors of the jobs; jobs with the same data share their tensors."""
     tensors: dict[int, Batch | GatheredBatch] = {}
 
     def to_batch(job: Job, part: Sequences) -> Batch | GatheredBatch:
         if id(part) not in tensors:
-            # Only a single run may read its validation part in order: groups stack tensors.
+            # Groups stack tensors, so only a single run can read its validation part in order.
             in_order = len(jobs) == 1 and part is job.data.validation
             make = batch_in_order if in_order else batch_of
             tensors[id(part)] = make(part, device, scaling=job.data.scaling)
@@ -122,7 +124,7 @@ def build_runs(jobs: Sequence[Job], device: torch.device) -> list[TrainingRun]:
 def _choose_threads(
     jobs: Sequence[Job], runs: Sequence[TrainingRun], resources: Resources
 ) -> tuple[int, str]:
-    """The number of threads of torch's operations, and the reason for it."""
+    """Choose the number of threads of torch's operations; return it with the reason."""
     if resources.threads:
         return resources.threads, "asked for"
     if resources.processes is not None:
@@ -134,7 +136,7 @@ def _choose_threads(
 
 
 def _log_start(jobs: Sequence[Job], resources: Resources, threads: int, reason: str) -> None:
-    """Write what is known before the first step: split, data files, threads, and the log."""
+    """Write the split, the digests of data files, the threads and the first lines of the log."""
     memory = estimate_run_memory(jobs[0]) / 2**20 if len(jobs) > 1 else 0.0
     for job in jobs:
         if job.data.split:
@@ -166,8 +168,11 @@ def _notes(job: Job) -> list[str]:
 
 
 def _unusable(job: Job) -> list[str]:
-    """Checkpoints that the training does not continue from, and the reasons, without those that an
-    earlier resume skipped."""
+    """Return a line for each checkpoint that this resume skipped, with the reason.
+
+    Checkpoints that an earlier resume skipped are left out. If the run starts over because other
+    runs of its group have no checkpoint, a line tells that.
+    """
     known = job.environment.get("skipped_checkpoints", ())
     skipped = list(job.skipped_checkpoints[len(known) :])
     if not job.is_restarted:
@@ -187,7 +192,7 @@ def _resumption(job: Job, group_size: int) -> list[str]:
 
 @contextlib.contextmanager
 def _log_errors(jobs: Sequence[Job]) -> Iterator[None]:
-    """Log an error that ends the training.
+    """Log the error that ends the block, for each job.
 
     Raises:
         StorageError: in place of an `OSError`.
@@ -199,7 +204,7 @@ def _log_errors(jobs: Sequence[Job]) -> Iterator[None]:
         for job in jobs:
             with contextlib.suppress(OSError):  # the disk itself may have failed
                 job.folder.log_line(f"ended: {name}")
-        # A broken pipe is one of a reader of the output, not of a file.
+        # A broken pipe comes from a reader of the output, not from a file.
         if isinstance(error, OSError) and not isinstance(error, BrokenPipeError):
             place = error.filename or jobs[0].folder.path
             raise StorageError(
@@ -212,7 +217,7 @@ def _log_errors(jobs: Sequence[Job]) -> Iterator[None]:
 def _finish_jobs(
     jobs: Sequence[Job], trained: Sequence[RunProgress], callbacks: Callbacks
 ) -> list[Job]:
-    """Add the final states, and write the results of runs that trained to their end."""
+    """Add the final states to the jobs, and write the results of the runs that are finished."""
     finished = list[Job]()
     references: ReferencesOfData = {}
     jobs = [_with_final_state(job, run) for job, run in zip(jobs, trained, strict=True)]
@@ -231,13 +236,16 @@ def _finish_jobs(
 
 def _with_final_state(job: Job, run: RunProgress) -> Job:
     assert run.checkpoint is not None
-    # Jobs are held for longer than their training; film.npz has the snapshots.
+    # Jobs stay in memory after their training, and film.npz contains the snapshots.
     return replace(job, state=replace(run.checkpoint, attention_history=[]), error=run.error)
 
 
 def _log_end_of_training(job: Job, run: RunProgress, callbacks: Callbacks) -> None:
-    """Log how a training ended. A divergence is logged before the results of other runs are
-    written: it is not repeated, so that a later training would not log it."""
+    """Log how a training ended.
+
+    A divergence is logged before the results of other runs are written. If that write fails, a
+    resume does not train the diverged run again, so it could not log the divergence.
+    """
     if run.ended == "early stopping":
         callbacks.message(f"Early stopping at epoch {job.position[0]}.")
     if job.error is not None:
@@ -247,7 +255,7 @@ def _log_end_of_training(job: Job, run: RunProgress, callbacks: Callbacks) -> No
 
 
 def _log_results(job: Job) -> None:
-    """Write the last line of a log, once the results are on the disk; then TensorBoard's files."""
+    """Write the last line of a log and the TensorBoard files, once the results are on the disk."""
     if job.error is not None:
         job.folder.log_line(f"ended: {job.error}")
     elif job.summary is not None:
