@@ -77,11 +77,11 @@ def _cohorts(jobs: Sequence[Job]) -> Iterator[list[Job]]:
 def _group_id(jobs: Sequence[Job]) -> str:
     """Compute a digest of the configs of runs that begin together, without the values that may
     change on a resume."""
-    digest = hashlib.sha256()
+    sha256 = hashlib.sha256()
     for job in jobs:
         values = [(".".join(at), value) for at, value in leaves(as_plain(job.config))]
-        digest.update(repr([pair for pair in values if pair[0] not in MUTABLE_ON_RESUME]).encode())
-    return digest.hexdigest()[:16]
+        sha256.update(repr([pair for pair in values if pair[0] not in MUTABLE_ON_RESUME]).encode())
+    return sha256.hexdigest()[:16]
 
 
 def _saved_group_id(job: Job) -> str | None:

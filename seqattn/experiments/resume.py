@@ -1,4 +1,4 @@
-"""Reading the newest usable checkpoint of a run, and checking that it may be resumed."""
+"""Loading of the newest usable checkpoint of a run, and checks that the run can be resumed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ from seqattn.training.compatibility import MUTABLE_ON_RESUME
 
 def load_latest_checkpoint(job: Job) -> Job:
     """Add the state of the newest usable checkpoint, and the reasons why newer ones were skipped.
-    A run that has never saved keeps no state.
+
+    A run that has never saved gets no state.
 
     Raises:
         CheckpointError: if there are checkpoints, and none is usable.
@@ -61,7 +62,7 @@ def load_latest_checkpoint(job: Job) -> Job:
 
 
 def load_checkpoint(path: Path, job: Job) -> RunState:
-    """Read the state that a job can continue from.
+    """Read the state from which a job can continue.
 
     Raises:
         CheckpointError, ConfigError, DataError: see `load_latest_checkpoint`.
@@ -76,7 +77,10 @@ def load_checkpoint(path: Path, job: Job) -> RunState:
 
 
 def _changed_files(job: Job) -> str:
-    """Name the files that have changed since the training began, where there are many."""
+    """Return a sentence about the files that have changed since the training began.
+
+    It is empty if the data have one file for each path of the config.
+    """
     before, now = job.folder.read_data_files(), job.data.digests_by_file
     if not before or not now:
         return ""
@@ -93,7 +97,9 @@ def _changed_files(job: Job) -> str:
 
 
 def check_same_split(job: Job) -> None:
-    """Refuse to resume where an earlier version split the series another way.
+    """Check that the series are split into the same parts as when the training began.
+
+    Earlier versions split series in another way.
 
     Raises:
         CheckpointError: if a series was in another part, or was split at another step.
@@ -110,7 +116,9 @@ def check_same_split(job: Job) -> None:
 
 
 def check_same_rates(job: Job) -> None:
-    """Refuse to resume where an earlier version had other learning rates.
+    """Check that the schedule gives the learning rates with which the past epochs were trained.
+
+    Earlier versions had other schedules.
 
     Raises:
         CheckpointError: if an epoch was trained at another rate than the schedule gives it now.
@@ -131,7 +139,7 @@ def check_same_rates(job: Job) -> None:
 
 
 def keys_spanning_all_epochs(training: Training) -> list[str]:
-    """The schedules whose values depend on training.epochs, by their keys."""
+    """Return the keys of the schedules that depend on `training.epochs`."""
     forcing, rate = training.teacher_forcing, training.learning_rate_schedule
     found = []
     if isinstance(forcing, LinearForcing) and forcing.over_epochs is None:
@@ -145,8 +153,10 @@ def check_resumable(folder: RunFolder, before: Config, config: Config, epoch: in
     """Check that a config differs from that of the checkpoint only in `MUTABLE_ON_RESUME`.
 
     Args:
+        folder: the run folder, for the message.
         before: config of the checkpoint.
-        epoch: epochs finished.
+        config: config of the resumed training.
+        epoch: number of finished epochs.
 
     Raises:
         ConfigError: if a change would make it another run.
@@ -169,7 +179,7 @@ def check_resumable(folder: RunFolder, before: Config, config: Config, epoch: in
     if lines:
         harmless = [
             f"{k}: {old} -> {new}" for k, (old, new) in changed.items()
-            if k in MUTABLE_ON_RESUME and k not in ("name", *PATH_KEYS)  # which no checkpoint has
+            if k in MUTABLE_ON_RESUME and k not in ("name", *PATH_KEYS)  # not in checkpoints
             and not any(line.startswith(f"{k}: ") for line in lines)
         ]  # fmt: skip
         if harmless:

@@ -1,4 +1,5 @@
-"""Run folders before and after a training: locks, cleaning, config and environment, pictures."""
+"""Work on run folders before and after a training: locks, removal of old files, config,
+environment and pictures."""
 
 from __future__ import annotations
 
@@ -15,18 +16,18 @@ from seqattn.runs import RunFolder
 from seqattn.runs.storage import atomic_write, exclusive_lock, write_json, write_transaction
 
 NOTHING_MISSING = "; nothing is missing"
-"""Hint of `raise_if_stopped` after the last file of a training."""
+"""Hint for `raise_if_stopped` after the last file of a training."""
 
 
 class FolderLocks(ExitStack):
-    """Locks of run folders, held until the block ends."""
+    """Locks of run folders that are released when the block ends."""
 
     def __init__(self) -> None:
         super().__init__()
         self.locked: set[Path] = set()
 
     def lock_existing(self, folders: Iterable[RunFolder]) -> None:
-        """Lock the folders that already hold a run.
+        """Lock the folders that already contain a run.
 
         Raises:
             FolderLockedError: if another process writes there.
@@ -36,7 +37,7 @@ class FolderLocks(ExitStack):
                 self._lock(folder)
 
     def lock_new(self, folders: Iterable[RunFolder]) -> None:
-        """Make and lock the folders that are not locked yet.
+        """Create and lock the folders that are not locked yet.
 
         Raises:
             FolderLockedError: if another process has locked a folder first.
@@ -59,11 +60,14 @@ class FolderLocks(ExitStack):
 def prepare_folders(
     jobs: Sequence[Job], environment: Mapping[str, Any], threads: int | None, *, overwrite: bool
 ) -> None:
-    """Remove what is no longer true once training continues; write config and environment.
+    """Remove the files that become outdated when training continues; write config and environment.
 
     Args:
-        environment: for environment.json.
-        threads: that the user asked for; None: those of before, if they are known.
+        jobs: the jobs that will train.
+        environment: entries of `environment.json` that all runs share.
+        threads: number of threads that the user requested. None stands for the number of the
+            earlier training, if it is known.
+        overwrite: whether to remove all files of an earlier run.
     """
     for job in jobs:
         folder = job.folder
@@ -73,7 +77,7 @@ def prepare_folders(
         if job.is_restarted:
             folder.clear_training()
         if job.checkpoint == folder.previous:
-            # Otherwise the next save would keep the discarded last.safetensors as the previous one.
+            # Otherwise the next save would keep the unusable last.safetensors as previous.
             folder.previous.replace(folder.last)
     with write_transaction():
         for job in jobs:
@@ -83,11 +87,12 @@ def prepare_folders(
 
 
 def environment_of(job: Job, environment: Mapping[str, Any], threads: int | None) -> dict[str, Any]:
-    """The content of environment.json of a run.
+    """Return the content of `environment.json` of a run.
 
     Args:
-        environment: what all runs share.
-        threads: None: they are not known yet.
+        job: the job of the run.
+        environment: entries that all runs share.
+        threads: number of threads, or None if it is not known yet.
     """
     content = dict(environment)
     if threads is not None:
@@ -103,11 +108,14 @@ def log_rounding_changes(
     threads: int | None,
     callbacks: Callbacks,
 ) -> None:
-    """Log for each run, and report once, that runs continue where numbers are rounded differently.
+    """Log for each run that it continues with different rounding, and show each line once.
 
     Args:
-        environment: for environment.json, of now.
-        threads: that the user asked for; None: those of before.
+        jobs: the jobs that will train.
+        environment: entries of the new `environment.json` that all runs share.
+        threads: number of threads that the user requested. None stands for the number of the
+            earlier training.
+        callbacks: show the lines to the user.
     """
     if threads is not None:
         environment = {**environment, "threads": threads}

@@ -1,4 +1,4 @@
-"""Many seeds of one config, each in a run folder of its own."""
+"""Trainings of many seeds of one config, each in its own run folder."""
 
 from __future__ import annotations
 
@@ -12,11 +12,16 @@ from seqattn.runs import COMPARISON, SEARCH, RunFolder
 from seqattn.runs.storage import folder_lock
 
 LOCK_TIMEOUT_SECONDS = 5.0
-"""Timeout of the wait for another process that creates folders of seeds."""
+"""How long to wait for another process that creates folders of seeds."""
 
 
 def seeds_of(config: Config, parent: Path, seeds: int) -> list[tuple[Config, RunFolder]]:
-    """One config for each seed, from `config.seed` upwards, each with the folder `parent / seed-K`.
+    """Return a config for each seed from `config.seed` on, each with its folder `parent / seed-K`.
+
+    Args:
+        config: config of the first seed.
+        parent: folder of the seeds.
+        seeds: number of seeds.
 
     Raises:
         UsageError: if `parent` is the folder of a run, a comparison or a search.
@@ -29,8 +34,10 @@ def seeds_of(config: Config, parent: Path, seeds: int) -> list[tuple[Config, Run
 
 
 def create_seed_folders(configs: Sequence[tuple[Config, RunFolder]]) -> None:
-    """Create the folders of seeds. Their parent is locked only meanwhile, so that several processes
-    may train different seeds there.
+    """Create the folders of seeds.
+
+    Their parent is locked only while they are created, so that several processes can train
+    different seeds in it.
 
     Raises:
         UsageError: if the parent is the folder of a run, a comparison or a search.
@@ -57,11 +64,11 @@ def _check_home(parent: Path) -> None:
 
 
 def combined_error(diverged: Sequence[Job], runs: int) -> NonFiniteError:
-    """One error for runs that diverged.
+    """Combine the errors of seeds that diverged into one error.
 
     Args:
-        diverged: at least one.
-        runs: number of runs, with those that did not diverge.
+        diverged: the jobs that diverged, at least one.
+        runs: number of all runs.
     """
     first = diverged[0]
     assert first.error is not None

@@ -1,4 +1,4 @@
-"""Train configs into run folders, side by side where their shapes match."""
+"""Training of configs into run folders, side by side if their shapes match."""
 
 from __future__ import annotations
 
@@ -46,10 +46,11 @@ def train_one(
 ) -> tuple[RunFolder, dict[str, Any]]:
     """Train one config into the run folder `output_dir / config.name`.
 
-    The arguments are those of `train_many`; one thread and pictures are the defaults here.
+    The arguments are those of `train_many`. By default this function uses one thread and draws the
+    pictures.
 
     Returns:
-        the folder, and the content of its summary.json.
+        the run folder, and the content of its `summary.json`.
 
     Raises:
         SeqattnError: see `train_many`.
@@ -77,23 +78,24 @@ def train_many(
     callbacks: Callbacks | None = None,
     launch: Launch | None = None,
 ) -> list[Job]:
-    """Train many configs into run folders, side by side where their shapes match.
+    """Train many configs into run folders, side by side if their shapes match.
 
-    Configs, data, device and folders are checked before the first file is written.
+    The configs, data, device and folders are checked before the first file is written.
 
     Args:
         configs: each config with its run folder.
         device: "cpu", "cuda" or "auto".
-        threads: of torch's operations on the CPU; None: measure a few steps.
-        resume: continue existing runs.
-        overwrite: replace existing runs.
-        plots: draw the pictures of each run.
+        threads: number of threads of torch's operations on the CPU. None stands for the number
+            that is fastest in a measurement of a few steps.
+        resume: whether to continue existing runs.
+        overwrite: whether to replace existing runs.
+        plots: whether to draw the pictures of each run.
         callbacks: progress callbacks and the stop signal.
         launch: the command that starts the runs.
 
     Returns:
-        a job for each config, in their order, with its summary, or with the `NonFiniteError` of a
-        run that diverged. A diverged run does not end the others.
+        a job for each config, in the same order. It has a summary, or the `NonFiniteError` of a run
+        that diverged. A diverged run does not end the others.
 
     Raises:
         SeqattnError: for an error that a user can correct; it has its exit code.
@@ -135,7 +137,7 @@ def _plan(
     """Check everything that can be checked before the first write.
 
     Returns:
-        a job for each config, in their order, and the pending ones in groups.
+        a job for each config, in the same order, and the pending jobs in groups.
     """
     if len({folder.path for _, folder in configs}) < len(configs):
         raise UsageError("each run needs a folder of its own, and two of these name the same.")
@@ -143,7 +145,7 @@ def _plan(
         check_folder_available(folder, resume=resume, overwrite=overwrite)
         tensorboard.require_tensorboard(config)
     check_memory_of_runs([config for config, _ in configs])
-    allow_open_files(len(configs))  # a lock each
+    allow_open_files(len(configs))  # one lock for each run
     locks.lock_existing(folder for _, folder in configs)
     jobs = prepare_jobs(configs, resume=resume)
     if launch.processes is not None:
@@ -170,7 +172,7 @@ def _train_groups(
 
 
 def _replace_jobs(jobs: Sequence[Job], groups: Sequence[Sequence[Job]]) -> list[Job]:
-    """The jobs in their order, each replaced by the job of a group that has its folder."""
+    """Return the jobs in their order, each replaced by the job with its folder in the groups."""
     newer = {job.folder.path: job for group in groups for job in group}
     return [newer.get(job.folder.path, job) for job in jobs]
 
@@ -204,7 +206,7 @@ def _begin_progress(pending: Sequence[Job], callbacks: Callbacks) -> None:
 
 
 def _sync_with_workers(processes: ProcessGroup, jobs: Sequence[Job]) -> None:
-    """Check that all processes train the same config and data, and send them the checkpoint.
+    """Check that all processes train the same config and data; send the checkpoint to them.
 
     Raises:
         DistributedError: if another process has another config or other data, or is lost.

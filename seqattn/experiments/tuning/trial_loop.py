@@ -1,4 +1,4 @@
-"""Run the trials of a search one after another."""
+"""The loop over the trials of a search."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ class TrialLoop:
     """The trials of one call of `tune`.
 
     Attributes:
-        study: study of the search.
-        search: config and ranges.
-        path: search folder.
+        study: the study of the search.
+        search: the config and the ranges.
+        path: the search folder.
         device, threads: see `train_many`.
         callbacks: progress over the epochs of all trials, and the stop signal.
         message: called with a line for each trial that ends.
@@ -92,7 +92,7 @@ class TrialLoop:
                 " continue.",
             ) from None
         except (StorageError, OSError, FolderLockedError) as error:
-            # With a full disk this fails too; the next call then requeues the trial as killed.
+            # This also fails if the disk is full. The next call then requeues the trial as killed.
             with contextlib.suppress(Exception):
                 self._requeue(trial)
             if isinstance(error, StorageError):
@@ -104,7 +104,7 @@ class TrialLoop:
         trials.requeue(self.study, self.search, self.study.trials[trial.number])
 
     def _train(self, trial: optuna.Trial, name: str, values: Mapping[str, Any]) -> float:
-        """Train a trial; returns its best validation loss.
+        """Train a trial and return its best validation loss.
 
         Raises:
             TrialPruned: if the trial does worse than the median of the other trials.
@@ -133,7 +133,7 @@ class TrialLoop:
 
 @contextlib.contextmanager
 def database_errors() -> Iterator[None]:
-    """Turn errors of Optuna's storage and of SQLAlchemy into errors with a message.
+    """Convert errors of Optuna's storage and of SQLAlchemy to errors with a message.
 
     Raises:
         StorageError: if the database cannot be used.
