@@ -116,15 +116,11 @@ def train_command(
                 before_writing=lambda: experiments.create_seed_folders(configs) if many else None,
             ),
         )  # fmt: skip
-    failed = [job for job in jobs if job.error is not None]
-    if not quiet and len(failed) < len(jobs):
+    if not quiet and any(job.error is None for job in jobs):
         with ignore_closed_pipe():
             _print_results(jobs, folder, many=many)
-    if failed and many:
-        raise experiments.combined_error(failed, len(jobs))
-    for job in failed:  # at most one
-        assert job.error is not None
-        raise job.error
+    if error := experiments.combined_error(jobs, are_seeds=many):
+        raise error
 
 
 def _is_worker(processes: ProcessGroup | None) -> bool:

@@ -90,19 +90,23 @@ def _saved_group_id(job: Job) -> str | None:
 
 
 def _restart_after_partial_save(cohort: Sequence[Job]) -> list[Job]:
-    """Restart all runs of a group if a stop interrupted the first save of that group.
+    """Restart all runs of each group of which a stop interrupted the first save."""
+    group_ids = {_saved_group_id(job) for job in cohort} - {None}
+    restarted = {job for group_id in group_ids for job in _partially_saved(cohort, group_id)}
+    return [job.restarted() if job in restarted else job for job in cohort]
+
+
+def _partially_saved(cohort: Sequence[Job], group_id: str | None) -> list[Job]:
+    """Return the runs of a group if a stop interrupted its first save, else an empty list.
 
     After such a stop some runs of the group have a checkpoint, others have none, and none has an
     earlier checkpoint.
     """
-    restarted = set[Job]()
-    for group_id in {_saved_group_id(job) for job in cohort} - {None}:
-        saved = {job for job in cohort if _saved_group_id(job) == group_id}
-        whole = [job for job in cohort if job in saved or (not job.state and job.environment)]
-        has_earlier = any(job.summary or job.folder.previous.exists() for job in saved)
-        if len(whole) > len(saved) and not has_earlier and _group_id(whole) == group_id:
-            restarted.update(whole)
-    return [job.restarted() if job in restarted else job for job in cohort]
+    saved = {job for job in cohort if _saved_group_id(job) == group_id}
+    whole = [job for job in cohort if job in saved or (not job.state and job.environment)]
+    has_earlier = any(job.summary or job.folder.previous.exists() for job in saved)
+    is_partial = len(whole) > len(saved) and not has_earlier and _group_id(whole) == group_id
+    return whole if is_partial else []
 
 
 def _resumable_groups(members: Sequence[Job]) -> Iterator[list[Job]]:

@@ -63,20 +63,25 @@ def _check_home(parent: Path) -> None:
         )
 
 
-def combined_error(diverged: Sequence[Job], runs: int) -> NonFiniteError:
-    """Combine the errors of seeds that diverged into one error.
+def combined_error(jobs: Sequence[Job], *, are_seeds: bool) -> NonFiniteError | None:
+    """Combine the errors of runs that diverged into one error.
 
     Args:
-        diverged: the jobs that diverged, at least one.
-        runs: number of all runs.
+        jobs: all runs of a training.
+        are_seeds: whether the message names the seeds. False for a single run.
+
+    Returns:
+        the error, or None if no run diverged.
     """
-    first = diverged[0]
-    assert first.error is not None
-    if len(diverged) == 1:
-        return NonFiniteError(f"seed {first.config.seed}: {first.error}")
-    if len(diverged) == runs:
-        return NonFiniteError(f"all {runs} seeds diverged. The first: {first.error}")
-    seeds = ", ".join(str(job.config.seed) for job in diverged)
-    return NonFiniteError(
-        f"seeds {seeds} diverged; the others are finished. The first: {first.error}"
-    )
+    errors = {job.config.seed: job.error for job in jobs if job.error is not None}
+    if not errors:
+        return None
+    first = next(iter(errors.values()))
+    if not are_seeds:
+        return first
+    seeds = ", ".join(map(str, errors))
+    if len(errors) == 1:
+        return NonFiniteError(f"seed {seeds}: {first}")
+    if len(errors) == len(jobs):
+        return NonFiniteError(f"all {len(jobs)} seeds diverged. The first: {first}")
+    return NonFiniteError(f"seeds {seeds} diverged; the others are finished. The first: {first}")

@@ -56,8 +56,7 @@ def tune(
         search: config and ranges.
         output_dir: parent of the search folder.
         count: number of trials in the study at the end.
-        storage: URL of an Optuna database, which several processes can share. None stands for a
-            file in the search folder, for one process.
+        storage: URL of an Optuna database that processes share; None: a file for one process.
         device, threads: see `train_many`.
         callbacks: progress over the epochs of all trials, and the stop signal.
         message: called with a line for each trial that ends.
