@@ -1,4 +1,4 @@
-"""`seqattn inspect` and `seqattn verify-resume`: the content of a checkpoint; exact resuming."""
+"""`seqattn inspect`, the content of a checkpoint; `seqattn verify-resume`, a test of resuming."""
 
 from __future__ import annotations
 

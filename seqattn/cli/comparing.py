@@ -1,4 +1,4 @@
-"""`seqattn compare`: variants of a config over many seeds."""
+"""`seqattn compare`: a comparison of variants of a config over many seeds."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from seqattn.errors import UsageError
 
 @dataclass(frozen=True)
 class DesignOptions:
-    """The variants and seeds; without an option, the section `compare` of the config decides."""
+    """The variants and seeds; the section `compare` of the config has the defaults."""
 
     heading: ClassVar = "Comparison options"
 
@@ -52,7 +52,7 @@ class DesignOptions:
 
 @dataclass(frozen=True)
 class EngineOptions:
-    """How the runs are distributed."""
+    """The engine that trains the runs."""
 
     heading: ClassVar = "Compute options"
 

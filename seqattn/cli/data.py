@@ -1,4 +1,4 @@
-"""`seqattn data`: check a file, write generated sequences, show the file formats."""
+"""`seqattn data`: commands that check a file, write generated sequences and show file formats."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def formats_command() -> None:
 
 @dataclass(frozen=True)
 class ColumnOptions:
-    """Roles of the columns."""
+    """The roles of the columns."""
 
     heading: ClassVar = "Column options"
 
@@ -92,7 +92,7 @@ class ColumnOptions:
 
 @dataclass(frozen=True)
 class TextOptions:
-    """How text is parsed."""
+    """The rules by which text is parsed."""
 
     heading: ClassVar = "Parsing options"
 
@@ -129,7 +129,8 @@ class TextOptions:
     )] = None  # fmt: skip
 
     def check(self) -> None:
-        """
+        """Check the options that have a fixed set of values.
+
         Raises:
             UsageError: if the value of an option is not one of its choices.
         """

@@ -1,4 +1,4 @@
-"""`seqattn export`: the model of a run for other programs."""
+"""`seqattn export`: the export of a model for other programs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Help pages: commands and options under headings, with an example at the end."""
+"""Help pages with commands and options under headings, and an example at the end."""
 
 from __future__ import annotations
 
@@ -14,14 +14,17 @@ UsageError: Any = typer.BadParameter.__base__
 
 
 class CommandPage(TyperCommand):
-    """The help page of a command.
+    """A command, with its help page.
 
-    Options stand under the headings of `grouped_options`, the others under "Options". The epilog is
-    an example, which is never wrapped.
+    The help page lists options under the headings of `grouped_options`, and the other options under
+    "Options". The epilog is an example, which is never wrapped.
     """
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse the arguments; an unknown option that is a config key is answered with `--set`."""
+        """Parse the arguments.
+
+        If an unknown option is a config key, the error message names `--set`.
+        """
         arguments, names = list(args), {each.name for each in self.params}
         try:
             return super().parse_args(ctx, args)
@@ -42,7 +45,7 @@ class CommandPage(TyperCommand):
         return [*([self.options_metavar] if self.options_metavar else []), *names]
 
     def sections(self, ctx: Any) -> dict[str, list[tuple[str, str]]]:
-        """Return the name and the help of each argument and option, by the heading of its group."""
+        """Return the name and the help of each argument and option, by heading."""
         headings = getattr(self.callback, "headings", {})
         sections = defaultdict[str, list[tuple[str, str]]](list)
         for parameter in self.get_params(ctx):
@@ -66,13 +69,16 @@ class CommandPage(TyperCommand):
 
 
 def _simplify(text: str) -> str:
-    """Remove the range of numbers, which errors name, and the parentheses around a default."""
+    """Remove the range of a number and the parentheses around a default from a help text.
+
+    The error of a number that is out of range names the range.
+    """
     text = re.sub(r"(; |\s*\[)(\d+<=)?x[<>]=\d+\]$", lambda match: "]" * (match[1] == "; "), text)
     return re.sub(r"\[default: \((.*)\)\]$", r"[default: \1]", text)
 
 
 class CommandIndex(TyperGroup):
-    """The help page of a group of commands, under the headings of their `rich_help_panel`."""
+    """A group of commands; its help page lists them under the headings of `rich_help_panel`."""
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         width = max(map(len, self.commands))

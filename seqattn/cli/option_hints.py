@@ -12,7 +12,7 @@ def config_key_hint(option: str, arguments: Sequence[str], *, only_reading: bool
         option: the unknown option, such as `--learning-rate`. It names a key by its whole path or
             by the last part of its path, with hyphens or underscores.
         arguments: all arguments of the command, from which the hint takes the value.
-        only_reading: whether the command accepts only the keys that say how a file is read.
+        only_reading: whether the command accepts only the keys that define how a file is read.
 
     Returns:
         `--set PATH=VALUE`, several of them with "or" between, or "" if there is no such key.

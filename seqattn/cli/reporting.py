@@ -1,4 +1,4 @@
-"""`seqattn report` and `seqattn doctor`: the HTML report of a run, and its diagnosis."""
+"""`seqattn report`, the HTML report of a run, and `seqattn doctor`, its diagnosis."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from seqattn.runs import RunFolder
 
 STATES = ("found", "fine", "unknown")
-"""States of a finding, in the order in which they are printed."""
+"""The states of a finding, in the order of the output."""
 
 
 def report_command(

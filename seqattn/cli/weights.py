@@ -1,4 +1,4 @@
-"""Attention weights for `seqattn plot-attention`: of a run's test sequences, or of your own."""
+"""Attention weights for `seqattn plot-attention`, of the test sequences or of the user's own."""
 
 from __future__ import annotations
 
@@ -22,15 +22,16 @@ def read_weights(
     """Read or compute attention weights.
 
     Args:
-        run: run folder or checkpoint.
-        input_file: the user's own sequences; None for the run's test sequences.
+        run: a run folder or a checkpoint.
+        input_file: file of the user's own sequences, or None for the test sequences of the run.
         examples: number of sequences.
-        steps: number of steps to forecast; None for the target length of the training data.
-        every_sequence: whether to read all sequences of the run, not only the examples.
-        overrides: values of --set.
+        steps: number of steps to forecast, or None for the target length of the training data.
+        every_sequence: whether to read all sequences of the run instead of the examples only.
+        overrides: values of `--set`.
 
     Returns:
-        arrays of an attention file, title of each sequence, parts of a file name, and its folder.
+        the arrays of an attention file, the title of each sequence, the parts of the name of a
+        picture file, and the folder of that file.
     """
     from seqattn.plots import run_pictures
     from seqattn.runs import find_run

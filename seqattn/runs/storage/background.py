@@ -1,4 +1,4 @@
-"""Writes in a background thread."""
+"""Writes in a background thread, for a training that continues meanwhile."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 
 class BackgroundWriter:
-    """Runs one write at a time in a thread, since a write mostly waits for the disk.
+    """A thread that runs one write at a time, since a write mostly waits for the disk.
 
-    The end of its context waits for the last write.
+    A `with` block over the writer waits for the last write at its end.
     """
 
     def __init__(self) -> None:

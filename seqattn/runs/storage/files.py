@@ -1,4 +1,4 @@
-"""Regular files, opened without blocking on a pipe or device of the same name."""
+"""Functions that open regular files and never wait for a pipe or a device."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TextIO
 
 
 def open_to_append(path: Path) -> TextIO:
-    """Open a text file for appending; symbolic links are not followed.
+    """Open a text file for appending. Symbolic links are not followed.
 
     Raises:
         OSError: if the file is a link, is not a regular file, or cannot be opened.

@@ -1,4 +1,4 @@
-"""Folder locks: at most one process writes to a folder at a time."""
+"""Folder locks, which let at most one process write to a folder at a time."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LOCK_NAME = ".lock"
 
 @contextlib.contextmanager
 def exclusive_lock(folder: Path) -> Iterator[None]:
-    """Hold a folder's lock, and remove temporary files of killed processes.
+    """Lock a folder during the block, and remove the temporary files of killed processes.
 
     Readers need no lock.
 
@@ -38,11 +38,14 @@ def exclusive_lock(folder: Path) -> Iterator[None]:
 def folder_lock(
     folder: Path, timeout: float = 0.0, remedy: str = "choose another --name"
 ) -> Iterator[None]:
-    """Hold a folder's lock; the kernel releases it when the process ends in any way.
+    """Lock a folder during the block.
+
+    The kernel releases the lock when the process ends in any way.
 
     Args:
-        timeout: seconds to wait for another process.
-        remedy: advice of the error message besides waiting.
+        folder: the folder.
+        timeout: how long to wait for another process, in seconds.
+        remedy: what the error message advises in addition to waiting.
 
     Raises:
         FolderLockedError: if another process holds the lock.
@@ -67,9 +70,10 @@ def folder_lock(
 
 
 def _is_being_written(unfinished: Path) -> bool:
-    """Whether the process with the PID in a temporary file's name is alive on this machine.
+    """Return whether the process that writes a temporary file is alive on this machine.
 
-    Reports and pictures are written without the lock.
+    The name of the file contains the PID of the process. Reports and pictures are written without
+    a lock, so such a process can exist.
     """
     number = unfinished.name.removesuffix(TMP_SUFFIX).rpartition(".")[2]
     if os.name != "posix" or not (number.isascii() and number.isdigit()):
