@@ -1,7 +1,8 @@
 """The command-line interface: commands, options, progress, tables and exit codes.
 
 Commands import heavy libraries when they run, so `--help` is fast. An error that a user can correct
-is a `SeqattnError`. The program prints its message without a traceback and ends with its exit code.
+is a `SeqattnError`. The program prints the message of the error without a traceback and ends with
+the exit code of the error.
 """
 
 from __future__ import annotations
@@ -116,7 +117,7 @@ def main() -> None:
 
 
 def _handle_signal(number: int, frame: Any) -> None:
-    # This raises no exception, because a library that is being imported may swallow it.
+    # The handler raises no exception, because the import of a library may swallow it.
     exit_on_signal(number, "stopped.")
 
 

@@ -9,7 +9,7 @@ from seqattn.errors import ConfigError, UsageError
 
 
 def protected_files(run: Path, input_file: Path | None = None) -> dict[str, Path | None]:
-    """Return the files that a command reads and its outputs must not replace, by a description.
+    """Return the input files of a command, which its outputs must not replace, by description.
 
     These are the files of the run folder except pictures and reports, the data files of the run,
     and the file of `--input`.

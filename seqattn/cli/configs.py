@@ -52,7 +52,7 @@ def config_show(
 ) -> None:
     """Print the resolved config with the origin of each value.
 
-    The output is YAML, and a config that gives the same run.
+    The output is a config in YAML that gives the same run.
     """
     from seqattn.config import resolve, to_yaml
 

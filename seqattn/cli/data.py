@@ -182,8 +182,8 @@ def check_command(
 ) -> None:
     """Describe a data file and how to train on it.
 
-    The description has the role of each column, the range of each feature, and the `data:` section
-    of a config.
+    The description contains the role of each column, the range of each feature, and the `data:`
+    section of a config.
     """
     from seqattn.data.inspect import inspect_file
     from seqattn.runs.output_files import check_outputs
@@ -302,7 +302,7 @@ def sample(
 ) -> None:  # fmt: skip
     """Write the generated sequences of a config to a file.
 
-    The `data:` section of a config that reads the file is printed.
+    The command prints the `data:` section of a config that reads the file.
     """
     from seqattn.config import Lag, OwnFile, Polygons, Squares, as_value, resolve
     from seqattn.data import load_data

@@ -119,7 +119,7 @@ def explain_command(
     """Explain one attention step number by number.
 
     The stages are keys, query, scores, weights, context and output. Each number follows from
-    printed numbers above it; those that do not are listed at the end.
+    printed numbers above it. The exceptions are listed at the end.
     """
     from seqattn.plots import run_pictures
     from seqattn.runs.output_files import check_outputs

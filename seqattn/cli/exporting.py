@@ -42,7 +42,7 @@ def export_command(
     """Export a model to ONNX or safetensors.
 
     The ONNX graphs (encoder, one decoder step, free running) use the units of the data and return
-    the attention weights. A model card and a runner without torch are written beside them.
+    the attention weights. The export also contains a model card and a runner without torch.
     """
     from seqattn.export import export
 

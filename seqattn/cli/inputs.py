@@ -113,7 +113,7 @@ class ForecastWriter:
 
         Args:
             part: the sequences.
-            result: their forecasts.
+            result: the forecasts of the sequences.
             steps: time steps of the forecasts.
             id_parts: id of each sequence, as one text for each id column of the input file.
         """
@@ -135,7 +135,7 @@ class ForecastWriter:
                 self.file.write(line.encode())
         else:
             self.chunks.append((part, values))
-        if self.output is None:  # the reader of a pipe may wait for this chunk
+        if self.output is None:  # a program at the other end may wait for this chunk
             self.file.flush()
 
     def _rounded(self, values: Floats, part: Sequences) -> NDArray[np.floating]:

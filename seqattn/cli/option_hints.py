@@ -15,7 +15,7 @@ def config_key_hint(option: str, arguments: Sequence[str], *, only_reading: bool
         only_reading: whether the command accepts only the keys that define how a file is read.
 
     Returns:
-        `--set PATH=VALUE`, several of them with "or" between, or "" if there is no such key.
+        `--set PATH=VALUE` for each such key, joined by "or"; "" if there is no such key.
     """
     from seqattn.config import all_keys
 

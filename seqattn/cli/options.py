@@ -75,7 +75,7 @@ class ComputeOptions:
 
 @dataclass(frozen=True)
 class InputOptions:
-    """The user's own sequences, instead of the run's test sequences."""
+    """The user's own sequences, which replace the test sequences of the run."""
 
     heading: ClassVar = "Input options"
 

@@ -83,7 +83,7 @@ def open_text_output(path: Path | None) -> Iterator[TextIO]:
 
 
 def plain_console(**options: Any) -> Console:
-    """Create a Rich console without markup, in which only objects have styles.
+    """Create a Rich console that ignores markup, so that only objects have styles.
 
     Args:
         options: arguments of `rich.console.Console`.
@@ -123,7 +123,7 @@ def end_on_closed_pipe() -> None:
 
 @contextlib.contextmanager
 def ignore_closed_pipe() -> Iterator[None]:
-    """Ignore that the reader closes stdout during the block (`| head`), so that the exit code is 0.
+    """Ignore during the block that stdout is closed (`| head`), so that the exit code is 0.
 
     This is for results that are printed after all files are written.
     """

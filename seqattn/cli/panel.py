@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 SPARKS = "▁▂▃▄▅▆▇█"
 REDRAW_SECONDS = 0.2
-"""Minimum time between two drawings. More drawings are not visible, and slow down training."""
+"""Minimum time between two drawings. More frequent drawing slows down training."""
 
 
 def sparkline(values: list[float], width: int) -> str:
@@ -50,7 +50,7 @@ class PanelDisplay(Display):
         self.live: Live | None = Live(self.render(), console=self.console, auto_refresh=False)
         with self._close_on_error():
             self.live.start(refresh=True)
-            self.console.show_cursor(True)  # a killed process could not restore it
+            self.console.show_cursor(True)  # a killed process cannot show the cursor again
 
     @contextlib.contextmanager
     def _close_on_error(self) -> Any:

@@ -175,8 +175,9 @@ def _predict_part(
 def evaluate_command(run: RunArgument, source: InputOptions, as_json: JsonFlag = False) -> None:
     """Compare the errors of a run with baselines.
 
-    The errors are those on the test sequences, with the noise floor where it is known, or those on
-    your own sequences (--input): their first steps are the source, the others the true target.
+    The errors are computed on the test sequences, with the noise floor if it is known, or on your
+    own sequences (--input). In your own sequences, the first steps are the source, and the other
+    steps are the true target.
     """
     import json
 

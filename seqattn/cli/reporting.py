@@ -1,4 +1,4 @@
-"""`seqattn report`, the HTML report of a run, and `seqattn doctor`, its diagnosis."""
+"""`seqattn report` writes the HTML report of a run; `seqattn doctor` diagnoses a run."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def report_command(
 ) -> None:  # fmt: skip
     """Write an interactive HTML report.
 
-    The report has losses, attention weights, errors, the config and the diagnosis of RUN. It is one
+    The report shows the losses, attention weights, errors, config and diagnosis of RUN. It is one
     file that works offline.
     """
     from seqattn.report import report as write_report
@@ -53,7 +53,7 @@ def doctor(
 ) -> None:
     """Diagnose the attention and losses of a run.
 
-    Each finding has the measured value, its meaning and what to change.
+    Each finding gives the measured value, its meaning and a possible change.
     """
     from seqattn.analysis.comparison import is_comparison, require_seed_folders
     from seqattn.analysis.doctor import WEIGHT_CHECK_NAMES, findings_as_plain, summarize

@@ -71,7 +71,7 @@ def _encodable_blocks() -> str:
 
 
 def _heatmap(panel: Panel, blocks: str, *, is_relative: bool) -> Iterator[str]:
-    """Yield the lines of a heatmap: a heading with the source steps, then one for each target step.
+    """Yield the lines of a heatmap: a heading with the source steps, then the target steps.
 
     Args:
         panel: the weights.

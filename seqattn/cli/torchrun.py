@@ -37,7 +37,7 @@ def check_not_distributed(command: str) -> None:
 
 
 def launcher_id() -> str:
-    """Return the host and the process id of torchrun, which a restart of processes keeps."""
+    """Return the host and the process id of torchrun, which do not change in a restart."""
     return f"{socket.gethostname()} {os.getppid()}"
 
 

@@ -1,13 +1,17 @@
-"""Attention weights for `seqattn plot-attention`, of the test sequences or of the user's own."""
+"""Attention weights of test sequences or input sequences, for `seqattn plot-attention`."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from seqattn.cli.result_tables import has_attention
 from seqattn.errors import UsageError
+
+if TYPE_CHECKING:
+    from seqattn.analysis.evaluation.inputs import InputReader
+    from seqattn.data import Sequences
 
 
 def read_weights(
@@ -53,16 +57,10 @@ def read_weights(
     if not trained.has_attention:
         raise UsageError(f"{run}: its model has no attention (model.attention: null).")
     is_own = input_file is not None
-    if input_file is not None:
-        parts, count = [], 0
-        for _, sequences, _ in inputs.input_reader(trained, overrides).read_sources(input_file):
-            parts.append(sequences)
-            count += len(sequences)
-            if count >= examples:
-                break
-        part = inputs.join_sources(parts)
-    else:
+    if input_file is None:
         part = load_splits(trained).test
+    else:
+        part = _read_first_sources(inputs.input_reader(trained, overrides), input_file, examples)
     part = part.select(slice(0, examples))
     steps = steps or trained.spec.target_length
     result = free_run(trained.model, part, steps, scaling=trained.spec.scaling)
@@ -71,3 +69,15 @@ def read_weights(
     titles = run_pictures.sequence_titles(arrays, "sequence" if is_own else "test")
     output_folder = folder.path if folder.is_run else checkpoint.parent
     return weights, titles, ["attention", "input" if is_own else checkpoint.stem], output_folder
+
+
+def _read_first_sources(reader: InputReader, file: Path, count: int) -> Sequences:
+    """Read chunks of a file until they contain `count` sequences or the file ends."""
+    from seqattn.cli.inputs import join_sources
+
+    parts: list[Sequences] = []
+    for _, sequences, _ in reader.read_sources(file):
+        parts.append(sequences)
+        if sum(map(len, parts)) >= count:
+            break
+    return join_sources(parts)

@@ -37,7 +37,7 @@ DataFrame: TypeAlias = Any
 
 
 class DataNote(UserWarning):
-    """A note about the columns of a DataFrame, which the command line prints for a file."""
+    """A note about the columns of a DataFrame. The command line prints such notes for a file."""
 
 
 def train(
@@ -169,7 +169,7 @@ class Run:
 
         Raises:
             DataError: if the shape is wrong, if a value inside a sequence is not finite, or if the
-                same table would be an invalid file.
+                table in a DataFrame would be invalid in a file.
         """
         return self._forecast(source, steps, with_attention=False)[1]
 
@@ -222,7 +222,7 @@ class Run:
                 from a file. None stands for the test part of the run's data.
 
         Raises:
-            DataError: if the DataFrame would be an invalid file, or the training data are missing.
+            DataError: if the table would be invalid in a file, or if the training data are missing.
         """
         from seqattn.analysis.evaluation import ReferenceLosses, evaluate
 

@@ -54,14 +54,14 @@ def compare(
         output_dir: parent of the comparison folder.
         plots: whether to draw the pictures of each run, in addition to those of the comparison.
         device, threads, callbacks, launch: see `train_many`.
-        ray: the cluster that trains the runs, with the same results. If it is None, this process
-            trains them.
+        ray: the cluster that trains the runs. The results are the same as without a cluster. If
+            `ray` is None, this process trains the runs.
 
     Returns:
         the result of all seeds in the folder, including those of earlier calls.
 
     Raises:
-        UsageError: if the folder has other content.
+        UsageError: if the folder contains anything other than this comparison.
         FolderLockedError: if another process writes to the folder.
         SeqattnError: for another error that a user can correct; see `train_many`.
         Interrupted: on SIGINT or SIGTERM.
@@ -79,7 +79,7 @@ def compare(
                 configs, address=ray.address, device=device, threads=threads, callbacks=callbacks,
                 provenance=launch.provenance, before_writing=write_manifest,
             )  # fmt: skip
-            device = "cpu"  # all runs are trained by now
+            device = "cpu"  # the cluster has trained all runs
         try:
             train_many(
                 configs, device=device, threads=threads, resume=True, plots=plots,
@@ -111,13 +111,13 @@ def _write_result(path: Path, comparison: Comparison, callbacks: Callbacks) -> C
 def _folder_lock(path: Path, comparison: Comparison) -> Iterator[Callable[[], None]]:
     """Lock a comparison folder.
 
-    An existing folder is locked at once, a new one when its manifest is written.
+    An existing folder is locked at once, and a new folder when its manifest is written.
 
     Yields:
         a function that writes the manifest. Call it after all checks.
 
     Raises:
-        UsageError: if the folder has other content.
+        UsageError: if the folder contains anything other than this comparison.
         FolderLockedError: if another process writes to the folder.
     """
     with contextlib.ExitStack() as locks:
@@ -166,7 +166,7 @@ def _extra_seeds(result: ComparisonResult, comparison: Comparison) -> list[int]:
 
 
 def _manifest(comparison: Comparison) -> dict[str, Any]:
-    """Return the content of comparison.json: the comparison, and the axis of its pictures."""
+    """Return the content of `comparison.json`: the comparison, and the axis of its pictures."""
     arms = {variant.name: [variant.series, variant.at] for variant in comparison.variants}
     along = {"along": {"key": comparison.along, "arms": arms}} if comparison.along else {}
     return {**comparison.as_plain(), **along}
@@ -176,7 +176,7 @@ def _check_same_comparison(path: Path, comparison: Comparison) -> None:
     """Check that a folder belongs to this comparison.
 
     Raises:
-        UsageError: if the folder has other content than this comparison.
+        UsageError: if the folder contains anything other than this comparison.
     """
     try:
         stored = read_manifest(path / MANIFEST_NAME)
@@ -189,7 +189,7 @@ def _check_same_comparison(path: Path, comparison: Comparison) -> None:
     old = stored.get("variants", {})
     if isinstance(old, dict):
         old = {name: upgrade_stored(config, str(path)) for name, config in old.items()}
-    resampled = bool(stored.get("resample_data", False))  # folders of earlier versions have no key
+    resampled = bool(stored.get("resample_data", False))  # earlier versions wrote no such key
     if old == new:
         if resampled == comparison.resample_data:
             return

@@ -1,4 +1,4 @@
-"""The session of a training that saves to run folders."""
+"""A training session that saves to run folders."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ class FolderSession(Session):
             self.callbacks.epoch(record)
         self.ended.update(progress.run for progress in runs if progress.ended)
         self._write(to_save)
-        if len(to_save) == len(runs):  # otherwise only runs that ended were saved
+        if len(to_save) == len(runs):  # otherwise only ended runs were saved
             self.saved_at = time.monotonic()
 
     def diverged(self, run: RunProgress) -> None:

@@ -171,7 +171,7 @@ def _unusable(job: Job) -> list[str]:
     """Return a line for each checkpoint that this resume skipped, with the reason.
 
     Checkpoints that an earlier resume skipped are left out. If the run starts over because other
-    runs of its group have no checkpoint, a line tells that.
+    runs of its group have no checkpoint, the last line gives this reason.
     """
     known = job.environment.get("skipped_checkpoints", ())
     skipped = list(job.skipped_checkpoints[len(known) :])

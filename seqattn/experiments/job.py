@@ -23,8 +23,8 @@ class Callbacks:
     """Progress callbacks and the stop signal.
 
     Attributes:
-        begin: called when training starts, with the number of finished epochs and the number of
-            all epochs of the runs that are not finished yet.
+        begin: called when training starts, with the number of finished epochs and the total
+            number of epochs of the runs that are not finished yet.
         epoch: called with each finished epoch of each run.
         message: called with a line for the user.
         stop: returns the number of the signal that requests a stop, or 0.

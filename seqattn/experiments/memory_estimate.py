@@ -21,27 +21,27 @@ from seqattn.training.batches import MAX_RESIDENT, is_gathered
 from seqattn.training.validation import validation_chunk_size
 
 NAME_BYTES = 150
-"""Bytes of the id and the label of a sequence."""
+"""Number of bytes of the id and the label of a sequence."""
 COPIES_OF_PARAMETERS = 24
-"""Copies of the parameters: 5 in the optimizer, 5 in the best weights and the snapshot, 1 in the
-evaluation, and 13 while a checkpoint is written."""
+"""Number of copies of the parameters: 5 in the optimizer, 5 in the best weights and the snapshot, 1
+in the evaluation, and 13 while a checkpoint is written."""
 COPIES_OF_CHUNK = 6
-"""Copies of the attention weights of test sequences that are forecast together."""
+"""Number of copies of the attention weights of test sequences that are forecast together."""
 
 
 def memory_budget() -> int:
-    """Return the bytes that a group of runs may take: a quarter of the memory, at most 1 GiB."""
+    """Return how many bytes a group of runs may take: a quarter of the memory, at most 1 GiB."""
     return min(physical_memory() // 4, 2**30)
 
 
 def estimate_run_memory(job: Job) -> int:
     """Estimate the bytes that one run in a group takes, without its evaluation.
 
-    Runs are evaluated one after another, so their evaluations do not add up. A run takes eight
-    copies of its parameters (gradient, moments, best epoch, a snapshot), its sequences in the order
-    of the epoch, and the activations of a batch. The activations of the validation sequences that
-    are scored together count instead if these sequences are more than a batch: training and
-    validation follow each other, and a pass without backward keeps fewer activations.
+    Runs are evaluated one after another, so the evaluation counts only once for all of them. A run
+    takes eight copies of its parameters (gradient, moments, best epoch, a snapshot), its sequences
+    in the order of the epoch, and activations. The activations are those of a training batch, or of
+    the validation sequences that are scored together if these are more than a batch, because
+    training and validation do not overlap. Validation keeps fewer activations than the estimate.
     """
     train = job.data.train
     S, T, F = train.source_steps, train.target_steps, len(train.features)
@@ -105,8 +105,9 @@ def check_memory(config: Config, data: Splits | None = None) -> None:
 
     Args:
         config: config of the training.
-        data: sequences that were read. If it is None, the numbers in the config count. The config
-            of a file has no such numbers, so nothing is checked before the file is read.
+        data: sequences that were read. If it is None, the check uses the numbers of sequences in
+            the config. A config for a file has no such numbers, so the check does nothing before
+            the file is read.
 
     Raises:
         UsageError: if the training needs more memory; the message has the estimate.
@@ -163,8 +164,8 @@ def generated_counts(data: Generated) -> tuple[int, int, int]:
 
 
 def _bytes_per_sequence(S: int, T: int, features: int = 2) -> int:
-    """Return the bytes of a sequence: its arrays, its tensors, their copies in the order of the
-    epoch, and its names."""
+    """Return the number of bytes of a sequence: its arrays, its tensors, their copies in the order
+    of the epoch, and its names."""
     return (S + T) * features * (2 * 8 + 2 * 4) + NAME_BYTES
 
 

@@ -114,7 +114,7 @@ def _check_sequence_lengths(job: Job) -> None:
 
 
 def _load_progress(job: Job) -> Job:
-    """Add what the folder contains: a state to continue from, results, or a divergence.
+    """Add the state to continue from, the results, or the divergence that the folder contains.
 
     Raises:
         CheckpointError: if the run cannot be continued.

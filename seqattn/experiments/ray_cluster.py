@@ -1,9 +1,9 @@
 """Training of groups of runs as tasks of a Ray cluster, on this machine or on several.
 
-A task trains its group as a single process would, so the weights and results of each run are equal.
-It trains in a temporary folder of its machine and returns the contents of the run folders; the
-machines share no files. If a machine fails, Ray retries its task on another one. The caller writes
-each group to disk when its task ends.
+A task trains its group as a single process would, so the weights and results of each run are the
+same as without a cluster. The task trains in a temporary folder of its machine and returns the
+contents of the run folders; the machines share no files. If a machine fails, Ray retries its task
+on another one. The caller writes each group to disk when its task ends.
 """
 
 from __future__ import annotations
@@ -167,7 +167,7 @@ def train_on_worker(
         folder: working directory of the command, for relative paths of data files.
 
     Returns:
-        the files of each run. For an error that a user can correct, its exit code and message.
+        the files of each run, or the exit code and the message of an error that a user can correct.
     """
     with contextlib.suppress(OSError):  # this machine may not have the folder
         os.chdir(folder)

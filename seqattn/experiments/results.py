@@ -28,10 +28,10 @@ def write_results(job: Job, model: Seq2SeqModel, references: ReferencesOfData) -
     Each run is evaluated alone, so that its metrics are bit-identical whichever runs end together.
 
     Args:
-        job: a job of which the training has ended.
+        job: a job that has finished its training.
         model: model of the job's config, on the device of the training. It gets the best weights.
-        references: reference losses by data. Missing ones are added; runs with the same data share
-            them.
+        references: reference losses by data, which runs with the same data share. If those of the
+            job are missing, they are added.
 
     Returns:
         the job with a summary, or with an error if the test loss is not finite.
@@ -122,8 +122,8 @@ def _of_training(job: Job, state: RunState) -> dict[str, Any]:
 def _references(data: Splits) -> tuple[ReferenceLosses, ReferenceLosses]:
     """Compute the reference losses of the test part and of the validation part.
 
-    Both have the same baselines. The losses of the validation part are in the units of the training
-    losses, since the plot shows them together.
+    Both parts have the same baselines. The losses of the validation part are in the units of the
+    training losses, because the loss curve shows both.
     """
     tested = ReferenceLosses.from_splits(data.test, data)
     validated = ReferenceLosses.from_splits(data.validation, data, in_training_units=True)

@@ -159,7 +159,7 @@ def check_resumable(folder: RunFolder, before: Config, config: Config, epoch: in
         epoch: number of finished epochs.
 
     Raises:
-        ConfigError: if a change would make it another run.
+        ConfigError: if a change of the config would result in another run.
     """
     changed = config_differences(before, config)
     lines = [

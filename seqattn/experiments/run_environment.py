@@ -57,7 +57,8 @@ def environment(device: torch.device, config_path: Path | None) -> dict[str, Any
 def rounding_change(before: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:
     """Describe the changes after which a continued run rounds its numbers differently.
 
-    These are another device, version of torch, number of threads or number of processes.
+    Such a change is another device, another version of torch, or another number of threads or
+    processes.
 
     Args:
         before, now: content of `environment.json` of the earlier training and of this one. An
@@ -95,7 +96,7 @@ def _device_in_words(environment: Mapping[str, Any]) -> str:
 def _git_revision(config_path: Path | None) -> str | None:
     """Return the revision of the repository that contains the config.
 
-    It ends in "-dirty" if files differ from the revision. None stands for no repository.
+    It ends in "-dirty" if files differ from the revision. If there is no repository, it is None.
     """
     place = config_path.resolve().parent if config_path else Path.cwd()
     describe = ["describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]

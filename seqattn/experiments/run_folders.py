@@ -30,7 +30,7 @@ class FolderLocks(ExitStack):
         """Lock the folders that already contain a run.
 
         Raises:
-            FolderLockedError: if another process writes there.
+            FolderLockedError: if another process writes to one of them.
         """
         for folder in folders:
             if folder.is_run:
@@ -77,7 +77,7 @@ def prepare_folders(
         if job.is_restarted:
             folder.clear_training()
         if job.checkpoint == folder.previous:
-            # Otherwise the next save would keep the unusable last.safetensors as previous.
+            # Otherwise the next save would keep the unusable checkpoint as previous.safetensors.
             folder.previous.replace(folder.last)
     with write_transaction():
         for job in jobs:

@@ -41,7 +41,7 @@ def create_seed_folders(configs: Sequence[tuple[Config, RunFolder]]) -> None:
 
     Raises:
         UsageError: if the parent is the folder of a run, a comparison or a search.
-        FolderLockedError: if another process trains a run there, compares or searches.
+        FolderLockedError: if another process trains, compares or searches in the parent.
     """
     parent = configs[0][1].path.parent
     parent.mkdir(parents=True, exist_ok=True)
@@ -68,7 +68,7 @@ def combined_error(jobs: Sequence[Job], *, are_seeds: bool) -> NonFiniteError | 
 
     Args:
         jobs: all runs of a training.
-        are_seeds: whether the message names the seeds. False for a single run.
+        are_seeds: whether the message names the seeds, which it does not for a single run.
 
     Returns:
         the error, or None if no run diverged.

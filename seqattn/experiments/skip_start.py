@@ -16,7 +16,7 @@ from seqattn.training import ProcessGroup
 def fit_skip_maps(
     groups: Sequence[Sequence[Job]], processes: ProcessGroup | None = None
 ) -> list[list[Job]]:
-    """Fit the initial map of each new job that has a linear skip and starts it at a ridge map.
+    """Fit the initial map of each new job with a linear skip that starts at a ridge map.
 
     The checkpoint of a resumed run contains its map.
 
@@ -86,7 +86,7 @@ def _starts_at_map(job: Job) -> bool:
 
 
 def describe_skip_start(job: Job) -> str:
-    """Return a line for the log about the initial map, or "" if the job has no such map."""
+    """Return a line for the log about the initial map, or "" if there is nothing to report."""
     train, found = job.data.baseline_part, job.skip_map
     if found is not None:
         return (

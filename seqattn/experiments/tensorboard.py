@@ -26,7 +26,7 @@ def require_tensorboard(config: Config) -> None:
 class TensorBoardLogger:
     """Writer of the scalars of new epochs.
 
-    It replaces the files of an earlier process, so that each epoch is there once after a resume.
+    It replaces the files of an earlier process, so that each epoch occurs once after a resume.
     """
 
     def __init__(self, folder: RunFolder) -> None:

@@ -49,7 +49,7 @@ def output_file(path: Path) -> Iterator[BinaryIO]:
         target = path if descriptor is None else os.dup(descriptor)
         with open(target, "wb") as file:  # noqa: PTH123  (may be a descriptor)
             yield file
-    except BrokenPipeError:  # otherwise it would be taken for one of standard output
+    except BrokenPipeError:  # otherwise it looks like an error of stdout
         raise StorageError(
             f"{path}: {os.strerror(errno.EPIPE)}: its reader closed it before all was written."
         ) from None

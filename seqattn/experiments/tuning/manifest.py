@@ -45,9 +45,9 @@ def check_folder(path: Path, identity: Mapping[str, Any]) -> dict[str, Any] | No
         the content of the manifest, or None if the folder is free.
 
     Raises:
-        UsageError: if the folder has other content.
+        UsageError: if the folder contains anything other than this search.
     """
-    leftovers = {LOCK_NAME, DATABASE, f"{DATABASE}-journal"}  # of a process killed at its start
+    leftovers = {LOCK_NAME, DATABASE, f"{DATABASE}-journal"}  # of a killed process
     if not path.exists() or all(
         file.name in leftovers or file.name.endswith(TMP_SUFFIX) for file in path.iterdir()
     ):
@@ -74,9 +74,10 @@ def write_manifest(
         study_search: the identity that the study stores, with the id of the study under "study".
 
     Raises:
-        UsageError: if the study holds another search, or the folder belongs to another study.
+        UsageError: if the study contains another search, or the folder belongs to another study.
     """
-    manifest = check_folder(path, identity)  # again, since no lock held before
+    # The folder was not locked when it was checked before.
+    manifest = check_folder(path, identity)
     _check_same_search(study_search, identity, f"the study {path.name} in that database")
     if manifest is None:
         write_json(path / MANIFEST_NAME, study_search)
@@ -117,7 +118,7 @@ def _migrate_config(
 
     Args:
         stored: value by dotted path.
-        new: value by dotted path, of the config of this command.
+        new: the config of this command, in the same form.
         place: where the config is stored, for messages.
     """
     content: dict[str, Any] = {}

@@ -37,7 +37,8 @@ class TuneResult:
         trials: a row for each trial that ended, the best first, with the keys `trial` (number),
             `state` (complete, pruned, refused, fail or interrupted), `loss`, `values`, `epochs` and
             `reason` (for the states fail and refused).
-        importance: importance by key, with the sum 1; see `_key_importance`. It may be empty.
+        importance: importance of each key, with a sum of 1, or an empty dict; see
+            `_key_importance`.
         no_importance: reason why `importance` is empty, else "".
         best: the values of the best trial.
     """
@@ -115,8 +116,8 @@ def _key_importance(study: optuna.Study, search: Search) -> tuple[dict[str, floa
     Source: PED-ANOVA (Watanabe, Bansal and Hutter 2023).
 
     Returns:
-        the importance by key, with the sum 1, and "". If there is none, an empty dict and the
-        reason.
+        the importance of each key, with a sum of 1, and "". If it cannot be computed, an empty dict
+        and the reason.
     """
     finished = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
     if len(search.ranges) < 2:

@@ -79,7 +79,7 @@ def choose_labels(
         return labels
     repeated = labels
     if search.size < float("inf"):
-        # Draw an index among the untried combinations, then turn it into one among all.
+        # Draw an index among the untried combinations, then convert it to an index among all.
         place = int.from_bytes(np.array(words).tobytes(), "little") % (
             int(search.size) - len(tried)
         )
@@ -111,7 +111,7 @@ def _sample_labels(
 def tried_combinations(
     trials: list[FrozenTrial], search: Search
 ) -> set[tuple[tuple[str, Any], ...]]:
-    """Return the combinations of all trials that ended, run or are queued."""
+    """Return the combinations of all trials that have ended, are running or are queued."""
     return {_combination(trial.params, search) for trial in trials if has_values(trial, search)}
 
 

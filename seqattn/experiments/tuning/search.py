@@ -63,7 +63,7 @@ def tune(
 
     Raises:
         UsageError: if Optuna or a database driver is not installed, or the folder or the study
-            holds another search.
+            contains another search.
         DataError: if the data files cannot be read or used.
         FolderLockedError: if another process searches in the folder.
         StorageError: if the database cannot be used, or a write failed.

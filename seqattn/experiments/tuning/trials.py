@@ -95,7 +95,7 @@ def start_trial(
     is_available: Callable[[int], bool],
     message: Callable[[str], None],
 ) -> Trial | None:
-    """Start the next trial, with the values of an interrupted one or with an untried combination.
+    """Start the next trial, with the values of an interrupted trial or an untried combination.
 
     Args:
         study: study of the search.
@@ -136,7 +136,7 @@ def build_pruner(training: Training, *, epochs_vary: bool) -> optuna.pruners.Bas
     The pruner compares the validation loss with the median of the other trials at the same epoch,
     after a fifth of the trial's own epochs. It prunes nothing if trials have different numbers of
     epochs and a schedule spans all epochs: such trials have different learning rates at the same
-    epoch, and a trial with a later decay looks worse before it.
+    epoch, and a trial with a later decay has a higher loss until then.
 
     Args:
         training: training section of the trial's config.
@@ -176,7 +176,7 @@ def fail(study: optuna.Study, trial: Trial, reason: str, *, refused: bool = Fals
         study: study of the search.
         trial: a running trial.
         reason: error message, in one line.
-        refused: whether its config or data are invalid. Otherwise its training diverged.
+        refused: whether its config or data are invalid. If it is False, the training diverged.
 
     Raises:
         UpdateFinishedTrialError: if another process has ended it.

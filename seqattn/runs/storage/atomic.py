@@ -31,7 +31,7 @@ class _PendingFile:
 
     Attributes:
         temporary: path of the temporary file.
-        path: path of the file that it replaces.
+        path: path of the file that the temporary file replaces.
         backup_path: new path of the replaced file, or None to remove that file.
         content: bytes that the temporary file must contain before the rename; None skips the check.
     """
@@ -96,7 +96,7 @@ def write_transaction() -> Iterator[None]:
         yield
         _transaction.pending = None
         if len(pending) > MAX_FSYNCS and hasattr(os, "sync"):
-            os.sync()  # all at once; the fsync of each file below finds its error
+            os.sync()  # flushes all at once; the fsync of each file below raises its error
         for written in pending:
             with _reraise_for(written.path), written.temporary.open("rb") as file:
                 os.fsync(file.fileno())

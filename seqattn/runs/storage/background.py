@@ -1,4 +1,4 @@
-"""Writes in a background thread, for a training that continues meanwhile."""
+"""A background thread for writes, so that training continues while a file is written."""
 
 from __future__ import annotations
 
