@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 SPARKS = "▁▂▃▄▅▆▇█"
 REDRAW_SECONDS = 0.2
-"""Minimum time between two drawings. More frequent drawing slows down training."""
+"""Minimum time between two drawings, in seconds. More frequent drawing slows down training."""
 
 
 def sparkline(values: list[float], width: int) -> str:

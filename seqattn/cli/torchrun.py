@@ -58,9 +58,9 @@ def join_process_group(
 ) -> Iterator[ProcessGroup | None]:
     """Join the processes of a distributed training, and yield them; yield None for one process.
 
-    A process that loses the others ends here with the exit code of `DistributedError`. If the
-    process received a signal, the others probably received it too, and the exit code is that of the
-    signal.
+    A process that loses its connection to the others ends here with the exit code of
+    `DistributedError`. If the process received a signal, the others probably received it too, and
+    the exit code is that of the signal.
 
     Args:
         device: "auto", "cpu" or "cuda".

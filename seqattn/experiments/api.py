@@ -363,11 +363,7 @@ def _check_steps(steps: int | None) -> int | None:
 
 
 def _as_integer(number: Any, name: str) -> int:
-    """Convert an argument of a method to an integer.
-
-    Args:
-        number: the argument.
-        name: name of the argument, for the message.
+    """Convert the argument with this name to an integer.
 
     Raises:
         UsageError: if the argument is not a whole number.

@@ -96,9 +96,10 @@ def compare(
 def _write_result(path: Path, comparison: Comparison, callbacks: Callbacks) -> ComparisonResult:
     """Write the tables and pictures of all runs in the folder."""
     result = _collect_result(path, comparison)
-    if seeds := _extra_seeds(result, comparison):
+    seeds = {seed for variant in result.variants for seed in variant.folders}
+    if earlier := sorted(seeds - set(comparison.seeds)):
         callbacks.message(
-            f"{path} also holds seeds of earlier commands ({', '.join(map(str, seeds))}). The"
+            f"{path} also holds seeds of earlier commands ({', '.join(map(str, earlier))}). The"
             " tables and pictures include them."
         )
     if write_tables(result):
@@ -157,12 +158,6 @@ def _collect_result(path: Path, comparison: Comparison) -> ComparisonResult:
     ]
     data = {variant.name: as_plain(variant.config.data) for variant in comparison.variants}
     return collect_result(path, arms, data, comparison.along, resampled=comparison.resample_data)
-
-
-def _extra_seeds(result: ComparisonResult, comparison: Comparison) -> list[int]:
-    """Return the seeds in the folder that are not in the comparison."""
-    seeds = {seed for variant in result.variants for seed in variant.folders}
-    return sorted(seeds - set(comparison.seeds))
 
 
 def _manifest(comparison: Comparison) -> dict[str, Any]:

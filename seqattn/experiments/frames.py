@@ -52,9 +52,6 @@ def train_on_frames(
             message(line)
     resolved = _resolve_config(config, frames, overrides)
     folder = RunFolder(output_dir / resolved.name)
-    if not frames:
-        experiments.train_one(resolved, output_dir, resume=resume, overwrite=overwrite)
-        return folder
     check_folder_available(folder, resume=resume, overwrite=overwrite)
     paths = dict[str, str]()
     new_files = list[Path]()
@@ -63,8 +60,9 @@ def train_on_frames(
             path, is_new = _write_parquet(frame, output_dir, resolved.name)
             paths[key] = str(path)
             new_files += [path] if is_new else []
-        data = resolved.data.model_copy(update={**paths, "format": "auto"})
-        resolved = resolved.model_copy(update={"data": data})
+        if frames:
+            data = resolved.data.model_copy(update={**paths, "format": "auto"})
+            resolved = resolved.model_copy(update={"data": data})
         experiments.train_one(resolved, output_dir, resume=resume, overwrite=overwrite)
     finally:
         for path in new_files:

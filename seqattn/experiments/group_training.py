@@ -218,20 +218,19 @@ def _finish_jobs(
     jobs: Sequence[Job], trained: Sequence[RunProgress], callbacks: Callbacks
 ) -> list[Job]:
     """Add the final states to the jobs, and write the results of the runs that are finished."""
-    finished = list[Job]()
-    references: ReferencesOfData = {}
-    jobs = [_with_final_state(job, run) for job, run in zip(jobs, trained, strict=True)]
-    for job, run in zip(jobs, trained, strict=True):
+    ended = [(_with_final_state(job, run), run) for job, run in zip(jobs, trained, strict=True)]
+    for job, run in ended:
         _log_end_of_training(job, run, callbacks)
-    to_finish = [job for job, run in zip(jobs, trained, strict=True) if run.is_finished]
-    with _log_errors(to_finish), write_transaction():
-        for job, run in zip(jobs, trained, strict=True):
-            done = write_results(job, run.run.model, references) if run.is_finished else job
-            finished.append(done)
-    for job, run in zip(finished, trained, strict=True):
+    references: ReferencesOfData = {}
+    with _log_errors([job for job, run in ended if run.is_finished]), write_transaction():
+        ended = [
+            (write_results(job, run.run.model, references) if run.is_finished else job, run)
+            for job, run in ended
+        ]
+    for job, run in ended:
         if run.is_finished:
             _log_results(job)
-    return finished
+    return [job for job, _ in ended]
 
 
 def _with_final_state(job: Job, run: RunProgress) -> Job:

@@ -150,7 +150,6 @@ def _states_by_position(job: Job, with_previous: bool) -> dict[tuple[int, int], 
     """Return the states from which a run can continue, by position (epoch, step).
 
     Args:
-        job: the run.
         with_previous: whether to include the state of the checkpoint before the last. A checkpoint
             that cannot be read is left out.
     """

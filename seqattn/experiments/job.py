@@ -159,8 +159,6 @@ def raise_if_stopped(callbacks: Callbacks, unfinished: Sequence[Job], hint: str)
     """Raise an error if a stop is requested and a job is unfinished.
 
     Args:
-        callbacks: the stop signal.
-        unfinished: the jobs that are not finished.
         hint: end of the sentence "saved to FOLDER ...", such as the epoch and how to continue.
 
     Raises:

@@ -62,7 +62,6 @@ def estimate_training_memory(
     Most of the attention weights are on disk.
 
     Args:
-        config: config of the training.
         S, T: lengths of the longest source and the longest target.
         counts: numbers of training, validation and test sequences in memory.
         features: number of features of a step.
@@ -104,7 +103,6 @@ def check_memory(config: Config, data: Splits | None = None) -> None:
     """Check that one training fits into the memory of the machine.
 
     Args:
-        config: config of the training.
         data: sequences that were read. If it is None, the check uses the numbers of sequences in
             the config. A config for a file has no such numbers, so the check does nothing before
             the file is read.
@@ -173,7 +171,6 @@ def _resident_sequences(part: Sequences, numbers: int) -> int:
     """Return how many sequences of a part are in memory as tensors.
 
     Args:
-        part: the training, validation or test part.
         numbers: how many numbers a sequence has.
     """
     return min(len(part), max(1, MAX_RESIDENT // numbers)) if is_gathered(part) else len(part)

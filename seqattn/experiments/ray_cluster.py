@@ -32,7 +32,7 @@ from seqattn.runs.storage import allow_open_files, atomic_write, exclusive_lock,
 INSTALL = 'compare --engine ray needs Ray: pip install "seqattn[ray]"'
 CONNECT_TIMEOUT_SECONDS = 60.0
 POLL_INTERVAL_SECONDS = 0.2
-"""Time between two checks of the stop signal."""
+"""Time between two checks of the stop signal, in seconds."""
 MAX_RETRIES = 8
 """Number of times that Ray repeats a task on another machine."""
 CONTINUE = "finished runs are kept; run the same command again to continue."

@@ -153,9 +153,7 @@ def check_resumable(folder: RunFolder, before: Config, config: Config, epoch: in
     """Check that a config differs from that of the checkpoint only in `MUTABLE_ON_RESUME`.
 
     Args:
-        folder: the run folder, for the message.
         before: config of the checkpoint.
-        config: config of the resumed training.
         epoch: number of finished epochs.
 
     Raises:

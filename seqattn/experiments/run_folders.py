@@ -63,7 +63,6 @@ def prepare_folders(
     """Remove the files that become outdated when training continues; write config and environment.
 
     Args:
-        jobs: the jobs that will train.
         environment: entries of `environment.json` that all runs share.
         threads: number of threads that the user requested. None stands for the number of the
             earlier training, if it is known.
@@ -90,7 +89,6 @@ def environment_of(job: Job, environment: Mapping[str, Any], threads: int | None
     """Return the content of `environment.json` of a run.
 
     Args:
-        job: the job of the run.
         environment: entries that all runs share.
         threads: number of threads, or None if it is not known yet.
     """
@@ -111,11 +109,9 @@ def log_rounding_changes(
     """Log for each run that it continues with different rounding, and show each line once.
 
     Args:
-        jobs: the jobs that will train.
         environment: entries of the new `environment.json` that all runs share.
         threads: number of threads that the user requested. None stands for the number of the
             earlier training.
-        callbacks: show the lines to the user.
     """
     if threads is not None:
         environment = {**environment, "threads": threads}

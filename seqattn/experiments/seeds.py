@@ -12,16 +12,11 @@ from seqattn.runs import COMPARISON, SEARCH, RunFolder
 from seqattn.runs.storage import folder_lock
 
 LOCK_TIMEOUT_SECONDS = 5.0
-"""How long to wait for another process that creates folders of seeds."""
+"""Maximum time to wait for another process that creates folders of seeds, in seconds."""
 
 
 def seeds_of(config: Config, parent: Path, seeds: int) -> list[tuple[Config, RunFolder]]:
     """Return a config for each seed from `config.seed` on, each with its folder `parent / seed-K`.
-
-    Args:
-        config: config of the first seed.
-        parent: folder of the seeds.
-        seeds: number of seeds.
 
     Raises:
         UsageError: if `parent` is the folder of a run, a comparison or a search.

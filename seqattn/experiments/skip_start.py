@@ -21,7 +21,6 @@ def fit_skip_maps(
     The checkpoint of a resumed run contains its map.
 
     Args:
-        groups: the jobs, in groups.
         processes: processes that share the training of one job and get its map, or None.
     """
     fitted: dict[int, RidgeMap] = {}

@@ -52,7 +52,6 @@ def verify_resume(
     After each stop the training resumes from its checkpoint on disk.
 
     Args:
-        config: config of the training.
         folder: an empty folder, which gets both run folders.
         stops: number of stops. There are fewer stops if the training has too few steps.
         device, threads: see `train_many`.

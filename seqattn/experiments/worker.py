@@ -81,8 +81,6 @@ def run_worker(
     """Train together with the first process, until the training ends.
 
     Args:
-        config: config of the training.
-        processes: the processes that share the training.
         device: "auto", "cpu" or "cuda".
         threads: number of threads of torch. None stands for 1.
         stop: returns the number of the signal that requests a stop, or 0.

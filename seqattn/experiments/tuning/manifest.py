@@ -38,7 +38,6 @@ def check_folder(path: Path, identity: Mapping[str, Any]) -> dict[str, Any] | No
     """Check that a folder is free or belongs to this search.
 
     Args:
-        path: the search folder.
         identity: see `search_identity`.
 
     Returns:
@@ -69,7 +68,6 @@ def write_manifest(
     """Write the manifest of a free folder, or check that the folder belongs to the study.
 
     Args:
-        path: the search folder.
         identity: see `search_identity`.
         study_search: the identity that the study stores, with the id of the study under "study".
 

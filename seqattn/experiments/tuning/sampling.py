@@ -21,7 +21,7 @@ from optuna.trial import FrozenTrial, Trial, TrialState
 from seqattn.config.searching import Range, Search
 
 PEER_TIMEOUT_SECONDS = 5.0
-"""Longest wait for a short write of another process, which may have been killed."""
+"""Maximum time in seconds to wait for a short write of another process, which may be killed."""
 
 
 class FixedSampler(optuna.samplers.BaseSampler):
@@ -59,8 +59,6 @@ def choose_labels(
     If the sampler proposes values that were tried before, an untried combination is drawn.
 
     Args:
-        study: study of the search.
-        search: config and ranges.
         number: number of the trial.
         message: called with a line if the proposal was replaced.
 
@@ -154,7 +152,6 @@ def label_values(labels: Mapping[str, Any], search: Search) -> dict[str, Any]:
 
     Args:
         labels: labels by key, such as `trial.params`.
-        search: config and ranges.
     """
     return {
         param_range.path: param_range.value_of(labels[param_range.path])

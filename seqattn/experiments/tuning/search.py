@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 INSTALL = 'seqattn tune needs Optuna: pip install "seqattn[tune]"'
 LOCK_TIMEOUT_SECONDS = 60.0
-"""Longest wait for another process of the same search to write its tables."""
+"""Maximum time to wait for another process that writes the tables of the search, in seconds."""
 
 
 def tune(

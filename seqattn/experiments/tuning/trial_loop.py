@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import optuna
+from optuna.trial import TrialState
 from sqlalchemy.exc import SQLAlchemyError
 
 from seqattn.config.searching import Search
@@ -74,10 +75,10 @@ class TrialLoop:
         text = sampling.format_values(values)
         try:
             loss = self._train(trial, name, values)
-            trials.complete(self.study, trial, loss)
+            trials.end(self.study, trial, TrialState.COMPLETE, loss)
             self.message(f"{name}: {loss:.4g} with {text}")
         except optuna.TrialPruned:
-            trials.prune(self.study, trial)
+            trials.end(self.study, trial, TrialState.PRUNED)
         except (ConfigError, UsageError, DataError, NonFiniteError) as error:
             refused, reason = not isinstance(error, NonFiniteError), " ".join(str(error).split())
             trials.fail(self.study, trial, reason, refused=refused)

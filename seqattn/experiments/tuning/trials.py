@@ -151,40 +151,39 @@ def build_pruner(training: Training, *, epochs_vary: bool) -> optuna.pruners.Bas
 # --- how trials end -------------------------------------------------------------------------------
 
 
-def complete(study: optuna.Study, trial: Trial, loss: float) -> None:
-    """Record a finished trial with its best validation loss.
-
-    Raises:
-        UpdateFinishedTrialError: if another process has ended it.
-    """
-    _end_trial(study, trial, TrialState.COMPLETE, loss)
-
-
-def prune(study: optuna.Study, trial: Trial) -> None:
-    """Record a pruned trial.
-
-    Raises:
-        UpdateFinishedTrialError: if another process has ended it.
-    """
-    _end_trial(study, trial, TrialState.PRUNED)
-
-
-def fail(study: optuna.Study, trial: Trial, reason: str, *, refused: bool = False) -> None:
-    """Record a trial without a loss.
+def end(study: optuna.Study, trial: Trial, state: TrialState, loss: float | None = None) -> None:
+    """Record the end of a trial.
 
     Args:
         study: study of the search.
         trial: a running trial.
-        reason: error message, in one line.
+        state: the state in which the trial ended.
+        loss: best validation loss of a complete trial, else None.
+
+    Raises:
+        UpdateFinishedTrialError: if another process has ended the trial.
+    """
+    try:
+        study.tell(trial, loss, state=state)
+    except ValueError:
+        if study.trials[trial.number].state == TrialState.RUNNING:
+            raise
+        raise optuna.exceptions.UpdateFinishedTrialError from None
+
+
+def fail(study: optuna.Study, trial: Trial, reason: str, *, refused: bool = False) -> None:
+    """Record the end of a trial without a loss, with the error message in one line.
+
+    Args:
         refused: whether its config or data are invalid. If it is False, the training diverged.
 
     Raises:
-        UpdateFinishedTrialError: if another process has ended it.
+        UpdateFinishedTrialError: if another process has ended the trial.
     """
     trial.set_user_attr(REASON_ATTR, reason)
     if refused:
         trial.set_user_attr(REFUSED_ATTR, True)
-    _end_trial(study, trial, TrialState.FAIL)
+    end(study, trial, TrialState.FAIL)
 
 
 def requeue(study: optuna.Study, search: Search, trial: FrozenTrial) -> None:
@@ -207,17 +206,6 @@ def requeue_killed(study: optuna.Study, search: Search) -> None:
     """Requeue all running trials. Call it only while no other process uses the study."""
     for trial in study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
         requeue(study, search, trial)
-
-
-def _end_trial(
-    study: optuna.Study, trial: Trial, state: TrialState, loss: float | None = None
-) -> None:
-    try:
-        study.tell(trial, loss, state=state)
-    except ValueError:
-        if study.trials[trial.number].state == TrialState.RUNNING:
-            raise
-        raise optuna.exceptions.UpdateFinishedTrialError from None
 
 
 def ended_trials(study: optuna.Study, search: Search) -> list[FrozenTrial]:

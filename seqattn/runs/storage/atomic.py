@@ -182,9 +182,9 @@ def open_atomic(
     except BaseException as error:
         with contextlib.suppress(OSError):
             temporary.unlink()
-        if isinstance(error, BrokenPipeError):  # from a print in the block, not from the file
+        if isinstance(error, BrokenPipeError):  # the error is from a print in the block
             raise
-        if isinstance(error, OSError) and error.filename is None:  # from a write, which has no path
+        if isinstance(error, OSError) and error.filename is None:  # a write names no path
             raise OSError(error.errno, error.strerror, str(path)) from None
         raise
     finally:
