@@ -266,6 +266,7 @@ class Run:
             CheckpointError: if the files of the run cannot be read.
         """
         from seqattn.plots import run_pictures
+        from seqattn.runs.array_files import PER_SEQUENCE
 
         if not self.trained.has_attention:
             raise UsageError(f"{self.folder.path}: its model has no attention.")
@@ -281,10 +282,8 @@ class Run:
                 raise UsageError(
                     f"example {k}: there are {len(titles)} test sequences, counted from 0."
                 )
-        per_sequence = ("weights", "encoder_self", "decoder_self", "source_lengths",
-                        "target_lengths", "alignment")  # fmt: skip
         selected = {
-            name: array[indices] if name in per_sequence else array
+            name: array[indices] if name in PER_SEQUENCE else array
             for name, array in weights.items()
         }
         return run_pictures.attention_picture(

@@ -143,7 +143,7 @@ def _log_start(jobs: Sequence[Job], resources: Resources, threads: int, reason: 
             job.folder.write_split(job.data.split)
         if job.data.digests_by_file:
             job.folder.write_data_files(job.data.digests_by_file)
-        if threads != (resources.threads or job.environment.get("threads")):  # as written before
+        if "threads" not in resources.environment and threads != job.environment.get("threads"):
             write_json(job.folder.environment, environment_of(job, resources.environment, threads))
         lines = [
             *_notes(job),

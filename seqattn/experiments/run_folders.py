@@ -58,14 +58,12 @@ class FolderLocks(ExitStack):
 
 
 def prepare_folders(
-    jobs: Sequence[Job], environment: Mapping[str, Any], threads: int | None, *, overwrite: bool
+    jobs: Sequence[Job], environment: Mapping[str, Any], *, overwrite: bool
 ) -> None:
     """Remove the files that become outdated when training continues; write config and environment.
 
     Args:
         environment: entries of `environment.json` that all runs share.
-        threads: number of threads that the user requested. None stands for the number of the
-            earlier training, if it is known.
         overwrite: whether to remove all files of an earlier run.
     """
     for job in jobs:
@@ -80,20 +78,23 @@ def prepare_folders(
             folder.previous.replace(folder.last)
     with write_transaction():
         for job in jobs:
-            content = environment_of(job, environment, threads or job.environment.get("threads"))
             atomic_write(job.folder.config, to_yaml(job.config).encode())
-            write_json(job.folder.environment, content)
+            write_json(job.folder.environment, environment_of(job, environment))
 
 
-def environment_of(job: Job, environment: Mapping[str, Any], threads: int | None) -> dict[str, Any]:
+def environment_of(
+    job: Job, environment: Mapping[str, Any], threads: int | None = None
+) -> dict[str, Any]:
     """Return the content of `environment.json` of a run.
 
     Args:
-        environment: entries that all runs share.
-        threads: number of threads, or None if it is not known yet.
+        environment: entries that all runs share, with the number of threads if the user requested
+            one.
+        threads: number of threads that was chosen. None stands for the number of the earlier
+            training, if it is known.
     """
     content = dict(environment)
-    if threads is not None:
+    if threads := environment.get("threads") or threads or job.environment.get("threads"):
         content["threads"] = threads
     if job.skipped_checkpoints:
         content["skipped_checkpoints"] = list(job.skipped_checkpoints)
@@ -101,20 +102,13 @@ def environment_of(job: Job, environment: Mapping[str, Any], threads: int | None
 
 
 def log_rounding_changes(
-    jobs: Sequence[Job],
-    environment: Mapping[str, Any],
-    threads: int | None,
-    callbacks: Callbacks,
+    jobs: Sequence[Job], environment: Mapping[str, Any], callbacks: Callbacks
 ) -> None:
     """Log for each run that it continues with different rounding, and show each line once.
 
     Args:
         environment: entries of the new `environment.json` that all runs share.
-        threads: number of threads that the user requested. None stands for the number of the
-            earlier training.
     """
-    if threads is not None:
-        environment = {**environment, "threads": threads}
     changes = dict[str, None]()
     for job in jobs:
         if job.state is not None and (change := rounding_change(job.environment, environment)):

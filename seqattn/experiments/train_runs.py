@@ -110,12 +110,12 @@ def train_many(
         _show_ended_runs(jobs, callbacks)
         if pending := [job for job in jobs if job.is_pending]:
             resources = Resources(
-                device=chosen, threads=threads, environment=_environment(chosen, launch),
+                device=chosen, threads=threads, environment=_environment(chosen, threads, launch),
                 processes=launch.processes,
             )  # fmt: skip
             locks.lock_new(job.folder for job in pending)
-            log_rounding_changes(pending, resources.environment, threads, callbacks)
-            prepare_folders(pending, resources.environment, threads, overwrite=overwrite)
+            log_rounding_changes(pending, resources.environment, callbacks)
+            prepare_folders(pending, resources.environment, overwrite=overwrite)
             _begin_progress(pending, callbacks)
             jobs = _replace_jobs(jobs, _train_groups(groups, resources, callbacks))
             has_pictures_to_draw = plots and any(job.summary is not None for job in jobs)
@@ -155,9 +155,11 @@ def _plan(
     return _replace_jobs(jobs, groups), groups
 
 
-def _environment(device: torch.device, launch: Launch) -> dict[str, Any]:
-    processes = {} if launch.processes is None else {"processes": launch.processes.size}
-    return {**environment(device, launch.config_path), **launch.provenance, **processes}
+def _environment(device: torch.device, threads: int | None, launch: Launch) -> dict[str, Any]:
+    shared = {**environment(device, launch.config_path), **launch.provenance}
+    if launch.processes is not None:
+        shared["processes"] = launch.processes.size
+    return shared if threads is None else {**shared, "threads": threads}
 
 
 def _train_groups(
