@@ -62,7 +62,7 @@ def print_weights(
 
 
 def _encodable_blocks() -> str:
-    """Return five characters for weights from 0 to the maximum, which stdout can encode."""
+    """Return five characters that stdout can encode, for weights from 0 to the maximum."""
     try:
         BLOCKS.encode(sys.stdout.encoding or "ascii")
     except UnicodeEncodeError:

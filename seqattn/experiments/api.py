@@ -84,7 +84,7 @@ def load(path: str | Path) -> Run:
     """Open a trained run.
 
     Args:
-        path: a checkpoint file, or a run folder, of which the best checkpoint is loaded.
+        path: a checkpoint file, or a run folder. A run folder stands for its best checkpoint.
 
     Raises:
         CheckpointError: if there is no checkpoint, or it is damaged.

@@ -14,7 +14,7 @@ from seqattn.errors import DataError, UsageError
 from seqattn.runs import RunFolder, check_folder_available
 
 PLACEHOLDER = "frame.parquet"
-"""End of the paths in the section `data` until the name of the run is known."""
+"""End of each path in the section `data` before the name of the Parquet file is known."""
 
 
 def train_on_frames(

@@ -90,7 +90,7 @@ def _saved_group_id(job: Job) -> str | None:
 
 
 def _restart_after_partial_save(cohort: Sequence[Job]) -> list[Job]:
-    """Restart all runs of each group of which a stop interrupted the first save."""
+    """Restart the runs of each group if a stop interrupted the first save of the group."""
     group_ids = {_saved_group_id(job) for job in cohort} - {None}
     restarted = {job for group_id in group_ids for job in _partially_saved(cohort, group_id)}
     return [job.restarted() if job in restarted else job for job in cohort]

@@ -46,8 +46,8 @@ class Launch:
         config_path: file of the config; the git revision of its repository is recorded.
         provenance: entries of `environment.json` with the command and the origins of the config
             values.
-        processes: processes that share the training of one config, of which this is the first.
-            None stands for this process alone.
+        processes: processes that share the training of one config. This process is the first of
+            them. None stands for this process alone.
         before_writing: called after all checks, before the first file is written.
     """
 
@@ -63,8 +63,8 @@ class Job:
 
     Attributes:
         resume: whether to continue from the checkpoints in the folder.
-        state: the newest state of the run: first the one that training continues from, then the
-            final one. None stands for a run that has not started.
+        state: the newest state of the run. Before training it is the state to continue from, or
+            None for a new run. After training it is the final state.
         checkpoint: the file that training continues from, or None for a run that starts at the
             beginning.
         environment: content of `environment.json` before this training; empty for a new run.

@@ -35,13 +35,13 @@ def memory_budget() -> int:
 
 
 def estimate_run_memory(job: Job) -> int:
-    """Estimate the bytes that one run in a group takes, without its evaluation.
+    """Estimate how many bytes one run in a group takes, without its evaluation.
 
     Runs are evaluated one after another, so the evaluation counts only once for all of them. A run
     takes eight copies of its parameters (gradient, moments, best epoch, a snapshot), its sequences
-    in the order of the epoch, and activations. The activations are those of a training batch, or of
-    the validation sequences that are scored together if these are more than a batch, because
-    training and validation do not overlap. Validation keeps fewer activations than the estimate.
+    in the order of the epoch, and activations. Training and validation do not overlap, so the
+    estimate counts the activations of a training batch or of the validation sequences that are
+    scored together, whichever has more sequences.
     """
     train = job.data.train
     S, T, F = train.source_steps, train.target_steps, len(train.features)
@@ -55,7 +55,7 @@ def estimate_run_memory(job: Job) -> int:
 def estimate_training_memory(
     config: Config, S: int, T: int, counts: tuple[int, int, int], features: int = 2
 ) -> dict[str, int]:
-    """Estimate the bytes that a single training takes in addition to the libraries.
+    """Estimate how many bytes a single training takes in addition to the libraries.
 
     These are the sequences, the parameters with their copies, and the larger of two numbers: the
     activations of a batch during training, and the attention weights of test sequences after it.

@@ -25,13 +25,13 @@ def write_results(job: Job, model: Seq2SeqModel, references: ReferencesOfData) -
     """Evaluate the weights of the best epoch on the test part, and write the data files.
 
     This function logs nothing, since the files appear only when the caller's transaction ends.
-    Each run is evaluated alone, so that its metrics are bit-identical whichever runs end together.
+    Each run is evaluated alone, so that its metrics do not depend on the runs that end with it.
 
     Args:
         job: a job that has finished its training.
         model: model of the job's config, on the device of the training. It gets the best weights.
-        references: reference losses by data, which runs with the same data share. If those of the
-            job are missing, they are added.
+        references: reference losses by data. Runs with the same data share them, and this function
+            adds the losses for new data.
 
     Returns:
         the job with a summary, or with an error if the test loss is not finite.

@@ -150,7 +150,7 @@ def keys_spanning_all_epochs(training: Training) -> list[str]:
 
 
 def check_resumable(folder: RunFolder, before: Config, config: Config, epoch: int) -> None:
-    """Check that a config differs from that of the checkpoint only in `MUTABLE_ON_RESUME`.
+    """Check that a config differs from the checkpoint's config only in `MUTABLE_ON_RESUME`.
 
     Args:
         before: config of the checkpoint.

@@ -37,7 +37,7 @@ def environment(device: torch.device, config_path: Path | None) -> dict[str, Any
     Args:
         device: device of the training.
         config_path: file of the config, or None for a config without a file. The git revision is
-            that of the repository around it, or around the current folder.
+            read from the repository that contains the file, or the current folder.
     """
     packages = ("seqattn", "torch", "numpy", "pydantic", "safetensors", "matplotlib")
     gpu = torch.cuda.get_device_name(device) if device.type == "cuda" else None

@@ -21,9 +21,9 @@ from seqattn.runs.storage import atomic_write
 
 IMPORTANCE = "importance.png"
 MIN_TRIALS = 20
-"""Minimum number of finished trials for which importance is computed. In searches over two keys of
-which one had no effect, the key without effect came first in 22 of 60 searches with 4 trials each,
-in 9 of 60 with 8 trials, in 5 of 60 with 12, and in 1 of 60 with 20
+"""Minimum number of finished trials for which importance is computed. In searches over two keys,
+one of them without effect, the key without effect came first in 22 of 60 searches with 4 trials, in
+9 of 60 with 8 trials, in 5 of 60 with 12, and in 1 of 60 with 20
 (`tests/walks/test_importance.py`)."""
 ENDED_ELSEWHERE = "ended by another process"
 

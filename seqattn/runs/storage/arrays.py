@@ -23,8 +23,8 @@ MIN_COMPRESSED_BYTES = 2**20
 """Minimum size of the arrays in a compressed archive, in bytes. Below it, compression costs more
 time than it saves."""
 MAX_VERIFIED_BYTES = 2**26
-"""Maximum size in bytes of an array of which the checksum is verified although only some rows are
-needed. The verification reads the array to its end."""
+"""Maximum size, in bytes, of an array that is read to its end to verify its checksum when only some
+rows are needed."""
 MAX_WHOLE_BYTES = 2**20
 """Maximum size in bytes of an array that is always read completely."""
 MAX_UNPACKED_BYTES = 2 * 2**30

@@ -22,7 +22,7 @@ TMP_SUFFIX = ".part"
 CHUNK_BYTES = 2**16
 """Number of bytes that are read at a time to verify a file."""
 MAX_FSYNCS = 8
-"""Maximum number of files for which one fsync each is as fast as one sync of the whole system."""
+"""Maximum number of files for which fsync for each file is as fast as one sync of the system."""
 
 
 @dataclass(frozen=True)
