@@ -56,7 +56,7 @@ class CommandPage(TyperCommand):
                 name, text = record
                 heading = headings.get(parameter.name, "Options")
                 sections[heading].append((name, _simplify(text)))
-        sections["Options"] = sections.pop("Options")  # the last section
+        sections["Options"] = sections.pop("Options")  # moved to the end
         return sections
 
     def format_options(self, ctx: Any, formatter: Any) -> None:

@@ -121,7 +121,7 @@ def _diagnose_seeds(folder: Path, seeds: Mapping[int, RunFolder], as_json: bool)
             continue
         first = by_seed[affected[0]][k]
         count = f"{len(affected)} of {len(states)} seeds, for example seed {affected[0]}: "
-        is_joint = name == SEED_SPREAD  # a finding about all seeds together
+        is_joint = name == SEED_SPREAD  # the finding is about all seeds together
         show(f"  {'found':<8}{name}: {'' if is_joint else count}{first.number}")
         show(f"          {first.meaning}")
         show(f"          try: {first.change}")

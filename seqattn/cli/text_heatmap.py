@@ -114,7 +114,7 @@ def print_largest_weights(
     ((_, columns), *others) = shapes
     if others or columns > MAX_NUMBERED_COLUMNS or str(weights["meaning"]) == "strength":
         return
-    panels_each = len(panels) // len(titles)  # one for each layer and head
+    panels_each = len(panels) // len(titles)  # one panel for each layer and head
     show(f"\nall {len(titles)} sequences: share in which a source step has the largest weight")
     for k in range(panels_each):
         if layer_and_head := panels[k].title.removeprefix(titles[0]).strip():

@@ -1,5 +1,4 @@
-"""Trainings that write run folders: single runs, seeds, comparisons and searches, on one machine or
-on several."""
+"""Training of single runs, seeds, comparisons and searches, on one machine or on several."""
 
 from seqattn.experiments.job import Callbacks, Job, Launch
 from seqattn.experiments.prepare import groups_to_train

@@ -1,4 +1,4 @@
-"""Python API: functions that train, load, forecast with, evaluate and plot runs.
+"""Python API for training and loading runs, for forecasts, evaluation and plots.
 
 run = seqattn.train("configs/my.yaml", data=frame)
 run = seqattn.load("outputs/squares")

@@ -179,7 +179,7 @@ def _batch_key_of(job: Job) -> str:
     """Return a key that is equal for two jobs if they can be trained side by side."""
     data, features = job.data, FeatureSpec.of(job.spec)
     parts = [shape_of_batch(part) for part in (data.train, data.validation)]
-    # All runs must share one object of sequences that are gathered on demand.
+    # If sequences are gathered on demand, all runs must share the same data.
     shared = id(data) if is_gathered(data.train) or is_gathered(data.validation) else None
     key = batch_key(features, job.config.training, parts)
     return repr((as_plain(job.config.model), shared, key))

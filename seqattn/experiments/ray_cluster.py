@@ -63,7 +63,7 @@ def train_on_cluster(
     provenance: Mapping[str, Any] | None = None,
     before_writing: Callable[[], None] = lambda: None,
 ) -> None:
-    """Train the unfinished runs of many configs as tasks of a cluster.
+    """Train the unfinished runs of many configs, as tasks of a cluster.
 
     The run folders get the same content as from `train_many` in this process.
 

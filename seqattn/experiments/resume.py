@@ -177,7 +177,7 @@ def check_resumable(folder: RunFolder, before: Config, config: Config, epoch: in
     if lines:
         harmless = [
             f"{k}: {old} -> {new}" for k, (old, new) in changed.items()
-            if k in MUTABLE_ON_RESUME and k not in ("name", *PATH_KEYS)  # not in checkpoints
+            if k in MUTABLE_ON_RESUME and k not in ("name", *PATH_KEYS)  # checkpoints lack these
             and not any(line.startswith(f"{k}: ") for line in lines)
         ]  # fmt: skip
         if harmless:

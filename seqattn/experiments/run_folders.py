@@ -119,7 +119,7 @@ def log_rounding_changes(
 
 
 def draw_missing_pictures(jobs: Sequence[Job], callbacks: Callbacks) -> None:
-    """Draw the pictures of each finished run that lacks one.
+    """Draw the pictures of each finished run that lacks a picture.
 
     Raises:
         Interrupted: if a stop is requested; the pictures drawn so far are kept.
@@ -127,7 +127,7 @@ def draw_missing_pictures(jobs: Sequence[Job], callbacks: Callbacks) -> None:
     jobs = [job for job in jobs if not all(file.exists() for file in _pictures_of(job.folder))]
     if not jobs:
         return
-    from seqattn.plots import run_pictures  # matplotlib is slow to import and not needed before
+    from seqattn.plots import run_pictures  # importing matplotlib is slow
 
     hint, last = "; --resume draws the pictures that are missing", _pictures_of(jobs[-1].folder)[-1]
     for job in jobs:

@@ -1,4 +1,4 @@
-"""Trainings of many seeds of one config, each in its own run folder."""
+"""Training of many seeds of one config, with a run folder for each seed."""
 
 from __future__ import annotations
 

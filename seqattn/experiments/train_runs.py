@@ -1,4 +1,4 @@
-"""Training of configs into run folders, side by side if their shapes match."""
+"""Training of models from configs, side by side if their shapes match."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def train_one(
     callbacks: Callbacks | None = None,
     plots: bool = True,
 ) -> tuple[RunFolder, dict[str, Any]]:
-    """Train one config into the run folder `output_dir / config.name`.
+    """Train a model for one config in the run folder `output_dir / config.name`.
 
     The arguments are those of `train_many`. By default this function uses one thread and draws the
     pictures.
@@ -78,7 +78,7 @@ def train_many(
     callbacks: Callbacks | None = None,
     launch: Launch | None = None,
 ) -> list[Job]:
-    """Train many configs into run folders, side by side if their shapes match.
+    """Train a model for each config in its run folder, side by side if their shapes match.
 
     The configs, data, device and folders are checked before the first file is written.
 

@@ -47,7 +47,7 @@ def verify_resume(
     threads: int = 1,
     message: Callable[[str], None] = lambda line: None,
 ) -> VerifyResult:
-    """Train a config twice, without a stop and with stops after random steps, and compare the runs.
+    """Train a model twice, without stops and with stops after random steps, and compare the runs.
 
     After each stop the training resumes from its checkpoint on disk.
 

@@ -126,7 +126,9 @@ class Summary(_EndedRun):
     diverged: None = None
     test_loss: Loss
     test_loss_teacher_forced: Loss
-    loss_by_step: Annotated[list[Loss | None], Field(min_length=1)]  # None: not observed
+    loss_by_step: Annotated[
+        list[Loss | None], Field(min_length=1)
+    ]  # None for a step that was not observed
     noise_floor: Loss | None
     baselines: Losses
     fitted: dict[str, Loss]
@@ -179,7 +181,7 @@ class DivergedSummary(_EndedRun):
     """The `summary.json` of a diverged run, which has no test loss."""
 
     diverged: Text
-    diverged_at: DivergedAt | None = None  # None: at the test loss
+    diverged_at: DivergedAt | None = None  # None if the test loss diverged
     test_loss: None = None
     validation_loss: Loss | None = None
     best_epoch: Count = 0

@@ -46,7 +46,7 @@ def check_folder(path: Path, identity: Mapping[str, Any]) -> dict[str, Any] | No
     Raises:
         UsageError: if the folder contains anything other than this search.
     """
-    leftovers = {LOCK_NAME, DATABASE, f"{DATABASE}-journal"}  # of a killed process
+    leftovers = {LOCK_NAME, DATABASE, f"{DATABASE}-journal"}  # files of a killed process
     if not path.exists() or all(
         file.name in leftovers or file.name.endswith(TMP_SUFFIX) for file in path.iterdir()
     ):

@@ -62,7 +62,7 @@ def open_study(storage: str, search: Search, identity: Mapping[str, Any]) -> opt
         sampling.wait_until(
             lambda: SEARCH_ATTR in study.user_attrs or bool(study.get_trials(deepcopy=False))
         )
-    if SEARCH_ATTR not in study.user_attrs:  # new, or its process was killed before this line
+    if SEARCH_ATTR not in study.user_attrs:  # it is new, or its process was killed here
         if study.get_trials(deepcopy=False):
             raise UsageError(
                 f"the study {study.study_name} in that database was not made by this version of"
@@ -119,7 +119,7 @@ def start_trial(
             labels = None
             if is_unused:
                 labels = sampling.choose_labels(study, search, number, message)
-            if labels is None:  # skipped, or another process took the last combination
+            if labels is None:  # the number is skipped, or no combination is left
                 study.tell(trial, state=TrialState.FAIL)
                 continue
             study.sampler = sampling.FixedSampler(labels)
@@ -139,7 +139,7 @@ def build_pruner(training: Training, *, epochs_vary: bool) -> optuna.pruners.Bas
     epoch, and a trial with a later decay has a higher loss until then.
 
     Args:
-        training: training section of the trial's config.
+        training: section `training` of the trial's config.
         epochs_vary: whether `training.epochs` is searched.
     """
     if epochs_vary and keys_spanning_all_epochs(training):

@@ -60,7 +60,7 @@ class _PendingFile:
             link.replace(name)
         except FileNotFoundError:  # there is no old file
             return
-        except OSError:  # a file system without hard links
+        except OSError:  # the file system has no hard links
             self.path.replace(name)
         # POSIX does not rename a link onto another link of the same file, so the link may remain.
         link.unlink(missing_ok=True)
@@ -96,7 +96,7 @@ def write_transaction() -> Iterator[None]:
         yield
         _transaction.pending = None
         if len(pending) > MAX_FSYNCS and hasattr(os, "sync"):
-            os.sync()  # flushes all at once; the fsync of each file below raises its error
+            os.sync()  # flushes all files at once; fsync below raises the errors
         for written in pending:
             with _reraise_for(written.path), written.temporary.open("rb") as file:
                 os.fsync(file.fileno())
@@ -182,9 +182,9 @@ def open_atomic(
     except BaseException as error:
         with contextlib.suppress(OSError):
             temporary.unlink()
-        if isinstance(error, BrokenPipeError):  # the error is from a print in the block
+        if isinstance(error, BrokenPipeError):  # raised by a print in the block
             raise
-        if isinstance(error, OSError) and error.filename is None:  # a write names no path
+        if isinstance(error, OSError) and error.filename is None:  # errors of writes have no path
             raise OSError(error.errno, error.strerror, str(path)) from None
         raise
     finally:

@@ -48,7 +48,7 @@ def allow_open_files(count: int) -> None:
     """
     try:
         import resource
-    except ImportError:  # a platform without such limits
+    except ImportError:  # the platform has no such limits
         return
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed, unlimited = count + RESERVED_FDS, resource.RLIM_INFINITY

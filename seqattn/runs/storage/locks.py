@@ -82,7 +82,7 @@ def _is_being_written(unfinished: Path) -> bool:
         os.kill(int(number), 0)
     except (ProcessLookupError, OverflowError):
         return False
-    except PermissionError:  # a process of another user
+    except PermissionError:  # the process belongs to another user
         return True
     return True
 
