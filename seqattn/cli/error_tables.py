@@ -112,7 +112,7 @@ def _feature_cells(metrics: Mapping[str, Any], name: str, f: int) -> list[str]:
 def _format_error(value: float | None, metrics: Mapping[str, Any], f: int | None) -> str:
     """Format an error of feature `f`, or of all features if `f` is None.
 
-    A missing error becomes the reason why it is missing.
+    If the error is missing, the text gives the reason.
     """
     if value is not None:
         return f"{value:.4g}"

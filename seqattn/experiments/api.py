@@ -362,7 +362,7 @@ def _check_steps(steps: int | None) -> int | None:
 
 
 def _as_integer(number: Any, name: str) -> int:
-    """Convert the argument with this name to an integer.
+    """Convert an argument to an integer. The error message contains the name of the argument.
 
     Raises:
         UsageError: if the argument is not a whole number.
