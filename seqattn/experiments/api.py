@@ -200,9 +200,9 @@ class Run:
             source, steps: see `predict`.
 
         Returns:
-            a dict from the kind of attention to its weights: "cross" (N, layers, heads, T, S),
-            and for a Transformer also "encoder_self" (N, layers, heads, S, S) and "decoder_self"
-            (N, layers, heads, T, T). The arrays of one sequence have no axis N.
+            the weights by kind of attention. The kind "cross" has weights (N, layers, heads, T, S).
+            A Transformer also has the kinds "encoder_self" (N, layers, heads, S, S) and
+            "decoder_self" (N, layers, heads, T, T). The arrays of one sequence have no axis N.
 
         Raises:
             DataError: see `predict`.
