@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import cast
 
 import torch
@@ -28,7 +28,7 @@ from seqattn.models import (
     Seq2SeqModel,
     TransformerModel,
 )
-from seqattn.models.attention import AttentionMemory
+from seqattn.models.attention import AttentionMemory, WeightIntervention
 from seqattn.models.cells import Cell, last_valid
 from seqattn.models.fast_weights import StateMemory
 from seqattn.models.recurrent import DecoderState
@@ -54,12 +54,14 @@ class EncodedSource:
         point: the first decoder input (N, F).
         memory, state: see the module's docstring; the first axis of every tensor is N.
         maps: encoder self-attention weights, (N, layers, A, S, S).
+        trace: intermediate results; see `seqattn.export.live`.
     """
 
     point: Tensor
     memory: Tensors
     state: Tensors
     maps: Tensors
+    trace: Tensors = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -70,11 +72,13 @@ class StepOutput:
         point: the forecast of this step (N, F).
         state: the new state, with the names of the previous one.
         maps: weights of this step by kind, (N, layers, A, S or t).
+        trace: intermediate results; see `seqattn.export.live`.
     """
 
     point: Tensor
     state: Tensors
     maps: Tensors
+    trace: Tensors = field(default_factory=dict)
 
 
 class Parts(ABC):
@@ -90,6 +94,10 @@ class Parts(ABC):
     @abstractmethod
     def step(self, point: Tensor, memory: Tensors, state: Tensors) -> StepOutput:
         """One decoder step with the input `point` (N, F)."""
+
+    def intervention(self, memory: Tensors) -> WeightIntervention | None:
+        """What replaces the weights of a step; see `AttentionMemory.intervention`."""
+        return None
 
 
 # --- the families ---------------------------------------------------------------------------------
@@ -130,7 +138,9 @@ class RecurrentParts(Parts):
         decoder_state = DecoderState(cells, state.get("fed"), state.get("last"))
         attention_memory = None
         if self.model.attention is not None:
-            attention_memory = AttentionMemory(memory["keys"], memory["values"], memory["keep"])
+            attention_memory = AttentionMemory(
+                memory["keys"], memory["values"], memory["keep"], self.intervention(memory)
+            )
         output, attended, after = self.model.step(point, decoder_state, attention_memory)
         new = {f"cell_{layer}": cell for layer, cell in enumerate(after.cells)}
         if after.attentional is not None:
@@ -234,8 +244,9 @@ class TransformerParts(Parts):
             KVCache(state[f"target_keys_{k}"], state[f"target_values_{k}"]) for k in self.layers
         ]
         output, self_weights, cross_weights, after = self.model.step(
-            point, known, memory["keep"], caches, with_weights=True
-        )
+            point, known, memory["keep"], caches, with_weights=True,
+            intervention=self.intervention(memory),
+        )  # fmt: skip
         new = Tensors()
         for layer, (keys, values) in enumerate(after):
             new |= {f"target_keys_{layer}": keys, f"target_values_{layer}": values}
@@ -381,7 +392,8 @@ class EncoderGraph(Graph):
         scaled, target_scaling = self.units.scale_source(inputs["source"], lengths)
         encoded = self.parts.encode(scaled, lengths)
         point = self.units.unscale_target(encoded.point, target_scaling)
-        return {POINT: point, **target_scaling, **encoded.memory, **encoded.state, **encoded.maps}
+        return {POINT: point, **target_scaling, **encoded.memory, **encoded.state, **encoded.maps,
+                **encoded.trace}  # fmt: skip
 
 
 class StepGraph(Graph):
@@ -392,4 +404,4 @@ class StepGraph(Graph):
         output = self.parts.step(scaled, inputs, inputs)
         point = self.units.unscale_target(output.point, inputs)
         state = {NEXT + name: rows for name, rows in output.state.items()}
-        return {NEXT + POINT: point, **output.maps, **state}
+        return {NEXT + POINT: point, **output.maps, **output.trace, **state}

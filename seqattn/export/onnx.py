@@ -11,7 +11,7 @@ import copy
 import io
 import logging
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,6 +37,7 @@ SOURCE = "source"
 FORECAST = "forecast"
 N, S, PREVIOUS_STEPS = 3, 5, 7  # sizes of traced examples: different, and none is 0 or 1
 STEP = "step/"
+STEPS, STEP_AXIS = "steps", "T"
 TESTED_TORCH = "torch 2.13"
 
 
@@ -78,31 +79,32 @@ def trace_graphs(trained: LoadedModel, steps: int) -> Graphs:
     step_graph = StepGraph(model, parts, scaling).eval()
     features, kind = len(trained.spec.source_features), trained.config.model.kind
     with torch.no_grad():
-        example = _build_inputs(features, N, length)
+        example = build_inputs(features, N, length)
         encoded = encoder_graph(example)
         length_varies = model.skip is None
-        axes = _find_axes(encoder_graph, features, length, length_varies)
+        axes = find_axes(encoder_graph, features, length, length_varies)
         source_axes = {0: "N", 1: "S"} if length_varies else {0: "N"}
         encoder_axes = {SOURCE: source_axes, LENGTHS: {0: "N"}}
-        encoder = _trace(kind, encoder_graph, example, encoded, encoder_axes)
+        encoder = trace(kind, encoder_graph, example, encoded, encoder_axes)
         inputs = {name: rows for name, rows in encoded.items() if name in axes}
         for name in encoder_graph.parts.growing:
-            inputs[name] = torch.zeros(_with_length(inputs[name].shape, PREVIOUS_STEPS))
+            inputs[name] = torch.zeros(lengthen(inputs[name].shape, PREVIOUS_STEPS))
             axes[name] |= {inputs[name].dim() - 2: "t"}
         outputs = step_graph(inputs)
-        step = _trace(kind, step_graph, inputs, outputs, axes)
+        step = trace(kind, step_graph, inputs, outputs, axes)
     state = tuple(name for name in inputs if NEXT + name in outputs and name != POINT)
     memory = tuple(name for name in inputs if name not in (POINT, *state))
-    free_running = _build_loop(encoder, step, state, steps)
+    free_running = build_loop(encoder, step, state, steps)
+    onnx.checker.check_model(free_running)
     return Graphs(encoder, step, free_running, memory, state)
 
 
-def _build_inputs(features: int, n: int, s: int) -> Tensors:
+def build_inputs(features: int, n: int, s: int) -> Tensors:
     lengths = torch.arange(n) % s + 1
     return {SOURCE: torch.zeros(n, s, features, dtype=torch.float64), LENGTHS: lengths}
 
 
-def _find_axes(
+def find_axes(
     encoder: Graph, features: int, s: int, length_varies: bool
 ) -> dict[str, dict[int, str]]:
     """The axes N and S of each step input: those whose size changes with N or S.
@@ -112,7 +114,7 @@ def _find_axes(
         length_varies: whether sources may have other lengths.
     """
     shapes = [
-        {name: rows.shape for name, rows in encoder(_build_inputs(features, n, length)).items()}
+        {name: rows.shape for name, rows in encoder(build_inputs(features, n, length)).items()}
         for n, length in ((N, s), (N + 1, s), (N, s + length_varies))
     ]
     return {
@@ -127,18 +129,29 @@ def _find_axes(
     }
 
 
-def _with_length(shape: torch.Size, t: int) -> list[int]:
+def lengthen(shape: torch.Size, t: int) -> list[int]:
     *lead, _, width = shape
     return [*lead, t, width]
 
 
-def _trace(
-    kind: str, graph: Graph, inputs: Tensors, outputs: Tensors, axes: dict[str, dict[int, str]]
-) -> ModelProto:
+def trace(
+    kind: str, graph: Graph, inputs: Tensors, outputs: Tensors, axes: dict[str, dict[int, str]],
+    *, optimize: bool = True,
+) -> ModelProto:  # fmt: skip
+    """Trace a graph by torch's exporter.
+
+    Args:
+        kind: `model.kind`, for messages.
+        axes: input -> its axes whose size varies, by letter.
+        optimize: fold constants. Without it, every parameter is an initializer of its name.
+
+    Raises:
+        UsageError: torch cannot export the graph.
+    """
     with _silence_exporter():
         try:
             program = torch.onnx.export(
-                graph, kwargs={"inputs": inputs}, dynamo=True, verbose=False,
+                graph, kwargs={"inputs": inputs}, dynamo=True, verbose=False, optimize=optimize,
                 dynamic_shapes={"inputs": {name: axes[name] for name in inputs}},
                 input_names=[*inputs], output_names=[*outputs],
             )  # fmt: skip
@@ -154,7 +167,24 @@ def _trace(
     assert program is not None
     model = program.model_proto
     _strip_metadata(model)
+    name_outputs(model, list(outputs))
     return model
+
+
+def name_outputs(model: ModelProto, names: Sequence[str]) -> None:
+    """Give the outputs of a graph these names, in order: exporter and optimizer rename outputs that
+    are equal, such as keys and values that both are the encoder's states."""
+    graph = model.graph
+    found = [value.name for value in graph.output]
+    if found == list(names):
+        return
+    renamed = {name: f"result/{name}" for name in found}
+    for node in _nodes(graph.node):
+        node.input[:] = [renamed.get(name, name) for name in node.input]
+        node.output[:] = [renamed.get(name, name) for name in node.output]
+    for value, name in zip(graph.output, names, strict=True):
+        graph.node.append(helper.make_node("Identity", [renamed[value.name]], [name]))
+        value.name = name
 
 
 @contextlib.contextmanager
@@ -203,56 +233,81 @@ def _nodes(nodes: Any) -> Iterator[NodeProto]:
 # --- free running ---------------------------------------------------------------------------------
 
 
-def _build_loop(
-    encoder: ModelProto, step: ModelProto, state: tuple[str, ...], steps: int
+def build_loop(
+    encoder: ModelProto,
+    step: ModelProto,
+    state: tuple[str, ...],
+    steps: int | None,
+    per_step: Sequence[str] = (),
 ) -> ModelProto:
     """The encoder followed by a Loop of the step: source and lengths -> forecast, and the weights
-    of all steps, (N, layers, A, queries, keys)."""
+    and other results of all steps, with an axis of steps before the last: (N, layers, A, queries,
+    keys).
+
+    Args:
+        encoder, step: the graphs. Inputs of the step that are neither its state nor outputs of the
+            encoder are inputs of the result.
+        state: names of tensors that each step passes to the next.
+        steps: number of steps; None: an input `steps` of the result.
+        per_step: names of inputs of the step that the result takes for all steps, with a first axis
+            of steps.
+    """
     inner = compose.add_prefix(step, STEP, rename_inputs=False, rename_outputs=False).graph
     carried = [POINT, *state]
     known = {value.name: value for value in (*inner.input, *inner.output)}
-    maps = [value.name for value in inner.output if not value.name.startswith(NEXT)]
-    body = _loop_body(inner, carried, maps, steps)
+    results = [value.name for value in inner.output if not value.name.startswith(NEXT)]
+    body = _loop_body(inner, carried, results, per_step)
     model = ModelProto()
     model.CopyFrom(encoder)
     graph = model.graph
     graph.name = "free_running"
-    graph.initializer.extend(
-        [helper.make_tensor("steps", TensorProto.INT64, [], [steps]),
-         helper.make_tensor("go", TensorProto.BOOL, [], [True])]
-    )  # fmt: skip
-    stacked = [f"all/{name}" for name in (FORECAST, *maps)]
-    results = [*(f"last/{name}" for name in carried), *stacked]
-    graph.node.append(helper.make_node("Loop", ["steps", "go", *carried], results, body=body))
-    graph.node.append(helper.make_node("Transpose", [stacked[0]], [FORECAST], perm=[1, 0, 2]))
-    for name, rows in zip(maps, stacked[1:], strict=True):
-        graph.node.append(helper.make_node("Transpose", [rows], [name], perm=[1, 2, 3, 0, 4]))
-    encoder_weights = [value for value in graph.output if value.name == "encoder_self"]
+    graph.initializer.append(helper.make_tensor("go", TensorProto.BOOL, [], [True]))
+    if steps is not None:
+        graph.initializer.append(helper.make_tensor(STEPS, TensorProto.INT64, [], [steps]))
+    else:
+        graph.input.append(helper.make_tensor_value_info(STEPS, TensorProto.INT64, []))
+    T = STEP_AXIS if steps is None else steps
+    for name in per_step:
+        _, *shape = _sizes(known[name])
+        of_all = [T, "N", *shape]
+        graph.input.append(helper.make_tensor_value_info(name, TensorProto.FLOAT, of_all))
+    stacked = [f"all/{name}" for name in (FORECAST, *results)]
+    last = [f"last/{name}" for name in carried]
+    loop_inputs = [STEPS, "go", *carried]
+    graph.node.append(helper.make_node("Loop", loop_inputs, [*last, *stacked], body=body))
+    ranks = [2, *(len(_sizes(known[name])) for name in results)]
+    for name, rows, rank in zip((FORECAST, *results), stacked, ranks, strict=True):
+        order = [*range(1, rank), 0, rank]
+        graph.node.append(helper.make_node("Transpose", [rows], [name], perm=order))
+    of_encoder = [value for value in graph.output if value.name not in known]
     del graph.output[:]
-    F = known[POINT].type.tensor_type.shape.dim[1].dim_value
-    shape = ["N", steps, F]
-    graph.output.append(helper.make_tensor_value_info(FORECAST, TensorProto.DOUBLE, shape))
-    step_weights = [_stacked_type(known[name], steps) for name in maps]
-    graph.output.extend([*step_weights, *encoder_weights])
-    onnx.checker.check_model(model)
+    *_, G = _sizes(known[POINT])
+    graph.output.append(helper.make_tensor_value_info(FORECAST, TensorProto.DOUBLE, ["N", T, G]))
+    graph.output.extend([*(_stacked_type(known[name], T) for name in results), *of_encoder])
     return model
 
 
-def _loop_body(inner: GraphProto, carried: list[str], maps: list[str], steps: int) -> GraphProto:
-    """The step as the body of a Loop, which stacks the outputs and the weights of all steps.
+def _loop_body(
+    inner: GraphProto, carried: list[str], results: list[str], per_step: Sequence[str]
+) -> GraphProto:
+    """The step as the body of a Loop, which stacks the outputs and the results of all steps.
 
     Args:
         inner: the step's graph; modified in place.
         carried: names of loop-carried values.
-        maps: names of the weights.
+        results: names of the weights and other results.
+        per_step: see `build_loop`.
     """
     for node in _nodes(inner.node):
-        node.input[:] = [STEP + name if name in carried else name for name in node.input]
+        node.input[:] = [
+            STEP + name if name in carried or name in per_step else name for name in node.input
+        ]
     known = {value.name: value for value in (*inner.input, *inner.output)}
-    nodes = [*inner.node, helper.make_node("Identity", [NEXT + POINT], [STEP + FORECAST])]
-    for name in maps:
+    nodes = [helper.make_node("Gather", [name, "made"], [STEP + name], axis=0) for name in per_step]
+    nodes += [*inner.node, helper.make_node("Identity", [NEXT + POINT], [STEP + FORECAST])]
+    for name in results:
         if name == "decoder_self":  # weights of previous steps, padded with 0 for later ones
-            nodes += _pad_nodes(name, STEP + name, steps)
+            nodes += _pad_nodes(name, STEP + name)
         else:
             nodes.append(helper.make_node("Identity", [name], [STEP + name]))
     nodes.append(helper.make_node("Identity", ["more"], ["still_more"]))
@@ -262,28 +317,36 @@ def _loop_body(inner: GraphProto, carried: list[str], maps: list[str], steps: in
     outputs = [helper.make_tensor_value_info("still_more", TensorProto.BOOL, []),
                *(_rename_value(known[NEXT + name], NEXT + name) for name in carried),
                _rename_value(known[NEXT + POINT], STEP + FORECAST),
-               *(_rename_without_shape(known[name], STEP + name) for name in maps)]  # fmt: skip
+               *(_rename_without_shape(known[name], STEP + name) for name in results)]  # fmt: skip
     return helper.make_graph(nodes, "step", inputs, outputs, initializer=inner.initializer)
 
 
-def _stacked_type(value: ValueInfoProto, steps: int) -> ValueInfoProto:
-    """The type of the weights of all steps, from that of one step, (N, layers, A, keys)."""
-    _, layers, heads, keys = (size.dim_value for size in value.type.tensor_type.shape.dim)
-    all_keys = steps if value.name == "decoder_self" else keys or "S"
-    shape = ["N", layers, heads, steps, all_keys]
-    return helper.make_tensor_value_info(value.name, TensorProto.FLOAT, shape)
+def _sizes(value: ValueInfoProto) -> list[int | str]:
+    """The size of each axis of a value: a number, or a letter."""
+    return [size.dim_value or size.dim_param for size in value.type.tensor_type.shape.dim]
 
 
-def _pad_nodes(name: str, row: str, steps: int) -> list[NodeProto]:
-    """Nodes that pad a row (N, layers, A, t) with zeros up to `steps`."""
+def _stacked_type(value: ValueInfoProto, T: int | str) -> ValueInfoProto:
+    """The type of the results of all steps, from that of one step, for example (N, layers, A,
+    keys)."""
+    *lead, last = _sizes(value)
+    shape = [*lead, T, T if value.name == "decoder_self" else last]
+    shape[0] = "N"
+    return helper.make_tensor_value_info(value.name, value.type.tensor_type.elem_type, shape)
+
+
+def _pad_nodes(name: str, row: str) -> list[NodeProto]:
+    """Nodes that pad a row (N, layers, A, t) with zeros up to the number of steps."""
 
     def constant(suffix: str, values: list[int]) -> NodeProto:
         return helper.make_node("Constant", [], [f"{row}/{suffix}"], value_ints=values)
 
     return [
-        constant("all", [steps - 1]), constant("none", [0] * 7), constant("at", [0]),
+        constant("one", [1]), constant("none", [0] * 7), constant("at", [0]),
+        helper.make_node("Unsqueeze", [STEPS, f"{row}/at"], [f"{row}/steps"]),
         helper.make_node("Unsqueeze", ["made", f"{row}/at"], [f"{row}/made"]),
-        helper.make_node("Sub", [f"{row}/all", f"{row}/made"], [f"{row}/ahead"]),
+        helper.make_node("Sub", [f"{row}/steps", f"{row}/made"], [f"{row}/left"]),
+        helper.make_node("Sub", [f"{row}/left", f"{row}/one"], [f"{row}/ahead"]),
         helper.make_node("Concat", [f"{row}/none", f"{row}/ahead"], [f"{row}/pads"], axis=0),
         helper.make_node("Pad", [name, f"{row}/pads"], [row]),
     ]  # fmt: skip
