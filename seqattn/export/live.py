@@ -113,11 +113,13 @@ def trace_live(trained: LoadedModel) -> LiveGraph:
 def attention_shape(trained: LoadedModel) -> tuple[int, int]:
     """The number of cross-attention layers and heads of a model; (0, 0) without attention."""
     model = trained.config.model
-    if not model.has_attention:
-        return 0, 0
-    if model.kind == "transformer":
-        return model.layers, model.heads
-    return 1, 1 if model.kind == "fast_weights" else model.attention.heads
+    match model.kind:
+        case "transformer":
+            return model.layers, model.heads
+        case "fast_weights":
+            return 1, 1
+        case "recurrent":
+            return (0, 0) if model.attention is None else (1, model.attention.heads)
 
 
 def _parameters_to_inputs(model: ModelProto) -> dict[str, tuple[int, ...]]:

@@ -22,8 +22,10 @@ and `factors` (N, layers, A, S) instead: rate decay^age of each state in memory.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from typing import cast
 
 import torch
 from torch import Tensor
@@ -42,6 +44,7 @@ from seqattn.models.attention import WeightIntervention
 from seqattn.models.attention.scores import join_heads
 from seqattn.models.fast_weights import StateMemory
 from seqattn.models.layers import concat_features
+from seqattn.models.transformer_layers import DecoderLayer
 
 FORCE = "force"
 """Input (N, layers, A, S) of a step: weights that replace the model's own; NaN: the model's own."""
@@ -151,14 +154,12 @@ class LiveTransformerParts(TransformerParts):
     def __init__(self, model: TransformerModel, max_length: int) -> None:
         super().__init__(model, max_length)
         self._queries = list[Tensor]()
-        for layer in model.decoder:
-            layer.cross.queries = partial(self._record, layer.cross.queries)
+        for layer in cast(list[DecoderLayer], model.decoder):
+            layer.cross.queries = partial(self._record, layer.cross.queries)  # type: ignore[method-assign]
 
-    def _record(self, queries: object, x: Tensor) -> Tensor:
-        assert callable(queries)
-        computed: Tensor = queries(x)
-        self._queries.append(computed)
-        return computed
+    def _record(self, compute: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+        self._queries.append(compute(x))
+        return self._queries[-1]
 
     def encode(self, source: Tensor, lengths: Tensor) -> EncodedSource:
         encoded = super().encode(source, lengths)
