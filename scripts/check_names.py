@@ -214,7 +214,8 @@ def folder_of(path: str) -> str:
 def names_check(root: Path, *, advisory: bool = False) -> list[NameFinding]:
     """All findings in the Python files of a checkout, those that do not fail only where asked."""
     rules = RetiredNames.from_toml(RULES.read_text())
-    files = [file for top in FOLDERS for file in sorted((root / top).rglob("*.py"))]
+    files = [file for top in FOLDERS for file in sorted((root / top).rglob("*.py"))
+             if "node_modules" not in file.parts]  # fmt: skip
     trees = {file.relative_to(root).as_posix(): ast.parse(file.read_text()) for file in files}
     findings = [*retired(trees, rules), *shared(trees)]
     failing = [f for f in findings if advisory or f.kind not in ADVISORY]

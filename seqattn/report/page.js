@@ -1,628 +1,935 @@
+// Built by `make page` from seqattn/report/web/src. Change the sources, not this file.
 "use strict";
-// Script of the page. The data are in the element #data; arrays are deflated and in base64.
-// Text from files is inserted with textContent only, or with escapeMarkup() for plotly.
-
-const data = JSON.parse(document.getElementById("data").textContent);
-const $ = (id) => document.getElementById(id);
-// Escapes markup and the templates of plotly, which begin with %{.
-const escapeMarkup = (words) => String(words).replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;").replace(/%\{/g, "%&#123;");
-const formatNumber = (x, digits = 3) => (Number.isFinite(x) ? Number(x).toPrecision(digits).replace("-", "\u2212") : "none");
-const place = (x) => Math.floor(Math.log10(Math.abs(x)));
-// Three digits, or as many as a hundredth of the spread needs: 1013.27, not 1.01e+3.
-function formatValue(x, spread) {
-  if (!Number.isFinite(x)) return "none";
-  const decimals = Math.max(0, x === 0 ? 0 : 2 - place(x), spread > 0 ? 2 - place(spread) : 0);
-  return decimals > 8 || Math.abs(x) >= 1e15 ? formatNumber(x) : x.toFixed(decimals).replace("-", "\u2212");
-}
-const config = { displaylogo: false, responsive: true, displayModeBar: "hover", modeBarButtons: [["toImage", "zoom2d", "pan2d", "resetScale2d"]] };
-const redraws = [];
-
-function theme() {
-  const style = getComputedStyle(document.documentElement);
-  const of = (name) => style.getPropertyValue(name).trim();
-  return { ground: of("--ground"), ink: of("--ink"), soft: of("--soft"), line: of("--line"), accent: of("--accent"), warn: of("--warn") };
-}
-
-function layout(more) {
-  const { ground, ink, line } = theme();
-  const axis = { gridcolor: line, zerolinecolor: line, linecolor: line, automargin: true };
-  const axes = Object.entries({ xaxis: {}, yaxis: {}, ...more }).filter(([key]) => /^[xy]axis/.test(key));
-  return {
-    paper_bgcolor: ground, plot_bgcolor: ground, font: { color: ink, size: 13 },
-    margin: { l: 50, r: 15, t: 30, b: 45 }, hoverlabel: { namelength: -1 }, ...more,
-    ...Object.fromEntries(axes.map(([key, own]) => [key, { ...axis, ...own }])),
-  };
-}
-
-async function unpack(packed) {
-  const bytes = Uint8Array.from(atob(packed.data), (sign) => sign.charCodeAt(0));
-  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
-  const raw = await new Response(stream).arrayBuffer();
-  const kinds = { 8: Uint8Array, 16: Uint16Array, 32: Float32Array };
-  const values = new kinds[packed.bits](raw);
-  const strides = packed.shape.map((_, k) => packed.shape.slice(k + 1).reduce((a, b) => a * b, 1));
-  const most = packed.bits === 16 ? 65534 : 254;
-  const decode = packed.bits === 32
-    ? (code) => code
-    : (code) => (code > most ? NaN : packed.low + (code / most) * (packed.high - packed.low));
-  return {
-    shape: packed.shape, decimals: packed.decimals, low: packed.low, high: packed.high,
-    at: (...places) => decode(values[places.reduce((sum, place, k) => sum + place * strides[k], 0)]),
-  };
-}
-
-function matrix(array, rows, columns, ...places) {
-  return Array.from({ length: rows }, (_, r) => Array.from({ length: columns }, (_, c) => {
-    const value = array.at(...places, r, c);
-    return Number.isNaN(value) ? null : value;
-  }));
-}
-
-function fill(select, words, chosen = 0) {
-  select.replaceChildren(...words.map((word, k) => new Option(word, k, false, k === chosen)));
-  select.disabled = words.length < 2;
-}
-
-// Replaces a plot by text.
-function write(id, words) {
-  Plotly.purge(id);
-  $(id).textContent = words;
-}
-
-function clear(id) {
-  if (!$(id).data) $(id).textContent = "";
-}
-
-const indexNames = (count) => Array.from({ length: count }, (_, k) => String(k));
-
-// Ticks of a log axis: 1, 2 and 5 of each power of ten, or equal steps in a small range.
-function logTicks(log, values) {
-  if (!log) return { tickformat: "~g" };
-  const real = values.filter((x) => x > 0);
-  const [low, high] = [Math.min(...real), Math.max(...real)];
-  if (real.length < 2 || low === high || high > 5 * low) return { dtick: "D2", tickformat: "~g" };
-  const rough = (high - low) / 3;
-  const power = 10 ** place(rough);
-  const step = power * [5, 2, 1].find((digit) => digit * power <= rough * 1.0001);
-  return { dtick: `L${step}`, tickformat: "~g" };
-}
-
-// Ticks of epochs and steps are integers.
-const integerTicks = (count) => ({ tickformat: "d", ...(count <= 12 ? { dtick: 1 } : {}) });
-
-// From blue through white, which is 0, to red.
-const DIVERGING = ["#2166ac", "#92c5de", "#f7f7f7", "#f4a582", "#b2182b"].map((colour, k) => [k / 4, colour]);
-
-function colourScale(meaning, array, largest) {
-  if (meaning === "strength") {
-    const widest = Math.max(Math.abs(array.low), Math.abs(array.high)) || 1;
-    return { colorscale: DIVERGING, zmin: -widest, zmax: widest };
+(() => {
+  // src/dom.ts
+  function byId(id) {
+    const element = document.getElementById(id);
+    if (!element) throw new Error(`The page has no element #${id}.`);
+    return element;
   }
-  return { colorscale: "Viridis", zmin: 0, zmax: largest || 1 };
-}
-
-// With more columns weights are small, so the colour scale ends at the largest weight.
-const MAX_UNIT_SCALE_COLUMNS = 16;
-
-function heatmap(z, across, down, colours, title) {
-  return {
-    type: "heatmap", z, x: across, y: down, ...colours, xgap: z.length <= 16 ? 1 : 0, ygap: z.length <= 16 ? 1 : 0,
-    hovertemplate: "%{y} attends to %{x}: %{z:.3f}<extra></extra>",
-    texttemplate: z.length <= 8 && z[0].length <= 8 ? "%{z:.2f}" : "",
-    colorbar: { title: { text: title, side: "right" }, thickness: 12 },
-  };
-}
-
-// Thin outlines get a dark border to be visible on bright cells.
-function outlines(places, colour) {
-  const lines = places.length > 24 ? [{ color: "#000000", width: 4 }, { color: colour, width: 1.5 }] : [{ color: colour, width: 2.5 }];
-  return places.flatMap((column, row) => (column < 0 ? [] : lines.map((line) => (
-    { type: "rect", x0: column - 0.5, x1: column + 0.5, y0: row - 0.5, y1: row + 0.5, line }
-  ))));
-}
-
-// --- the attention explorer ----------------------------------------------------------------------
-
-const KINDS = { cross: "decoder to source (cross-attention)", encoder_self: "encoder self-attention", decoder_self: "decoder self-attention" };
-
-const DECODER_STEPS = "attended decoder steps, named by the point they<br>forecast; the input of each is the point before";
-const MAX_ROWS = 4;
-// Omits the middle, since long names often begin alike.
-function shorten(name, most = 18) {
-  return name.length > most ? `${name.slice(0, Math.ceil(most / 2) - 1)}\u2026${name.slice(-Math.floor(most / 2))}` : name;
-}
-
-async function explorer() {
-  const { examples, meaning } = data;
-  const source = await unpack(examples.source);
-  const target = await unpack(examples.target);
-  const forecast = await unpack(examples.forecast);
-  const maps = {};
-  for (const [kind, packed] of Object.entries(data.maps)) maps[kind] = await unpack(packed);
-  const kinds = Object.keys(maps);
-  const name = (k) => examples.ids[k] + (examples.labels[k] ? `: ${examples.labels[k]}` : "");
-  fill($("example"), examples.ids.map((_, k) => name(k)));
-  fill($("kind"), kinds.length ? kinds.map((kind) => KINDS[kind]) : ["no attention"]);
-  const now = { example: 0, kind: kinds[0], layer: 0, head: 0, step: 0 };
-
-  const lengths = () => [examples.source_lengths[now.example], examples.target_lengths[now.example]];
-  const rowsAndColumns = () => {
-    const [S, T] = lengths();
-    return { cross: [T, S], encoder_self: [S, S], decoder_self: [T, T] }[now.kind] || [T, S];
-  };
-  const sourceNames = (count) => Array.from({ length: count }, (_, k) => `point ${k + 1}`);
-  const targetNames = (count, S) => Array.from({ length: count }, (_, k) => `point ${S + k + 1}`);
-  const weightsNow = () => {
-    const [, columns] = rowsAndColumns();
-    if (!now.kind) return [];
-    return Array.from({ length: columns }, (_, c) => maps[now.kind].at(now.example, now.layer, now.head, now.step, c));
-  };
-  const points = (array, count, feature) =>
-    Array.from({ length: count }, (_, k) => array.at(now.example, k, feature));
-
-  const inUnits = (name) => (Object.hasOwn(examples.units, name) ? ` ${examples.units[name]}` : "");
-  const named = (name) => (Object.hasOwn(examples.units, name) ? examples.named[name] : name);
-
-  // The range of a feature in the target and forecast of the sequence, or else in the source.
-  function spread(feature) {
-    const [S, T] = lengths();
-    const targetIndex = examples.target_features.indexOf(feature);
-    const values = targetIndex < 0
-      ? points(source, S, examples.features.indexOf(feature))
-      : [...points(target, T, targetIndex).filter(Number.isFinite), ...points(forecast, T, targetIndex)];
-    return Math.max(...values) - Math.min(...values);
+  var selectById = (id) => byId(id);
+  var inputById = (id) => byId(id);
+  var plotById = (id) => byId(id);
+  var numberOf = (id) => Number(byId(id).value);
+  function fill(select, words, chosen = 0) {
+    select.replaceChildren(...words.map((word, k) => new Option(word, String(k), false, k === chosen)));
+    select.disabled = words.length < 2;
+  }
+  function textElement(tag, text) {
+    const element = document.createElement(tag);
+    element.textContent = text;
+    return element;
   }
 
-  // The end of the colour scale: 1, or the largest weight of the heatmap.
-  function largest() {
-    if ($("colours").value === "1") return 1;
-    const [rows, columns] = rowsAndColumns();
-    const all = matrix(maps[now.kind], rows, columns, now.example, now.layer, now.head).flat();
-    return Math.max(1e-6, ...all.filter((w) => w !== null));
+  // src/format.ts
+  var MINUS = "\u2212";
+  function escapeMarkup(words) {
+    return String(words).replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;").replace(/%\{/g, "%&#123;");
+  }
+  var withMinus = (text) => text.replace("-", MINUS);
+  function formatNumber(x, digits = 3) {
+    return Number.isFinite(x) ? withMinus(x.toPrecision(digits)) : "none";
+  }
+  var decimalExponent = (x) => Math.floor(Math.log10(Math.abs(x)));
+  function formatValue(x, spread2) {
+    if (!Number.isFinite(x)) return "none";
+    const decimals = Math.max(0, x === 0 ? 0 : 2 - decimalExponent(x), spread2 > 0 ? 2 - decimalExponent(spread2) : 0);
+    return decimals > 8 || Math.abs(x) >= 1e15 ? formatNumber(x) : withMinus(x.toFixed(decimals));
+  }
+  function shorten(name, most = 18) {
+    return name.length > most ? `${name.slice(0, Math.ceil(most / 2) - 1)}\u2026${name.slice(-Math.floor(most / 2))}` : name;
+  }
+  function pointNames(count, first = 1) {
+    return Array.from({ length: count }, (_, k) => `point ${first + k}`);
+  }
+  var indexNames = (count) => Array.from({ length: count }, (_, k) => String(k));
+  function sequenceNames(ids, labels) {
+    return ids.map((id, k) => id + (labels[k] ? `: ${labels[k]}` : ""));
   }
 
-  function drawPath() {
-    const { ink, soft, warn, accent } = theme();
-    const [S, T] = lengths();
-    const weights = weightsNow();
-    const colours = now.kind ? colourScale(meaning, maps[now.kind], largest()) : {};
-    const isDecoderSelf = now.kind === "decoder_self";
-    const walked = now.kind === "encoder_self" ? T : now.step + 1;
-    const widest = now.kind ? Math.max(Math.abs(colours.zmin), colours.zmax) : 1;
-    const strongest = Math.max(widest, ...weights.map((w) => Math.abs(w)).filter(Number.isFinite));
-    const base = S > 16 ? 4 : 8;
-    const lit = (count) => (weights.length ? {
-      size: Array.from({ length: count }, (_, k) => base + 20 * (Number.isFinite(weights[k]) ? Math.abs(weights[k]) / strongest : 0) ** 0.5),
-      color: Array.from({ length: count }, (_, k) => (Number.isFinite(weights[k]) ? weights[k] : 0)),
-      colorscale: colours.colorscale, cmin: colours.zmin, cmax: colours.zmax,
-      line: { color: ink, width: 1 },
-    } : { size: 9, color: soft });
-    const traces = [];
-    const { plane } = examples;
-    // Over the steps each feature has its own row and scale; target features come first.
-    const every = plane ? [""] : [...new Set([...examples.target_features, ...examples.features])];
-    const rows = every.slice(0, MAX_ROWS);
-    const axes = {};
-    const spreads = new Map((plane ? examples.target_features : rows).map((name) => [name, spread(name)]));
-    const at = (feature, x, y) => (plane
-      ? examples.target_features.map((name, f) => `${formatValue(f ? y : x, spreads.get(name))}${escapeMarkup(inUnits(name))}`).join(", ")
-      : `${escapeMarkup(feature)} ${formatValue(y, spreads.get(feature))}${escapeMarkup(inUnits(feature))}`);
-    rows.forEach((feature, row) => {
-      const axis = row ? `y${row + 1}` : "y";
-      const add = (kind, names, xs, ys, extra) => traces.push({
-        x: xs, y: ys, text: names.map((name, k) => `${name}<br>${at(feature, xs[k], ys[k])}`), yaxis: axis, mode: "lines+markers", name: kind, legendgroup: kind,
-        showlegend: !traces.some((trace) => trace.name === kind),
-        hovertemplate: "%{text}<extra></extra>",
-        ...extra,
-      });
-      const given = plane ? 1 : examples.features.indexOf(feature);
-      const targetIndex = plane ? 1 : examples.target_features.indexOf(feature);
-      const across = (array, first, count) => (plane ? points(array, count, 0) : Array.from({ length: count }, (_, k) => first + k + 1));
-      if (given >= 0) {
-        add("source", sourceNames(S), across(source, 0, S), points(source, S, given),
-          { line: { color: soft, width: 1.5 }, marker: isDecoderSelf ? { size: 7, color: soft } : lit(S), meta: "source" });
-      }
-      if (targetIndex >= 0) {
-        add("truth", targetNames(T, S), across(target, S, T), points(target, T, targetIndex),
-          { line: { color: accent, dash: "dot", width: 1.5 }, marker: { symbol: "x-thin-open", size: 9, color: accent }, meta: "target" });
-        add("forecast", targetNames(walked, S), across(forecast, S, walked), points(forecast, walked, targetIndex),
-          { line: { color: warn, width: 1.5 }, marker: isDecoderSelf ? lit(walked) : { symbol: "diamond-open", size: Array.from({ length: walked }, (_, k) => (k === now.step && now.kind !== "encoder_self" ? 17 : 6)), color: warn, line: { color: warn, width: 2.5 } }, meta: "target" });
-      }
-      const gap = 0.07;
-      const high = (1 - gap * (rows.length - 1)) / rows.length;
-      const top = 1 - row * (high + gap);
-      axes[row ? `yaxis${row + 1}` : "yaxis"] = plane
-        ? { title: { text: escapeMarkup(named(examples.features[1])) }, scaleanchor: "x" }
-        : { title: { text: escapeMarkup(shorten(named(feature), named(feature) === feature ? 18 : 28)), font: { size: 12 } }, domain: [Math.max(0, top - high), top], nticks: rows.length > 2 ? 5 : 0 };
+  // src/labels.ts
+  var LABEL_HEIGHT = 0.07;
+  function labelPositions(levels, others, sides) {
+    const every = [...levels, ...others];
+    const high = LABEL_HEIGHT * (Math.max(...every) - Math.min(...every));
+    const free = sides.flatMap((side) => ["bottom", "top"].map((anchor) => [side, anchor]));
+    const taken = [];
+    const found = /* @__PURE__ */ new Map();
+    for (const level of [...levels].sort((a, b) => b - a)) {
+      const middle = (anchor2) => level + (anchor2 === "bottom" ? high / 2 : -high / 2);
+      const isFree = ([side2, anchor2]) => taken.every(([takenSide, at]) => takenSide !== side2 || Math.abs(at - middle(anchor2)) >= 0.99 * high);
+      const [side, anchor] = free.find(isFree) ?? free[0];
+      taken.push([side, middle(anchor)]);
+      found.set(level, [...found.get(level) ?? [], [side, anchor]]);
+    }
+    return levels.map((level) => found.get(level).shift());
+  }
+
+  // src/plots.ts
+  var PLOT_CONFIG = { displaylogo: false, responsive: true, displayModeBar: "hover", modeBarButtons: [["toImage", "zoom2d", "pan2d", "resetScale2d"]] };
+  var MAX_UNIT_SCALE_COLUMNS = 16;
+  var ALIGNMENT_COLOUR = "#e69f00";
+  var DIVERGING = ["#2166ac", "#92c5de", "#f7f7f7", "#f4a582", "#b2182b"].map((colour, k) => [k / 4, colour]);
+  var redraws = [];
+  function onThemeChange(draw2) {
+    redraws.push(draw2);
+  }
+  function followTheme() {
+    const again = () => {
+      for (const draw2 of redraws) draw2();
+    };
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", again);
+    matchMedia("print").addEventListener("change", again);
+  }
+  function theme() {
+    const style = getComputedStyle(document.documentElement);
+    const colour = (name) => style.getPropertyValue(name).trim();
+    return { ground: colour("--ground"), ink: colour("--ink"), soft: colour("--soft"), line: colour("--line"), accent: colour("--accent"), warn: colour("--warn") };
+  }
+  function layout(more) {
+    const { ground, ink, line } = theme();
+    const axis = { gridcolor: line, zerolinecolor: line, linecolor: line, automargin: true };
+    const axes = Object.entries({ xaxis: {}, yaxis: {}, ...more }).filter(([key]) => /^[xy]axis/.test(key));
+    return {
+      paper_bgcolor: ground,
+      plot_bgcolor: ground,
+      font: { color: ink, size: 13 },
+      margin: { l: 50, r: 15, t: 30, b: 45 },
+      hoverlabel: { namelength: -1 },
+      ...more,
+      ...Object.fromEntries(axes.map(([key, own]) => [key, { ...axis, ...own }]))
+    };
+  }
+  function draw(id, traces, more) {
+    void Plotly.react(id, traces, layout(more), PLOT_CONFIG);
+  }
+  function writeInstead(id, words) {
+    Plotly.purge(id);
+    byId(id).textContent = words;
+  }
+  function clearText(id) {
+    if (!plotById(id).data) byId(id).textContent = "";
+  }
+  function colourScale(meaning, array, largest) {
+    if (meaning === "strength") {
+      const widest = Math.max(Math.abs(array.low), Math.abs(array.high)) || 1;
+      return { colorscale: DIVERGING, zmin: -widest, zmax: widest };
+    }
+    return { colorscale: "Viridis", zmin: 0, zmax: largest || 1 };
+  }
+  function heatmap(z, across, down, colours, title) {
+    return {
+      type: "heatmap",
+      z,
+      x: across,
+      y: down,
+      ...colours,
+      xgap: z.length <= 16 ? 1 : 0,
+      ygap: z.length <= 16 ? 1 : 0,
+      hovertemplate: "%{y} attends to %{x}: %{z:.3f}<extra></extra>",
+      texttemplate: z.length <= 8 && z[0].length <= 8 ? "%{z:.2f}" : "",
+      colorbar: { title: { text: title, side: "right" }, thickness: 12 }
+    };
+  }
+  function outlines(columns, colour) {
+    const lines = columns.length > 24 ? [{ color: "#000000", width: 4 }, { color: colour, width: 1.5 }] : [{ color: colour, width: 2.5 }];
+    return columns.flatMap((column, row) => column < 0 ? [] : lines.map((line) => ({ type: "rect", x0: column - 0.5, x1: column + 0.5, y0: row - 0.5, y1: row + 0.5, line })));
+  }
+
+  // src/ticks.ts
+  function logTicks(log, values) {
+    if (!log) return { tickformat: "~g" };
+    const real = values.filter((x) => typeof x === "number" && x > 0);
+    const [low, high] = [Math.min(...real), Math.max(...real)];
+    if (real.length < 2 || low === high || high > 5 * low) return { dtick: "D2", tickformat: "~g" };
+    const rough = (high - low) / 3;
+    const power = 10 ** decimalExponent(rough);
+    const step = power * [5, 2, 1].find((digit) => digit * power <= rough * 1.0001);
+    return { dtick: `L${step}`, tickformat: "~g" };
+  }
+  function integerTicks(count) {
+    return { tickformat: "d", ...count <= 12 ? { dtick: 1 } : {} };
+  }
+
+  // src/comparison.ts
+  var MIN_WIDTH_FOR_TWO_SIDES = 500;
+  var PIXELS_PER_LETTER = 9;
+  var allLosses = (variants) => variants.flatMap((variant) => variant.points.map((point) => point.loss));
+  var spread = (k, count) => count < 2 ? 0 : (k * 0.618034 % 1 - 0.5) * 0.5;
+  function seedTraces(variants, now) {
+    const { ink, accent, warn } = theme();
+    return variants.map((variant, a) => {
+      const chosen = (k) => a === now.variant && k === now.seed;
+      return {
+        type: "scatter",
+        mode: "markers",
+        name: escapeMarkup(variant.name),
+        x: variant.points.map((_, k) => a + spread(k, variant.points.length)),
+        y: variant.points.map((point) => point.loss),
+        marker: { color: variant.points.map((_, k) => chosen(k) ? warn : accent), size: variant.points.map((_, k) => chosen(k) ? 15 : 9), opacity: 0.85, line: { color: ink, width: 0.5 } },
+        text: variant.points.map((point) => escapeMarkup(`${variant.name}, seed ${point.seed}`)),
+        hovertemplate: "%{text}: %{y:.4g}<extra></extra>",
+        showlegend: false,
+        meta: a
+      };
     });
-    const more = every.length - rows.length;
-    const below = plane ? named(examples.features[0]) : more ? `step (${more} more features are not drawn)` : "step";
-    Plotly.react("path", traces, layout({
-      ...axes, xaxis: { title: { text: escapeMarkup(below) }, anchor: rows.length > 1 ? `y${rows.length}` : "y" },
-      legend: { orientation: "h", y: 1.12 }, hovermode: "closest", uirevision: `${now.example}`,
-    }), config);
   }
-
-  function marks() {
-    const { warn } = theme();
-    const [, columns] = rowsAndColumns();
-    const known = now.kind === "cross" && data.alignment ? data.alignment[now.example].slice(0, rowsAndColumns()[0]) : [];
-    return [...outlines(known, "#e69f00"), {
-      type: "rect", x0: -0.5, x1: columns - 0.5, y0: now.step - 0.5, y1: now.step + 0.5, line: { color: warn, width: 3 },
-    }];
+  function medianShapes(variants) {
+    const { ink, soft } = theme();
+    const highest = Math.max(...allLosses(variants));
+    return variants.flatMap((variant, a) => {
+      const shapes = [];
+      if (variant.median !== null) shapes.push({ type: "line", x0: a - 0.35, x1: a + 0.35, y0: variant.median, y1: variant.median, line: { color: ink, width: 2.5 } });
+      const [low, high] = variant.interval ?? [null, null];
+      if (low !== null) shapes.push({ type: "rect", x0: a - 0.35, x1: a + 0.35, y0: low, y1: high ?? highest, line: { width: 0 }, fillcolor: soft, opacity: 0.3, layer: "below" });
+      return shapes;
+    });
   }
-
-  function drawMap() {
-    if (!now.kind) {
-      $("map").textContent = "This model has no attention.";
+  function referenceLines({ references, variants }, log) {
+    const { soft } = theme();
+    const along = (loss) => log ? Math.log10(loss) : loss;
+    const positions = labelPositions(
+      references.map(([, loss]) => along(loss)),
+      allLosses(variants).map(along),
+      byId("seeds").clientWidth < MIN_WIDTH_FOR_TWO_SIDES ? ["right"] : ["right", "left"]
+    );
+    return {
+      shapes: references.map(([, loss]) => ({ type: "line", xref: "paper", x0: 0, x1: 1, y0: loss, y1: loss, line: { color: soft, width: 1, dash: "dashdot" } })),
+      annotations: references.map(([name, loss], k) => {
+        const [side, anchor] = positions[k];
+        return { xref: "paper", x: side === "left" ? 0 : 1, xanchor: side, y: along(loss), yanchor: anchor, text: escapeMarkup(name), showarrow: false, font: { size: 11, color: soft } };
+      })
+    };
+  }
+  function variantAxis(variants) {
+    const room = Math.floor(byId("seeds").clientWidth / variants.length / PIXELS_PER_LETTER);
+    const names = variants.map((variant) => escapeMarkup(shorten(variant.name, Math.max(18, room))) + (variant.diverged ? `<br>${variant.diverged} diverged` : ""));
+    const slanted = names.some((name) => name.length > room) ? { tickangle: -40, ticklabeloverflow: "allow" } : {};
+    return { tickvals: variants.map((_, a) => a), ticktext: names, ...slanted, range: [-0.6, variants.length - 0.4], zeroline: false };
+  }
+  function drawSeeds(content, now) {
+    const { references, variants } = content;
+    const log = selectById("scale").value === "log" && allLosses(variants).every((loss) => loss > 0);
+    const { shapes, annotations } = referenceLines(content, log);
+    const values = [...allLosses(variants), ...references.map(([, loss]) => loss)];
+    draw("seeds", seedTraces(variants, now), {
+      shapes: [...medianShapes(variants), ...shapes],
+      annotations,
+      hovermode: "closest",
+      yaxis: { type: log ? "log" : "linear", title: { text: `test loss, mean squared error${content.unit}` }, ...logTicks(log, values) },
+      xaxis: variantAxis(variants)
+    });
+  }
+  function describeChosen(point, path) {
+    const words = `Test loss ${formatNumber(point.loss)} free running, ${formatNumber(point.forced)} teacher-forced; best epoch ${point.best_epoch}; it ${point.beats ? "beats" : "does not beat"} the best parameter-free baseline. `;
+    const link = textElement("a", point.page ? "Open the page of the run" : "Open the folder of the run");
+    link.href = point.link.split("/").map(encodeURIComponent).join("/") + (point.page ? "/report.html" : "/");
+    const command = textElement("code", `seqattn report ${path}/${point.path}`);
+    byId("chosen-words").replaceChildren(words, link, ...point.page ? [] : [", or write the page: ", command]);
+  }
+  function drawChosenCurve({ curve }) {
+    if (!curve) {
+      writeInstead("chosen-curve", "This run has no preview of its curve.");
       return;
     }
-    const [S] = lengths();
-    const [rows, columns] = rowsAndColumns();
-    const z = matrix(maps[now.kind], rows, columns, now.example, now.layer, now.head);
-    const across = now.kind === "decoder_self" ? targetNames(columns, S) : sourceNames(columns);
-    const down = now.kind === "encoder_self" ? sourceNames(rows) : targetNames(rows, S);
-    const title = meaning === "strength" ? "read strength" : "attention weight";
-    const known = now.kind === "cross" && data.alignment ? "attended point; outlined in orange: the true one" : "attended point";
-    const below = now.kind === "decoder_self" ? DECODER_STEPS : known;
-    Plotly.react("map", [heatmap(z, across, down, colourScale(meaning, maps[now.kind], largest()), title)], layout({
-      xaxis: { title: { text: below }, constrain: "domain" }, yaxis: { autorange: "reversed", title: { text: "query step" } }, shapes: marks(),
-    }), config);
-  }
-
-  function words() {
-    const [S] = lengths();
-    const weights = weightsNow();
-    const rowName = now.kind === "encoder_self" ? `point ${now.step + 1}` : `point ${S + now.step + 1}`;
-    const first = now.kind === "decoder_self" ? S : 0;
-    const order = weights.map((w, k) => [w, k]).filter(([w]) => Number.isFinite(w)).sort((a, b) => Math.abs(b[0]) - Math.abs(a[0])).slice(0, 5);
-    const attended = order.map(([w, k]) => `point ${first + k + 1} with ${w.toFixed(maps[now.kind].decimals > 2 ? 3 : 2).replace("-", "\u2212")}`).join(", ");
-    const steps = now.kind === "decoder_self" && attended ? "the steps of " : "";
-    let text = `Step ${now.step + 1} (${rowName}) attends to ${steps}${attended || "nothing"}.`;
-    if (!now.kind) text = `Step ${now.step + 1} (${rowName}).`;
-    if (now.kind !== "encoder_self") {
-      const each = examples.target_features.slice(0, MAX_ROWS).map((feature, f) => {
-        const [value, truth] = [forecast, target].map((array) => array.at(now.example, now.step, f));
-        const truthText = Number.isFinite(truth) ? `truth ${formatValue(truth, spread(feature))}` : "not observed";
-        return `${feature} ${formatValue(value, spread(feature))}${inUnits(feature)} (${truthText})`;
-      });
-      const more = examples.target_features.length - each.length;
-      text += ` Forecast: ${each.join(", ")}${more ? `, and ${more} more` : ""}.`;
-    }
-    text += ` The mean squared error of the sequence${data.unit_of_one} is ${formatNumber(examples.losses[now.example])}.`;
-    $("step-text").textContent = text;
-    $("step-name").textContent = `Step ${now.step + 1} of ${rowsAndColumns()[0]}, ${rowName}`;
-    $("step").setAttribute("aria-valuetext", $("step-name").textContent);
-  }
-
-  function setStep(step) {
-    const [rows] = rowsAndColumns();
-    now.step = Math.max(0, Math.min(rows - 1, step));
-    $("step").max = rows - 1;
-    $("step").value = now.step;
-    drawPath();
-    if (now.kind) Plotly.relayout("map", { shapes: marks() });
-    words();
-  }
-
-  function all() {
-    if (now.kind) {
-      const [, layers, heads] = maps[now.kind].shape;
-      now.layer = Math.min(now.layer, layers - 1);
-      now.head = Math.min(now.head, heads - 1);
-      fill($("layer"), indexNames(layers), now.layer);
-      fill($("head"), indexNames(heads), now.head);
-    } else {
-      fill($("layer"), ["none"]);
-      fill($("head"), ["none"]);
-    }
-    $("example").value = now.example;
-    for (const button of document.querySelectorAll("#worst button")) {
-      button.setAttribute("aria-pressed", String(Number(button.dataset.example) === now.example));
-    }
-    now.step = Math.min(now.step, rowsAndColumns()[0] - 1);
-    drawMap();
-    setStep(now.step);
-  }
-
-  const choose = (example) => {
-    now.example = (example + examples.ids.length) % examples.ids.length;
-    now.step = 0;
-    all();
-  };
-  $("example").addEventListener("change", (event) => choose(Number(event.target.value)));
-  $("before").addEventListener("click", () => choose(now.example - 1));
-  $("after").addEventListener("click", () => choose(now.example + 1));
-  $("kind").addEventListener("change", (event) => { now.kind = kinds[Number(event.target.value)]; all(); });
-  $("layer").addEventListener("change", (event) => { now.layer = Number(event.target.value); all(); });
-  $("head").addEventListener("change", (event) => { now.head = Number(event.target.value); all(); });
-  $("colours").value = Math.max(...examples.source_lengths) > MAX_UNIT_SCALE_COLUMNS ? "largest" : "1";
-  $("colours").disabled = meaning === "strength" || !kinds.length;
-  $("colours").parentElement.hidden = $("colours").disabled;
-  $("colours").addEventListener("change", all);
-  $("step").addEventListener("input", (event) => setStep(Number(event.target.value)));
-  errors(choose, (step) => (now.kind === "encoder_self" ? undefined : setStep(step)));
-  all();
-  if (now.kind) $("map").on("plotly_hover", (event) => { const row = event.points[0].pointIndex[0]; if (row !== now.step) setStep(row); });
-  $("path").on("plotly_hover", (event) => {
-    const point = event.points[0];
-    const side = now.kind === "encoder_self" ? "source" : "target";
-    if (point.data.meta === side && point.pointNumber !== now.step) setStep(point.pointNumber);
-  });
-  redraws.push(all);
-}
-
-// --- errors --------------------------------------------------------------------------------------
-
-function errors(choose, setStep) {
-  const draw = () => {
+    clearText("chosen-curve");
     const { accent } = theme();
-    Plotly.react("by-step", [{ type: data.by_step.length > 40 ? "scatter" : "bar", x: data.by_step.map((_, k) => k + 1), y: data.by_step, marker: { color: accent }, hovertemplate: "step %{x}: %{y:.4g}<extra></extra>" }],
-      layout({ title: { text: `Mean squared error${data.unit} by target step`, font: { size: 14 } }, xaxis: { title: { text: "target step" }, ...integerTicks(data.by_step.length) }, yaxis: { rangemode: "tozero" } }), config);
-  };
-  draw();
-  $("by-step").on("plotly_click", (event) => setStep(event.points[0].x - 1));
-  redraws.push(draw);
-  for (const { name, rows } of data.classes) {
+    draw("chosen-curve", [{ type: "scatter", mode: curve.length > 1 ? "lines" : "markers", x: curve.map(([epoch]) => epoch), y: curve.map(([, loss]) => loss), line: { color: accent }, hovertemplate: "epoch %{x}: %{y:.4g}<extra></extra>" }], {
+      title: { text: "Validation loss, free running", font: { size: 14 } },
+      yaxis: { type: "log", ...logTicks(true, curve.map(([, loss]) => loss)) },
+      xaxis: { title: { text: "epoch" }, ...integerTicks(curve.at(-1)[0]) }
+    });
+  }
+  function drawChosenMap({ weights, part = "", signed }) {
+    if (!weights) {
+      writeInstead("chosen-map", "This run has no preview of its attention.");
+      return;
+    }
+    clearText("chosen-map");
+    const S = weights[0].length;
+    const cells = weights.flat().map((weight) => weight ?? 0);
+    const range = { low: Math.min(...cells), high: Math.max(...cells) };
+    const colours = colourScale(signed ? "strength" : "distribution", range, S > MAX_UNIT_SCALE_COLUMNS ? range.high : 1);
+    draw("chosen-map", [heatmap(weights, pointNames(S), pointNames(weights.length, S + 1), colours, "weight")], {
+      title: { text: `Attention in the first test sequence${part}`, font: { size: 14 } },
+      yaxis: { autorange: "reversed" }
+    });
+  }
+  function showChosen(content, now) {
+    const variant = content.variants[now.variant];
+    fill(selectById("seed"), variant.points.map((point2) => String(point2.seed)), now.seed);
+    selectById("variant").value = String(now.variant);
+    drawSeeds(content, now);
+    const point = variant.points.at(now.seed);
+    if (!point) {
+      byId("chosen-name").textContent = `${variant.name}: no run has finished`;
+      for (const id of ["chosen-words", "chosen-curve", "chosen-map"]) writeInstead(id, "");
+      return;
+    }
+    byId("chosen-name").textContent = `${variant.name}, seed ${point.seed}`;
+    describeChosen(point, content.path);
+    drawChosenCurve(point);
+    drawChosenMap(point);
+  }
+  function showComparison(content) {
+    const { variants } = content;
+    const now = { variant: variants.findIndex((variant) => variant.points.length), seed: 0 };
+    const show = () => {
+      showChosen(content, now);
+    };
+    const choose = (variant, seed) => {
+      now.variant = variant;
+      now.seed = seed;
+      show();
+    };
+    fill(selectById("variant"), variants.map((variant) => variant.name), now.variant);
+    selectById("scale").addEventListener("change", () => {
+      drawSeeds(content, now);
+    });
+    selectById("variant").addEventListener("change", () => {
+      choose(Number(selectById("variant").value), 0);
+    });
+    selectById("seed").addEventListener("change", () => {
+      choose(now.variant, Number(selectById("seed").value));
+    });
+    show();
+    plotById("seeds").on("plotly_click", (event) => {
+      const [point] = event.points;
+      choose(point.data.meta, point.pointNumber);
+    });
+    onThemeChange(show);
+  }
+
+  // src/content.ts
+  var hasResults = (content) => content.examples !== void 0;
+  function readContent() {
+    return JSON.parse(document.getElementById("data").textContent);
+  }
+  function decodeBase64(text) {
+    return Uint8Array.from(atob(text), (sign) => sign.charCodeAt(0));
+  }
+  async function decompress(bytes, format) {
+    const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream(format));
+    return new Response(stream).arrayBuffer();
+  }
+  async function unpack(packed) {
+    const raw = await decompress(decodeBase64(packed.data), "deflate");
+    const kinds = { 8: Uint8Array, 16: Uint16Array, 32: Float32Array };
+    const values = new kinds[packed.bits](raw);
+    const strides = packed.shape.map((_, k) => packed.shape.slice(k + 1).reduce((a, b) => a * b, 1));
+    const most = packed.bits === 16 ? 65534 : 254;
+    const { low = NaN, high = NaN, decimals = NaN } = packed;
+    const decode = packed.bits === 32 ? (code) => code : (code) => code > most ? NaN : low + code / most * (high - low);
+    return {
+      shape: packed.shape,
+      decimals,
+      low,
+      high,
+      at: (...indices) => decode(values[indices.reduce((sum, index, k) => sum + index * strides[k], 0)])
+    };
+  }
+  function matrix(array, rows, columns, ...indices) {
+    return Array.from({ length: rows }, (_, r) => Array.from({ length: columns }, (_2, c) => {
+      const value = array.at(...indices, r, c);
+      return Number.isNaN(value) ? null : value;
+    }));
+  }
+
+  // src/curves.ts
+  function lossTraces(curves) {
+    const { soft, accent, warn } = theme();
+    const line = (name, values, colour, dash) => ({ type: "scatter", mode: curves.epoch.length > 1 ? "lines" : "markers", name, x: curves.epoch, y: values, line: { color: colour, dash, width: 2 }, hovertemplate: "%{y:.4g}" });
+    return [
+      line("training", curves.training, soft, "dot"),
+      line("validation, free running", curves.validation, accent, "solid"),
+      line("validation, teacher-forced", curves.teacher_forced, warn, "dash")
+    ];
+  }
+  function referenceLines2(curves, log) {
+    const { ink, soft } = theme();
+    const shapes = [];
+    const annotations = [];
+    const level = (value, words, colour, side = "bottom") => {
+      shapes.push({ type: "line", xref: "paper", x0: 0, x1: 1, y0: value, y1: value, line: { color: colour, width: 1, dash: "dashdot" } });
+      annotations.push({ xref: "paper", x: 1, xanchor: "right", y: log ? Math.log10(value) : value, yanchor: side, text: words, showarrow: false, font: { size: 11, color: colour } });
+    };
+    if (curves.floor) level(curves.floor, `noise floor ${formatNumber(curves.floor)}`, ink, "top");
+    if (curves.baseline && curves.baseline[1] > 0) level(curves.baseline[1], escapeMarkup(`${curves.baseline[0]} ${formatNumber(curves.baseline[1])}`), soft);
+    if (curves.best_epoch) {
+      shapes.push({ type: "line", yref: "paper", y0: 0, y1: 1, x0: curves.best_epoch, x1: curves.best_epoch, line: { color: soft, width: 1, dash: "dot" } });
+      annotations.push({ yref: "paper", y: 1, yanchor: "bottom", x: curves.best_epoch, text: `best epoch ${curves.best_epoch}`, showarrow: false, font: { size: 11 } });
+    }
+    return { shapes, annotations };
+  }
+  function showCurves(curves, unit) {
+    const drawLosses = () => {
+      const log = selectById("scale").value === "log";
+      const values = [...curves.training, ...curves.validation, ...curves.teacher_forced, curves.floor, curves.baseline?.[1]];
+      draw("loss", lossTraces(curves), {
+        hovermode: "x unified",
+        ...referenceLines2(curves, log),
+        legend: { orientation: "h", y: -0.18 },
+        xaxis: { title: { text: "epoch" }, ...integerTicks(curves.epoch.length) },
+        yaxis: { type: log ? "log" : "linear", title: { text: `mean squared error${unit}` }, ...logTicks(log, values) }
+      });
+    };
+    selectById("scale").addEventListener("change", drawLosses);
+    onThemeChange(drawLosses);
+    drawLosses();
+  }
+
+  // src/errors.ts
+  var MAX_BARS = 40;
+  function drawErrorsByStep(losses, unit) {
+    const { accent } = theme();
+    draw("by-step", [{ type: losses.length > MAX_BARS ? "scatter" : "bar", x: losses.map((_, k) => k + 1), y: losses, marker: { color: accent }, hovertemplate: "step %{x}: %{y:.4g}<extra></extra>" }], {
+      title: { text: `Mean squared error${unit} by target step`, font: { size: 14 } },
+      xaxis: { title: { text: "target step" }, ...integerTicks(losses.length) },
+      yaxis: { rangemode: "tozero" }
+    });
+  }
+  function groupTable({ name, rows }, unit) {
     const table = document.createElement("table");
-    table.createCaption().textContent = `Mean squared error${data.unit_of_one} by ${name}`;
-    const most = Math.max(...rows.map((row) => row[2]));
+    table.createCaption().textContent = `Mean squared error${unit} by ${name}`;
+    const most = Math.max(...rows.map(([, , loss]) => loss));
     for (const [group, count, loss] of rows) {
       const row = table.insertRow();
-      const head = document.createElement("th");
+      const head = textElement("th", group);
       head.scope = "row";
-      head.textContent = group;
       row.append(head);
       row.insertCell().textContent = `${count} sequences`;
       row.insertCell().textContent = formatNumber(loss);
       const bar = document.createElement("span");
       bar.className = "bar";
-      bar.style.width = `${most > 0 ? (8 * loss) / most : 0}rem`;
+      bar.style.width = `${most > 0 ? 8 * loss / most : 0}rem`;
       row.insertCell().append(bar);
     }
-    $("by-class").append(table);
+    return table;
   }
-  for (const example of data.worst) {
-    const item = document.createElement("li");
-    const button = document.createElement("button");
-    button.type = "button";
-    button.dataset.example = example;
-    const label = data.examples.labels[example];
-    button.textContent = `${data.examples.ids[example]}${label ? `: ${label}` : ""}, error ${formatNumber(data.examples.losses[example])}`;
-    button.addEventListener("click", () => {
-      choose(example);
-      $("explorer").scrollIntoView({ behavior: "smooth" });
-    });
-    item.append(button);
-    $("worst").append(item);
+  function listWorst(content, choose) {
+    const names = sequenceNames(content.examples.ids, content.examples.labels);
+    for (const example of content.worst) {
+      const item = document.createElement("li");
+      const button = textElement("button", `${names[example]}, error ${formatNumber(content.examples.losses[example])}`);
+      button.type = "button";
+      button.dataset.example = String(example);
+      button.addEventListener("click", () => {
+        choose(example);
+        byId("explorer").scrollIntoView({ behavior: "smooth" });
+      });
+      item.append(button);
+      byId("worst").append(item);
+    }
   }
-}
-
-// --- loss curves ---------------------------------------------------------------------------------
-
-function curves() {
-  const found = data.curves;
-  const draw = () => {
-    const { ink, soft, accent, warn } = theme();
-    const line = (name, values, colour, dash) => ({ type: "scatter", mode: found.epoch.length > 1 ? "lines" : "markers", name, x: found.epoch, y: values, line: { color: colour, dash, width: 2 }, hovertemplate: "%{y:.4g}" });
-    const traces = [
-      line("training", found.training, soft, "dot"),
-      line("validation, free running", found.validation, accent, "solid"),
-      line("validation, teacher-forced", found.teacher_forced, warn, "dash"),
-    ];
-    const shapes = [];
-    const annotations = [];
-    const log = $("scale").value === "log";
-    const level = (value, words, colour, side = "bottom") => {
-      shapes.push({ type: "line", xref: "paper", x0: 0, x1: 1, y0: value, y1: value, line: { color: colour, width: 1, dash: "dashdot" } });
-      annotations.push({ xref: "paper", x: 1, xanchor: "right", y: log ? Math.log10(value) : value, yanchor: side, text: words, showarrow: false, font: { size: 11, color: colour } });
+  function markWorst(example) {
+    for (const button of document.querySelectorAll("#worst button")) {
+      button.setAttribute("aria-pressed", String(Number(button.dataset.example) === example));
+    }
+  }
+  function showErrors(content, choices) {
+    const drawSteps = () => {
+      drawErrorsByStep(content.by_step, content.unit);
     };
-    if (found.floor) level(found.floor, `noise floor ${formatNumber(found.floor)}`, ink, "top");
-    if (found.baseline && found.baseline[1] > 0) level(found.baseline[1], escapeMarkup(`${found.baseline[0]} ${formatNumber(found.baseline[1])}`), soft);
-    if (found.best_epoch) shapes.push({ type: "line", yref: "paper", y0: 0, y1: 1, x0: found.best_epoch, x1: found.best_epoch, line: { color: soft, width: 1, dash: "dot" } });
-    if (found.best_epoch) annotations.push({ yref: "paper", y: 1, yanchor: "bottom", x: found.best_epoch, text: `best epoch ${found.best_epoch}`, showarrow: false, font: { size: 11 } });
-    Plotly.react("loss", traces, layout({
-      hovermode: "x unified", shapes, annotations, legend: { orientation: "h", y: -0.18 },
-      xaxis: { title: { text: "epoch" }, ...integerTicks(found.epoch.length) }, yaxis: { type: log ? "log" : "linear", title: { text: `mean squared error${data.unit}` }, ...logTicks(log, [...found.training, ...found.validation, ...found.teacher_forced, found.floor, found.baseline?.[1]]) },
-    }), config);
+    drawSteps();
+    plotById("by-step").on("plotly_click", (event) => {
+      choices.chooseStep(event.points[0].x - 1);
+    });
+    onThemeChange(drawSteps);
+    for (const group of content.classes) byId("by-class").append(groupTable(group, content.unit_of_one));
+    listWorst(content, (example) => {
+      choices.chooseExample(example);
+    });
+  }
+
+  // src/explorer/map.ts
+  var DECODER_STEPS = "attended decoder steps, named by the point they<br>forecast; the input of each is the point before";
+  function marks(view) {
+    const { warn } = theme();
+    const [, columns] = view.size;
+    return [...outlines(view.trueSteps, ALIGNMENT_COLOUR), {
+      type: "rect",
+      x0: -0.5,
+      x1: columns - 0.5,
+      y0: view.step - 0.5,
+      y1: view.step + 0.5,
+      line: { color: warn, width: 3 }
+    }];
+  }
+  function markStep(view) {
+    if (view.map) void Plotly.relayout("map", { shapes: marks(view) });
+  }
+  function drawMap(view) {
+    if (!view.map) {
+      byId("map").textContent = "This model has no attention.";
+      return;
+    }
+    const [S] = view.lengths;
+    const [rows, columns] = view.size;
+    const across = view.kind === "decoder_self" ? pointNames(columns, S + 1) : pointNames(columns);
+    const down = view.kind === "encoder_self" ? pointNames(rows) : pointNames(rows, S + 1);
+    const title = view.meaning === "strength" ? "read strength" : "attention weight";
+    const known = view.trueSteps.length ? "attended point; outlined in orange: the true one" : "attended point";
+    draw("map", [heatmap(view.rows, across, down, colourScale(view.meaning, view.map, view.largest), title)], {
+      xaxis: { title: { text: view.kind === "decoder_self" ? DECODER_STEPS : known }, constrain: "domain" },
+      yaxis: { autorange: "reversed", title: { text: "query step" } },
+      shapes: marks(view)
+    });
+  }
+
+  // src/explorer/view.ts
+  var KIND_NAMES = {
+    cross: "decoder to source (cross-attention)",
+    encoder_self: "encoder self-attention",
+    decoder_self: "decoder self-attention"
   };
-  $("scale").addEventListener("change", draw);
-  redraws.push(draw);
-  draw();
-}
+  var MAX_ROWS = 4;
+  var View = class _View {
+    constructor(examples, source, target, forecast, maps, meaning, alignment) {
+      this.examples = examples;
+      this.source = source;
+      this.target = target;
+      this.forecast = forecast;
+      this.maps = maps;
+      this.meaning = meaning;
+      this.alignment = alignment;
+      this.kind = this.kinds[0];
+    }
+    examples;
+    source;
+    target;
+    forecast;
+    maps;
+    meaning;
+    alignment;
+    example = 0;
+    kind;
+    layer = 0;
+    head = 0;
+    step = 0;
+    /** Whether the colours end at the largest weight of the heatmap, not at 1. */
+    endAtLargest = false;
+    static async of({ examples, maps, meaning, alignment }) {
+      const unpacked = {};
+      for (const [kind, packed] of Object.entries(maps)) unpacked[kind] = await unpack(packed);
+      const [source, target, forecast] = await Promise.all([examples.source, examples.target, examples.forecast].map(unpack));
+      return new _View(examples, source, target, forecast, unpacked, meaning, alignment);
+    }
+    get kinds() {
+      return Object.keys(this.maps);
+    }
+    /** The weights of the chosen kind of attention; undefined for a model without attention. */
+    get map() {
+      return this.kind && this.maps[this.kind];
+    }
+    /** The source length S and the target length T of the chosen sequence. */
+    get lengths() {
+      return [this.examples.source_lengths[this.example], this.examples.target_lengths[this.example]];
+    }
+    /** The number of query steps and of attended points. */
+    get size() {
+      const [S, T] = this.lengths;
+      if (this.kind === "encoder_self") return [S, S];
+      return this.kind === "decoder_self" ? [T, T] : [T, S];
+    }
+    /** The weights of the chosen step; empty for a model without attention. */
+    get weights() {
+      const { map, size: [, columns] } = this;
+      if (!map) return [];
+      return Array.from({ length: columns }, (_, c) => map.at(this.example, this.layer, this.head, this.step, c));
+    }
+    /** The rows of weights of the chosen sequence, layer and head. */
+    get rows() {
+      return this.map ? matrix(this.map, ...this.size, this.example, this.layer, this.head) : [];
+    }
+    /** The end of the colour scale: 1, or the largest weight of the heatmap. */
+    get largest() {
+      return this.endAtLargest ? Math.max(1e-6, ...this.rows.flat().filter((weight) => weight !== null)) : 1;
+    }
+    /** The true source step of each target step, where the task has one. */
+    get trueSteps() {
+      return this.kind === "cross" && this.alignment ? this.alignment[this.example].slice(0, this.size[0]) : [];
+    }
+    points(array, count, feature) {
+      return Array.from({ length: count }, (_, k) => array.at(this.example, k, feature));
+    }
+    /** Return the unit of a feature with a space before it, or "". */
+    unitOf(feature) {
+      return Object.hasOwn(this.examples.units, feature) ? ` ${this.examples.units[feature]}` : "";
+    }
+    /** Return the name of a feature with its unit. */
+    nameOf(feature) {
+      return Object.hasOwn(this.examples.units, feature) ? this.examples.named[feature] : feature;
+    }
+    /** Return the range of a feature in the target and forecast of the sequence, or else in the source. */
+    spread(feature) {
+      const [S, T] = this.lengths;
+      const targetIndex = this.examples.target_features.indexOf(feature);
+      const values = targetIndex < 0 ? this.points(this.source, S, this.examples.features.indexOf(feature)) : [...this.points(this.target, T, targetIndex).filter(Number.isFinite), ...this.points(this.forecast, T, targetIndex)];
+      return Math.max(...values) - Math.min(...values);
+    }
+  };
 
-// --- attention history ---------------------------------------------------------------------------
+  // src/explorer/path.ts
+  var ROW_GAP = 0.07;
+  function litMarkers(view, count) {
+    const { ink, soft } = theme();
+    const { map, weights } = view;
+    if (!map || !weights.length) return { size: 9, color: soft };
+    const colours = colourScale(view.meaning, map, view.largest);
+    const widest = Math.max(Math.abs(colours.zmin), colours.zmax);
+    const strongest = Math.max(widest, ...weights.map(Math.abs).filter(Number.isFinite));
+    const base = view.lengths[0] > 16 ? 4 : 8;
+    const real = Array.from({ length: count }, (_, k) => Number.isFinite(weights[k]) ? weights[k] : 0);
+    return {
+      size: real.map((weight) => base + 20 * (Math.abs(weight) / strongest) ** 0.5),
+      color: real,
+      colorscale: colours.colorscale,
+      cmin: colours.zmin,
+      cmax: colours.zmax,
+      line: { color: ink, width: 1 }
+    };
+  }
+  function forecastMarkers(view, walked) {
+    if (view.kind === "decoder_self") return litMarkers(view, walked);
+    const { warn } = theme();
+    const isChosen = (k) => k === view.step && view.kind !== "encoder_self";
+    return { symbol: "diamond-open", size: Array.from({ length: walked }, (_, k) => isChosen(k) ? 17 : 6), color: warn, line: { color: warn, width: 2.5 } };
+  }
+  function featureRows({ examples }) {
+    return examples.plane ? [""] : [.../* @__PURE__ */ new Set([...examples.target_features, ...examples.features])];
+  }
+  function valueNames(view, rows) {
+    const { plane, target_features: targets } = view.examples;
+    const spreads = new Map((plane ? targets : rows).map((name) => [name, view.spread(name)]));
+    const value = (name, number) => `${formatValue(number, spreads.get(name))}${escapeMarkup(view.unitOf(name))}`;
+    return (feature, x, y) => plane ? targets.map((name, f) => value(name, f ? y : x)).join(", ") : `${escapeMarkup(feature)} ${value(feature, y)}`;
+  }
+  function rowTraces(view, feature, axis, nameValue) {
+    const { soft, warn, accent } = theme();
+    const { examples: { plane, features, target_features: targets }, lengths: [S, T] } = view;
+    const walked = view.kind === "encoder_self" ? T : view.step + 1;
+    const across = (array, first, count) => plane ? view.points(array, count, 0) : Array.from({ length: count }, (_, k) => first + k + 1);
+    const trace = (name, names, xs, ys, extra) => ({
+      x: xs,
+      y: ys,
+      text: names.map((point, k) => `${point}<br>${nameValue(feature, xs[k], ys[k])}`),
+      yaxis: axis,
+      mode: "lines+markers",
+      name,
+      legendgroup: name,
+      hovertemplate: "%{text}<extra></extra>",
+      ...extra
+    });
+    const traces = [];
+    const given = plane ? 1 : features.indexOf(feature);
+    const targetIndex = plane ? 1 : targets.indexOf(feature);
+    if (given >= 0) {
+      traces.push(trace(
+        "source",
+        pointNames(S),
+        across(view.source, 0, S),
+        view.points(view.source, S, given),
+        { line: { color: soft, width: 1.5 }, marker: view.kind === "decoder_self" ? { size: 7, color: soft } : litMarkers(view, S), meta: "source" }
+      ));
+    }
+    if (targetIndex >= 0) {
+      traces.push(trace(
+        "truth",
+        pointNames(T, S + 1),
+        across(view.target, S, T),
+        view.points(view.target, T, targetIndex),
+        { line: { color: accent, dash: "dot", width: 1.5 }, marker: { symbol: "x-thin-open", size: 9, color: accent }, meta: "target" }
+      ));
+      traces.push(trace(
+        "forecast",
+        pointNames(walked, S + 1),
+        across(view.forecast, S, walked),
+        view.points(view.forecast, walked, targetIndex),
+        { line: { color: warn, width: 1.5 }, marker: forecastMarkers(view, walked), meta: "target" }
+      ));
+    }
+    return traces;
+  }
+  function rowAxes(view, rows) {
+    const { examples } = view;
+    if (examples.plane) return { yaxis: { title: { text: escapeMarkup(view.nameOf(examples.features[1])) }, scaleanchor: "x" } };
+    const high = (1 - ROW_GAP * (rows.length - 1)) / rows.length;
+    return Object.fromEntries(rows.map((feature, row) => {
+      const top = 1 - row * (high + ROW_GAP);
+      const name = view.nameOf(feature);
+      const title = { text: escapeMarkup(shorten(name, name === feature ? 18 : 28)), font: { size: 12 } };
+      return [row ? `yaxis${row + 1}` : "yaxis", { title, domain: [Math.max(0, top - high), top], nticks: rows.length > 2 ? 5 : 0 }];
+    }));
+  }
+  function drawPath(view) {
+    const { examples } = view;
+    const every = featureRows(view);
+    const rows = every.slice(0, MAX_ROWS);
+    const nameValue = valueNames(view, rows);
+    const shown = /* @__PURE__ */ new Set();
+    const traces = rows.flatMap((feature, row) => rowTraces(view, feature, row ? `y${row + 1}` : "y", nameValue)).map((trace) => {
+      const showlegend = !shown.has(trace.name);
+      shown.add(trace.name);
+      return { ...trace, showlegend };
+    });
+    const more = every.length - rows.length;
+    const overSteps = more ? `step (${more} more features are not drawn)` : "step";
+    const below = examples.plane ? view.nameOf(examples.features[0]) : overSteps;
+    draw("path", traces, {
+      ...rowAxes(view, rows),
+      xaxis: { title: { text: escapeMarkup(below) }, anchor: rows.length > 1 ? `y${rows.length}` : "y" },
+      legend: { orientation: "h", y: 1.12 },
+      hovermode: "closest",
+      uirevision: String(view.example)
+    });
+  }
 
-async function attentionHistory() {
-  const found = data.attention_history;
-  const weights = await unpack(found.weights);
-  const [frames, , layers, heads] = weights.shape;
-  fill($("history-example"), found.ids.map((id, k) => id + (found.labels[k] ? `: ${found.labels[k]}` : "")));
-  fill($("history-layer"), indexNames(layers));
-  fill($("history-head"), indexNames(heads));
-  $("history-frame").max = frames - 1;
-  const long = Math.max(...found.source_lengths) > MAX_UNIT_SCALE_COLUMNS;
-  // The largest weight of all frames, which share a colour scale.
-  function largest(k, layer, head) {
-    const [S, T] = [found.source_lengths[k], found.target_lengths[k]];
+  // src/explorer/sentence.ts
+  var MAX_ATTENDED = 5;
+  function pointOfStep(view) {
+    const [S] = view.lengths;
+    return view.kind === "encoder_self" ? `point ${view.step + 1}` : `point ${S + view.step + 1}`;
+  }
+  function describeAttended(view) {
+    const first = view.kind === "decoder_self" ? view.lengths[0] : 0;
+    const digits = view.map.decimals > 2 ? 3 : 2;
+    const order = view.weights.map((weight, k) => [weight, k]).filter(([weight]) => Number.isFinite(weight)).sort((a, b) => Math.abs(b[0]) - Math.abs(a[0])).slice(0, MAX_ATTENDED);
+    return order.map(([weight, k]) => `point ${first + k + 1} with ${withMinus(weight.toFixed(digits))}`).join(", ");
+  }
+  function describeForecast(view) {
+    const names = view.examples.target_features;
+    const each = names.slice(0, MAX_ROWS).map((feature, f) => {
+      const [value, truth] = [view.forecast, view.target].map((array) => array.at(view.example, view.step, f));
+      const truthText = Number.isFinite(truth) ? `truth ${formatValue(truth, view.spread(feature))}` : "not observed";
+      return `${feature} ${formatValue(value, view.spread(feature))}${view.unitOf(feature)} (${truthText})`;
+    });
+    const more = names.length - each.length;
+    return `${each.join(", ")}${more ? `, and ${more} more` : ""}`;
+  }
+  function describeStep(view, unit) {
+    const step = `Step ${view.step + 1} (${pointOfStep(view)})`;
+    let text = `${step}.`;
+    if (view.map) {
+      const attended = describeAttended(view);
+      text = `${step} attends to ${view.kind === "decoder_self" && attended ? "the steps of " : ""}${attended || "nothing"}.`;
+    }
+    if (view.kind !== "encoder_self") text += ` Forecast: ${describeForecast(view)}.`;
+    return `${text} The mean squared error of the sequence${unit} is ${formatNumber(view.examples.losses[view.example])}.`;
+  }
+
+  // src/explorer/explorer.ts
+  var Explorer = class {
+    constructor(view, unit) {
+      this.view = view;
+      this.unit = unit;
+    }
+    view;
+    unit;
+    setStep(step) {
+      const { view } = this;
+      const [rows] = view.size;
+      view.step = Math.max(0, Math.min(rows - 1, step));
+      inputById("step").max = String(rows - 1);
+      inputById("step").value = String(view.step);
+      drawPath(view);
+      markStep(view);
+      byId("step-text").textContent = describeStep(view, this.unit);
+      const name = `Step ${view.step + 1} of ${rows}, ${pointOfStep(view)}`;
+      byId("step-name").textContent = name;
+      byId("step").setAttribute("aria-valuetext", name);
+    }
+    /** Draw everything after a choice other than that of the step. */
+    show() {
+      const { view } = this;
+      const [, layers, heads] = view.map?.shape ?? [0, 0, 0];
+      view.layer = Math.max(0, Math.min(view.layer, layers - 1));
+      view.head = Math.max(0, Math.min(view.head, heads - 1));
+      fill(selectById("layer"), view.map ? indexNames(layers) : ["none"], view.layer);
+      fill(selectById("head"), view.map ? indexNames(heads) : ["none"], view.head);
+      selectById("example").value = String(view.example);
+      markWorst(view.example);
+      view.step = Math.min(view.step, view.size[0] - 1);
+      drawMap(view);
+      this.setStep(view.step);
+    }
+    choose(example) {
+      const count = this.view.examples.ids.length;
+      this.view.example = (example + count) % count;
+      this.view.step = 0;
+      this.show();
+    }
+    /** Prepare the controls and follow them. */
+    addControls() {
+      const { view } = this;
+      const { examples, kinds, meaning } = view;
+      fill(selectById("example"), sequenceNames(examples.ids, examples.labels));
+      fill(selectById("kind"), kinds.length ? kinds.map((kind) => KIND_NAMES[kind]) : ["no attention"]);
+      const colours = selectById("colours");
+      colours.value = Math.max(...examples.source_lengths) > MAX_UNIT_SCALE_COLUMNS ? "largest" : "1";
+      view.endAtLargest = colours.value === "largest";
+      colours.disabled = meaning === "strength" || !kinds.length;
+      colours.parentElement.hidden = colours.disabled;
+      const onChange = (id, change) => {
+        byId(id).addEventListener("change", () => {
+          change();
+          this.show();
+        });
+      };
+      onChange("colours", () => {
+        view.endAtLargest = colours.value === "largest";
+      });
+      onChange("kind", () => {
+        view.kind = kinds[numberOf("kind")];
+      });
+      onChange("layer", () => {
+        view.layer = numberOf("layer");
+      });
+      onChange("head", () => {
+        view.head = numberOf("head");
+      });
+      byId("example").addEventListener("change", () => {
+        this.choose(numberOf("example"));
+      });
+      byId("before").addEventListener("click", () => {
+        this.choose(view.example - 1);
+      });
+      byId("after").addEventListener("click", () => {
+        this.choose(view.example + 1);
+      });
+      byId("step").addEventListener("input", () => {
+        this.setStep(numberOf("step"));
+      });
+    }
+    /** Follow the pointer over heatmap and path, which are drawn. */
+    addHover() {
+      const { view } = this;
+      const setStep = (step) => {
+        if (step !== view.step) this.setStep(step);
+      };
+      if (view.map) plotById("map").on("plotly_hover", (event) => {
+        setStep(event.points[0].pointIndex[0]);
+      });
+      plotById("path").on("plotly_hover", (event) => {
+        const [point] = event.points;
+        if (point.data.meta === (view.kind === "encoder_self" ? "source" : "target")) setStep(point.pointNumber);
+      });
+    }
+    /** Show a target step; encoder self-attention has none. */
+    setTargetStep(step) {
+      if (this.view.kind !== "encoder_self") this.setStep(step);
+    }
+  };
+  async function showExplorer(content) {
+    const explorer = new Explorer(await View.of(content), content.unit_of_one);
+    explorer.addControls();
+    showErrors(content, {
+      chooseExample: (example) => {
+        explorer.choose(example);
+      },
+      chooseStep: (step) => {
+        explorer.setTargetStep(step);
+      }
+    });
+    explorer.show();
+    explorer.addHover();
+    onThemeChange(() => {
+      explorer.show();
+    });
+  }
+
+  // src/history.ts
+  function largestWeight(weights, rows, columns, indices) {
     let most = 1e-6;
-    for (let frame = 0; frame < frames; frame += 1) {
-      for (const w of matrix(weights, T, S, frame, k, layer, head).flat()) most = Math.max(most, w);
+    for (let frame = 0; frame < weights.shape[0]; frame += 1) {
+      for (const weight of matrix(weights, rows, columns, frame, ...indices).flat()) most = Math.max(most, weight ?? 0);
     }
     return most;
   }
-  let most = 1;
-  const draw = () => {
-    const [k, layer, head, frame] = ["history-example", "history-layer", "history-head", "history-frame"].map((id) => Number($(id).value));
-    const [S, T] = [found.source_lengths[k], found.target_lengths[k]];
+  function drawFrame(history, weights, largest) {
+    const [k, layer, head, frame] = ["history-example", "history-layer", "history-head", "history-frame"].map(numberOf);
+    const [S, T] = [history.source_lengths[k], history.target_lengths[k]];
     const z = matrix(weights, T, S, frame, k, layer, head);
-    const across = Array.from({ length: S }, (_, s) => `point ${s + 1}`);
-    const down = Array.from({ length: T }, (_, t) => `point ${S + t + 1}`);
-    const known = found.alignment ? found.alignment[k].slice(0, T) : [];
-    const epoch = found.epochs[frame];
-    $("history-name").textContent = epoch ? `After epoch ${epoch}` : "Before training";
-    $("history-frame").setAttribute("aria-valuetext", $("history-name").textContent);
-    Plotly.react("history-map", [heatmap(z, across, down, colourScale(found.meaning, weights, most), found.meaning === "strength" ? "read strength" : "attention weight")],
-      layout({ xaxis: { title: { text: "attended point" } }, yaxis: { autorange: "reversed", title: { text: "query step" } }, shapes: outlines(known, "#e69f00") }), config);
-  };
-  const choose = () => {
-    if (long) most = largest(...["history-example", "history-layer", "history-head"].map((id) => Number($(id).value)));
-    draw();
-  };
-  for (const id of ["history-example", "history-layer", "history-head"]) $(id).addEventListener("change", choose);
-  $("history-frame").addEventListener("input", draw);
-  let playing = null;
-  const pause = () => {
-    clearInterval(playing);
-    playing = null;
-    $("history-play").textContent = "Play";
-  };
-  $("history-play").addEventListener("click", () => {
-    if (playing) return pause();
-    if (Number($("history-frame").value) === frames - 1) $("history-frame").value = 0;
-    $("history-play").textContent = "Pause";
-    playing = setInterval(() => {
-      const next = Number($("history-frame").value) + 1;
-      if (next >= frames) return pause();
-      $("history-frame").value = next;
-      return draw();
-    }, Math.max(60, Math.min(500, 6000 / frames)));
-    return undefined;
-  });
-  redraws.push(draw);
-  choose();
-}
-
-// --- many runs -----------------------------------------------------------------------------------
-
-// Positions of the labels of lines that do not overlap: the first free one of each line.
-function labelPositions(levels, others) {
-  const every = [...levels, ...others];
-  const high = 0.07 * (Math.max(...every) - Math.min(...every));
-  const sides = $("seeds").clientWidth < 500 ? ["right"] : ["right", "left"];
-  const free = sides.flatMap((side) => ["bottom", "top"].map((anchor) => [side, anchor]));
-  const taken = [];
-  const found = new Map();
-  // From the top down: of two close lines the upper has its label above, the lower below.
-  for (const level of [...levels].sort((a, b) => b - a)) {
-    const middle = (anchor) => level + (anchor === "bottom" ? high / 2 : -high / 2);
-    const [side, anchor] = free.find((position) => taken.every(([takenSide, at]) => takenSide !== position[0] || Math.abs(at - middle(position[1])) >= 0.99 * high)) || free[0];
-    taken.push([side, middle(anchor)]);
-    found.set(level, [...(found.get(level) || []), [side, anchor]]);
-  }
-  return levels.map((level) => found.get(level).shift());
-}
-
-function comparison() {
-  const { variants } = data;
-  const now = { variant: variants.findIndex((variant) => variant.points.length), seed: 0 };
-  const spread = (k, count) => (count < 2 ? 0 : ((((k * 0.618034) % 1) - 0.5) * 0.5));
-  fill($("variant"), variants.map((variant) => variant.name), now.variant);
-
-  function draw() {
-    const { ink, accent, warn, soft } = theme();
-    const log = $("scale").value === "log" && variants.every((variant) => variant.points.every((point) => point.loss > 0));
-    const traces = variants.map((variant, a) => ({
-      type: "scatter", mode: "markers", name: escapeMarkup(variant.name), x: variant.points.map((_, k) => a + spread(k, variant.points.length)), y: variant.points.map((point) => point.loss),
-      marker: { color: variant.points.map((_, k) => (a === now.variant && k === now.seed ? warn : accent)), size: variant.points.map((_, k) => (a === now.variant && k === now.seed ? 15 : 9)), opacity: 0.85, line: { color: ink, width: 0.5 } },
-      text: variant.points.map((point) => escapeMarkup(`${variant.name}, seed ${point.seed}`)), hovertemplate: "%{text}: %{y:.4g}<extra></extra>", showlegend: false, meta: a,
-    }));
-    const shapes = [];
-    const annotations = [];
-    const highest = Math.max(...variants.flatMap((variant) => variant.points.map((point) => point.loss)));
-    variants.forEach((variant, a) => {
-      // null stands for infinity: too many seeds diverged.
-      if (variant.median !== null) shapes.push({ type: "line", x0: a - 0.35, x1: a + 0.35, y0: variant.median, y1: variant.median, line: { color: ink, width: 2.5 } });
-      if (!variant.interval || variant.interval[0] === null) return;
-      const top = variant.interval[1] === null ? highest : variant.interval[1];
-      shapes.push({ type: "rect", x0: a - 0.35, x1: a + 0.35, y0: variant.interval[0], y1: top, line: { width: 0 }, fillcolor: soft, opacity: 0.3, layer: "below" });
+    const known = history.alignment ? history.alignment[k].slice(0, T) : [];
+    const epoch = history.epochs[frame];
+    const name = epoch ? `After epoch ${epoch}` : "Before training";
+    byId("history-name").textContent = name;
+    byId("history-frame").setAttribute("aria-valuetext", name);
+    const title = history.meaning === "strength" ? "read strength" : "attention weight";
+    draw("history-map", [heatmap(z, pointNames(S), pointNames(T, S + 1), colourScale(history.meaning, weights, largest), title)], {
+      xaxis: { title: { text: "attended point" } },
+      yaxis: { autorange: "reversed", title: { text: "query step" } },
+      shapes: outlines(known, ALIGNMENT_COLOUR)
     });
-    const along = (loss) => (log ? Math.log10(loss) : loss);
-    const places = labelPositions(data.references.map((row) => along(row[1])), variants.flatMap((variant) => variant.points.map((point) => along(point.loss))));
-    data.references.forEach(([name, loss], k) => {
-      const [side, anchor] = places[k];
-      shapes.push({ type: "line", xref: "paper", x0: 0, x1: 1, y0: loss, y1: loss, line: { color: soft, width: 1, dash: "dashdot" } });
-      annotations.push({ xref: "paper", x: side === "left" ? 0 : 1, xanchor: side, y: along(loss), yanchor: anchor, text: escapeMarkup(name), showarrow: false, font: { size: 11, color: soft } });
+  }
+  function addPlayButton(frames, show) {
+    const slider = inputById("history-frame");
+    let playing;
+    const pause = () => {
+      clearInterval(playing);
+      playing = void 0;
+      byId("history-play").textContent = "Play";
+    };
+    byId("history-play").addEventListener("click", () => {
+      if (playing !== void 0) {
+        pause();
+        return;
+      }
+      if (Number(slider.value) === frames - 1) slider.value = "0";
+      byId("history-play").textContent = "Pause";
+      playing = setInterval(() => {
+        const next = Number(slider.value) + 1;
+        if (next >= frames) {
+          pause();
+          return;
+        }
+        slider.value = String(next);
+        show();
+      }, Math.max(60, Math.min(500, 6e3 / frames)));
     });
-    const room = Math.floor($("seeds").clientWidth / variants.length / 9);
-    const names = variants.map((variant) => escapeMarkup(shorten(variant.name, Math.max(18, room))) + (variant.diverged ? `<br>${variant.diverged} diverged` : ""));
-    const slanted = names.some((name) => name.length > room) ? { tickangle: -40, ticklabeloverflow: "allow" } : {};
-    Plotly.react("seeds", traces, layout({
-      shapes, annotations, hovermode: "closest", yaxis: { type: log ? "log" : "linear", title: { text: `test loss, mean squared error${data.unit}` }, ...logTicks(log, [...variants.flatMap((variant) => variant.points.map((point) => point.loss)), ...data.references.map((row) => row[1])]) },
-      xaxis: { tickvals: variants.map((_, a) => a), ticktext: names, ...slanted, range: [-0.6, variants.length - 0.4], zeroline: false },
-    }), config);
+  }
+  async function showHistory(history) {
+    const weights = await unpack(history.weights);
+    const [frames, , layers, heads] = weights.shape;
+    fill(selectById("history-example"), sequenceNames(history.ids, history.labels));
+    fill(selectById("history-layer"), indexNames(layers));
+    fill(selectById("history-head"), indexNames(heads));
+    inputById("history-frame").max = String(frames - 1);
+    const isLong = Math.max(...history.source_lengths) > MAX_UNIT_SCALE_COLUMNS;
+    let most = 1;
+    const show = () => {
+      drawFrame(history, weights, most);
+    };
+    const choose = () => {
+      const [k, layer, head] = ["history-example", "history-layer", "history-head"].map(numberOf);
+      if (isLong) most = largestWeight(weights, history.target_lengths[k], history.source_lengths[k], [k, layer, head]);
+      show();
+    };
+    for (const id of ["history-example", "history-layer", "history-head"]) byId(id).addEventListener("change", choose);
+    byId("history-frame").addEventListener("input", show);
+    addPlayButton(frames, show);
+    onThemeChange(show);
+    choose();
   }
 
-  function show() {
-    const variant = variants[now.variant];
-    fill($("seed"), variant.points.map((point) => String(point.seed)), now.seed);
-    $("variant").value = now.variant;
-    const point = variant.points[now.seed];
-    draw();
-    if (!point) {
-      $("chosen-name").textContent = `${variant.name}: no run has finished`;
-      for (const id of ["chosen-words", "chosen-curve", "chosen-map"]) write(id, "");
-      return;
-    }
-    $("chosen-name").textContent = `${variant.name}, seed ${point.seed}`;
-    const words = `Test loss ${formatNumber(point.loss)} free running, ${formatNumber(point.forced)} teacher-forced; best epoch ${point.best_epoch}; it ${point.beats ? "beats" : "does not beat"} the best parameter-free baseline. `;
-    const link = document.createElement("a");
-    link.href = point.link.split("/").map(encodeURIComponent).join("/") + (point.page ? "/report.html" : "/");
-    link.textContent = point.page ? "Open the page of the run" : "Open the folder of the run";
-    const command = document.createElement("code");
-    command.textContent = `seqattn report ${data.path}/${point.path}`;
-    $("chosen-words").replaceChildren(words, link, point.page ? "" : ", or write the page: ", point.page ? "" : command);
-    const { accent } = theme();
-    if (point.curve) {
-      clear("chosen-curve");
-      Plotly.react("chosen-curve", [{ type: "scatter", mode: point.curve.length > 1 ? "lines" : "markers", x: point.curve.map((row) => row[0]), y: point.curve.map((row) => row[1]), line: { color: accent }, hovertemplate: "epoch %{x}: %{y:.4g}<extra></extra>" }],
-        layout({ title: { text: "Validation loss, free running", font: { size: 14 } }, yaxis: { type: "log", ...logTicks(true, point.curve.map((row) => row[1])) }, xaxis: { title: { text: "epoch" }, ...integerTicks(point.curve.at(-1)[0]) } }), config);
-    } else {
-      write("chosen-curve", "This run has no preview of its curve.");
-    }
-    if (point.weights) {
-      clear("chosen-map");
-      const z = point.weights;
-      const signed = { low: Math.min(...z.flat()), high: Math.max(...z.flat()) };
-      Plotly.react("chosen-map", [heatmap(z, z[0].map((_, s) => `point ${s + 1}`), z.map((_, t) => `point ${z[0].length + t + 1}`), colourScale(point.signed ? "strength" : "distribution", signed, z[0].length > MAX_UNIT_SCALE_COLUMNS ? signed.high : 1), "weight")],
-        layout({ title: { text: `Attention in the first test sequence${point.part}`, font: { size: 14 } }, yaxis: { autorange: "reversed" } }), config);
-    } else {
-      write("chosen-map", "This run has no preview of its attention.");
+  // src/main.ts
+  function listParts() {
+    for (const section of document.querySelectorAll("section[data-part]")) {
+      const link = textElement("a", section.dataset.part);
+      link.href = `#${section.id}`;
+      byId("parts").append(link);
     }
   }
-
-  $("scale").addEventListener("change", draw);
-  $("variant").addEventListener("change", (event) => { now.variant = Number(event.target.value); now.seed = 0; show(); });
-  $("seed").addEventListener("change", (event) => { now.seed = Number(event.target.value); show(); });
-  show();
-  $("seeds").on("plotly_click", (event) => {
-    const point = event.points[0];
-    now.variant = point.data.meta;
-    now.seed = point.pointNumber;
-    show();
-  });
-  redraws.push(show);
-}
-
-// --- all of it -----------------------------------------------------------------------------------
-
-async function main() {
-  for (const section of document.querySelectorAll("section[data-part]")) {
-    const link = document.createElement("a");
-    link.href = `#${section.id}`;
-    link.textContent = section.dataset.part;
-    $("parts").append(link);
+  async function main() {
+    const content = readContent();
+    listParts();
+    if (content.kind === "comparison") showComparison(content);
+    else {
+      showCurves(content.curves, content.unit);
+      if (hasResults(content)) await showExplorer(content);
+      if (content.attention_history) await showHistory(content.attention_history);
+    }
+    followTheme();
+    document.documentElement.dataset.ready = "yes";
   }
-  if (data.kind === "comparison") comparison();
-  else {
-    curves();
-    if (data.examples) await explorer();
-    if (data.attention_history) await attentionHistory();
-  }
-  const again = () => redraws.forEach((draw) => draw());
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", again);
-  matchMedia("print").addEventListener("change", again);
-  document.documentElement.dataset.ready = "yes";
-}
-
-main();
+  void main();
+})();
