@@ -314,8 +314,8 @@
   }
   async function unpack(packed) {
     const raw = await decompress(decodeBase64(packed.data), "deflate");
-    const kinds = { 8: Uint8Array, 16: Uint16Array, 32: Float32Array };
-    const values = new kinds[packed.bits](raw);
+    const kinds2 = { 8: Uint8Array, 16: Uint16Array, 32: Float32Array };
+    const values = new kinds2[packed.bits](raw);
     const strides = packed.shape.map((_, k) => packed.shape.slice(k + 1).reduce((a, b) => a * b, 1));
     const most = packed.bits === 16 ? 65534 : 254;
     const { low = NaN, high = NaN, decimals = NaN } = packed;
@@ -325,7 +325,8 @@
       decimals,
       low,
       high,
-      at: (...indices) => decode(values[indices.reduce((sum, index, k) => sum + index * strides[k], 0)])
+      at: (...indices) => decode(values[indices.reduce((sum, index, k) => sum + index * strides[k], 0)]),
+      row: (index, count) => Float32Array.from(values.subarray(index * count, (index + 1) * count))
     };
   }
   function matrix(array, rows, columns, ...indices) {
@@ -406,7 +407,7 @@
     }
     return table;
   }
-  function listWorst(content, choose) {
+  function listWorst(content, choices) {
     const names = sequenceNames(content.examples.ids, content.examples.labels);
     for (const example of content.worst) {
       const item = document.createElement("li");
@@ -414,8 +415,8 @@
       button.type = "button";
       button.dataset.example = String(example);
       button.addEventListener("click", () => {
-        choose(example);
-        byId("explorer").scrollIntoView({ behavior: "smooth" });
+        choices.chooseExample(example);
+        byId(choices.section).scrollIntoView({ behavior: "smooth" });
       });
       item.append(button);
       byId("worst").append(item);
@@ -436,9 +437,7 @@
     });
     onThemeChange(drawSteps);
     for (const group of content.classes) byId("by-class").append(groupTable(group, content.unit_of_one));
-    listWorst(content, (example) => {
-      choices.chooseExample(example);
-    });
+    listWorst(content, choices);
   }
 
   // src/explorer/map.ts
@@ -710,8 +709,8 @@
     const step = `Step ${view.step + 1} (${pointOfStep(view)})`;
     let text = `${step}.`;
     if (view.map) {
-      const attended = describeAttended(view);
-      text = `${step} attends to ${view.kind === "decoder_self" && attended ? "the steps of " : ""}${attended || "nothing"}.`;
+      const attended2 = describeAttended(view);
+      text = `${step} attends to ${view.kind === "decoder_self" && attended2 ? "the steps of " : ""}${attended2 || "nothing"}.`;
     }
     if (view.kind !== "encoder_self") text += ` Forecast: ${describeForecast(view)}.`;
     return `${text} The mean squared error of the sequence${unit} is ${formatNumber(view.examples.losses[view.example])}.`;
@@ -761,30 +760,30 @@
     /** Prepare the controls and follow them. */
     addControls() {
       const { view } = this;
-      const { examples, kinds, meaning } = view;
+      const { examples, kinds: kinds2, meaning } = view;
       fill(selectById("example"), sequenceNames(examples.ids, examples.labels));
-      fill(selectById("kind"), kinds.length ? kinds.map((kind) => KIND_NAMES[kind]) : ["no attention"]);
+      fill(selectById("kind"), kinds2.length ? kinds2.map((kind) => KIND_NAMES[kind]) : ["no attention"]);
       const colours = selectById("colours");
       colours.value = Math.max(...examples.source_lengths) > MAX_UNIT_SCALE_COLUMNS ? "largest" : "1";
       view.endAtLargest = colours.value === "largest";
-      colours.disabled = meaning === "strength" || !kinds.length;
+      colours.disabled = meaning === "strength" || !kinds2.length;
       colours.parentElement.hidden = colours.disabled;
-      const onChange = (id, change) => {
+      const onChange2 = (id, change) => {
         byId(id).addEventListener("change", () => {
           change();
           this.show();
         });
       };
-      onChange("colours", () => {
+      onChange2("colours", () => {
         view.endAtLargest = colours.value === "largest";
       });
-      onChange("kind", () => {
-        view.kind = kinds[numberOf("kind")];
+      onChange2("kind", () => {
+        view.kind = kinds2[numberOf("kind")];
       });
-      onChange("layer", () => {
+      onChange2("layer", () => {
         view.layer = numberOf("layer");
       });
-      onChange("head", () => {
+      onChange2("head", () => {
         view.head = numberOf("head");
       });
       byId("example").addEventListener("change", () => {
@@ -823,6 +822,7 @@
     const explorer = new Explorer(await View.of(content), content.unit_of_one);
     explorer.addControls();
     showErrors(content, {
+      section: "explorer",
       chooseExample: (example) => {
         explorer.choose(example);
       },
@@ -911,23 +911,1398 @@
     choose();
   }
 
+  // src/live/svg.ts
+  var NAMESPACE = "http://www.w3.org/2000/svg";
+  function svg(tag, attributes = {}, ...children) {
+    const element = document.createElementNS(NAMESPACE, tag);
+    for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, typeof value === "number" ? String(Math.round(value * 100) / 100) : value);
+    element.append(...children);
+    return element;
+  }
+  function linearScale(domain, range) {
+    const [low, high] = domain;
+    const [first, last] = range;
+    const slope = (last - first) / (high - low || 1);
+    const scale = (value) => first + (value - low) * slope;
+    return Object.assign(scale, { invert: (pixel) => low + (pixel - first) / slope, domain });
+  }
+  function roundTicks([low, high], count) {
+    const rough = (high - low) / count;
+    if (!(rough > 0)) return [low];
+    const power = 10 ** Math.floor(Math.log10(rough));
+    const step = power * [1, 2, 5, 10].find((digit) => digit * power >= rough);
+    const ticks = [];
+    for (let k = Math.ceil(low / step - 1e-9); k * step <= high + 1e-9 * step; k += 1) ticks.push(k * step);
+    return ticks;
+  }
+  function tickText(value, ticks) {
+    const step = ticks.length > 1 ? Math.abs(ticks[1] - ticks[0]) : Math.abs(value) || 1;
+    const decimals = Math.min(10, Math.max(0, -Math.floor(Math.log10(step) + 1e-9)));
+    return value.toFixed(decimals).replace(/^-0(\.0*)?$/, "0$1").replace("-", "\u2212");
+  }
+  var VIRIDIS = [[68, 1, 84], [72, 40, 120], [62, 73, 137], [49, 104, 142], [38, 130, 142], [31, 158, 137], [53, 183, 121], [110, 206, 88], [181, 222, 43], [253, 231, 37]];
+  var DIVERGING2 = [[33, 102, 172], [146, 197, 222], [247, 247, 247], [244, 165, 130], [178, 24, 43]];
+  function interpolate(stops, share) {
+    const position = Math.min(1, Math.max(0, share)) * (stops.length - 1);
+    const k = Math.min(stops.length - 2, Math.floor(position));
+    return [0, 1, 2].map((c) => Math.round(stops[k][c] + (position - k) * (stops[k + 1][c] - stops[k][c])));
+  }
+  function weightColour(weight, largest, signed) {
+    return signed ? interpolate(DIVERGING2, 0.5 + weight / largest / 2) : interpolate(VIRIDIS, weight / largest);
+  }
+  var rgb = ([r, g, b]) => `rgb(${r},${g},${b})`;
+  var inkOn = ([r, g, b]) => 0.299 * r + 0.587 * g + 0.114 * b > 140 ? "#000" : "#fff";
+
+  // src/live/bars.ts
+  var HEIGHT = 130;
+  var MARGIN = { left: 34, right: 6, top: 16, bottom: 20 };
+  var STEP = 0.05;
+  var WeightBars = class {
+    constructor(place2, events) {
+      this.place = place2;
+      this.events = events;
+      place2.replaceChildren(this.root);
+    }
+    place;
+    events;
+    root = svg("svg", { role: "group" });
+    isDragging = false;
+    /** Draw a row of weights. Nothing can be dragged if `canForce` is false. */
+    draw(weights, isForced2, canForce) {
+      const width = Math.max(220, this.place.clientWidth);
+      const largest = Math.max(1, ...weights.map(Math.abs));
+      const lowest = Math.min(0, ...weights);
+      const high = HEIGHT - MARGIN.top - MARGIN.bottom;
+      const bar = (width - MARGIN.left - MARGIN.right) / weights.length;
+      const toY = (weight) => MARGIN.top + (largest - weight) / (largest - lowest) * high;
+      const { line, soft, warn, ink } = theme();
+      const focused = document.activeElement instanceof SVGElement ? document.activeElement.dataset.bar : void 0;
+      this.root.setAttribute("viewBox", `0 0 ${width} ${HEIGHT}`);
+      this.root.setAttribute("width", String(width));
+      this.root.setAttribute("height", String(HEIGHT));
+      this.root.setAttribute("aria-label", canForce ? "Weights of the step; arrow keys change one" : "Weights of the step");
+      const parts = [0, largest].map((tick) => svg("g", { "font-size": 11, fill: soft }, svg("line", { x1: MARGIN.left, x2: width, y1: toY(tick), y2: toY(tick), stroke: line }), svg("text", { x: MARGIN.left - 5, y: toY(tick) + 4, "text-anchor": "end" }, tick === 0 ? "0" : String(Math.round(tick * 100) / 100))));
+      for (const [s, weight] of weights.entries()) {
+        const x = MARGIN.left + s * bar;
+        const [top, bottom] = [Math.min(toY(weight), toY(0)), Math.max(toY(weight), toY(0))];
+        parts.push(svg("rect", { x: x + bar * 0.1, y: top, width: bar * 0.8, height: Math.max(1, bottom - top), fill: rgb(weightColour(Math.abs(weight), largest, false)), stroke: isForced2 ? warn : ink, "stroke-width": isForced2 ? 2 : 0.5 }));
+        if (bar >= 12) parts.push(svg("text", { x: x + bar / 2, y: HEIGHT - 6, "text-anchor": "middle", "font-size": 11, fill: soft }, String(s + 1)));
+        if (bar >= 30) parts.push(svg("text", { x: x + bar / 2, y: top - 3, "text-anchor": "middle", "font-size": 11, fill: soft }, weight.toFixed(2).replace("-", "\u2212")));
+        if (canForce) parts.push(this.handle(s, weight, x, bar, (y) => largest - (y - MARGIN.top) / high * (largest - lowest)));
+      }
+      this.root.replaceChildren(...parts);
+      if (focused !== void 0 && !this.isDragging) this.root.querySelector(`[data-bar="${focused}"]`)?.focus();
+    }
+    handle(column, weight, x, width, toWeight) {
+      const handle = svg("rect", {
+        x,
+        y: 0,
+        width,
+        height: HEIGHT - MARGIN.bottom,
+        fill: "transparent",
+        class: "bar-handle",
+        "data-bar": column,
+        tabindex: 0,
+        role: "slider",
+        "aria-label": `weight of source point ${column + 1}`,
+        "aria-valuemin": 0,
+        "aria-valuemax": 1,
+        "aria-valuenow": weight.toFixed(3)
+      });
+      handle.style.cursor = "ns-resize";
+      handle.style.touchAction = "none";
+      handle.addEventListener("keydown", (event) => {
+        const change = { ArrowUp: STEP, ArrowRight: STEP, ArrowDown: -STEP, ArrowLeft: -STEP }[event.key];
+        if (change === void 0) return;
+        event.preventDefault();
+        this.events.setWeight(column, weight + change);
+      });
+      handle.addEventListener("pointerdown", (event) => {
+        event.preventDefault();
+        this.isDragging = true;
+        const set = (at) => {
+          const box = this.root.getBoundingClientRect();
+          this.events.setWeight(column, toWeight((at.clientY - box.top) * (HEIGHT / box.height)));
+        };
+        const stop = () => {
+          this.isDragging = false;
+          window.removeEventListener("pointermove", set);
+          window.removeEventListener("pointerup", stop);
+          window.removeEventListener("pointercancel", stop);
+        };
+        set(event);
+        window.addEventListener("pointermove", set);
+        window.addEventListener("pointerup", stop);
+        window.addEventListener("pointercancel", stop);
+      });
+      return handle;
+    }
+  };
+
+  // src/live/controls.ts
+  var MAX_INPUTS = 8;
+  var NONE = "none";
+  function runChoices(explorer) {
+    return explorer.models.flatMap(({ content }, model) => content.runs.map(({ name, best_epoch: epoch }, run) => ({ name, subject: { model, run, epoch } })));
+  }
+  var onClick = (id, act) => {
+    byId(id).addEventListener("click", act);
+  };
+  var onChange = (id, act) => {
+    byId(id).addEventListener("change", act);
+  };
+  function addControls(explorer) {
+    const { state, sequences } = explorer;
+    fill(selectById("live-example"), [...sequences.names, "your own"], state.example ?? sequences.count);
+    onChange("live-example", () => {
+      const example = numberOf("live-example");
+      if (example < sequences.count) explorer.chooseExample(example);
+      else explorer.chooseBlank();
+    });
+    onClick("live-before", () => {
+      explorer.chooseExample((state.example ?? 0) - 1);
+    });
+    onClick("live-after", () => {
+      explorer.chooseExample((state.example ?? -1) + 1);
+    });
+    onClick("live-reset", () => {
+      if (state.example === null) explorer.chooseBlank();
+      else explorer.chooseExample(state.example);
+    });
+    onClick("live-blank", () => {
+      explorer.chooseBlank();
+    });
+    onChange("live-kind", () => {
+      explorer.change(() => {
+        state.kind = kinds(explorer)[numberOf("live-kind")];
+      });
+    });
+    onChange("live-layer", () => {
+      explorer.change(() => {
+        state.layer = numberOf("live-layer");
+      });
+    });
+    onChange("live-head", () => {
+      explorer.change(() => {
+        state.head = numberOf("live-head");
+      });
+    });
+    byId("live-step").addEventListener("input", () => {
+      explorer.chooseStep(numberOf("live-step"));
+    });
+    onClick("live-add", () => {
+      explorer.addPoint();
+    });
+    onClick("live-remove", () => {
+      explorer.removePoint();
+    });
+    onClick("live-own", () => {
+      explorer.freeRow();
+    });
+    onClick("live-own-all", () => {
+      explorer.freeAll();
+    });
+    onClick("live-uniform", () => {
+      explorer.forceUniform();
+    });
+    onClick("live-shuffle", () => {
+      explorer.forceShuffled();
+    });
+    onClick("live-knock-head", () => {
+      explorer.knockOut(false);
+    });
+    onClick("live-knock-layer", () => {
+      explorer.knockOut(true);
+    });
+    addSubjectControls(explorer);
+  }
+  function addSubjectControls(explorer) {
+    const { state } = explorer;
+    const choices = runChoices(explorer);
+    const indexOf = (subject) => choices.findIndex(({ subject: { model, run } }) => model === subject.model && run === subject.run);
+    const names = choices.map(({ name }) => name);
+    for (const id of ["live-run", "live-other"]) selectById(id).parentElement.hidden = choices.length < 2;
+    fill(selectById("live-run"), names, indexOf(state.subjects[0]));
+    fill(selectById("live-other"), [NONE, ...names], state.subjects.length > 1 ? indexOf(state.subjects[1]) + 1 : 0);
+    onChange("live-run", () => {
+      explorer.change(() => {
+        state.subjects[0] = { ...choices[numberOf("live-run")].subject };
+      });
+    });
+    onChange("live-other", () => {
+      const chosen = numberOf("live-other");
+      explorer.change(() => {
+        state.subjects = chosen ? [state.subjects[0], { ...choices[chosen - 1].subject }] : [state.subjects[0]];
+      });
+    });
+    byId("live-epoch").addEventListener("input", () => {
+      const { epochs } = epochsOf(explorer);
+      explorer.change(() => {
+        for (const subject of state.subjects) subject.epoch = nearest(explorer, subject, epochs[numberOf("live-epoch")]);
+      });
+    });
+  }
+  function nearest(explorer, { model, run }, epoch) {
+    const { epochs } = explorer.models[model].content.runs[run];
+    return epochs.reduce((best, each) => Math.abs(each - epoch) < Math.abs(best - epoch) ? each : best);
+  }
+  function epochsOf(explorer) {
+    const [{ model, run }] = explorer.state.subjects;
+    const { epochs, best_epoch: best } = explorer.models[model].content.runs[run];
+    return { epochs, best };
+  }
+  function kinds(explorer) {
+    return Object.keys(explorer.scene?.shown[0].answer.maps ?? {});
+  }
+  function showControls(explorer, scene) {
+    const { state, sequences, first } = explorer;
+    selectById("live-example").value = String(state.example ?? sequences.count);
+    const all = kinds(explorer);
+    if (!all.includes(state.kind) && all.length) [state.kind] = all;
+    fill(selectById("live-kind"), all.length ? all.map((kind) => KIND_NAMES[kind]) : ["no attention"], Math.max(0, all.indexOf(state.kind)));
+    fill(selectById("live-layer"), indexNames(first.layers), state.layer);
+    fill(selectById("live-head"), indexNames(first.heads), state.head);
+    for (const id of ["live-kind", "live-layer", "live-head"]) selectById(id).parentElement.hidden = selectById(id).options.length < 2;
+    const rows = state.kind === "encoder_self" ? state.source.length : first.steps;
+    inputById("live-step").max = String(rows - 1);
+    inputById("live-step").value = String(state.step);
+    byId("live-step-name").textContent = `Step ${state.step + 1} of ${rows}`;
+    showEpoch(explorer);
+    showPoint(explorer, scene);
+    byId("live-weights-name").textContent = `Weights of step ${state.step + 1}`;
+    byId("live-force").hidden = !scene.canForce || state.kind !== "cross";
+    byId("live-knock-layer").hidden = first.layers < 2 && first.heads < 2;
+    byId("live-own").disabled = state.force.get(state.step + 1, state.layer, state.head) === void 0;
+    byId("live-own-all").disabled = state.force.size === 0;
+  }
+  function showEpoch(explorer) {
+    const { epochs, best } = epochsOf(explorer);
+    const [{ epoch }] = explorer.state.subjects;
+    byId("live-epochs").hidden = epochs.length < 2;
+    inputById("live-epoch").max = String(epochs.length - 1);
+    inputById("live-epoch").value = String(epochs.indexOf(epoch));
+    const name = epoch === 0 ? "Before training" : `After epoch ${epoch}${epoch === best ? ", the best" : ""}`;
+    byId("live-epoch-name").textContent = name;
+    byId("live-epoch").setAttribute("aria-valuetext", name);
+  }
+  function showPoint(explorer, { features, state }) {
+    const place2 = byId("live-values");
+    byId("live-point-name").textContent = `Source point ${state.point + 1} of ${state.source.length}`;
+    const shown = features.slice(0, MAX_INPUTS);
+    if (place2.children.length !== shown.length) {
+      place2.replaceChildren(...shown.map((name, f) => {
+        const label = textElement("label", `${name} `);
+        const input = document.createElement("input");
+        input.type = "number";
+        input.step = "any";
+        input.addEventListener("input", () => {
+          if (input.value !== "" && Number.isFinite(input.valueAsNumber)) explorer.movePoint(explorer.state.point, { [f]: input.valueAsNumber });
+        });
+        label.append(input);
+        return label;
+      }));
+    }
+    for (const [f, input] of [...place2.querySelectorAll("input")].entries()) {
+      const value = state.source[state.point][f];
+      if (document.activeElement !== input) input.value = formatValue(value, 1).replace("\u2212", "-");
+    }
+    const { fixed_source: fixed, max_length: longest } = explorer.first;
+    byId("live-add").disabled = fixed !== null || longest !== null && state.source.length >= longest;
+    byId("live-remove").disabled = fixed !== null || state.source.length < 2;
+  }
+
+  // src/live/scene.ts
+  function weightsOf(answer, kind, layer, head) {
+    return answer.maps[kind]?.[layer]?.[head] ?? [];
+  }
+  function largestWeight2(rows, meaning) {
+    const largest = Math.max(1e-6, ...rows.flat().map(Math.abs));
+    return meaning === "strength" || (rows[0]?.length ?? 0) > 16 ? largest : 1;
+  }
+
+  // src/live/heatmap_plot.ts
+  var MARGIN2 = { left: 62, right: 8, top: 8, bottom: 42 };
+  var MAX_HEIGHT = 420;
+  var MAX_CELLS_AS_ELEMENTS = 1600;
+  var ALIGNMENT_COLOUR2 = "#e69f00";
+  var HeatmapPlot = class {
+    constructor(place2, events) {
+      this.place = place2;
+      this.events = events;
+      this.root = svg("svg", { tabindex: 0, role: "grid" });
+      place2.replaceChildren(this.root);
+    }
+    place;
+    events;
+    root;
+    column = 0;
+    draw(scene, shown) {
+      const { state, meaning } = scene;
+      const rows = weightsOf(shown.answer, state.kind, state.layer, state.head);
+      this.place.hidden = rows.length === 0;
+      if (!rows.length) return;
+      const width = Math.max(240, this.place.clientWidth);
+      const columns = rows[0].length;
+      const cellWidth = (width - MARGIN2.left - MARGIN2.right) / columns;
+      const cellHeight = Math.min(cellWidth, 64, (MAX_HEIGHT - MARGIN2.top - MARGIN2.bottom) / rows.length);
+      const grid = { rows: rows.length, columns, cellWidth, cellHeight };
+      const height = MARGIN2.top + MARGIN2.bottom + cellHeight * rows.length;
+      this.root.setAttribute("viewBox", `0 0 ${width} ${height}`);
+      this.root.setAttribute("width", String(width));
+      this.root.setAttribute("height", String(height));
+      this.column = Math.min(this.column, columns - 1);
+      const chosen = Math.min(state.step, rows.length - 1);
+      this.root.setAttribute("aria-label", `Attention weights: ${rows.length} steps by ${columns} points. Arrow keys choose a cell${scene.canForce ? ", Enter forces it" : ""}. Step ${chosen + 1}, point ${this.column + 1}: ${rows[chosen][this.column].toFixed(3)}`);
+      const largest = largestWeight2(rows, meaning);
+      const cells = rows.length * columns > MAX_CELLS_AS_ELEMENTS ? this.image(rows, grid, largest, meaning === "strength") : this.cells(rows, grid, largest, meaning === "strength");
+      this.root.replaceChildren(cells, this.labels(scene, grid), this.marks(scene, grid, chosen));
+      this.root.onclick = (event) => {
+        this.click(event, grid);
+      };
+      this.root.onkeydown = (event) => {
+        this.key(event, grid, chosen);
+      };
+    }
+    cells(rows, grid, largest, signed) {
+      const group = svg("g", { "aria-hidden": "true" });
+      const withText = grid.cellWidth >= 38 && grid.cellHeight >= 18;
+      for (const [t, row] of rows.entries()) {
+        for (const [s, weight] of row.entries()) {
+          const [x, y] = [MARGIN2.left + s * grid.cellWidth, MARGIN2.top + t * grid.cellHeight];
+          const colour = weightColour(weight, largest, signed);
+          group.append(svg("rect", { x, y, width: grid.cellWidth - 1, height: grid.cellHeight - 1, fill: rgb(colour), class: "cell", "data-step": t, "data-column": s }, svg("title", {}, `step ${t + 1} attends to point ${s + 1} with ${weight.toFixed(4)}`)));
+          if (withText) group.append(svg("text", { x: x + grid.cellWidth / 2, y: y + grid.cellHeight / 2 + 4, "text-anchor": "middle", "font-size": 12, fill: inkOn(colour), "pointer-events": "none" }, weight.toFixed(2).replace("-", "\u2212")));
+        }
+      }
+      return group;
+    }
+    image(rows, grid, largest, signed) {
+      const canvas = document.createElement("canvas");
+      [canvas.width, canvas.height] = [grid.columns, grid.rows];
+      const context = canvas.getContext("2d");
+      const pixels = context.createImageData(grid.columns, grid.rows);
+      for (const [k, weight] of rows.flat().entries()) pixels.data.set([...weightColour(weight, largest, signed), 255], 4 * k);
+      context.putImageData(pixels, 0, 0);
+      return svg("image", { x: MARGIN2.left, y: MARGIN2.top, width: grid.columns * grid.cellWidth, height: grid.rows * grid.cellHeight, preserveAspectRatio: "none", href: canvas.toDataURL(), style: "image-rendering: pixelated" });
+    }
+    labels({ state }, grid) {
+      const { soft } = theme();
+      const group = svg("g", { "font-size": 11, fill: soft, "aria-hidden": "true" });
+      const S = state.source.length;
+      const firstRow = state.kind === "encoder_self" ? 1 : S + 1;
+      const firstColumn = state.kind === "decoder_self" ? S + 1 : 1;
+      const every = (size, room) => Math.max(1, Math.ceil(room / size));
+      const bottom = MARGIN2.top + grid.rows * grid.cellHeight;
+      for (let t = 0; t < grid.rows; t += every(grid.cellHeight, 13)) group.append(svg("text", { x: MARGIN2.left - 6, y: MARGIN2.top + (t + 0.5) * grid.cellHeight + 4, "text-anchor": "end" }, String(firstRow + t)));
+      for (let s = 0; s < grid.columns; s += every(grid.cellWidth, 26)) group.append(svg("text", { x: MARGIN2.left + (s + 0.5) * grid.cellWidth, y: bottom + 14, "text-anchor": "middle" }, String(firstColumn + s)));
+      const across = state.kind === "decoder_self" ? "attended decoder step, by the point it forecasts" : "attended source point";
+      group.append(svg("text", { x: MARGIN2.left + grid.columns * grid.cellWidth / 2, y: bottom + 32, "text-anchor": "middle", "font-size": 13 }, across));
+      const middle = (MARGIN2.top + bottom) / 2;
+      group.append(svg("text", { x: 14, y: middle, "text-anchor": "middle", "font-size": 13, transform: `rotate(-90 14 ${middle})` }, state.kind === "encoder_self" ? "query point" : "forecast point"));
+      return group;
+    }
+    /** Outlines: the true source step, forced rows, the chosen row, and the cell of the keyboard. */
+    marks({ state, alignment }, grid, chosen) {
+      const { warn, ink } = theme();
+      const group = svg("g", { fill: "none", "pointer-events": "none" });
+      const outline = (t, s, count, attributes) => {
+        group.append(svg("rect", { x: MARGIN2.left + s * grid.cellWidth, y: MARGIN2.top + t * grid.cellHeight, width: count * grid.cellWidth - 1, height: grid.cellHeight - 1, ...attributes }));
+      };
+      if (state.kind === "cross") {
+        for (const [t, s] of alignment.entries()) if (s >= 0 && t < grid.rows && s < grid.columns) outline(t, s, 1, { stroke: ALIGNMENT_COLOUR2, "stroke-width": 2.5, class: "true-step" });
+        for (const row of state.force.list) {
+          if (row.layer !== state.layer || row.head !== state.head) continue;
+          const y = MARGIN2.top + (row.step - 0.5) * grid.cellHeight + 4;
+          group.append(svg("text", { x: 30, y, "font-size": 11, fill: warn, "text-anchor": "middle", class: "forced-row" }, "forced"));
+          outline(row.step - 1, 0, grid.columns, { stroke: warn, "stroke-width": 1.5, "stroke-dasharray": "5 3" });
+        }
+      }
+      outline(chosen, 0, grid.columns, { stroke: warn, "stroke-width": 3 });
+      if (document.activeElement === this.root) outline(chosen, this.column, 1, { stroke: ink, "stroke-width": 2 });
+      return group;
+    }
+    click(event, grid) {
+      const box = this.root.getBoundingClientRect();
+      const scale = this.root.viewBox.baseVal.width / box.width;
+      const column = Math.floor(((event.clientX - box.left) * scale - MARGIN2.left) / grid.cellWidth);
+      const row = Math.floor(((event.clientY - box.top) * scale - MARGIN2.top) / grid.cellHeight);
+      if (row < 0 || row >= grid.rows) return;
+      if (column < 0 || column >= grid.columns) {
+        this.events.chooseStep(row);
+        return;
+      }
+      this.column = column;
+      this.events.chooseCell(row, column);
+    }
+    key(event, grid, chosen) {
+      const [dt, ds] = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] }[event.key] ?? [0, 0];
+      if (dt || ds) {
+        event.preventDefault();
+        this.column = Math.min(grid.columns - 1, Math.max(0, this.column + ds));
+        this.events.chooseStep(Math.min(grid.rows - 1, Math.max(0, chosen + dt)));
+      } else if (event.key === "Enter" || event.key === " ") {
+        event.preventDefault();
+        this.events.chooseCell(chosen, this.column);
+      }
+    }
+  };
+
+  // src/live/path_plot.ts
+  var MAX_ROWS2 = 4;
+  var HEIGHT2 = 420;
+  var MARGIN3 = { left: 58, right: 14, top: 14, bottom: 40 };
+  var ROW_GAP2 = 22;
+  var MARGIN_SHARE = 0.18;
+  function extent(values) {
+    const finite = values.filter(Number.isFinite);
+    if (!finite.length) return [0, 1];
+    const [low, high] = [Math.min(...finite), Math.max(...finite)];
+    const margin = (high - low || Math.abs(high) || 1) * MARGIN_SHARE;
+    return [low - margin, high + margin];
+  }
+  var PathPlot = class {
+    constructor(place2, events) {
+      this.place = place2;
+      this.events = events;
+      this.root = svg("svg", { role: "group", "aria-label": "The sequence. Source points can be moved with the arrow keys." });
+      this.root.style.touchAction = "pan-y";
+      place2.replaceChildren(this.root);
+    }
+    place;
+    events;
+    panels = [];
+    width = 0;
+    dragged = null;
+    root;
+    /** Draw the scene. Axes stay while a point is dragged. */
+    draw(scene) {
+      this.width = Math.max(260, this.place.clientWidth);
+      if (this.dragged === null) this.panels = this.layOut(scene);
+      const focused = document.activeElement instanceof SVGElement ? document.activeElement.dataset.point : void 0;
+      this.root.setAttribute("viewBox", `0 0 ${this.width} ${HEIGHT2}`);
+      this.root.setAttribute("width", String(this.width));
+      this.root.setAttribute("height", String(HEIGHT2));
+      this.root.replaceChildren(...this.panels.flatMap((panel, k) => [this.axes(panel, scene, k === this.panels.length - 1), this.lines(panel, scene), this.sourcePoints(panel, scene)]));
+      if (focused !== void 0 && this.dragged === null) this.root.querySelector(`[data-point="${focused}"]`)?.focus();
+    }
+    layOut(scene) {
+      const { features, targetFeatures, plane, axisNames } = scene;
+      const inner = [MARGIN3.left, this.width - MARGIN3.right];
+      if (plane) {
+        const [x2, y] = equalScales(extent(valuesOf(scene, 0, 0)), extent(valuesOf(scene, 1, 1)), inner, [HEIGHT2 - MARGIN3.bottom, MARGIN3.top]);
+        return [{ x: x2, y, sourceX: 0, sourceY: 1, targetX: 0, targetY: 1, title: axisNames[features[1]] ?? features[1] }];
+      }
+      const rows = [.../* @__PURE__ */ new Set([...targetFeatures, ...features])].slice(0, MAX_ROWS2);
+      const high = (HEIGHT2 - MARGIN3.top - MARGIN3.bottom - ROW_GAP2 * (rows.length - 1)) / rows.length;
+      const length = scene.state.source.length + Math.max(...scene.shown.map(({ answer }) => answer.forecast.length));
+      const x = linearScale([0.5, length + 0.5], inner);
+      return rows.map((name, k) => {
+        const top = MARGIN3.top + k * (high + ROW_GAP2);
+        const [sourceY, targetY] = [features.indexOf(name), targetFeatures.indexOf(name)];
+        const y = linearScale(extent(valuesOf(scene, sourceY, targetY)), [top + high, top]);
+        return { x, y, sourceX: null, sourceY, targetX: null, targetY, title: axisNames[name] ?? name };
+      });
+    }
+    axes(panel, scene, isLast) {
+      const { line, soft } = theme();
+      const group = svg("g", { "font-size": 11, fill: soft, "aria-hidden": "true" });
+      const [left, right] = [MARGIN3.left, this.width - MARGIN3.right];
+      const [bottom, top] = [panel.y(panel.y.domain[0]), panel.y(panel.y.domain[1])];
+      const yTicks = roundTicks(panel.y.domain, bottom - top > 150 ? 6 : 3);
+      for (const tick of yTicks) {
+        const y = panel.y(tick);
+        group.append(svg("line", { x1: left, x2: right, y1: y, y2: y, stroke: line }), svg("text", { x: left - 6, y: y + 4, "text-anchor": "end" }, tickText(tick, yTicks)));
+      }
+      const xTicks = roundTicks(panel.x.domain, this.width > 420 ? 7 : 4).filter((tick) => scene.plane || Number.isInteger(tick));
+      for (const tick of xTicks) {
+        const x = panel.x(tick);
+        group.append(svg("line", { x1: x, x2: x, y1: top, y2: bottom, stroke: line }));
+        if (isLast) group.append(svg("text", { x, y: bottom + 15, "text-anchor": "middle" }, tickText(tick, xTicks)));
+      }
+      const below = scene.plane ? scene.axisNames[scene.features[0]] ?? scene.features[0] : "step";
+      if (isLast) group.append(svg("text", { x: (left + right) / 2, y: bottom + 32, "text-anchor": "middle", "font-size": 13 }, shorten(below, 40)));
+      group.append(svg("text", { x: 13, y: (top + bottom) / 2, "text-anchor": "middle", "font-size": 13, transform: `rotate(-90 13 ${(top + bottom) / 2})` }, shorten(panel.title, 24)));
+      return group;
+    }
+    /** Source line, truth, the models' own forecasts where weights are forced, and the forecasts. */
+    lines(panel, scene) {
+      const { soft, accent } = theme();
+      const { state: { source, truth, step }, shown } = scene;
+      const group = svg("g", {});
+      if (panel.sourceY >= 0) group.append(polyline(source.map((row, k) => place(panel, row, k, "source")), { stroke: soft, "stroke-width": 1.5 }));
+      if (panel.targetY < 0) return group;
+      const S = source.length;
+      const known = (truth ?? []).map((row, t) => place(panel, row, S + t, "target")).filter((at) => at.every(Number.isFinite));
+      group.append(polyline(known, { stroke: accent, "stroke-width": 1.5, "stroke-dasharray": "2 4" }));
+      for (const [x, y] of known) group.append(svg("path", { d: `M${x - 5} ${y - 5}l10 10m0 -10l-10 10`, stroke: accent, "stroke-width": 1.5 }));
+      for (const { answer, own, colour } of shown) {
+        if (own !== answer) group.append(polyline(own.forecast.map((row, t) => place(panel, row, S + t, "target")), { stroke: colour, "stroke-width": 1.5, "stroke-dasharray": "6 4", opacity: 0.6, class: "own-forecast" }));
+        const points2 = answer.forecast.map((row, t) => place(panel, row, S + t, "target"));
+        group.append(polyline(points2, { stroke: colour, "stroke-width": 2, class: "forecast" }));
+        for (const [t, [x, y]] of points2.entries()) group.append(this.forecastPoint(x, y, t, t === step, colour));
+      }
+      return group;
+    }
+    forecastPoint(x, y, step, isChosen, colour) {
+      const r = isChosen ? 9 : 5;
+      const { ground } = theme();
+      const point = svg("path", { d: `M${x} ${y - r}L${x + r} ${y}L${x} ${y + r}L${x - r} ${y}Z`, fill: isChosen ? colour : ground, stroke: colour, "stroke-width": 2, class: "forecast-point" }, svg("title", {}, `forecast of step ${step + 1}`));
+      point.addEventListener("pointerenter", () => {
+        if (this.dragged === null) this.events.chooseStep(step);
+      });
+      point.addEventListener("click", () => {
+        this.events.chooseStep(step);
+      });
+      return point;
+    }
+    sourcePoints(panel, scene) {
+      const group = svg("g", {});
+      if (panel.sourceY < 0) return group;
+      const { ink, soft } = theme();
+      const { state } = scene;
+      const rows = state.kind === "decoder_self" ? [] : weightsOf(scene.shown[0].answer, state.kind, state.layer, state.head);
+      const weights = rows[state.step] ?? [];
+      const largest = largestWeight2(rows, scene.meaning);
+      const many = state.source.length > 16;
+      for (const [k, row] of state.source.entries()) {
+        const [x, y] = place(panel, row, k, "source");
+        const weight = weights[k];
+        const r = weight === void 0 ? 6 : (many ? 3.5 : 5) + 9 * Math.sqrt(Math.min(1, Math.abs(weight) / largest));
+        const colour = weight === void 0 ? soft : rgb(weightColour(weight, largest, scene.meaning === "strength"));
+        const values = scene.features.map((name, f) => `${name} ${formatValue(row[f], 1)}`).join(", ");
+        const circle = svg("circle", {
+          cx: x,
+          cy: y,
+          r,
+          fill: colour,
+          stroke: ink,
+          "stroke-width": k === state.point ? 3 : 1,
+          class: "source-point",
+          tabindex: 0,
+          role: "slider",
+          "data-point": k,
+          "aria-label": `source point ${k + 1}`,
+          "aria-valuetext": values + (weight === void 0 ? "" : `, weight ${weight.toFixed(3)}`),
+          "aria-valuenow": row[panel.sourceY]
+        }, svg("title", {}, `point ${k + 1}: ${values}${weight === void 0 ? "" : `; weight ${weight.toFixed(3)}`}`));
+        circle.style.cursor = "grab";
+        circle.style.touchAction = "none";
+        this.follow(circle, k, panel, scene);
+        group.append(circle);
+        if (!many) group.append(svg("text", { x: x + r + 3, y: y - r - 1, "font-size": 12, fill: soft, "aria-hidden": "true", class: "point-number" }, String(k + 1)));
+      }
+      return group;
+    }
+    follow(circle, point, panel, scene) {
+      circle.addEventListener("focus", () => {
+        if (scene.state.point !== point) this.events.choosePoint(point);
+      });
+      circle.addEventListener("pointerdown", (event) => {
+        this.startDrag(event, point, panel);
+      });
+      circle.addEventListener("keydown", (event) => {
+        const direction = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, 1], ArrowDown: [0, -1] }[event.key];
+        if (!direction) return;
+        event.preventDefault();
+        const size = event.shiftKey ? 0.1 : 0.02;
+        const row = scene.state.source[point];
+        const moved = {};
+        const along = (scale) => (scale.domain[1] - scale.domain[0]) * size;
+        if (panel.sourceX !== null && direction[0]) moved[panel.sourceX] = row[panel.sourceX] + direction[0] * along(panel.x);
+        if (direction[1]) moved[panel.sourceY] = row[panel.sourceY] + direction[1] * along(panel.y);
+        if (Object.keys(moved).length) this.events.move(point, moved);
+      });
+    }
+    startDrag(event, point, panel) {
+      event.preventDefault();
+      this.dragged = point;
+      this.events.choosePoint(point);
+      const moveTo = (at) => {
+        const box = this.root.getBoundingClientRect();
+        const [x, y] = [(at.clientX - box.left) * (this.width / box.width), (at.clientY - box.top) * (HEIGHT2 / box.height)];
+        const moved = { [panel.sourceY]: clamp(panel.y.invert(y), panel.y.domain) };
+        if (panel.sourceX !== null) moved[panel.sourceX] = clamp(panel.x.invert(x), panel.x.domain);
+        this.events.move(point, moved);
+      };
+      const onMove = (at) => {
+        moveTo(at);
+      };
+      const onUp = (at) => {
+        window.removeEventListener("pointermove", onMove);
+        window.removeEventListener("pointerup", onUp);
+        window.removeEventListener("pointercancel", onUp);
+        this.dragged = null;
+        moveTo(at);
+      };
+      window.addEventListener("pointermove", onMove);
+      window.addEventListener("pointerup", onUp);
+      window.addEventListener("pointercancel", onUp);
+    }
+  };
+  var clamp = (value, [low, high]) => Math.min(high, Math.max(low, value));
+  function valuesOf({ state: { source, truth }, shown }, sourceFeature, targetFeature) {
+    const values = sourceFeature < 0 ? [] : source.map((row) => row[sourceFeature]);
+    if (targetFeature < 0) return values;
+    const forecasts = shown.flatMap(({ answer, own }) => [...answer.forecast, ...own.forecast]);
+    return [...values, ...[...truth ?? [], ...forecasts].map((row) => row[targetFeature])];
+  }
+  function equalScales(x, y, [left, right], [bottom, top]) {
+    const perPixel = Math.max((x[1] - x[0]) / (right - left), (y[1] - y[0]) / (bottom - top));
+    const widen = ([low, high], pixels) => {
+      const middle = (low + high) / 2;
+      return [middle - perPixel * pixels / 2, middle + perPixel * pixels / 2];
+    };
+    return [linearScale(widen(x, right - left), [left, right]), linearScale(widen(y, bottom - top), [bottom, top])];
+  }
+  function place(panel, row, position, side) {
+    const [fx, fy] = side === "source" ? [panel.sourceX, panel.sourceY] : [panel.targetX, panel.targetY];
+    return [panel.x(fx === null ? position + 1 : row[fx]), panel.y(row[fy])];
+  }
+  function polyline(points2, attributes) {
+    return svg("polyline", { points: points2.map(([x, y]) => `${x.toFixed(1)},${y.toFixed(1)}`).join(" "), fill: "none", ...attributes });
+  }
+
+  // src/live/loss.ts
+  function meanSquaredError(forecast, truth, scale) {
+    let sum = 0;
+    let count = 0;
+    for (const [t, row] of (truth ?? []).entries()) {
+      for (const [g, value] of row.entries()) {
+        if (!Number.isFinite(value) || t >= forecast.length) continue;
+        sum += ((forecast[t][g] - value) / scale[g]) ** 2;
+        count += 1;
+      }
+    }
+    return count ? sum / count : null;
+  }
+  function largestChange(one, other) {
+    return Math.max(0, ...one.flatMap((row, t) => row.map((value, g) => Math.abs(value - other[t][g]))));
+  }
+
+  // src/live/sentence.ts
+  var MAX_ATTENDED2 = 3;
+  var MAX_FEATURES = 4;
+  function attended(row, first) {
+    return row.map((weight, k) => [weight, k]).sort((a, b) => Math.abs(b[0]) - Math.abs(a[0])).slice(0, MAX_ATTENDED2).map(([weight, k]) => `point ${first + k + 1} with ${withMinus(weight.toFixed(3))}`).join(", ");
+  }
+  function describe(scene, scale) {
+    const { state, shown, targetFeatures } = scene;
+    const S = state.source.length;
+    const [{ answer }] = shown;
+    const row = weightsOf(answer, state.kind, state.layer, state.head)[state.step];
+    const isEncoder = state.kind === "encoder_self";
+    let text = `Step ${state.step + 1} (point ${isEncoder ? state.step + 1 : S + state.step + 1})`;
+    text += row ? ` attends to ${attended(row, state.kind === "decoder_self" ? S : 0)}.` : ".";
+    if (!isEncoder) {
+      const values = targetFeatures.slice(0, MAX_FEATURES).map((name, g) => {
+        const truth = state.truth?.[state.step]?.[g];
+        const known = truth !== void 0 && Number.isFinite(truth) ? ` (truth ${formatValue(truth, 1)})` : "";
+        return `${name} ${formatValue(answer.forecast[state.step][g], 1)}${known}`;
+      });
+      text += ` Forecast: ${values.join(", ")}.`;
+    }
+    for (const { name, answer: forced, own } of shown) {
+      const label = shown.length > 1 ? ` ${name}:` : "";
+      const loss = meanSquaredError(forced.forecast, state.truth, scale);
+      if (loss !== null) text += `${label} Mean squared error of the sequence ${formatNumber(loss)}.`;
+      if (forced !== own) {
+        const before = meanSquaredError(own.forecast, state.truth, scale);
+        text += `${loss === null ? label : ""} The forced weights move the forecast by up to ${formatNumber(largestChange(forced.forecast, own.forecast))}${before === null ? "" : `; with its own weights the error is ${formatNumber(before)}`}.`;
+      }
+    }
+    if (state.isChanged) text += " The source was changed, so the true continuation is unknown.";
+    return text;
+  }
+
+  // src/live/sequences.ts
+  var Sequences = class _Sequences {
+    constructor(examples, sources, targets, alignments) {
+      this.examples = examples;
+      this.sources = sources;
+      this.targets = targets;
+      this.alignments = alignments;
+      this.names = sequenceNames(examples.ids, examples.labels);
+    }
+    examples;
+    sources;
+    targets;
+    alignments;
+    names;
+    static async load(examples, alignment) {
+      return new _Sequences(examples, await unpack(examples.source), await unpack(examples.target), alignment);
+    }
+    get count() {
+      return this.names.length;
+    }
+    /** Return the source (S, F) of a sequence. */
+    source(index) {
+      return points(this.sources, index, this.examples.source_lengths[index], this.examples.features.length);
+    }
+    /** Return the true target (T, G) of a sequence; NaN where it was not observed. */
+    target(index) {
+      return points(this.targets, index, this.examples.target_lengths[index], this.examples.target_features.length);
+    }
+    /** Return the true source step of each target step; -1 where there is none. */
+    alignment(index) {
+      return this.alignments ? this.alignments[index].slice(0, this.examples.target_lengths[index]) : [];
+    }
+  };
+  function points(array, index, count, features) {
+    return Array.from({ length: count }, (_, k) => Array.from({ length: features }, (_unused, f) => array.at(index, k, f)));
+  }
+  function blankSource(model, plane) {
+    const { shift, scale } = model.scaling.source;
+    const count = model.fixed_source ?? model.source_length;
+    const at = (f, offset) => shift[f % shift.length] + offset * scale[f % scale.length];
+    return Array.from({ length: count }, (_, k) => {
+      const angle = Math.PI * (0.75 - 2 * k / count);
+      if (plane) return [at(0, Math.cos(angle)), at(1, Math.sin(angle))];
+      return model.features.map((_name, f) => at(f, 0));
+    });
+  }
+
+  // src/live/weights.ts
+  var uniformRow = (count) => new Array(count).fill(1 / count);
+  var oneHotRow = (count, index) => Array.from({ length: count }, (_, k) => k === index ? 1 : 0);
+  function setWeight(row, index, weight) {
+    const chosen = Math.min(1, Math.max(0, weight));
+    const others = row.reduce((sum, each, k) => k === index ? sum : sum + Math.max(0, each), 0);
+    return row.map((each, k) => {
+      if (k === index) return row.length === 1 ? 1 : chosen;
+      return others > 0 ? Math.max(0, each) / others * (1 - chosen) : (1 - chosen) / (row.length - 1);
+    });
+  }
+  function shuffleRow(row, random = Math.random) {
+    const shuffled = [...row];
+    for (let k = shuffled.length - 1; k > 0; k -= 1) {
+      const other = Math.floor(random() * (k + 1));
+      [shuffled[k], shuffled[other]] = [shuffled[other], shuffled[k]];
+    }
+    return shuffled;
+  }
+  var ForcedRows = class _ForcedRows {
+    rows = /* @__PURE__ */ new Map();
+    static key = (step, layer, head) => `${step}/${layer}/${head}`;
+    get(step, layer, head) {
+      return this.rows.get(_ForcedRows.key(step, layer, head))?.weights;
+    }
+    set(step, layer, head, weights) {
+      this.rows.set(_ForcedRows.key(step, layer, head), { step, layer, head, weights });
+    }
+    delete(step, layer, head) {
+      this.rows.delete(_ForcedRows.key(step, layer, head));
+    }
+    clear() {
+      this.rows.clear();
+    }
+    get size() {
+      return this.rows.size;
+    }
+    get list() {
+      return [...this.rows.values()].sort((a, b) => a.step - b.step || a.layer - b.layer || a.head - b.head);
+    }
+  };
+
+  // src/live/state.ts
+  var PREFIX = "#state=";
+  var MAX_INDEX = 1e6;
+  var isRow = (row) => Array.isArray(row) && row.every((value) => typeof value === "number" && Number.isFinite(value));
+  var isIndex = (value, count) => typeof value === "number" && Number.isInteger(value) && value >= 0 && value < count;
+  var isSource = (source, features) => Array.isArray(source) && source.length > 0 && source.every((row) => isRow(row) && row.length === features);
+  var isKind = (kind) => typeof kind === "string" && ["cross", "encoder_self", "decoder_self"].includes(kind);
+  var isForced = ({ step, layer, head, weights }) => isRow(weights) && [step, layer, head].every((value) => isIndex(value, MAX_INDEX));
+  function readSubjects(m, { runs }) {
+    if (!Array.isArray(m) || m.length < 1 || m.length > 4 || !m.every(isRow)) return null;
+    const subjects = m.map(([model, run, epoch]) => ({ model, run, epoch }));
+    return subjects.every(({ model, run, epoch }) => isIndex(model, runs.length) && isIndex(run, runs[model].length) && runs[model][run].includes(epoch)) ? subjects : null;
+  }
+  function check({ e, s, f = [], m, k, v }, limits) {
+    const hasExample = e === null ? s !== void 0 : isIndex(e, limits.examples);
+    const hasSource = s === void 0 || isSource(s, limits.features);
+    const subjects = readSubjects(m, limits);
+    if (!hasExample || !hasSource || !subjects || !isKind(k) || !isRow(v) || !v.every((value) => isIndex(value, MAX_INDEX)) || !f.every(isForced)) return null;
+    const force = new ForcedRows();
+    for (const row of f) force.set(row.step, row.layer, row.head, row.weights);
+    const [layer, head, step, point] = v;
+    return { example: e ?? null, source: s ?? null, subjects, force, kind: k, layer, head, step, point };
+  }
+  function fromFragment(fragment, limits) {
+    if (!fragment.startsWith(PREFIX)) return null;
+    try {
+      return check(JSON.parse(decodeURIComponent(fragment.slice(PREFIX.length))), limits);
+    } catch {
+      return null;
+    }
+  }
+
+  // src/live/explorer.ts
+  var COLOURS = ["#009e73", "#cc79a7", "#56b4e9"];
+  function livePage(content) {
+    const { live } = content;
+    if (!live) return null;
+    const examples = live.examples ?? (content.kind === "run" ? content.examples : void 0);
+    if (!examples) return null;
+    const alignment = live.alignment ?? (content.kind === "run" ? content.alignment : null) ?? null;
+    return { live, examples, alignment, meaning: live.models[0].config.kind === "fast_weights" ? "strength" : "distribution" };
+  }
+  var LiveExplorer = class _LiveExplorer {
+    constructor(page, models, sequences) {
+      this.page = page;
+      this.models = models;
+      this.sequences = sequences;
+      this.state = this.restore() ?? this.start(0);
+      this.path = new PathPlot(byId("live-path"), {
+        move: (point, values) => {
+          this.movePoint(point, values);
+        },
+        choosePoint: (point) => {
+          this.change((state) => {
+            state.point = point;
+          });
+        },
+        chooseStep: (step) => {
+          this.chooseStep(step);
+        }
+      });
+      this.bars = new WeightBars(byId("live-bars"), { setWeight: (column, weight) => {
+        this.forceRow((row) => setWeight(row, column, weight));
+      } });
+      addControls(this);
+      onThemeChange(() => {
+        this.draw();
+      });
+      window.addEventListener("resize", () => {
+        this.draw();
+      });
+      window.addEventListener("hashchange", () => {
+        this.followFragment();
+      });
+    }
+    page;
+    models;
+    sequences;
+    state;
+    scene = null;
+    path;
+    maps = [];
+    bars;
+    isBusy = false;
+    isOutdated = false;
+    followers = [];
+    static async load(page, models) {
+      const explorer = new _LiveExplorer(page, models, await Sequences.load(page.examples, page.alignment));
+      await explorer.update();
+      return explorer;
+    }
+    /** Call a function after each answer. */
+    onAnswer(follow) {
+      this.followers.push(follow);
+      if (this.scene) follow(this.scene);
+    }
+    get first() {
+      return this.models[this.state.subjects[0].model].content;
+    }
+    get canForce() {
+      return this.first.layers > 0 && this.first.config.kind !== "fast_weights";
+    }
+    // --- changes -----------------------------------------------------------------------------------
+    /** Change the state, and show what the models answer. */
+    change(apply) {
+      apply(this.state);
+      void this.update();
+    }
+    chooseExample(example) {
+      const count = this.sequences.count;
+      const index = (example % count + count) % count;
+      this.change((state) => {
+        Object.assign(state, { example: index, source: this.sequences.source(index), truth: this.sequences.target(index), isChanged: false, step: 0, point: 0 });
+        state.force.clear();
+      });
+    }
+    chooseBlank() {
+      this.change((state) => {
+        Object.assign(state, { example: null, source: blankSource(this.first, this.page.examples.plane), truth: null, isChanged: true, step: 0, point: 0 });
+        state.force.clear();
+      });
+    }
+    chooseStep(step) {
+      if (step !== this.state.step) this.state.step = step;
+      this.draw();
+    }
+    movePoint(point, values) {
+      this.change((state) => {
+        for (const [feature, value] of Object.entries(values)) state.source[point][Number(feature)] = value;
+        state.point = point;
+        this.markChanged();
+      });
+    }
+    /** Add a point after the chosen one, half way to the next. */
+    addPoint() {
+      this.change((state) => {
+        const [row, next] = [state.source[state.point], state.source[state.point + 1]];
+        state.source.splice(state.point + 1, 0, row.map((value, f) => next ? (value + next[f]) / 2 : value));
+        state.point += 1;
+        state.force.clear();
+        this.markChanged();
+      });
+    }
+    removePoint() {
+      this.change((state) => {
+        state.source.splice(state.point, 1);
+        state.point = Math.max(0, state.point - 1);
+        state.force.clear();
+        this.markChanged();
+      });
+    }
+    /** Change the row of weights of the chosen step, layer and head. */
+    forceRow(change) {
+      if (!this.canForce || this.state.kind !== "cross" || !this.scene) return;
+      this.change(({ force, step, layer, head }) => {
+        const row = force.get(step + 1, layer, head) ?? weightsOf(this.scene.shown[0].answer, "cross", layer, head)[step];
+        force.set(step + 1, layer, head, change(row));
+      });
+    }
+    /** Force the chosen step to attend to one point only; if it does already, take that back. */
+    forceCell(step, column) {
+      this.state.step = step;
+      const { force, layer, head } = this.state;
+      if (force.get(step + 1, layer, head)?.[column] === 1) this.freeRow();
+      else if (this.canForce && this.state.kind === "cross") this.forceRow((row) => oneHotRow(row.length, column));
+      else this.draw();
+    }
+    forceUniform() {
+      this.forceRow((row) => uniformRow(row.length));
+    }
+    forceShuffled() {
+      this.forceRow((row) => shuffleRow(row));
+    }
+    freeRow() {
+      this.change(({ force, step, layer, head }) => {
+        force.delete(step + 1, layer, head);
+      });
+    }
+    freeAll() {
+      this.change(({ force }) => {
+        force.clear();
+      });
+    }
+    /** Give the chosen head, or all heads of the chosen layer, no weight in any step. */
+    knockOut(allHeads) {
+      const { heads, steps } = this.first;
+      this.change(({ force, layer, head, source }) => {
+        for (let h = allHeads ? 0 : head; h <= (allHeads ? heads - 1 : head); h += 1) {
+          for (let step = 1; step <= steps; step += 1) force.set(step, layer, h, new Array(source.length).fill(0));
+        }
+      });
+    }
+    markChanged() {
+      this.state.isChanged = true;
+      this.state.truth = null;
+    }
+    // --- the state at the beginning ----------------------------------------------------------------
+    start(example) {
+      const subject = (model) => ({ model, run: 0, epoch: this.models[model].content.runs[0].best_epoch });
+      const sideBySide = this.page.live.side_by_side ? this.models.map((_, k) => subject(k)) : [subject(0)];
+      return {
+        example,
+        source: this.sequences.source(example),
+        truth: this.sequences.target(example),
+        isChanged: false,
+        subjects: sideBySide.slice(0, 4),
+        force: new ForcedRows(),
+        kind: "cross",
+        layer: 0,
+        head: 0,
+        step: 0,
+        point: 0
+      };
+    }
+    restore() {
+      const limits = {
+        examples: this.sequences.count,
+        features: this.page.examples.features.length,
+        runs: this.models.map(({ content }) => content.runs.map(({ epochs }) => epochs))
+      };
+      const shared = fromFragment(location.hash, limits);
+      if (!shared) return null;
+      const example = shared.example ?? 0;
+      const unchanged = shared.source === null;
+      return { ...shared, source: shared.source ?? this.sequences.source(example), truth: unchanged ? this.sequences.target(example) : null, isChanged: !unchanged };
+    }
+    followFragment() {
+      const restored = this.restore();
+      if (restored) this.change((state) => Object.assign(state, restored));
+    }
+    // --- answers -----------------------------------------------------------------------------------
+    /** Ask the models. While one answers, later changes wait, and only the last is asked. */
+    async update() {
+      this.isOutdated = true;
+      if (this.isBusy) return;
+      this.isBusy = true;
+      while (this.isOutdated) {
+        this.isOutdated = false;
+        try {
+          this.scene = await this.ask();
+          byId("live-error").textContent = "";
+        } catch (error) {
+          byId("live-error").textContent = error instanceof Error ? error.message : String(error);
+        }
+        this.draw();
+      }
+      this.isBusy = false;
+    }
+    async ask() {
+      const { state, page } = this;
+      this.fitChoices();
+      const shown = [];
+      const { warn } = theme();
+      for (const [k, { model, run, epoch }] of state.subjects.entries()) {
+        const live = this.models[model];
+        const options = { run, epoch };
+        const source = state.source.map((row) => [...row]);
+        const own = await live.run(source, options);
+        const canForce = state.force.size > 0 && live.content.layers > 0 && live.content.config.kind !== "fast_weights";
+        const answer = canForce ? await live.run(source, { ...options, force: { rows: this.rowsFor(live) } }) : own;
+        const { name, best_epoch: best, epochs } = live.content.runs[run];
+        const suffix = epochs.length > 1 && epoch !== best ? `, epoch ${epoch}` : "";
+        shown.push({ name: name + suffix, colour: k ? COLOURS[k - 1] : warn, answer, own });
+      }
+      const { features, target_features: targetFeatures, named, plane } = page.examples;
+      const alignment = state.example !== null && !state.isChanged ? this.sequences.alignment(state.example) : [];
+      return { state, shown, features, targetFeatures, axisNames: named, plane, meaning: page.meaning, alignment, canForce: this.canForce };
+    }
+    /** The forced rows that exist in a model with other layers and heads. */
+    rowsFor({ content: { layers, heads, steps } }) {
+      return this.state.force.list.filter(({ layer, head, step }) => layer < layers && head < heads && step <= steps);
+    }
+    /** Bring step, point, layer and head into the range of the first model. */
+    fitChoices() {
+      const { state, first } = this;
+      state.point = Math.min(state.point, state.source.length - 1);
+      state.layer = Math.min(state.layer, Math.max(0, first.layers - 1));
+      state.head = Math.min(state.head, Math.max(0, first.heads - 1));
+      const rows = state.kind === "encoder_self" ? state.source.length : first.steps;
+      state.step = Math.min(state.step, rows - 1);
+    }
+    draw() {
+      const { scene } = this;
+      if (!scene) return;
+      this.path.draw(scene);
+      const place2 = byId("live-map");
+      while (this.maps.length < scene.shown.length) {
+        const own = document.createElement("div");
+        place2.append(own);
+        const caption = document.createElement("p");
+        const picture = document.createElement("div");
+        own.append(caption, picture);
+        this.maps.push(new HeatmapPlot(picture, { chooseStep: (step) => {
+          this.chooseStep(step);
+        }, chooseCell: (step, column) => {
+          this.forceCell(step, column);
+        } }));
+      }
+      for (const [k, own] of [...place2.children].entries()) {
+        own.hidden = k >= scene.shown.length;
+        if (k >= scene.shown.length) continue;
+        own.firstElementChild.textContent = scene.shown.length > 1 ? scene.shown[k].name : "";
+        this.maps[k].draw(scene, scene.shown[k]);
+      }
+      const { state } = scene;
+      const row = weightsOf(scene.shown[0].answer, state.kind, state.layer, state.head)[state.step] ?? [];
+      byId("live-weights").hidden = row.length === 0;
+      if (row.length) this.bars.draw(row, state.kind === "cross" && state.force.get(state.step + 1, state.layer, state.head) !== void 0, scene.canForce && state.kind === "cross");
+      byId("live-text").textContent = describe(scene, this.first.loss_scale);
+      showControls(this, scene);
+      for (const follow of this.followers) follow(scene);
+    }
+  };
+
+  // src/live/force.ts
+  function depth(array) {
+    if (!Array.isArray(array)) return 0;
+    return 1 + Math.max(0, ...array.filter((entry) => entry !== null).map(depth));
+  }
+  var isIndex2 = (value, count) => Number.isInteger(value) && value >= 0 && value < count;
+  function checkPlace({ step, layer, head }, { steps, layers, heads }) {
+    if (!isIndex2(step - 1, steps)) throw new Error(`force, step ${step}: the forecast has ${steps} steps.`);
+    if (layer !== void 0 && !isIndex2(layer, layers)) throw new Error(`force, step ${step}, layer ${layer}: the model has ${layers}, counted from 0.`);
+    if (head !== void 0 && !isIndex2(head, heads)) throw new Error(`force, step ${step}, head ${head}: the model has ${heads}, counted from 0.`);
+  }
+  function checkRow(row, source, place2) {
+    if (row.length !== source) throw new Error(`${place2}: has ${row.length} weights; the source has ${source} points.`);
+    return row.map((weight) => {
+      if (typeof weight !== "number" || !Number.isFinite(weight)) throw new Error(`${place2}: every weight must be a number.`);
+      return weight;
+    });
+  }
+  function* rowsOfNested(force, shape) {
+    const levels = depth(force);
+    if (levels === 0) return;
+    let nested = force;
+    if (levels === 2) {
+      if (shape.layers !== 1 || shape.heads !== 1) throw new Error(`force: the model has ${shape.layers} layers and ${shape.heads} heads, so it must be [layer][head][step][source].`);
+      nested = [[force]];
+    } else if (levels !== 4) throw new Error("force: must be [layer][head][step][source], or [step][source] for one layer and head.");
+    for (const [layer, heads] of nested.entries()) {
+      for (const [head, steps] of (heads ?? []).entries()) {
+        for (const [step, weights] of (steps ?? []).entries()) {
+          if (weights === null || weights.every((weight) => weight === null)) continue;
+          yield { step: step + 1, layer, head, weights };
+        }
+      }
+    }
+  }
+  var isRows = (force) => typeof force === "object" && force !== null && "rows" in force;
+  function packForce(force, shape) {
+    const { steps, layers, heads, source } = shape;
+    const packed = new Float32Array(steps * layers * heads * source).fill(NaN);
+    if (force === null || force === void 0) return packed;
+    for (const row of isRows(force) ? force.rows : rowsOfNested(force, shape)) {
+      const { step, layer, head } = row;
+      checkPlace(row, shape);
+      const weights = checkRow(row.weights, source, `force, step ${step}`);
+      for (let l = layer ?? 0; l <= (layer ?? layers - 1); l += 1) {
+        for (let h = head ?? 0; h <= (head ?? heads - 1); h += 1) packed.set(weights, (((step - 1) * layers + l) * heads + h) * source);
+      }
+    }
+    return packed;
+  }
+
+  // src/live/runtime.ts
+  var RuntimeError = class extends Error {
+    name = "RuntimeError";
+  };
+  var SCRIPT_ID = "ort-script";
+  var WASM_ID = "ort-wasm";
+  var FATAL = 4;
+  var runtime;
+  var reasonOf = (error) => error instanceof Error ? error.message : String(error);
+  async function decodeGzip(text) {
+    return new Uint8Array(await decompress(decodeBase64(text.trim()), "gzip"));
+  }
+  async function embedded(id) {
+    const element = document.getElementById(id);
+    if (!element) throw new Error(`the page has no element #${id}`);
+    const bytes = await decodeGzip(element.textContent);
+    element.remove();
+    return bytes;
+  }
+  async function load() {
+    const [script, wasm] = await Promise.all([embedded(SCRIPT_ID), embedded(WASM_ID)]);
+    const address = URL.createObjectURL(new Blob([script], { type: "text/javascript" }));
+    try {
+      const ort = await import(address);
+      ort.env.wasm.numThreads = 1;
+      ort.env.wasm.wasmBinary = wasm;
+      ort.env.logLevel = "fatal";
+      return ort;
+    } finally {
+      URL.revokeObjectURL(address);
+    }
+  }
+  function loaded() {
+    runtime ??= load().catch((error) => {
+      throw new RuntimeError(`The model cannot run in this browser: ONNX Runtime did not load (${reasonOf(error)}).`);
+    });
+    return runtime;
+  }
+  async function createSession(graphBytes) {
+    const ort = await loaded();
+    let session;
+    try {
+      session = await ort.InferenceSession.create(graphBytes, { executionProviders: ["wasm"], logSeverityLevel: FATAL });
+    } catch (error) {
+      throw new RuntimeError(`The model in this page is damaged: ONNX Runtime cannot read its graph (${reasonOf(error)}).`);
+    }
+    let last = Promise.resolve();
+    const runOnce = async (inputs, outputs) => {
+      const feeds = {};
+      for (const [name, { type, data, dims }] of Object.entries(inputs)) feeds[name] = new ort.Tensor(type, data, dims);
+      const found = await session.run(feeds, outputs);
+      return Object.fromEntries(Object.entries(found).map(([name, { type, data, dims }]) => [name, { type, data, dims }]));
+    };
+    return {
+      inputNames: session.inputNames,
+      outputNames: session.outputNames,
+      run: (inputs, outputs = session.outputNames) => {
+        const run = last.then(() => runOnce(inputs, outputs));
+        last = run.catch(() => void 0);
+        return run;
+      },
+      release: () => session.release()
+    };
+  }
+
+  // src/live/model.ts
+  var tensor = (type, data, dims) => ({ type, data, dims });
+  var MAP_NAMES = { weights: "cross", encoder_self: "encoder_self", decoder_self: "decoder_self" };
+  var TRACE = "trace/";
+  function nest(data, dims, offset = 0) {
+    if (dims.length === 0) throw new Error("A single number has no nested form.");
+    const [count, ...rest] = dims;
+    if (rest.length === 0) return Array.from({ length: count }, (_, k) => data[offset + k]);
+    const size = rest.reduce((a, b) => a * b, 1);
+    return Array.from({ length: count }, (_, k) => nest(data, rest, offset + k * size));
+  }
+  var LiveModel = class _LiveModel {
+    constructor(content, session) {
+      this.content = content;
+      this.session = session;
+    }
+    content;
+    session;
+    frames = /* @__PURE__ */ new Map();
+    /** Load a model.
+     *
+     * @throws Error - if the graph is damaged.
+     */
+    static async load(content) {
+      const model = new _LiveModel(content, await createSession(await decodeGzip(content.graph)));
+      for (const run of content.runs) model.frames.set(run, await unpack(run.parameters));
+      return model;
+    }
+    /** Return a run by its index or name.
+     *
+     * @throws Error - if the model has no such run.
+     */
+    findRun(run = 0) {
+      const found = typeof run === "number" ? this.content.runs[run] : this.content.runs.find(({ name }) => name === run);
+      if (!found) throw new Error(`run ${run}: this model has ${this.content.runs.map(({ name }) => name).join(", ")}.`);
+      return found;
+    }
+    parameters(run, epoch = run.best_epoch) {
+      const frame = run.epochs.indexOf(epoch);
+      if (frame < 0) throw new Error(`epoch ${epoch}: the page has the parameters of epochs ${run.epochs.join(", ")}.`);
+      const frames = this.frames.get(run);
+      const [, count] = frames.shape;
+      return frames.row(frame, count);
+    }
+    /** Check that a source has the form that the model accepts.
+     *
+     * @throws Error - if it has not.
+     */
+    checkSource(source) {
+      const { features, fixed_source: fixed, max_length: longest } = this.content;
+      if (!source.length) throw new Error("The source has no points.");
+      if (source.some((point) => point.length !== features.length)) throw new Error(`Every source point must have ${features.length} values: ${features.join(", ")}.`);
+      if (!source.flat().every((value) => typeof value === "number" && Number.isFinite(value))) throw new Error("Every value of the source must be a number.");
+      if (fixed !== null && source.length !== fixed) throw new Error(`The linear skip of this model needs sources of ${fixed} points; this one has ${source.length}.`);
+      if (longest !== null && source.length > longest) throw new Error(`This Transformer has learned ${longest} positions; the source has ${source.length} points.`);
+    }
+    /** Forecast a source.
+     *
+     * @param source - (S, F), in units of the data.
+     * @throws Error - if the source, the forced weights, the epoch or the run do not fit the model.
+     */
+    async run(source, { force, epoch, run } = {}) {
+      this.checkSource(source);
+      const { layers, heads, features, steps, config } = this.content;
+      const [S, F] = [source.length, features.length];
+      const parameters = this.parameters(this.findRun(run), epoch ?? void 0);
+      const feeds = {
+        source: tensor("float64", Float64Array.from(source.flat()), [1, S, F]),
+        source_lengths: tensor("int64", BigInt64Array.from([BigInt(S)]), [1]),
+        parameters: tensor("float32", parameters, [parameters.length]),
+        steps: tensor("int64", BigInt64Array.from([BigInt(steps)]), [])
+      };
+      if (layers > 0 && config.kind !== "fast_weights") {
+        const packed = packForce(force, { steps, layers, heads, source: S });
+        feeds.force = tensor("float32", packed, [steps, 1, layers, heads, S]);
+      } else if (force !== null && force !== void 0) {
+        throw new Error(layers > 0 ? "Fast weights have signed read strengths, not a distribution over the source, so no weights can be forced." : "This model has no attention, so no weights can be forced.");
+      }
+      const results = await this.session.run(feeds);
+      const answer = { forecast: [], weights: [], maps: {}, trace: {} };
+      for (const [name, { data, dims }] of Object.entries(results)) {
+        const nested = nest(data, dims.slice(1));
+        if (name === "forecast") answer.forecast = nested;
+        else if (name.startsWith(TRACE)) answer.trace[name.slice(TRACE.length)] = nested;
+        else answer.maps[MAP_NAMES[name]] = nested;
+      }
+      answer.weights = answer.maps.cross ?? [];
+      return answer;
+    }
+    /** Return a parameter of a run at an epoch, as nested arrays; undefined if the model has none of that name. */
+    parameter(name, run, epoch) {
+      let start = 0;
+      for (const [each, shape] of this.content.layout) {
+        const size = shape.reduce((a, b) => a * b, 1);
+        if (each === name) return nest(this.parameters(run, epoch), shape, start);
+        start += size;
+      }
+      return void 0;
+    }
+  };
+
+  // src/live/live.ts
+  async function loadModels({ live }) {
+    const models = [];
+    for (const content of live.models) models.push(await LiveModel.load(content));
+    return models;
+  }
+  function findRun(models, run = 0) {
+    const all = models.flatMap((model) => model.content.runs.map(({ name }, index) => ({ model, index, name })));
+    const found = typeof run === "number" ? all[run] : all.find(({ name }) => name === run);
+    if (!found) throw new Error(`run ${run}: the page has ${all.map(({ name }) => name).join(", ")}.`);
+    return found;
+  }
+  async function showLive(content) {
+    const page = livePage(content);
+    if (!page) return null;
+    byId("live").hidden = false;
+    try {
+      const models = await loadModels(page);
+      const explorer = await LiveExplorer.load(page, models);
+      window.seqattn = {
+        explorer,
+        run: async (source, options = {}) => {
+          const { model, index } = findRun(models, options.run);
+          return model.run(source, { ...options, run: index });
+        }
+      };
+      byId("live-body").hidden = false;
+      explorer.draw();
+      return explorer;
+    } catch (error) {
+      byId("live-error").textContent = `The model of this page could not be loaded (${error instanceof Error ? error.message : String(error)}). The rest of the page works.`;
+      byId("live-body").remove();
+      return null;
+    }
+  }
+
   // src/main.ts
   function listParts() {
-    for (const section of document.querySelectorAll("section[data-part]")) {
+    for (const section of document.querySelectorAll("section[data-part]:not([hidden])")) {
       const link = textElement("a", section.dataset.part);
       link.href = `#${section.id}`;
       byId("parts").append(link);
     }
   }
+  async function showRun(content, live) {
+    showCurves(content.curves, content.unit);
+    if (live) document.querySelector("#explorer")?.remove();
+    if (live && hasResults(content)) {
+      showErrors(content, {
+        section: "live",
+        chooseExample: (example) => {
+          live.chooseExample(example);
+        },
+        chooseStep: (step) => {
+          live.chooseStep(step);
+        }
+      });
+      live.onAnswer(({ state }) => {
+        markWorst(state.example ?? -1);
+      });
+    } else if (hasResults(content)) await showExplorer(content);
+    if (content.attention_history) await showHistory(content.attention_history);
+  }
   async function main() {
     const content = readContent();
-    listParts();
+    const live = await showLive(content);
     if (content.kind === "comparison") showComparison(content);
-    else {
-      showCurves(content.curves, content.unit);
-      if (hasResults(content)) await showExplorer(content);
-      if (content.attention_history) await showHistory(content.attention_history);
-    }
+    else await showRun(content, live);
+    listParts();
     followTheme();
     document.documentElement.dataset.ready = "yes";
   }

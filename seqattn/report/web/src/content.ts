@@ -1,5 +1,7 @@
 // Types of the JSON in the page (written by seqattn/report/content), and its packed arrays.
 
+import type { LiveContent } from "./live/content";
+
 /** An array, deflated and in base64: float32 (32 bits), or integers between `low` and `high` (8 or 16 bits). */
 export interface Packed {
   shape: number[];
@@ -17,6 +19,8 @@ export interface Unpacked {
   high: number;
   decimals: number;
   at(...indices: number[]): number;
+  /** Return the numbers of one row of a float32 array (rows, count). */
+  row(index: number, count: number): Float32Array<ArrayBuffer>;
 }
 
 export type WeightMeaning = "distribution" | "strength";
@@ -86,6 +90,7 @@ export interface RunContent extends Partial<Results> {
   unit: string;
   curves: Curves;
   attention_history?: AttentionHistory | null;
+  live?: LiveContent | null;
 }
 
 export type FinishedRun = RunContent & Results;
@@ -125,6 +130,7 @@ export interface ComparisonContent {
   path: string;
   variants: Variant[];
   references: [name: string, loss: number][];
+  live?: LiveContent | null;
 }
 
 export type Content = RunContent | ComparisonContent;
@@ -157,6 +163,7 @@ export async function unpack(packed: Packed): Promise<Unpacked> {
   return {
     shape: packed.shape, decimals, low, high,
     at: (...indices) => decode(values[indices.reduce((sum, index, k) => sum + index * strides[k], 0)]),
+    row: (index, count) => Float32Array.from(values.subarray(index * count, (index + 1) * count)),
   };
 }
 

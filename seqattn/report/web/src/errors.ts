@@ -7,6 +7,8 @@ import { integerTicks } from "./ticks";
 
 /** What the explorer does when the reader chooses a sequence or a target step. */
 export interface ErrorChoices {
+  /** The id of the explorer's section. */
+  section: string;
   chooseExample(example: number): void;
   chooseStep(step: number): void;
 }
@@ -40,7 +42,7 @@ function groupTable({ name, rows }: GroupLosses, unit: string): HTMLTableElement
   return table;
 }
 
-function listWorst(content: FinishedRun, choose: (example: number) => void): void {
+function listWorst(content: FinishedRun, choices: ErrorChoices): void {
   const names = sequenceNames(content.examples.ids, content.examples.labels);
   for (const example of content.worst) {
     const item = document.createElement("li");
@@ -48,8 +50,8 @@ function listWorst(content: FinishedRun, choose: (example: number) => void): voi
     button.type = "button";
     button.dataset.example = String(example);
     button.addEventListener("click", () => {
-      choose(example);
-      byId("explorer").scrollIntoView({ behavior: "smooth" });
+      choices.chooseExample(example);
+      byId(choices.section).scrollIntoView({ behavior: "smooth" });
     });
     item.append(button);
     byId("worst").append(item);
@@ -69,5 +71,5 @@ export function showErrors(content: FinishedRun, choices: ErrorChoices): void {
   plotById("by-step").on("plotly_click", (event) => { choices.chooseStep(event.points[0].x - 1); });
   onThemeChange(drawSteps);
   for (const group of content.classes) byId("by-class").append(groupTable(group, content.unit_of_one));
-  listWorst(content, (example) => { choices.chooseExample(example); });
+  listWorst(content, choices);
 }

@@ -97,6 +97,7 @@ export async function showExplorer(content: FinishedRun): Promise<void> {
   const explorer = new Explorer(await View.of(content), content.unit_of_one);
   explorer.addControls();
   showErrors(content, {
+    section: "explorer",
     chooseExample: (example) => { explorer.choose(example); },
     chooseStep: (step) => { explorer.setTargetStep(step); },
   });
