@@ -30,7 +30,10 @@ MAX_PARAMETER_BYTES = 20 * 2**20
 MAX_START_SEQUENCES = 50
 MAX_GRAPHS = 12
 """Maximum number of different graphs in a page; each takes some seconds to trace."""
-NEEDS_EXPORT = 'The model is not in this page, since that needs onnx and onnxscript: pip install "seqattn[export]"'
+NEEDS_EXPORT = (
+    "The model is not in this page. Putting it there needs onnx and onnxscript:"
+    ' pip install "seqattn[export]"'
+)
 
 
 @dataclass
