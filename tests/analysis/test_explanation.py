@@ -343,7 +343,9 @@ def test_previous_is_the_step_before() -> None:
 
 def test_what_cannot_be_overridden() -> None:
     for text in ("", "uniforn", "one_hot", "one_hot:", "one_hot:-1", "one_hot:1.5", "uniform:2"):
-        with pytest.raises(UsageError, match="expected uniform, shuffled, previous, one_hot:K, zeros"):
+        with pytest.raises(
+            UsageError, match="expected uniform, shuffled, previous, one_hot:K, zeros"
+        ):
             Override.parse(text)
     with pytest.raises(UsageError, match="has 4 points, so K must lie within 0 and 3"):
         Override.parse("one_hot:4").check(4, (1, 1))
