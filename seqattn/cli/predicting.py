@@ -80,6 +80,12 @@ class ForecastOptions:
         show_default="all test sequences",
     )] = None  # fmt: skip
     steps: StepCount = None
+    epoch: Annotated[int | None, typer.Option(
+        "--epoch", metavar="K", min=0,
+        help="Forecast as the model would have after epoch K, if training.record_attention"
+        " recorded it; 0: before training.",
+        show_default="the best epoch",
+    )] = None  # fmt: skip
     attention_override: Annotated[str | None, typer.Option(
         "--attention-override", metavar="MODE",
         help="Replace the attention weights: uniform, shuffled, previous, one_hot:K,"
@@ -125,7 +131,7 @@ def predict(
 
     mode = options.attention_override
     override = None if mode is None else parse_override(mode)
-    _, trained = open_run(run)
+    _, trained = open_run(run, options.epoch)
     if (files.attention is not None or override is not None) and not trained.has_attention:
         raise UsageError(f"{run}: its model has no attention (model.attention: null).")
     steps = options.steps or trained.spec.target_length

@@ -80,18 +80,21 @@ def train(
     return load(folder.path)
 
 
-def load(path: str | Path) -> Run:
+def load(path: str | Path, *, epoch: int | None = None) -> Run:
     """Open a trained run.
 
     Args:
         path: a run folder, for its best checkpoint, or a checkpoint file.
+        epoch: an epoch that `training.record_attention` recorded, 0 for the model before training;
+            None: the epoch of the checkpoint.
 
     Raises:
         CheckpointError: there is no checkpoint, or it is damaged.
+        UsageError: the epoch was not recorded.
     """
     from seqattn.analysis.evaluation.load_run import open_run
 
-    folder, trained = open_run(Path(path))
+    folder, trained = open_run(Path(path), epoch)
     return Run(folder, trained)
 
 
