@@ -67,15 +67,16 @@ class LiveModels:
         try:
             _, trained = open_run(folder.path)
             model = self._find_model(trained, name)
+            if model is None:
+                return False
+            history = folder if with_history else None
+            epochs, parameters = _recorded_parameters(history, trained, model)
         except ImportError:
             self._add_reason(NEEDS_EXPORT)
             return False
         except (CheckpointError, UsageError) as error:
             self._add_reason(f"The model of {name} is not in this page. {error}")
             return False
-        if model is None:
-            return False
-        epochs, parameters = _recorded_parameters(folder if with_history else None, trained, model)
         self._size += parameters[:1].nbytes
         if self._size > MAX_PARAMETER_BYTES:
             megabytes = MAX_PARAMETER_BYTES // 2**20
@@ -98,7 +99,8 @@ class LiveModels:
             return None
         total = sum(parameters.nbytes for _, _, parameters in self._frames)
         for run, epochs, parameters in self._frames:
-            kept = _thin_frames(len(epochs), min(1.0, MAX_PARAMETER_BYTES / total))
+            best = epochs.tolist().index(run["best_epoch"])
+            kept = _thin_frames(len(epochs), min(1.0, MAX_PARAMETER_BYTES / total), best)
             run["epochs"] = epochs[kept].tolist()
             run["parameters"] = pack_points(parameters[kept])
         shown, recorded = (sum(counts) for counts in zip(
@@ -209,15 +211,32 @@ def start_sequences(folder: RunFolder) -> dict[str, Any]:
 def _recorded_parameters(
     folder: RunFolder | None, trained: LoadedModel, model: dict[str, Any]
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """Epochs (E,) and their parameters (E, P): the recorded ones, and the best epoch."""
+    """Return epochs (E,) and their parameters (E, P): those of the best epoch and the recorded ones.
+
+    Args:
+        folder: the run folder; None to leave out the recorded epochs.
+        trained: the model at its best epoch.
+        model: the content of its graph.
+
+    Raises:
+        CheckpointError: if the recorded parameters cannot be read, or are of another model.
+    """
     from seqattn.export.live import flatten_parameters
+    from seqattn.training.parameter_history import check_same_shapes
 
     shapes = {name: tuple(shape) for name, shape in model["layout"]}
     best = flatten_parameters(dict(trained.model.named_parameters()), shapes).numpy()
-    return np.array([trained.epoch]), best[None]
+    frames = {trained.epoch: best}
+    if folder is not None and folder.parameter_history.exists():
+        arrays = folder.read_parameter_history()
+        check_same_shapes(folder.parameter_history, arrays, shapes)
+        for epoch, parameters in zip(arrays["epochs"], arrays["parameters"], strict=True):
+            frames.setdefault(int(epoch), parameters)
+    epochs = sorted(frames)
+    return np.array(epochs), np.stack([frames[epoch] for epoch in epochs])
 
 
-def _thin_frames(count: int, share: float) -> Sequence[int]:
-    """Indices of about `share` of `count` frames, evenly spaced, with the first and the last."""
-    kept = max(min(2, count), int(count * share))
-    return [int(k) for k in np.unique(np.linspace(0, count - 1, kept).round())]
+def _thin_frames(count: int, share: float, best: int) -> list[int]:
+    """Return indices of about `share` of `count` frames, evenly spaced, with the frame `best`."""
+    kept = max(1, int(count * share) - 1)
+    return sorted({best, *(int(k) for k in np.linspace(0, count - 1, kept).round())})
