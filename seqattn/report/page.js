@@ -305,8 +305,13 @@
   function readContent() {
     return JSON.parse(document.getElementById("data").textContent);
   }
+  var fromBase64 = Uint8Array.fromBase64?.bind(Uint8Array);
   function decodeBase64(text) {
-    return Uint8Array.from(atob(text), (sign) => sign.charCodeAt(0));
+    if (fromBase64) return fromBase64(text);
+    const signs = atob(text);
+    const bytes = new Uint8Array(signs.length);
+    for (let k = 0; k < signs.length; k += 1) bytes[k] = signs.charCodeAt(k);
+    return bytes;
   }
   async function decompress(bytes, format) {
     const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream(format));

@@ -147,9 +147,16 @@ export function readContent(): Content {
   return JSON.parse(document.getElementById("data")!.textContent) as Content;
 }
 
+/** The decoder of newer browsers, which is ten times as fast. */
+const fromBase64 = (Uint8Array as { fromBase64?: (text: string) => Uint8Array<ArrayBuffer> }).fromBase64?.bind(Uint8Array);
+
 /** Decode base64. */
 export function decodeBase64(text: string): Uint8Array<ArrayBuffer> {
-  return Uint8Array.from(atob(text), (sign) => sign.charCodeAt(0));
+  if (fromBase64) return fromBase64(text);
+  const signs = atob(text);
+  const bytes = new Uint8Array(signs.length);
+  for (let k = 0; k < signs.length; k += 1) bytes[k] = signs.charCodeAt(k);
+  return bytes;
 }
 
 /** Decompress bytes. */
