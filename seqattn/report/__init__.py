@@ -1,11 +1,14 @@
 """HTML pages of runs and comparisons that work offline.
 
-A page contains its data, style and script, and plotly (the extra `report`). A content security
-policy forbids all requests and all other scripts, so names from files cannot run or load anything.
+A page contains its data, style and script, and plotly (the extra `report`). A page with a live model
+also contains ONNX Runtime Web (`vendor/`). A content security policy forbids all requests and all
+other scripts, so names from files cannot run or load anything. With a live model the policy allows
+WebAssembly, and scripts from `blob:` addresses, which only a script of the page can create.
 """
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import hashlib
 import json
@@ -22,6 +25,8 @@ from seqattn.runs.output_files import write_output
 from seqattn.runs.storage import folder_lock
 
 OUTPUT_HINT = "write elsewhere with --output FILE"
+RUNTIME_FILES = {"script": "ort.wasm.bundle.min.mjs", "wasm": "ort-wasm-simd-threaded.wasm"}
+"""Key in page.html -> file of ONNX Runtime Web. The element of a file has the id `ort-KEY`."""
 INSTALL_HINT = 'The pages of seqattn report need plotly and Jinja2: pip install "seqattn[report]"'
 
 
@@ -92,7 +97,17 @@ def render_page(content: dict[str, Any]) -> str:
         style=(files / "page.css").read_text(encoding="utf-8"),
         script=(files / "page.js").read_text(encoding="utf-8"),
         plotly=get_plotlyjs(),
+        runtime=_read_runtime() if content.get("live") else None,
     )
+
+
+def _read_runtime() -> dict[str, str]:
+    """Read the compressed files of ONNX Runtime Web as base64, by their keys in RUNTIME_FILES."""
+    vendor = resources.files("seqattn.report") / "vendor"
+    return {
+        kind: base64.b64encode((vendor / f"{name}.gz").read_bytes()).decode()
+        for kind, name in RUNTIME_FILES.items()
+    }
 
 
 def _require_libraries() -> None:

@@ -306,11 +306,23 @@
     return JSON.parse(document.getElementById("data").textContent);
   }
   function decodeBase64(text) {
-    return Uint8Array.from(atob(text), (sign) => sign.charCodeAt(0));
+    const { fromBase64 } = Uint8Array;
+    if (fromBase64) return fromBase64.call(Uint8Array, text);
+    const letters = atob(text);
+    const bytes = new Uint8Array(letters.length);
+    for (let k = 0; k < letters.length; k += 1) bytes[k] = letters.charCodeAt(k);
+    return bytes;
   }
   async function decompress(bytes, format) {
-    const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream(format));
-    return new Response(stream).arrayBuffer();
+    const { readable, writable } = new DecompressionStream(format);
+    const writer = writable.getWriter();
+    const ignore = () => void 0;
+    writer.write(bytes).catch(ignore);
+    writer.close().catch(ignore);
+    const chunks = [];
+    const reader = readable.getReader();
+    for (let next = await reader.read(); !next.done; next = await reader.read()) chunks.push(next.value);
+    return new Blob(chunks).arrayBuffer();
   }
   async function unpack(packed) {
     const raw = await decompress(decodeBase64(packed.data), "deflate");
@@ -911,6 +923,72 @@
     choose();
   }
 
+  // src/live/runtime.ts
+  var RuntimeError = class extends Error {
+    name = "RuntimeError";
+  };
+  var SCRIPT_ID = "ort-script";
+  var WASM_ID = "ort-wasm";
+  var FATAL = 4;
+  var runtime;
+  var hasRuntime = () => document.getElementById(SCRIPT_ID) !== null;
+  var reasonOf = (error) => error instanceof Error ? error.message : String(error);
+  async function decodeGzip(text) {
+    return new Uint8Array(await decompress(decodeBase64(text.trim()), "gzip"));
+  }
+  async function embedded(id) {
+    const element = document.getElementById(id);
+    if (!element) throw new Error(`the page has no element #${id}`);
+    const bytes = await decodeGzip(element.textContent);
+    element.remove();
+    return bytes;
+  }
+  async function load() {
+    const [script, wasm] = await Promise.all([embedded(SCRIPT_ID), embedded(WASM_ID)]);
+    const address = URL.createObjectURL(new Blob([script], { type: "text/javascript" }));
+    try {
+      const ort = await import(address);
+      ort.env.wasm.numThreads = 1;
+      ort.env.wasm.wasmBinary = wasm;
+      ort.env.logLevel = "fatal";
+      return ort;
+    } finally {
+      URL.revokeObjectURL(address);
+    }
+  }
+  function loaded() {
+    runtime ??= load().catch((error) => {
+      throw new RuntimeError(`The model cannot run in this browser: ONNX Runtime did not load (${reasonOf(error)}).`);
+    });
+    return runtime;
+  }
+  async function createSession(graphBytes) {
+    const ort = await loaded();
+    let session;
+    try {
+      session = await ort.InferenceSession.create(graphBytes, { executionProviders: ["wasm"], logSeverityLevel: FATAL });
+    } catch (error) {
+      throw new RuntimeError(`The model in this page is damaged: ONNX Runtime cannot read its graph (${reasonOf(error)}).`);
+    }
+    let last = Promise.resolve();
+    const runOnce = async (inputs, outputs) => {
+      const feeds = {};
+      for (const [name, { type, data, dims }] of Object.entries(inputs)) feeds[name] = new ort.Tensor(type, data, dims);
+      const found = await session.run(feeds, outputs);
+      return Object.fromEntries(Object.entries(found).map(([name, { type, data, dims }]) => [name, { type, data, dims }]));
+    };
+    return {
+      inputNames: session.inputNames,
+      outputNames: session.outputNames,
+      run: (inputs, outputs = session.outputNames) => {
+        const run = last.then(() => runOnce(inputs, outputs));
+        last = run.catch(() => void 0);
+        return run;
+      },
+      release: () => session.release()
+    };
+  }
+
   // src/main.ts
   function listParts() {
     for (const section of document.querySelectorAll("section[data-part]")) {
@@ -928,6 +1006,7 @@
       if (hasResults(content)) await showExplorer(content);
       if (content.attention_history) await showHistory(content.attention_history);
     }
+    if (hasRuntime()) Object.assign(window, { seqattn: { createSession } });
     followTheme();
     document.documentElement.dataset.ready = "yes";
   }

@@ -5,6 +5,7 @@ import { showCurves } from "./curves";
 import { byId, textElement } from "./dom";
 import { showExplorer } from "./explorer/explorer";
 import { showHistory } from "./history";
+import { createSession, hasRuntime } from "./live/runtime";
 import { followTheme } from "./plots";
 
 function listParts(): void {
@@ -24,6 +25,7 @@ async function main(): Promise<void> {
     if (hasResults(content)) await showExplorer(content);
     if (content.attention_history) await showHistory(content.attention_history);
   }
+  if (hasRuntime()) Object.assign(window, { seqattn: { createSession } });
   followTheme();
   document.documentElement.dataset.ready = "yes";
 }
