@@ -1,9 +1,9 @@
 """HTML pages of runs and comparisons that work offline.
 
-A page contains its data, style and script, and plotly (the extra `report`). A page with a live model
-also contains ONNX Runtime Web (`vendor/`). A content security policy forbids all requests and all
-other scripts, so names from files cannot run or load anything. With a live model the policy allows
-WebAssembly, and scripts from `blob:` addresses, which only a script of the page can create.
+A page contains its data, style and script, and plotly (the extra `report`). A page with a live
+model also contains ONNX Runtime Web (`vendor/`). A content security policy forbids all requests
+and all other scripts, so names from files cannot run or load anything. With a live model the policy
+allows WebAssembly, and scripts from `blob:` addresses, which only a script of the page can create.
 """
 
 from __future__ import annotations

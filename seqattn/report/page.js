@@ -322,7 +322,13 @@
     const chunks = [];
     const reader = readable.getReader();
     for (let next = await reader.read(); !next.done; next = await reader.read()) chunks.push(next.value);
-    return new Blob(chunks).arrayBuffer();
+    const whole = new Uint8Array(chunks.reduce((sum, chunk) => sum + chunk.length, 0));
+    let offset = 0;
+    for (const chunk of chunks) {
+      whole.set(chunk, offset);
+      offset += chunk.length;
+    }
+    return whole.buffer;
   }
   async function unpack(packed) {
     const raw = await decompress(decodeBase64(packed.data), "deflate");

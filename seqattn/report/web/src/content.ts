@@ -158,7 +158,13 @@ export async function decompress(bytes: Uint8Array<ArrayBuffer>, format: Compres
   const chunks: Uint8Array<ArrayBuffer>[] = [];
   const reader = readable.getReader();
   for (let next = await reader.read(); !next.done; next = await reader.read()) chunks.push(next.value);
-  return new Blob(chunks).arrayBuffer();
+  const whole = new Uint8Array(chunks.reduce((sum, chunk) => sum + chunk.length, 0));
+  let offset = 0;
+  for (const chunk of chunks) {
+    whole.set(chunk, offset);
+    offset += chunk.length;
+  }
+  return whole.buffer;
 }
 
 export async function unpack(packed: Packed): Promise<Unpacked> {
