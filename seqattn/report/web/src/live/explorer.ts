@@ -30,7 +30,7 @@ export interface LivePage {
 /** Return what the explorer needs of a page; null if the page is not live. */
 export function livePage(content: Content): LivePage | null {
   const { live } = content;
-  if (!live) return null;
+  if (!live?.models.length) return null;
   const examples = live.examples ?? (content.kind === "run" ? content.examples : undefined);
   if (!examples) return null;
   const alignment = live.alignment ?? (content.kind === "run" ? content.alignment : null) ?? null;
