@@ -15,6 +15,11 @@
     select.replaceChildren(...words.map((word, k) => new Option(word, String(k), false, k === chosen)));
     select.disabled = words.length < 2;
   }
+  function showNote(note) {
+    const element = byId("scale-note");
+    element.textContent = note;
+    element.hidden = note === "";
+  }
   function textElement(tag, text) {
     const element = document.createElement(tag);
     element.textContent = text;
@@ -63,6 +68,44 @@
       found.set(level, [...found.get(level) ?? [], [side, anchor]]);
     }
     return levels.map((level) => found.get(level).shift());
+  }
+
+  // src/ticks.ts
+  function logTicks(log, values) {
+    if (!log) return { tickformat: "~g" };
+    const real = values.filter((x) => typeof x === "number" && x > 0);
+    const [low, high] = [Math.min(...real), Math.max(...real)];
+    if (real.length < 2 || low === high || high > 5 * low) return { dtick: "D2", tickformat: "~g" };
+    const rough = (high - low) / 3;
+    const power = 10 ** decimalExponent(rough);
+    const step = power * [5, 2, 1].find((digit) => digit * power <= rough * 1.0001);
+    return { dtick: `L${step}`, tickformat: "~g" };
+  }
+  function integerTicks(count) {
+    return { tickformat: "d", ...count <= 12 ? { dtick: 1 } : {} };
+  }
+
+  // src/loss_axis.ts
+  var MIN_SHARE = 1e-6;
+  function lossAxis(wantsLog, losses, references) {
+    const found = losses.filter((loss) => Number.isFinite(loss));
+    const positive = found.filter((loss) => loss > 0);
+    const smallest = positive.length ? positive.reduce((a, b) => Math.min(a, b)) : 0;
+    if (!wantsLog || !positive.length) {
+      const note = wantsLog ? "No loss is above 0, so the scale is linear." : "";
+      return { axis: { type: "linear", ...logTicks(false, []) }, references: [...references], shows: Number.isFinite, coordinate: (loss) => loss, note };
+    }
+    const shown = references.filter(([, loss]) => loss >= MIN_SHARE * smallest);
+    const omitted = references.filter(([, loss]) => !(loss >= MIN_SHARE * smallest)).map(([name, loss]) => `${name} (${loss === 0 ? "0" : formatNumber(loss)})`);
+    const zeros = found.length - positive.length;
+    if (zeros) omitted.push(zeros === 1 ? "1 loss of 0" : `${zeros} losses of 0`);
+    return {
+      axis: { type: "log", ...logTicks(true, [...positive, ...shown.map(([, loss]) => loss)]) },
+      references: shown,
+      shows: (loss) => loss > 0,
+      coordinate: Math.log10,
+      note: omitted.length ? `The logarithmic scale has no place for 0 and for values far below the losses. It omits: ${omitted.join(", ")}.` : ""
+    };
   }
 
   // src/plots.ts
@@ -136,21 +179,6 @@
     return columns.flatMap((column, row) => column < 0 ? [] : lines.map((line) => ({ type: "rect", x0: column - 0.5, x1: column + 0.5, y0: row - 0.5, y1: row + 0.5, line })));
   }
 
-  // src/ticks.ts
-  function logTicks(log, values) {
-    if (!log) return { tickformat: "~g" };
-    const real = values.filter((x) => typeof x === "number" && x > 0);
-    const [low, high] = [Math.min(...real), Math.max(...real)];
-    if (real.length < 2 || low === high || high > 5 * low) return { dtick: "D2", tickformat: "~g" };
-    const rough = (high - low) / 3;
-    const power = 10 ** decimalExponent(rough);
-    const step = power * [5, 2, 1].find((digit) => digit * power <= rough * 1.0001);
-    return { dtick: `L${step}`, tickformat: "~g" };
-  }
-  function integerTicks(count) {
-    return { tickformat: "d", ...count <= 12 ? { dtick: 1 } : {} };
-  }
-
   // src/comparison.ts
   var MIN_WIDTH_FOR_TWO_SIDES = 500;
   var PIXELS_PER_LETTER = 9;
@@ -174,30 +202,31 @@
       };
     });
   }
-  function medianShapes(variants) {
+  function medianShapes(variants, axis) {
     const { ink, soft } = theme();
-    const highest = Math.max(...allLosses(variants));
+    const shown = allLosses(variants).filter(axis.shows);
+    const [lowest, highest] = [Math.min(...shown), Math.max(...shown)];
     return variants.flatMap((variant, a) => {
       const shapes = [];
-      if (variant.median !== null) shapes.push({ type: "line", x0: a - 0.35, x1: a + 0.35, y0: variant.median, y1: variant.median, line: { color: ink, width: 2.5 } });
+      if (variant.median !== null && axis.shows(variant.median)) shapes.push({ type: "line", x0: a - 0.35, x1: a + 0.35, y0: variant.median, y1: variant.median, line: { color: ink, width: 2.5 } });
       const [low, high] = variant.interval ?? [null, null];
-      if (low !== null) shapes.push({ type: "rect", x0: a - 0.35, x1: a + 0.35, y0: low, y1: high ?? highest, line: { width: 0 }, fillcolor: soft, opacity: 0.3, layer: "below" });
+      const [bottom, top] = [low !== null && axis.shows(low) ? low : lowest, high ?? highest];
+      if (low !== null && axis.shows(top)) shapes.push({ type: "rect", x0: a - 0.35, x1: a + 0.35, y0: bottom, y1: top, line: { width: 0 }, fillcolor: soft, opacity: 0.3, layer: "below" });
       return shapes;
     });
   }
-  function referenceLines({ references, variants }, log) {
+  function referenceLines({ references, shows, coordinate }, losses) {
     const { soft } = theme();
-    const along = (loss) => log ? Math.log10(loss) : loss;
     const positions = labelPositions(
-      references.map(([, loss]) => along(loss)),
-      allLosses(variants).map(along),
+      references.map(([, loss]) => coordinate(loss)),
+      losses.filter(shows).map(coordinate),
       byId("seeds").clientWidth < MIN_WIDTH_FOR_TWO_SIDES ? ["right"] : ["right", "left"]
     );
     return {
       shapes: references.map(([, loss]) => ({ type: "line", xref: "paper", x0: 0, x1: 1, y0: loss, y1: loss, line: { color: soft, width: 1, dash: "dashdot" } })),
       annotations: references.map(([name, loss], k) => {
         const [side, anchor] = positions[k];
-        return { xref: "paper", x: side === "left" ? 0 : 1, xanchor: side, y: along(loss), yanchor: anchor, text: escapeMarkup(name), showarrow: false, font: { size: 11, color: soft } };
+        return { xref: "paper", x: side === "left" ? 0 : 1, xanchor: side, y: coordinate(loss), yanchor: anchor, text: escapeMarkup(name), showarrow: false, font: { size: 11, color: soft } };
       })
     };
   }
@@ -209,16 +238,17 @@
   }
   function drawSeeds(content, now) {
     const { references, variants } = content;
-    const log = selectById("scale").value === "log" && allLosses(variants).every((loss) => loss > 0);
-    const { shapes, annotations } = referenceLines(content, log);
-    const values = [...allLosses(variants), ...references.map(([, loss]) => loss)];
+    const losses = allLosses(variants);
+    const axis = lossAxis(selectById("scale").value === "log", losses, references);
+    const { shapes, annotations } = referenceLines(axis, losses);
     draw("seeds", seedTraces(variants, now), {
-      shapes: [...medianShapes(variants), ...shapes],
+      shapes: [...medianShapes(variants, axis), ...shapes],
       annotations,
       hovermode: "closest",
-      yaxis: { type: log ? "log" : "linear", title: { text: `test loss, mean squared error${content.unit}` }, ...logTicks(log, values) },
+      yaxis: { title: { text: `test loss, mean squared error${content.unit}` }, ...axis.axis },
       xaxis: variantAxis(variants)
     });
+    showNote(axis.note);
   }
   function describeChosen(point, path) {
     const words = `Test loss ${formatNumber(point.loss)} free running, ${formatNumber(point.forced)} teacher-forced; best epoch ${point.best_epoch}; it ${point.beats ? "beats" : "does not beat"} the best parameter-free baseline. `;
@@ -234,9 +264,10 @@
     }
     clearText("chosen-curve");
     const { accent } = theme();
+    const { axis, note } = lossAxis(true, curve.map(([, loss]) => loss), []);
     draw("chosen-curve", [{ type: "scatter", mode: curve.length > 1 ? "lines" : "markers", x: curve.map(([epoch]) => epoch), y: curve.map(([, loss]) => loss), line: { color: accent }, hovertemplate: "epoch %{x}: %{y:.4g}<extra></extra>" }], {
-      title: { text: "Validation loss, free running", font: { size: 14 } },
-      yaxis: { type: "log", ...logTicks(true, curve.map(([, loss]) => loss)) },
+      title: { text: `Validation loss, free running${note && "; losses of 0 are omitted"}`, font: { size: 14 } },
+      yaxis: { ...axis },
       xaxis: { title: { text: "epoch" }, ...integerTicks(curve.at(-1)[0]) }
     });
   }
@@ -355,6 +386,7 @@
   }
 
   // src/curves.ts
+  var NOISE_FLOOR = "noise floor";
   function lossTraces(curves) {
     const { soft, accent, warn } = theme();
     const line = (name, values, colour, dash) => ({ type: "scatter", mode: curves.epoch.length > 1 ? "lines" : "markers", name, x: curves.epoch, y: values, line: { color: colour, dash, width: 2 }, hovertemplate: "%{y:.4g}" });
@@ -364,16 +396,20 @@
       line("validation, teacher-forced", curves.teacher_forced, warn, "dash")
     ];
   }
-  function referenceLines2(curves, log) {
+  function referencesOf({ floor, baseline }) {
+    const floors = typeof floor === "number" ? [[NOISE_FLOOR, floor]] : [];
+    return baseline ? [...floors, baseline] : floors;
+  }
+  function referenceLines2(curves, axis) {
     const { ink, soft } = theme();
     const shapes = [];
     const annotations = [];
-    const level = (value, words, colour, side = "bottom") => {
-      shapes.push({ type: "line", xref: "paper", x0: 0, x1: 1, y0: value, y1: value, line: { color: colour, width: 1, dash: "dashdot" } });
-      annotations.push({ xref: "paper", x: 1, xanchor: "right", y: log ? Math.log10(value) : value, yanchor: side, text: words, showarrow: false, font: { size: 11, color: colour } });
-    };
-    if (curves.floor) level(curves.floor, `noise floor ${formatNumber(curves.floor)}`, ink, "top");
-    if (curves.baseline && curves.baseline[1] > 0) level(curves.baseline[1], escapeMarkup(`${curves.baseline[0]} ${formatNumber(curves.baseline[1])}`), soft);
+    for (const [name, loss] of axis.references) {
+      const [colour, side] = name === NOISE_FLOOR ? [ink, "top"] : [soft, "bottom"];
+      const text = escapeMarkup(`${name} ${loss === 0 ? "0" : formatNumber(loss)}`);
+      shapes.push({ type: "line", xref: "paper", x0: 0, x1: 1, y0: loss, y1: loss, line: { color: colour, width: 1, dash: "dashdot" } });
+      annotations.push({ xref: "paper", x: 1, xanchor: "right", y: axis.coordinate(loss), yanchor: side, text, showarrow: false, font: { size: 11, color: colour } });
+    }
     if (curves.best_epoch) {
       shapes.push({ type: "line", yref: "paper", y0: 0, y1: 1, x0: curves.best_epoch, x1: curves.best_epoch, line: { color: soft, width: 1, dash: "dot" } });
       annotations.push({ yref: "paper", y: 1, yanchor: "bottom", x: curves.best_epoch, text: `best epoch ${curves.best_epoch}`, showarrow: false, font: { size: 11 } });
@@ -381,16 +417,17 @@
     return { shapes, annotations };
   }
   function showCurves(curves, unit) {
+    const losses = [...curves.training, ...curves.validation, ...curves.teacher_forced];
     const drawLosses = () => {
-      const log = selectById("scale").value === "log";
-      const values = [...curves.training, ...curves.validation, ...curves.teacher_forced, curves.floor, curves.baseline?.[1]];
+      const axis = lossAxis(selectById("scale").value === "log", losses, referencesOf(curves));
       draw("loss", lossTraces(curves), {
         hovermode: "x unified",
-        ...referenceLines2(curves, log),
+        ...referenceLines2(curves, axis),
         legend: { orientation: "h", y: -0.18 },
         xaxis: { title: { text: "epoch" }, ...integerTicks(curves.epoch.length) },
-        yaxis: { type: log ? "log" : "linear", title: { text: `mean squared error${unit}` }, ...logTicks(log, values) }
+        yaxis: { title: { text: `mean squared error${unit}` }, ...axis.axis }
       });
+      showNote(axis.note);
     };
     selectById("scale").addEventListener("change", drawLosses);
     onThemeChange(drawLosses);

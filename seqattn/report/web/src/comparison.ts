@@ -1,10 +1,12 @@
 // The test losses of the seeds of each variant, and a preview of the chosen run.
 import type { ComparisonContent, SeedPoint, Variant } from "./content";
-import { byId, fill, plotById, selectById, textElement } from "./dom";
+import { byId, fill, plotById, selectById, showNote, textElement } from "./dom";
 import { escapeMarkup, formatNumber, pointNames, shorten } from "./format";
 import { labelPositions } from "./labels";
+import type { LossAxis } from "./loss_axis";
+import { lossAxis } from "./loss_axis";
 import { clearText, colourScale, draw, heatmap, MAX_UNIT_SCALE_COLUMNS, onThemeChange, theme, writeInstead } from "./plots";
-import { integerTicks, logTicks } from "./ticks";
+import { integerTicks } from "./ticks";
 
 interface Selection {
   variant: number;
@@ -31,30 +33,31 @@ function seedTraces(variants: readonly Variant[], now: Selection): PlotValues[] 
   });
 }
 
-/** Return the median of each variant and its interval as shapes. */
-function medianShapes(variants: readonly Variant[]): PlotValues[] {
+/** Return the median of each variant and its interval as shapes, as far as the axis shows them. */
+function medianShapes(variants: readonly Variant[], axis: LossAxis): PlotValues[] {
   const { ink, soft } = theme();
-  const highest = Math.max(...allLosses(variants));
+  const shown = allLosses(variants).filter(axis.shows);
+  const [lowest, highest] = [Math.min(...shown), Math.max(...shown)];
   return variants.flatMap((variant, a) => {
     const shapes: PlotValues[] = [];
-    if (variant.median !== null) shapes.push({ type: "line", x0: a - 0.35, x1: a + 0.35, y0: variant.median, y1: variant.median, line: { color: ink, width: 2.5 } });
+    if (variant.median !== null && axis.shows(variant.median)) shapes.push({ type: "line", x0: a - 0.35, x1: a + 0.35, y0: variant.median, y1: variant.median, line: { color: ink, width: 2.5 } });
     const [low, high] = variant.interval ?? [null, null];
-    if (low !== null) shapes.push({ type: "rect", x0: a - 0.35, x1: a + 0.35, y0: low, y1: high ?? highest, line: { width: 0 }, fillcolor: soft, opacity: 0.3, layer: "below" });
+    const [bottom, top] = [low !== null && axis.shows(low) ? low : lowest, high ?? highest];
+    if (low !== null && axis.shows(top)) shapes.push({ type: "rect", x0: a - 0.35, x1: a + 0.35, y0: bottom, y1: top, line: { width: 0 }, fillcolor: soft, opacity: 0.3, layer: "below" });
     return shapes;
   });
 }
 
 /** Return the lines of the references with their labels. */
-function referenceLines({ references, variants }: ComparisonContent, log: boolean): { shapes: PlotValues[]; annotations: PlotValues[] } {
+function referenceLines({ references, shows, coordinate }: LossAxis, losses: readonly number[]): { shapes: PlotValues[]; annotations: PlotValues[] } {
   const { soft } = theme();
-  const along = (loss: number): number => (log ? Math.log10(loss) : loss);
-  const positions = labelPositions(references.map(([, loss]) => along(loss)), allLosses(variants).map(along),
+  const positions = labelPositions(references.map(([, loss]) => coordinate(loss)), losses.filter(shows).map(coordinate),
     byId("seeds").clientWidth < MIN_WIDTH_FOR_TWO_SIDES ? ["right"] : ["right", "left"]);
   return {
     shapes: references.map(([, loss]) => ({ type: "line", xref: "paper", x0: 0, x1: 1, y0: loss, y1: loss, line: { color: soft, width: 1, dash: "dashdot" } })),
     annotations: references.map(([name, loss], k) => {
       const [side, anchor] = positions[k];
-      return { xref: "paper", x: side === "left" ? 0 : 1, xanchor: side, y: along(loss), yanchor: anchor, text: escapeMarkup(name), showarrow: false, font: { size: 11, color: soft } };
+      return { xref: "paper", x: side === "left" ? 0 : 1, xanchor: side, y: coordinate(loss), yanchor: anchor, text: escapeMarkup(name), showarrow: false, font: { size: 11, color: soft } };
     }),
   };
 }
@@ -68,14 +71,15 @@ function variantAxis(variants: readonly Variant[]): PlotValues {
 
 function drawSeeds(content: ComparisonContent, now: Selection): void {
   const { references, variants } = content;
-  const log = selectById("scale").value === "log" && allLosses(variants).every((loss) => loss > 0);
-  const { shapes, annotations } = referenceLines(content, log);
-  const values = [...allLosses(variants), ...references.map(([, loss]) => loss)];
+  const losses = allLosses(variants);
+  const axis = lossAxis(selectById("scale").value === "log", losses, references);
+  const { shapes, annotations } = referenceLines(axis, losses);
   draw("seeds", seedTraces(variants, now), {
-    shapes: [...medianShapes(variants), ...shapes], annotations, hovermode: "closest",
-    yaxis: { type: log ? "log" : "linear", title: { text: `test loss, mean squared error${content.unit}` }, ...logTicks(log, values) },
+    shapes: [...medianShapes(variants, axis), ...shapes], annotations, hovermode: "closest",
+    yaxis: { title: { text: `test loss, mean squared error${content.unit}` }, ...axis.axis },
     xaxis: variantAxis(variants),
   });
+  showNote(axis.note);
 }
 
 function describeChosen(point: SeedPoint, path: string): void {
@@ -93,9 +97,10 @@ function drawChosenCurve({ curve }: SeedPoint): void {
   }
   clearText("chosen-curve");
   const { accent } = theme();
+  const { axis, note } = lossAxis(true, curve.map(([, loss]) => loss), []);
   draw("chosen-curve", [{ type: "scatter", mode: curve.length > 1 ? "lines" : "markers", x: curve.map(([epoch]) => epoch), y: curve.map(([, loss]) => loss), line: { color: accent }, hovertemplate: "epoch %{x}: %{y:.4g}<extra></extra>" }], {
-    title: { text: "Validation loss, free running", font: { size: 14 } },
-    yaxis: { type: "log", ...logTicks(true, curve.map(([, loss]) => loss)) },
+    title: { text: `Validation loss, free running${note && "; losses of 0 are omitted"}`, font: { size: 14 } },
+    yaxis: { ...axis },
     xaxis: { title: { text: "epoch" }, ...integerTicks(curve.at(-1)![0]) },
   });
 }

@@ -1,9 +1,13 @@
 // The losses by epoch.
 import type { Curves } from "./content";
-import { selectById } from "./dom";
+import { selectById, showNote } from "./dom";
 import { escapeMarkup, formatNumber } from "./format";
+import type { LossAxis, Reference } from "./loss_axis";
+import { lossAxis } from "./loss_axis";
 import { draw, onThemeChange, theme } from "./plots";
-import { integerTicks, logTicks } from "./ticks";
+import { integerTicks } from "./ticks";
+
+const NOISE_FLOOR = "noise floor";
 
 function lossTraces(curves: Curves): PlotValues[] {
   const { soft, accent, warn } = theme();
@@ -15,17 +19,23 @@ function lossTraces(curves: Curves): PlotValues[] {
   ];
 }
 
-/** Return the lines of the noise floor, of the best baseline and of the best epoch, with their labels. */
-function referenceLines(curves: Curves, log: boolean): { shapes: PlotValues[]; annotations: PlotValues[] } {
+/** Return the noise floor and the best baseline, where they are known. */
+function referencesOf({ floor, baseline }: Curves): Reference[] {
+  const floors: Reference[] = typeof floor === "number" ? [[NOISE_FLOOR, floor]] : [];
+  return baseline ? [...floors, baseline] : floors;
+}
+
+/** Return the lines of the references and of the best epoch, with their labels. */
+function referenceLines(curves: Curves, axis: LossAxis): { shapes: PlotValues[]; annotations: PlotValues[] } {
   const { ink, soft } = theme();
   const shapes: PlotValues[] = [];
   const annotations: PlotValues[] = [];
-  const level = (value: number, words: string, colour: string, side = "bottom"): void => {
-    shapes.push({ type: "line", xref: "paper", x0: 0, x1: 1, y0: value, y1: value, line: { color: colour, width: 1, dash: "dashdot" } });
-    annotations.push({ xref: "paper", x: 1, xanchor: "right", y: log ? Math.log10(value) : value, yanchor: side, text: words, showarrow: false, font: { size: 11, color: colour } });
-  };
-  if (curves.floor) level(curves.floor, `noise floor ${formatNumber(curves.floor)}`, ink, "top");
-  if (curves.baseline && curves.baseline[1] > 0) level(curves.baseline[1], escapeMarkup(`${curves.baseline[0]} ${formatNumber(curves.baseline[1])}`), soft);
+  for (const [name, loss] of axis.references) {
+    const [colour, side] = name === NOISE_FLOOR ? [ink, "top"] : [soft, "bottom"];
+    const text = escapeMarkup(`${name} ${loss === 0 ? "0" : formatNumber(loss)}`);
+    shapes.push({ type: "line", xref: "paper", x0: 0, x1: 1, y0: loss, y1: loss, line: { color: colour, width: 1, dash: "dashdot" } });
+    annotations.push({ xref: "paper", x: 1, xanchor: "right", y: axis.coordinate(loss), yanchor: side, text, showarrow: false, font: { size: 11, color: colour } });
+  }
   if (curves.best_epoch) {
     shapes.push({ type: "line", yref: "paper", y0: 0, y1: 1, x0: curves.best_epoch, x1: curves.best_epoch, line: { color: soft, width: 1, dash: "dot" } });
     annotations.push({ yref: "paper", y: 1, yanchor: "bottom", x: curves.best_epoch, text: `best epoch ${curves.best_epoch}`, showarrow: false, font: { size: 11 } });
@@ -34,14 +44,15 @@ function referenceLines(curves: Curves, log: boolean): { shapes: PlotValues[]; a
 }
 
 export function showCurves(curves: Curves, unit: string): void {
+  const losses = [...curves.training, ...curves.validation, ...curves.teacher_forced];
   const drawLosses = (): void => {
-    const log = selectById("scale").value === "log";
-    const values = [...curves.training, ...curves.validation, ...curves.teacher_forced, curves.floor, curves.baseline?.[1]];
+    const axis = lossAxis(selectById("scale").value === "log", losses, referencesOf(curves));
     draw("loss", lossTraces(curves), {
-      hovermode: "x unified", ...referenceLines(curves, log), legend: { orientation: "h", y: -0.18 },
+      hovermode: "x unified", ...referenceLines(curves, axis), legend: { orientation: "h", y: -0.18 },
       xaxis: { title: { text: "epoch" }, ...integerTicks(curves.epoch.length) },
-      yaxis: { type: log ? "log" : "linear", title: { text: `mean squared error${unit}` }, ...logTicks(log, values) },
+      yaxis: { title: { text: `mean squared error${unit}` }, ...axis.axis },
     });
+    showNote(axis.note);
   };
   selectById("scale").addEventListener("change", drawLosses);
   onThemeChange(drawLosses);

@@ -20,6 +20,13 @@ export function fill(select: HTMLSelectElement, words: readonly string[], chosen
   select.disabled = words.length < 2;
 }
 
+/** Say below a plot of losses what its scale omits. */
+export function showNote(note: string): void {
+  const element = byId("scale-note");
+  element.textContent = note;
+  element.hidden = note === "";
+}
+
 /** Return an element with text. Text from files enters the page only like this, never as markup. */
 export function textElement<K extends keyof HTMLElementTagNameMap>(tag: K, text: string): HTMLElementTagNameMap[K] {
   const element = document.createElement(tag);
