@@ -15,11 +15,10 @@ from filelock import FileLock
 from numpy.typing import NDArray
 
 from seqattn import experiments
-from seqattn.analysis.evaluation import free_run
+from seqattn.analysis.evaluation import as_override, free_run
 from seqattn.analysis.evaluation.load_run import open_run
 from seqattn.config import resolve
 from seqattn.data import Sequences
-from seqattn.models.attention import ForcedWeights
 from seqattn.report import render_page, report, report_side_by_side
 from seqattn.training import LoadedModel
 from tests.browser.conftest import OWN, SMALL, Open, Opened
@@ -152,9 +151,7 @@ def test_forced_weights_equal_those_of_predict(
     weights = (np.arange(S, dtype=float) + 1) / (S * (S + 1) / 2)
     rows = [{"step": T, "layer": layers - 1, "head": heads - 1, "weights": weights.tolist()}]
     answer = ask_page(found, source, force={"rows": rows})
-    forced = torch.full((1, layers, heads, T, S), torch.nan)
-    forced[0, -1, -1, T - 1] = torch.from_numpy(weights)
-    assert_same(answer, ask_python(trained, source, override=ForcedWeights(forced)))
+    assert_same(answer, ask_python(trained, source, override=as_override({"rows": rows})))
     assert np.allclose(answer["weights"][-1][-1][T - 1], weights)
     nested = [[[None] * T for _ in range(heads)] for _ in range(layers)]
     nested[-1][-1][T - 1] = weights.tolist()
