@@ -306,11 +306,29 @@
     return JSON.parse(document.getElementById("data").textContent);
   }
   function decodeBase64(text2) {
-    return Uint8Array.from(atob(text2), (sign) => sign.charCodeAt(0));
+    const { fromBase64 } = Uint8Array;
+    if (fromBase64) return fromBase64.call(Uint8Array, text2);
+    const letters = atob(text2);
+    const bytes = new Uint8Array(letters.length);
+    for (let k = 0; k < letters.length; k += 1) bytes[k] = letters.charCodeAt(k);
+    return bytes;
   }
   async function decompress(bytes, format) {
-    const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream(format));
-    return new Response(stream).arrayBuffer();
+    const { readable, writable } = new DecompressionStream(format);
+    const writer = writable.getWriter();
+    const ignore = () => void 0;
+    writer.write(bytes).catch(ignore);
+    writer.close().catch(ignore);
+    const chunks = [];
+    const reader = readable.getReader();
+    for (let next = await reader.read(); !next.done; next = await reader.read()) chunks.push(next.value);
+    const whole = new Uint8Array(chunks.reduce((sum, chunk) => sum + chunk.length, 0));
+    let offset = 0;
+    for (const chunk of chunks) {
+      whole.set(chunk, offset);
+      offset += chunk.length;
+    }
+    return whole.buffer;
   }
   async function unpack(packed) {
     const raw = await decompress(decodeBase64(packed.data), "deflate");
@@ -2776,7 +2794,7 @@
   var COLOURS = ["#009e73", "#cc79a7", "#56b4e9"];
   function livePage(content) {
     const { live } = content;
-    if (!live) return null;
+    if (!live?.models.length) return null;
     const examples = live.examples ?? (content.kind === "run" ? content.examples : void 0);
     if (!examples) return null;
     const alignment = live.alignment ?? (content.kind === "run" ? content.alignment : null) ?? null;
@@ -3113,6 +3131,7 @@
   var WASM_ID = "ort-wasm";
   var FATAL = 4;
   var runtime;
+  var hasRuntime = () => document.getElementById(SCRIPT_ID) !== null;
   var reasonOf = (error) => error instanceof Error ? error.message : String(error);
   async function decodeGzip(text2) {
     return new Uint8Array(await decompress(decodeBase64(text2.trim()), "gzip"));
@@ -3284,6 +3303,7 @@
     return found;
   }
   async function showLive(content) {
+    if (hasRuntime()) window.seqattn = { createSession };
     const page = livePage(content);
     if (!page) return null;
     byId("live").hidden = false;
@@ -3292,6 +3312,7 @@
       const explorer = await LiveExplorer.load(page, models);
       addArithmetic(explorer);
       window.seqattn = {
+        createSession,
         explorer,
         run: async (source, options = {}) => {
           const { model, index } = findRun(models, options.run);
@@ -3339,7 +3360,7 @@
     const content = readContent();
     const live = await showLive(content);
     if (content.kind === "comparison") showComparison(content);
-    else await showRun(content, live);
+    else if (content.kind === "run") await showRun(content, live);
     listParts();
     followTheme();
     document.documentElement.dataset.ready = "yes";

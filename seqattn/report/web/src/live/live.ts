@@ -1,18 +1,20 @@
 // The live part of the page: the models, the explorer, and `window.seqattn`.
-import type { ComparisonContent, RunContent } from "../content";
+import type { Content } from "../content";
 import { byId } from "../dom";
 import { addArithmetic } from "./arithmetic_panel";
 import type { LivePage } from "./explorer";
 import { LiveExplorer, livePage } from "./explorer";
 import type { Answer, RunOptions } from "./model";
 import { LiveModel } from "./model";
+import { createSession, hasRuntime } from "./runtime";
 
 /** The functions of the page for scripts. */
 export interface SeqattnApi {
+  createSession: typeof createSession;
   /** Forecast a source (S, F) in units of the data; see `LiveModel.run`. `run` counts the runs of all models, or is a name. */
-  run(source: number[][], options?: RunOptions): Promise<Answer>;
+  run?: (source: number[][], options?: RunOptions) => Promise<Answer>;
   /** The explorer, for tests of the page. */
-  explorer: LiveExplorer;
+  explorer?: LiveExplorer;
 }
 
 declare global {
@@ -34,7 +36,8 @@ function findRun(models: readonly LiveModel[], run: number | string = 0): { mode
 }
 
 /** Show the live explorer, and return it; null if the page has none. A damaged model gives a sentence. */
-export async function showLive(content: RunContent | ComparisonContent): Promise<LiveExplorer | null> {
+export async function showLive(content: Content): Promise<LiveExplorer | null> {
+  if (hasRuntime()) window.seqattn = { createSession };
   const page = livePage(content);
   if (!page) return null;
   byId("live").hidden = false;
@@ -43,6 +46,7 @@ export async function showLive(content: RunContent | ComparisonContent): Promise
     const explorer = await LiveExplorer.load(page, models);
     addArithmetic(explorer);
     window.seqattn = {
+      createSession,
       explorer,
       run: async (source, options = {}) => {
         const { model, index } = findRun(models, options.run);
