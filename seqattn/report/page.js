@@ -1874,7 +1874,7 @@
       const isColumn = hasOwn(stage) && stage.ownAs === "column";
       const head = table.createTHead().insertRow();
       head.append(headerCell("", "col"), ...stage.columns.map((name) => headerCell(name, "col")), ...isColumn ? [headerCell("the model\u2019s own", "col")] : []);
-      if (isColumn) head.lastElementChild.classList.add("own");
+      if (isColumn) head.lastElementChild.classList.add("exact");
       const body = table.createTBody();
       for (const [place2, row] of rows.entries()) {
         const line = body.insertRow();
@@ -1890,7 +1890,7 @@
       }
       if (hasOwn(stage) && !isColumn) {
         const line = body.insertRow();
-        line.className = "own";
+        line.className = "exact";
         line.append(headerCell("the model\u2019s own", "row"));
         built.own.push(...stage.columns.map(() => ownCell(line)));
       }
@@ -1947,7 +1947,7 @@
   }
   function ownCell(line) {
     const cell2 = line.insertCell();
-    cell2.className = "number own";
+    cell2.className = "number exact";
     return cell2;
   }
   function describeStep2({ first: { layers, heads } }, { state, shown: all }, { shown, count }) {

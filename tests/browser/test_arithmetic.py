@@ -16,6 +16,7 @@ from seqattn.analysis.evaluation.load_run import load_splits, open_run
 from seqattn.analysis.explanation import Explanation, explain
 from seqattn.cli.explaining import DataUnits
 from seqattn.config import resolve
+from seqattn.models.attention import ForcedWeights
 from seqattn.report import report
 from tests.browser.conftest import Open, Opened
 
@@ -44,7 +45,7 @@ RUNS = {
     "transformer": [*SMALL, *LENGTH, "model.kind=transformer", "model.model_dim=8",
                     "model.heads=2", "model.layers=2", "training.teacher_forcing.probability=1"],
     "long": [*SMALL, "data.kind=copy", "data.length=16"],
-    "relative": [*OWN, "model.hidden_dim=4", "data.scaling=standard", "data.normalize=relative"],
+    "relative": [*OWN, "model.hidden_dim=4", "data.scaling=standard", "data.relative=true"],
     "instance": [*OWN, "model.hidden_dim=4", "data.scaling=standard", "data.normalize=instance",
                  "model.skip=linear"],
 }  # fmt: skip
@@ -58,10 +59,10 @@ READ = """() => {
   return [...document.querySelectorAll("#live-arithmetic .stage")].map((block) => ({
     name: block.querySelector("h3").textContent,
     formula: block.querySelector("code")?.textContent ?? "",
-    columns: [...block.querySelectorAll("thead th:not(.own)")].slice(1).map((cell) => cell.textContent),
-    rows: [...block.querySelectorAll("tbody tr:not(.own)")].map((line) => line.querySelector("th").textContent),
-    numbers: [...block.querySelectorAll("tbody tr:not(.own)")].map((line) => [...line.querySelectorAll("td:not(.own)")].map(number)),
-    own: [...block.querySelectorAll("td.own")].map(number),
+    columns: [...block.querySelectorAll("thead th:not(.exact)")].slice(1).map((cell) => cell.textContent),
+    rows: [...block.querySelectorAll("tbody tr:not(.exact)")].map((line) => line.querySelector("th").textContent),
+    numbers: [...block.querySelectorAll("tbody tr:not(.exact)")].map((line) => [...line.querySelectorAll("td:not(.exact)")].map(number)),
+    exact: [...block.querySelectorAll("td.exact")].map(number),
   }));
 }"""
 
@@ -107,6 +108,7 @@ def explained(path: Path, step: int, layer: int = 0, head: int = 0) -> tuple[Exp
 def show(found: Opened, step: int, layer: int = 0, head: int = 0) -> list[dict[str, Any]]:
     """Open the panel at a step, and read its stages."""
     found.page.evaluate("document.getElementById('live-arithmetic').open = true")
+    found.page.evaluate("document.getElementById('live-arithmetic-title').textContent = ''")
     found.page.evaluate(
         "([step, layer, head]) => window.seqattn.explorer.change((state) => Object.assign(state, {step, layer, head}))",
         [step - 1, layer, head],
@@ -169,6 +171,161 @@ def test_the_stages_are_those_of_explain(
                 assert check_stages(stages, wanted) > 50
                 forecast = stages[-1]
                 assert forecast["name"] == "Forecast, in units of the data"
-                assert forecast["own"] == pytest.approx(list(units.output.values()), abs=1e-3)
+                assert forecast["exact"] == pytest.approx(list(units.output.values()), abs=1e-3)
                 computed = [row[-1] for row in forecast["numbers"]]
-                assert computed == pytest.approx(forecast["own"], abs=0.02)
+                assert computed == pytest.approx(forecast["exact"], abs=0.02)
+
+
+def stage(stages: list[dict[str, Any]], name: str) -> dict[str, Any]:
+    return next(each for each in stages if each["name"] == name)
+
+
+def test_forced_weights_take_the_place_of_the_softmax(
+    opened: Open, page_of: Callable[[str], Path]
+) -> None:
+    """Before and after them all is computed: the scores of the model, and the context they give."""
+    path = page_of("additive-shift")
+    found = opened(path / "report.html")
+    forced = [0.5, 0.0, 0.25, 0.25, 0.0]
+    found.page.evaluate(
+        "(row) => window.seqattn.explorer.change(({force}) => force.set(1, 0, 0, row))", forced
+    )
+    stages = show(found, 1)
+    weights = stage(stages, "Weights")
+    assert weights["formula"] == "forced by you"
+    assert [row[-1] for row in weights["numbers"]] == forced
+    names = [each["name"] for each in stages]
+    assert "Scores" in names
+    assert "Content weights" not in names
+    _, trained = open_run(path)
+    sequence = load_splits(trained).test.select(slice(0, 1))
+    source, _ = trained.spec.scaling.transform(sequence)
+    T, S = trained.spec.target_length, source.shape[1]
+    rows = torch.full((1, 1, 1, T, S), torch.nan)
+    rows[0, 0, 0, 0] = torch.tensor(forced)
+    model = trained.model
+    with torch.inference_mode():
+        forecast = model.forecast(
+            torch.as_tensor(source, dtype=torch.float32), T, override=ForcedWeights(rows)
+        ).values[0]
+    values = np.array(stage(stages, "Values")["numbers"])
+    context = stage(stages, "Context")
+    assert context["numbers"][0] == pytest.approx(np.array(forced) @ values, abs=3e-4)
+    assert context["exact"] == pytest.approx(np.array(forced) @ values, abs=3e-4)
+    assert stage(stages, "Predicted point")["exact"] == pytest.approx(
+        forecast[0].tolist(), abs=6e-5
+    )
+    stages = show(found, 2)  # location_shift: the forced row is what the next step shifts
+    assert [row[0] for row in stage(stages, "Weights")["numbers"]] == forced
+    assert stage(stages, "Predicted point")["exact"] == pytest.approx(
+        forecast[1].tolist(), abs=6e-5
+    )
+
+
+def test_a_number_shows_where_it_comes_from(opened: Open, page_of: Callable[[str], Path]) -> None:
+    found = opened(page_of("scaled_dot-heads") / "report.html")
+    stages = show(found, 1)
+    weights = stage(stages, "Weights")
+    exponentials, last = ([row[k] for row in weights["numbers"]] for k in (1, 2))
+    block = found.page.locator(".stage", has=found.page.get_by_text("Weights", exact=True))
+    block.locator("tbody tr").nth(3).locator("td").nth(2).hover()
+    parts = " + ".join(f"{x:.4f}" for x in exponentials)
+    words = found.text("#live-arithmetic-line")
+    assert words.startswith(f"{last[3]:.4f} = {exponentials[3]:.4f} / ({parts})"), words
+    marked = found.page.locator(".stage td.origin").all_inner_texts()
+    assert marked == [f"{x:.4f}" for x in exponentials]
+    assert found.page.locator(".stage td.chosen").inner_text() == f"{last[3]:.4f}"
+    own = re.search(r"own number is (\S+)\.$", words)
+    assert own is not None
+    assert float(own[1]) == pytest.approx(last[3], abs=3e-4)
+
+
+def test_every_number_has_an_origin_that_gives_it(
+    opened: Open, page_of: Callable[[str], Path]
+) -> None:
+    """The lines are arithmetic: evaluated, they give the printed number."""
+    found = opened(page_of("cosine-local") / "report.html")
+    show(found, 2)
+    lines = found.page.evaluate(
+        """() => [...document.querySelectorAll("#live-arithmetic td[data-cell]")].map((cell) => {
+          cell.focus();
+          return document.getElementById("live-arithmetic-line").textContent;
+        })"""
+    )
+    checked = 0
+    for line in lines:
+        assert "undefined" not in line, line
+        assert "NaN" not in line, line
+        match = re.match(rf"({MINUS}?[\d.]+) = ([^a-z]*|exp.*?|sqrt.*?)(?:\. The model.*)?$", line)
+        if match is None or "\N{HORIZONTAL ELLIPSIS}" in line:
+            continue
+        text = match[2].replace(MINUS, "-").replace("\N{MULTIPLICATION SIGN}", "*")
+        text = text.replace("\N{SUPERSCRIPT TWO}", "**2").replace("^", "**")
+        value = eval(text, {"__builtins__": {}}, {"exp": np.exp, "sqrt": np.sqrt})
+        printed = float(match[1].replace(MINUS, "-"))
+        assert value == pytest.approx(printed, abs=5.1e-5), line
+        checked += 1
+    assert checked > 60
+
+
+def test_the_arrow_keys_move_within_a_table(opened: Open, page_of: Callable[[str], Path]) -> None:
+    found = opened(page_of("scaled_dot-heads") / "report.html")
+    show(found, 1)
+    found.page.locator("#live-arithmetic summary").focus()
+    found.page.keyboard.press("Tab")
+    stops = found.page.locator("#live-arithmetic td[tabindex='0']").count()
+    assert stops == found.page.locator("#live-arithmetic .stage").count()
+    place = "(({dataset, parentElement}) => dataset.cell)(document.activeElement)"
+    assert found.page.evaluate(place) == "0/0"
+    for key in ("ArrowDown", "ArrowRight", "ArrowDown", "ArrowLeft", "ArrowLeft"):
+        found.page.keyboard.press(key)
+    assert found.page.evaluate(place) == "2/0"
+    assert found.page.locator(".stage td.chosen").count() == 1
+    found.page.keyboard.press("Tab")
+    assert found.page.evaluate(place) == "0/0", "the next table"
+
+
+def test_nothing_is_computed_while_the_panel_is_closed(
+    opened: Open, page_of: Callable[[str], Path]
+) -> None:
+    found = opened(page_of("long") / "report.html")
+    stages = "document.getElementById('live-arithmetic-stages')"
+    assert found.page.evaluate(f"{stages}.children.length") == 0
+    before = show(found, 1)
+    found.page.evaluate("document.getElementById('live-arithmetic').open = false")
+    found.page.evaluate("window.seqattn.explorer.change((state) => { state.step = 4; })")
+    found.until("document.getElementById('live-step-name').textContent.startsWith('Step 5')")
+    found.page.wait_for_timeout(200)
+    assert found.page.evaluate(READ) == before
+    assert show(found, 5) != before
+
+
+def test_a_long_source_shows_the_points_with_the_largest_weights(
+    opened: Open, page_of: Callable[[str], Path]
+) -> None:
+    path = page_of("long")
+    found = opened(path / "report.html")
+    stages = show(found, 3)
+    wanted, _ = explained(path, 3)
+    weights = next(each for each in wanted.stages if each.name == "Weights")
+    numbers = [row[-1] for _, row in weights.rows]
+    largest = sorted(np.argsort(numbers)[::-1][:MAX_POINTS])
+    assert stage(stages, "Weights")["rows"] == [f"point {k + 1}" for k in largest]
+    assert "the 8 of 16 points with the largest weights" in found.text("#live-arithmetic-title")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_tables_fit_a_phone(scheme: str, opened: Open, page_of: Callable[[str], Path]) -> None:
+    found = opened(
+        page_of("long") / "report.html",
+        color_scheme=scheme, viewport={"width": 360, "height": 740},
+    )  # fmt: skip
+    show(found, 1)
+    wide = found.page.evaluate(
+        "[...document.querySelectorAll('#live-arithmetic, .stage, .stage table, #live-arithmetic-line')]"
+        ".filter((e) => e.getBoundingClientRect().right > 360).length"
+    )
+    assert wide == 0
+    assert found.page.evaluate(
+        "[...document.querySelectorAll('.stage table')].some((e) => e.scrollWidth > e.clientWidth)"
+    )

@@ -137,7 +137,7 @@ class ArithmeticPanel {
     const isColumn = hasOwn(stage) && stage.ownAs === "column";
     const head = table.createTHead().insertRow();
     head.append(headerCell("", "col"), ...stage.columns.map((name) => headerCell(name, "col")), ...(isColumn ? [headerCell("the model\u2019s own", "col")] : []));
-    if (isColumn) head.lastElementChild!.classList.add("own");
+    if (isColumn) head.lastElementChild!.classList.add("exact");
     const body = table.createTBody();
     for (const [place, row] of rows.entries()) {
       const line = body.insertRow();
@@ -153,7 +153,7 @@ class ArithmeticPanel {
     }
     if (hasOwn(stage) && !isColumn) {
       const line = body.insertRow();
-      line.className = "own";
+      line.className = "exact";
       line.append(headerCell("the model\u2019s own", "row"));
       built.own.push(...stage.columns.map(() => ownCell(line)));
     }
@@ -216,7 +216,7 @@ function headerCell(text: string, scope: string): HTMLTableCellElement {
 
 function ownCell(line: HTMLTableRowElement): HTMLTableCellElement {
   const cell = line.insertCell();
-  cell.className = "number own";
+  cell.className = "number exact";
   return cell;
 }
 
