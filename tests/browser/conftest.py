@@ -177,7 +177,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder, _ = experiments.train_one(resolve(None, other).config, home, plots=False)
     found["columns"] = folder.path
     for path in found.values():
-        report(path)
+        report(path, live=False)
     return found
 
 
@@ -190,7 +190,7 @@ def compared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     file.write_text("name: both\n")
     planned = plan_comparison(file, SMALL, ["model.attention.score=dot,uniform"], seeds=3)
     path = compare(planned, home).path
-    report(path / "dot" / "seed-24")
+    report(path / "dot" / "seed-24", live=False)
     (path / "uniform" / "seed-25" / "summary.json").unlink()
-    report(path)
+    report(path, live=False)
     return path

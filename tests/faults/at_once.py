@@ -13,7 +13,7 @@ from pathlib import Path
 
 from seqattn.runs import RunFolder
 from seqattn.training import load_model
-from tests.faults import Tally
+from tests.faults import Tally, render_exit_codes
 from tests.faults.nursery import Nursery
 
 CONFIG = """name: mine
@@ -45,8 +45,8 @@ COMMANDS = {
     "tune others shared": [*SEARCH, "model.hidden_dim=uniform(2,4)", "--trials", "3", *SHARED],
     "predict": ["predict", "outputs/mine", "--example", "0", "--output", "next.csv"],
     "evaluate": ["evaluate", "outputs/mine"],
-    "report": ["report", "outputs/mine"],
-    "report a trial": ["report", "outputs/mine/trial-0"],
+    "report": ["report", "outputs/mine", "--no-live"],
+    "report a trial": ["report", "outputs/mine/trial-0", "--no-live"],
     "plot": ["plot-attention", "outputs/mine", "--grid"],
 }  # fmt: skip
 
@@ -149,7 +149,7 @@ def pairs(
                     shutil.copytree(places.after(pair.before), here)
                     for code in _run(pair, here, places, delay, tally):
                         codes[code] = codes.get(code, 0) + 1
-    tally.remarks.append(f"exit codes {dict(sorted(codes.items()))}")
+    tally.remarks.append(f"the commands ended with exit codes {render_exit_codes(codes)}")
     return tally
 
 

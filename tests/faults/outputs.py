@@ -34,7 +34,7 @@ COMMANDS: dict[str, tuple[list[str], str, tuple[str, ...]]] = {
     "weights": (["predict", RUN, "--attention"], ".npz", (CHECKPOINT, f"{RUN}/attention.npz")),
     "attention picture": (["plot-attention", RUN, "--output"], ".png", (CHECKPOINT,)),
     "explanation": (["explain", RUN, "--figure"], ".png", (CHECKPOINT, CONFIG)),
-    "page": (["report", RUN, "--output"], ".html", (CHECKPOINT, f"{RUN}/summary.json")),
+    "page": (["report", RUN, "--no-live", "--output"], ".html", (CHECKPOINT, f"{RUN}/summary.json")),
     "sample": (["data", "sample", "c.yaml", "--output"], ".csv", ("c.yaml",)),
     "picture of data": (["data", "check", "x.csv", "--picture"], ".png", ("x.csv",)),
     "schema": (["config", "schema", "--output"], ".json", ()),
@@ -242,7 +242,7 @@ def full_disk(pages: Sequence[int] = range(1, 13), names: Sequence[str] = ALL) -
                 finally:
                     subprocess.run(["umount", str(disk)], check=True)
     tally.remarks.append(
-        f"{codes.get(5, 0)} ended with exit code 5, {codes.get(0, 0)} had room enough"
+        f"{codes.get(5, 0)} commands ended with exit code 5, and {codes.get(0, 0)} had enough space"
     )
     return tally
 
