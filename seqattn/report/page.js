@@ -1620,8 +1620,8 @@
       step.record.add("Forecast, in units of the data", formula2, numbers2, {
         rows: features,
         columns: columns2,
-        digits: DIGITS,
         origin,
+        ...isScaled(content) ? { digits: DIGITS } : {},
         own: own.map((x) => columns2.map((_, column) => column === last ? x : NaN)),
         ownAs: "column"
       });

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +11,12 @@ import numpy as np
 import pytest
 import torch
 
-from seqattn import experiments
 from seqattn.analysis.evaluation.load_run import load_splits, open_run
 from seqattn.analysis.explanation import Explanation, explain
 from seqattn.cli.explaining import DataUnits
-from seqattn.config import resolve
 from seqattn.models.attention import ForcedWeights
-from seqattn.report import report
 from tests.browser.conftest import Open, Opened
+from tests.browser.test_live import LiveRuns
 
 MINUS = "\N{MINUS SIGN}"
 MAX_POINTS = 8
@@ -67,28 +65,26 @@ READ = """() => {
 }"""
 
 
-@pytest.fixture(scope="module")
-def page_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    """Train a run of RUNS on the first call, and return its folder with its page."""
-    torch.set_num_threads(1)
-    home = tmp_path_factory.mktemp("arithmetic")
-    numbers = np.random.default_rng(1).normal(size=(30, 8)).cumsum(axis=1)
-    lines = [f"{k},{t},{50 + 3 * float(numbers[k, t])!r}\n" for k in range(30) for t in range(8)]
-    (home / "own.csv").write_text("sequence,step,speed\n" + "".join(lines))
-    found = dict[str, Path]()
+class ArithmeticRuns(LiveRuns):
+    """The runs of RUNS."""
 
-    def build(name: str) -> Path:
-        if name not in found:
-            sets = RUNS[name]
-            if "data.kind=file" in sets:
-                sets = [*sets, f"data.path={home / 'own.csv'}"]
-            config = resolve(None, [*sets, f"name={name}"]).config
-            folder, _ = experiments.train_one(config, home, plots=False)
-            report(folder.path)
-            found[name] = folder.path
-        return found[name]
+    def _sets(self, name: str) -> list[str]:
+        if "data.kind=file" not in RUNS[name]:
+            return RUNS[name]
+        file = self.home / "own.csv"
+        values = 50 + 3 * np.random.default_rng(1).normal(size=(30, 8)).cumsum(axis=1)
+        lines = [f"{k},{t},{float(values[k, t])!r}\n" for k in range(30) for t in range(8)]
+        file.write_text("sequence,step,speed\n" + "".join(lines))
+        return [*RUNS[name], f"data.path={file}"]
 
-    return build
+
+@pytest.fixture(scope="session")
+def arithmetic_runs(tmp_path_factory: pytest.TempPathFactory) -> ArithmeticRuns:
+    home = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        home = home.parent
+    (home / "arithmetic").mkdir(exist_ok=True)
+    return ArithmeticRuns(home / "arithmetic")
 
 
 def explained(path: Path, step: int, layer: int = 0, head: int = 0) -> tuple[Explanation, Any]:
@@ -155,9 +151,9 @@ def steps_of(path: Path) -> list[int]:
 
 @pytest.mark.parametrize("name", RUNS)
 def test_the_stages_are_those_of_explain(
-    name: str, opened: Open, page_of: Callable[[str], Path]
+    name: str, opened: Open, arithmetic_runs: ArithmeticRuns
 ) -> None:
-    path = page_of(name)
+    path = arithmetic_runs[name]
     found = opened(path / "report.html")
     layers, heads = found.page.evaluate(
         "(({layers, heads}) => [layers, heads])(window.seqattn.explorer.first)"
@@ -181,10 +177,10 @@ def stage(stages: list[dict[str, Any]], name: str) -> dict[str, Any]:
 
 
 def test_forced_weights_take_the_place_of_the_softmax(
-    opened: Open, page_of: Callable[[str], Path]
+    opened: Open, arithmetic_runs: ArithmeticRuns
 ) -> None:
     """Before and after them all is computed: the scores of the model, and the context they give."""
-    path = page_of("additive-shift")
+    path = arithmetic_runs["additive-shift"]
     found = opened(path / "report.html")
     forced = [0.5, 0.0, 0.25, 0.25, 0.0]
     found.page.evaluate(
@@ -222,8 +218,8 @@ def test_forced_weights_take_the_place_of_the_softmax(
     )
 
 
-def test_a_number_shows_where_it_comes_from(opened: Open, page_of: Callable[[str], Path]) -> None:
-    found = opened(page_of("scaled_dot-heads") / "report.html")
+def test_a_number_shows_where_it_comes_from(opened: Open, arithmetic_runs: ArithmeticRuns) -> None:
+    found = opened(arithmetic_runs["scaled_dot-heads"] / "report.html")
     stages = show(found, 1)
     weights = stage(stages, "Weights")
     exponentials, last = ([row[k] for row in weights["numbers"]] for k in (1, 2))
@@ -241,10 +237,10 @@ def test_a_number_shows_where_it_comes_from(opened: Open, page_of: Callable[[str
 
 
 def test_every_number_has_an_origin_that_gives_it(
-    opened: Open, page_of: Callable[[str], Path]
+    opened: Open, arithmetic_runs: ArithmeticRuns
 ) -> None:
     """The lines are arithmetic: evaluated, they give the printed number."""
-    found = opened(page_of("cosine-local") / "report.html")
+    found = opened(arithmetic_runs["cosine-local"] / "report.html")
     show(found, 2)
     lines = found.page.evaluate(
         """() => [...document.querySelectorAll("#live-arithmetic td[data-cell]")].map((cell) => {
@@ -268,8 +264,8 @@ def test_every_number_has_an_origin_that_gives_it(
     assert checked > 60
 
 
-def test_the_arrow_keys_move_within_a_table(opened: Open, page_of: Callable[[str], Path]) -> None:
-    found = opened(page_of("scaled_dot-heads") / "report.html")
+def test_the_arrow_keys_move_within_a_table(opened: Open, arithmetic_runs: ArithmeticRuns) -> None:
+    found = opened(arithmetic_runs["scaled_dot-heads"] / "report.html")
     show(found, 1)
     found.page.locator("#live-arithmetic summary").focus()
     found.page.keyboard.press("Tab")
@@ -286,9 +282,9 @@ def test_the_arrow_keys_move_within_a_table(opened: Open, page_of: Callable[[str
 
 
 def test_nothing_is_computed_while_the_panel_is_closed(
-    opened: Open, page_of: Callable[[str], Path]
+    opened: Open, arithmetic_runs: ArithmeticRuns
 ) -> None:
-    found = opened(page_of("long") / "report.html")
+    found = opened(arithmetic_runs["long"] / "report.html")
     stages = "document.getElementById('live-arithmetic-stages')"
     assert found.page.evaluate(f"{stages}.children.length") == 0
     before = show(found, 1)
@@ -301,9 +297,9 @@ def test_nothing_is_computed_while_the_panel_is_closed(
 
 
 def test_a_long_source_shows_the_points_with_the_largest_weights(
-    opened: Open, page_of: Callable[[str], Path]
+    opened: Open, arithmetic_runs: ArithmeticRuns
 ) -> None:
-    path = page_of("long")
+    path = arithmetic_runs["long"]
     found = opened(path / "report.html")
     stages = show(found, 3)
     wanted, _ = explained(path, 3)
@@ -315,9 +311,9 @@ def test_a_long_source_shows_the_points_with_the_largest_weights(
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_the_tables_fit_a_phone(scheme: str, opened: Open, page_of: Callable[[str], Path]) -> None:
+def test_the_tables_fit_a_phone(scheme: str, opened: Open, arithmetic_runs: ArithmeticRuns) -> None:
     found = opened(
-        page_of("long") / "report.html",
+        arithmetic_runs["long"] / "report.html",
         color_scheme=scheme, viewport={"width": 360, "height": 740},
     )  # fmt: skip
     show(found, 1)

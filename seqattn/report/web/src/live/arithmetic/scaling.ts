@@ -97,7 +97,7 @@ export function addForecast(step: AttentionStep, output: Vector): void {
   const add = (formula: string, columns: string[], numbers: number[][], origin: (row: number, column: number) => Origin | null): void => {
     const last = columns.length - 1;
     step.record.add("Forecast, in units of the data", formula, numbers, {
-      rows: features, columns, digits: DIGITS, origin,
+      rows: features, columns, origin, ...(isScaled(content) ? { digits: DIGITS } : {}),
       own: own.map((x) => columns.map((_, column) => (column === last ? x : NaN))), ownAs: "column",
     });
   };
