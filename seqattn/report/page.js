@@ -1359,9 +1359,9 @@
   function addNorm(step, z) {
     const { record } = step;
     const [gain, bias] = ["gain", "bias"].map((name) => printedRow(step.vector(`decoder_norm.${name}.value`)));
-    const table = record.add("Layer norm's input, gain and bias", "held + A h", [z.values, gain, bias], {
+    const table = record.add("Layer norm's input, gain and bias", z.formula, [z.values, gain, bias], {
       rows: ["z", "gain", "bias"],
-      origin: (row, column) => row === 0 ? heldOrigin(z, column) : null
+      origin: (row, column) => row === 0 ? z.origin(column) : null
     });
     const input = rowOf(table, 0);
     const mean = z.values.reduce((a, b) => a + b, 0) / z.values.length;
@@ -1381,11 +1381,6 @@
       })
     };
   }
-  var heldSums = /* @__PURE__ */ new WeakMap();
-  function heldOrigin(z, column) {
-    const [held, read] = heldSums.get(z);
-    return { expression: `${formatCell(held.values[column])} + ${factor(read.values[column])}`, cells: [held.ref(column), read.ref(column)] };
-  }
   function addFastWeights(step) {
     const { record, input: { content: { config }, step: t } } = step;
     addDecoderInput(step);
@@ -1399,9 +1394,12 @@
     const parts = addWeighted(step, "Weighted states", "strength times state", strengths, states, memory.rows);
     record.stages[parts.stage].hasPointRows = true;
     const read = addSum(step, "Read vector", "A h, the sum of the weighted states", "A h", parts, step.context);
-    const z = { values: printedRow(held.values.map((x, k) => x + read.values[k])), ref: held.ref };
-    heldSums.set(z, [held, read]);
-    const norm = step.input.parameter("decoder_norm.gain.value") === void 0 ? { values: z.values, origin: (k) => heldOrigin(z, k), formula: "held + A h" } : addNorm(step, z);
+    const z = {
+      values: printedRow(held.values.map((x, k) => x + read.values[k])),
+      formula: "held + A h",
+      origin: (k) => ({ expression: `${formatCell(held.values[k])} + ${factor(read.values[k])}`, cells: [held.ref(k), read.ref(k)] })
+    };
+    const norm = step.input.parameter("decoder_norm.gain.value") === void 0 ? z : addNorm(step, z);
     const readout = step.trace("readout")[t];
     const state = record.addRow("New state", `tanh(${norm.formula})`, "h'", norm.values.map(Math.tanh), {
       ownRow: readout,

@@ -28,7 +28,7 @@ RUNS = {
     "dot-sparsemax": [*NARROW, *LENGTH, "model.attention.score=dot",
                       "model.attention.normalizer=sparsemax"],
     "scaled_dot-heads": [*NARROW, *LENGTH, "model.attention.heads=2",
-                         "model.attention.project_values=true"],
+                         "model.attention.project_values=true", "training.record_attention=1"],
     "general-hard": [*NARROW, *LENGTH, "model.attention.score=general",
                      "model.attention.normalizer=hard",
                      "model.attention.estimator=straight_through"],
@@ -325,3 +325,33 @@ def test_the_tables_fit_a_phone(scheme: str, opened: Open, arithmetic_runs: Arit
     assert found.page.evaluate(
         "[...document.querySelectorAll('.stage table')].some((e) => e.scrollWidth > e.clientWidth)"
     )
+
+
+def test_the_parameters_are_those_of_the_chosen_epoch(
+    opened: Open, arithmetic_runs: ArithmeticRuns
+) -> None:
+    found = opened(arithmetic_runs["scaled_dot-heads"] / "report.html")
+    maps = list[Any]()
+    for epoch in (0, 1):
+        found.page.evaluate(
+            "(epoch) => window.seqattn.explorer.change(({subjects}) => { subjects[0].epoch = epoch; })",
+            epoch,
+        )
+        stages = show(found, 1)
+        maps.append(stage(stages, "Query: the map")["numbers"])
+        for name in ("Query", "Context", "Predicted point"):
+            each = stage(stages, name)
+            assert each["numbers"][0] == pytest.approx(each["exact"], abs=1e-3)
+    assert maps[0] != maps[1]
+
+
+def test_attention_within_the_source_has_no_arithmetic(
+    opened: Open, arithmetic_runs: ArithmeticRuns
+) -> None:
+    found = opened(arithmetic_runs["transformer"] / "report.html")
+    show(found, 1)
+    found.page.select_option("#live-kind", "1")
+    found.until("document.querySelectorAll('#live-arithmetic .stage').length === 0")
+    assert "Choose that attention" in found.text("#live-arithmetic-title")
+    found.page.select_option("#live-kind", "0")
+    found.until("document.querySelectorAll('#live-arithmetic .stage').length > 10")

@@ -51,12 +51,19 @@ function addStrengths(step: AttentionStep, states: Matrix, h: Vector, { factors,
   return strengths;
 }
 
-/** Add the layer norm of z (H,), and return it with its formula. */
-function addNorm(step: AttentionStep, z: Vector): { values: number[]; origin: (column: number) => Origin; formula: string } {
+/** The argument of the tanh of a new state, (H,). */
+interface Preactivation {
+  values: number[];
+  formula: string;
+  origin: (column: number) => Origin;
+}
+
+/** Add the layer norm of z (H,), and return it. */
+function addNorm(step: AttentionStep, z: Preactivation): Preactivation {
   const { record } = step;
   const [gain, bias] = ["gain", "bias"].map((name) => printedRow(step.vector(`decoder_norm.${name}.value`)));
-  const table = record.add("Layer norm's input, gain and bias", "held + A h", [z.values, gain, bias], {
-    rows: ["z", "gain", "bias"], origin: (row, column) => (row === 0 ? heldOrigin(z, column) : null),
+  const table = record.add("Layer norm's input, gain and bias", z.formula, [z.values, gain, bias], {
+    rows: ["z", "gain", "bias"], origin: (row, column) => (row === 0 ? z.origin(column) : null),
   });
   const input = rowOf(table, 0);
   const mean = z.values.reduce((a, b) => a + b, 0) / z.values.length;
@@ -76,13 +83,6 @@ function addNorm(step: AttentionStep, z: Vector): { values: number[]; origin: (c
   };
 }
 
-const heldSums = new WeakMap<Vector, [Vector, Vector]>();
-
-function heldOrigin(z: Vector, column: number): Origin {
-  const [held, read] = heldSums.get(z)!;
-  return { expression: `${formatCell(held.values[column])} + ${factor(read.values[column])}`, cells: [held.ref(column), read.ref(column)] };
-}
-
 /** Add all stages of a step, and return its output (G,). */
 export function addFastWeights(step: AttentionStep): Vector {
   const { record, input: { content: { config }, step: t } } = step;
@@ -97,11 +97,11 @@ export function addFastWeights(step: AttentionStep): Vector {
   const parts = addWeighted(step, "Weighted states", "strength times state", strengths, states, memory.rows);
   record.stages[parts.stage].hasPointRows = true;
   const read = addSum(step, "Read vector", "A h, the sum of the weighted states", "A h", parts, step.context);
-  const z: Vector = { values: printedRow(held.values.map((x, k) => x + read.values[k])), ref: held.ref };
-  heldSums.set(z, [held, read]);
-  const norm = step.input.parameter("decoder_norm.gain.value") === undefined
-    ? { values: z.values, origin: (k: number) => heldOrigin(z, k), formula: "held + A h" }
-    : addNorm(step, z);
+  const z: Preactivation = {
+    values: printedRow(held.values.map((x, k) => x + read.values[k])), formula: "held + A h",
+    origin: (k) => ({ expression: `${formatCell(held.values[k])} + ${factor(read.values[k])}`, cells: [held.ref(k), read.ref(k)] }),
+  };
+  const norm = step.input.parameter("decoder_norm.gain.value") === undefined ? z : addNorm(step, z);
   const readout = step.trace("readout")[t];
   const state = record.addRow("New state", `tanh(${norm.formula})`, "h'", norm.values.map(Math.tanh), {
     ownRow: readout,
