@@ -215,10 +215,10 @@ def _forgetting(name: str) -> Any:
             mock.patch.object(learner, "LearningRate", lambda config, losses: rate(config, []))
         )
     elif name == "early stopping":
-        patience = learner.early_stopping
+        patience = learner.build_early_stopper
         patches.append(
             mock.patch.object(
-                learner, "early_stopping", lambda config, losses: patience(config, [])
+                learner, "build_early_stopper", lambda config, losses: patience(config, [])
             )
         )
     for patch in patches:
