@@ -37,7 +37,7 @@ RUNS = {
                        "model.input_feeding=true"],
     "cosine-local": [*NARROW, *LENGTH, "model.attention.score=cosine",
                      "model.attention.location={kind: local, window: 2}", "model.cell=lstm",
-                     "model.context=input"],
+                     "model.context=input", "model.attention.heads=2"],
     "uniform-tanh": [*NARROW, *LENGTH, "model.attention.score=uniform", "model.readout=tanh"],
     "fast_weights": [*NARROW, *LENGTH, "model.kind=fast_weights", "model.inner_steps=2"],
     "transformer": [*SMALL, *LENGTH, "model.kind=transformer", "model.model_dim=8",
@@ -47,6 +47,8 @@ RUNS = {
     "instance": [*OWN, "model.hidden_dim=4", "data.scaling=standard", "data.normalize=instance",
                  "model.skip=linear"],
 }  # fmt: skip
+SHAPES = {"transformer": (2, 2), "scaled_dot-heads": (1, 2), "cosine-local": (1, 2)}
+"""Layers and heads of the runs that have more than one."""
 PAGE_ONLY = {
     "Source, in units of the data",
     "Scaling of the source",
@@ -158,7 +160,7 @@ def test_the_stages_are_those_of_explain(
     layers, heads = found.page.evaluate(
         "(({layers, heads}) => [layers, heads])(window.seqattn.explorer.first)"
     )
-    assert (layers, heads) == {"transformer": (2, 2), "scaled_dot-heads": (1, 2)}.get(name, (1, 1))
+    assert (layers, heads) == SHAPES.get(name, (1, 1))
     for step in steps_of(path):
         for layer in range(layers):
             for head in range(heads):
@@ -350,8 +352,8 @@ def test_attention_within_the_source_has_no_arithmetic(
 ) -> None:
     found = opened(arithmetic_runs["transformer"] / "report.html")
     show(found, 1)
-    found.page.select_option("#live-kind", "1")
+    found.page.select_option("#live-kind", label="encoder self-attention")
     found.until("document.querySelectorAll('#live-arithmetic .stage').length === 0")
     assert "Choose that attention" in found.text("#live-arithmetic-title")
-    found.page.select_option("#live-kind", "0")
+    found.page.select_option("#live-kind", label="decoder to source (cross-attention)")
     found.until("document.querySelectorAll('#live-arithmetic .stage').length > 10")
