@@ -37,7 +37,7 @@ RUNS = {
                        "model.input_feeding=true"],
     "cosine-local": [*NARROW, *LENGTH, "model.attention.score=cosine",
                      "model.attention.location={kind: local, window: 2}", "model.cell=lstm",
-                     "model.context=input", "model.attention.heads=2"],
+                     "model.context=input"],
     "uniform-tanh": [*NARROW, *LENGTH, "model.attention.score=uniform", "model.readout=tanh"],
     "fast_weights": [*NARROW, *LENGTH, "model.kind=fast_weights", "model.inner_steps=2"],
     "transformer": [*SMALL, *LENGTH, "model.kind=transformer", "model.model_dim=8",
@@ -47,7 +47,7 @@ RUNS = {
     "instance": [*OWN, "model.hidden_dim=4", "data.scaling=standard", "data.normalize=instance",
                  "model.skip=linear"],
 }  # fmt: skip
-SHAPES = {"transformer": (2, 2), "scaled_dot-heads": (1, 2), "cosine-local": (1, 2)}
+SHAPES = {"transformer": (2, 2), "scaled_dot-heads": (1, 2)}
 """Layers and heads of the runs that have more than one."""
 PAGE_ONLY = {
     "Source, in units of the data",
