@@ -20,9 +20,9 @@
     element.textContent = note;
     element.hidden = note === "";
   }
-  function textElement(tag, text) {
+  function textElement(tag, text2) {
     const element = document.createElement(tag);
-    element.textContent = text;
+    element.textContent = text2;
     return element;
   }
 
@@ -31,7 +31,7 @@
   function escapeMarkup(words) {
     return String(words).replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;").replace(/%\{/g, "%&#123;");
   }
-  var withMinus = (text) => text.replace("-", MINUS);
+  var withMinus = (text2) => text2.replace("-", MINUS);
   function formatNumber(x, digits = 3) {
     return Number.isFinite(x) ? withMinus(x.toPrecision(digits)) : "none";
   }
@@ -132,7 +132,7 @@
   function layout(more) {
     const { ground, ink, line } = theme();
     const axis = { gridcolor: line, zerolinecolor: line, linecolor: line, automargin: true };
-    const axes = Object.entries({ xaxis: {}, yaxis: {}, ...more }).filter(([key]) => /^[xy]axis/.test(key));
+    const axes = Object.entries({ xaxis: {}, yaxis: {}, ...more }).filter(([key2]) => /^[xy]axis/.test(key2));
     return {
       paper_bgcolor: ground,
       plot_bgcolor: ground,
@@ -140,7 +140,7 @@
       margin: { l: 50, r: 15, t: 30, b: 45 },
       hoverlabel: { namelength: -1 },
       ...more,
-      ...Object.fromEntries(axes.map(([key, own]) => [key, { ...axis, ...own }]))
+      ...Object.fromEntries(axes.map(([key2, own]) => [key2, { ...axis, ...own }]))
     };
   }
   function draw(id, traces, more) {
@@ -336,10 +336,10 @@
   function readContent() {
     return JSON.parse(document.getElementById("data").textContent);
   }
-  function decodeBase64(text) {
+  function decodeBase64(text2) {
     const { fromBase64 } = Uint8Array;
-    if (fromBase64) return fromBase64.call(Uint8Array, text);
-    const letters = atob(text);
+    if (fromBase64) return fromBase64.call(Uint8Array, text2);
+    const letters = atob(text2);
     const bytes = new Uint8Array(letters.length);
     for (let k = 0; k < letters.length; k += 1) bytes[k] = letters.charCodeAt(k);
     return bytes;
@@ -406,9 +406,9 @@
     const annotations = [];
     for (const [name, loss] of axis.references) {
       const [colour, side] = name === NOISE_FLOOR ? [ink, "top"] : [soft, "bottom"];
-      const text = escapeMarkup(`${name} ${loss === 0 ? "0" : formatNumber(loss)}`);
+      const text2 = escapeMarkup(`${name} ${loss === 0 ? "0" : formatNumber(loss)}`);
       shapes.push({ type: "line", xref: "paper", x0: 0, x1: 1, y0: loss, y1: loss, line: { color: colour, width: 1, dash: "dashdot" } });
-      annotations.push({ xref: "paper", x: 1, xanchor: "right", y: axis.coordinate(loss), yanchor: side, text, showarrow: false, font: { size: 11, color: colour } });
+      annotations.push({ xref: "paper", x: 1, xanchor: "right", y: axis.coordinate(loss), yanchor: side, text: text2, showarrow: false, font: { size: 11, color: colour } });
     }
     if (curves.best_epoch) {
       shapes.push({ type: "line", yref: "paper", y0: 0, y1: 1, x0: curves.best_epoch, x1: curves.best_epoch, line: { color: soft, width: 1, dash: "dot" } });
@@ -762,13 +762,13 @@
   }
   function describeStep(view, unit) {
     const step = `Step ${view.step + 1} (${pointOfStep(view)})`;
-    let text = `${step}.`;
+    let text2 = `${step}.`;
     if (view.map) {
       const attended2 = describeAttended(view);
-      text = `${step} attends to ${view.kind === "decoder_self" && attended2 ? "the steps of " : ""}${attended2 || "nothing"}.`;
+      text2 = `${step} attends to ${view.kind === "decoder_self" && attended2 ? "the steps of " : ""}${attended2 || "nothing"}.`;
     }
-    if (view.kind !== "encoder_self") text += ` Forecast: ${describeForecast(view)}.`;
-    return `${text} The mean squared error of the sequence${unit} is ${formatNumber(view.examples.losses[view.example])}.`;
+    if (view.kind !== "encoder_self") text2 += ` Forecast: ${describeForecast(view)}.`;
+    return `${text2} The mean squared error of the sequence${unit} is ${formatNumber(view.examples.losses[view.example])}.`;
   }
 
   // src/explorer/explorer.ts
@@ -964,6 +964,1041 @@
     addPlayButton(frames, show);
     onThemeChange(show);
     choose();
+  }
+
+  // src/live/arithmetic/record.ts
+  var DECIMALS = 4;
+  var MAX_PRINTED_SIDE = 8;
+  var MAX_TERMS = 8;
+  function printed(x) {
+    const scaled = x * 10 ** DECIMALS;
+    const floor = Math.floor(scaled);
+    const part = scaled - floor;
+    const isUp = part > 0.5 || part === 0.5 && floor % 2 !== 0;
+    return (isUp ? floor + 1 : floor) / 10 ** DECIMALS + 0;
+  }
+  var printedRow = (row) => row.map(printed);
+  var printedRows = (rows) => rows.map(printedRow);
+  var dot = (left, right) => left.reduce((sum, x, k) => sum + x * right[k], 0);
+  var affine = (weight, bias, x) => weight.map((row, k) => dot(row, x) + (bias ? bias[k] : 0));
+  function formatCell(x, digits = null) {
+    if (!Number.isFinite(x)) return "none";
+    return withMinus(digits === null ? x.toFixed(DECIMALS) : String(Number(x.toPrecision(digits))));
+  }
+  var factor = (x) => x < 0 ? `(${formatCell(x)})` : formatCell(x);
+  function sumText(terms) {
+    if (terms.length <= MAX_TERMS) return terms.join(" + ");
+    return `${terms.slice(0, MAX_TERMS - 1).join(" + ")} + \u2026 + ${terms[terms.length - 1]} (${terms.length} terms)`;
+  }
+  var productsText = (left, right) => sumText(left.map((x, k) => `${factor(x)} \xD7 ${factor(right[k])}`));
+  var refs = (vector) => vector.values.map((_, k) => vector.ref(k));
+  var rowOf = (matrix2, row) => ({ values: matrix2.values[row], ref: (k) => matrix2.ref(row, k) });
+  var columnOf = (matrix2, column) => ({ values: matrix2.values.map((row) => row[column]), ref: (k) => matrix2.ref(k, column) });
+  var pointNames2 = (count) => Array.from({ length: count }, (_, k) => `point ${k + 1}`);
+  var columnNumbers = (count) => Array.from({ length: count }, (_, k) => String(k + 1));
+  var StageRecord = class {
+    stages = [];
+    /** Add a stage of (rows, columns) and return its printed numbers; the rows are the source points unless they are named. */
+    add(name, formula, numbers, options = {}) {
+      const { rows, columns, own = null, ownAs = "origin", isByModel = false, digits = null, origin = () => null } = options;
+      const values = digits === null ? printedRows(numbers) : numbers.map((row) => row.map((x) => Number(x.toPrecision(digits))));
+      const stage = this.stages.length;
+      this.stages.push({
+        name,
+        formula,
+        own,
+        ownAs,
+        isByModel,
+        digits,
+        origin,
+        numbers: values,
+        rows: rows ?? pointNames2(values.length),
+        columns: columns ?? columnNumbers(values[0]?.length ?? 0),
+        hasPointRows: rows === void 0
+      });
+      return { values, stage, ref: (row, column) => ({ stage, row, column }) };
+    }
+    /** Add a stage of one row. */
+    addRow(name, formula, row, numbers, options = {}) {
+      const own = options.ownRow ? [[...options.ownRow]] : null;
+      return rowOf(this.add(name, formula, [numbers], { rows: [row], own, ownAs: "rows", ...options }), 0);
+    }
+    /** Add a stage whose last column follows from the others, and return it. `own`: the model's own numbers of that column. */
+    addColumns(name, formula, columns, options = {}) {
+      const names = Object.keys(columns);
+      const lists = Object.values(columns);
+      const count = Math.max(...lists.map((list) => typeof list === "number" ? 1 : list.length));
+      const numbers = Array.from({ length: count }, (_, k) => lists.map((list) => typeof list === "number" ? list : list[k]));
+      const { own, ...others } = options;
+      const last = names.length - 1;
+      const ownNumbers = own ? [...own].map((x) => names.map((_, column) => column === last ? x : NaN)) : null;
+      return columnOf(this.add(name, formula, numbers, { columns: names, own: ownNumbers, ownAs: "column", ...others }), last);
+    }
+    /** The index of the next stage. */
+    get next() {
+      return this.stages.length;
+    }
+  };
+
+  // src/live/arithmetic/locations.ts
+  var CONTENT_WEIGHTS = "Content weights";
+  var sigmoid = (x) => 1 / (1 + Math.exp(-x));
+  var softplus = (x) => Math.max(x, 0) + Math.log1p(Math.exp(-Math.abs(x)));
+  var modulo = (a, b) => (a % b + b) % b;
+  var wholeText = (x) => String(x);
+  function addLocalWindow(step, normalize, scores, window2) {
+    const { record } = step;
+    const S = scores.values.length;
+    const hidden = affine(step.linear("attention.location.predict").weight, null, step.query).map(Math.tanh);
+    const fraction = sigmoid(dot(step.linear("attention.location.combine").weight[step.input.head], hidden));
+    const centreRow = record.addRow("Window centre", "p = (S - 1) sigmoid(v . tanh(W h)), from the checkpoint", "p", [fraction * (S - 1)], { columns: ["p"], isByModel: true });
+    const [centre] = centreRow.values;
+    const inside = scores.values.map((_, s) => Math.abs(s - centre) <= window2);
+    const content = normalize(record, { name: CONTENT_WEIGHTS, scores, inside, own: void 0 });
+    const gaussian = printedRow(scores.values.map((_, s) => Math.exp(-2 * ((s - centre) / window2) ** 2)));
+    const stage = record.next;
+    const origin = (row, column) => {
+      if (column === 0) return { expression: "the content weight of this point", cells: [content.ref(row)] };
+      if (column === 1) return { expression: `exp(\u2212(${row} \u2212 ${formatCell(centre)})\xB2 / (2 \xD7 (${wholeText(window2)} / 2)\xB2))`, cells: [centreRow.ref(0)] };
+      return { expression: `${formatCell(content.values[row])} \xD7 ${formatCell(gaussian[row])}`, cells: [{ stage, row, column: 0 }, { stage, row, column: 1 }] };
+    };
+    const columns = { content: content.values, window: gaussian, weight: content.values.map((x, s) => x * gaussian[s]) };
+    return record.addColumns("Weights", `times exp(-(s - p)^2 / (2 (D/2)^2)), D = ${wholeText(window2)}, s from 0`, columns, { own: step.weights, origin });
+  }
+  function addControl(step) {
+    const { weight, bias } = step.linear("attention.location.control");
+    const [gate, sharpness, ...shift] = step.headSlice(affine(weight, bias, step.query));
+    const largest = Math.max(...shift);
+    const exponentials = shift.map((x) => Math.exp(x - largest));
+    const sum = exponentials.reduce((a, b) => a + b, 0);
+    const reach = Math.floor(shift.length / 2);
+    const names = shift.map((_, k) => `s(${k - reach < 0 ? "" : "+"}${k - reach})`);
+    const numbers = [sigmoid(gate), 1 + softplus(sharpness), ...exponentials.map((x) => x / sum)];
+    return step.record.addRow("Gate, sharpness and shift", "from h, by the checkpoint", "value", numbers, { columns: ["g", "gamma", ...names], isByModel: true });
+  }
+  function addLocationShift(step, normalize, scores) {
+    const { record } = step;
+    const S = scores.values.length;
+    const content = normalize(record, { name: CONTENT_WEIGHTS, scores, inside: scores.values.map(() => true), own: void 0 });
+    const control = addControl(step);
+    const [g, gamma, ...s] = control.values;
+    const reach = Math.floor(s.length / 2);
+    const previous = printedRow(step.previousWeights ?? scores.values.map((_, k) => k === S - 1 ? 1 : 0));
+    const gated = printedRow(content.values.map((x, k) => g * x + (1 - g) * previous[k]));
+    const from = (row) => s.map((_, k) => modulo(row - (k - reach), S));
+    const shifted = printedRow(gated.map((_, row) => from(row).reduce((sum, place2, k) => sum + s[k] * gated[place2], 0)));
+    const powers = shifted.map((x) => printed(x ** gamma));
+    const total = powers.reduce((a, b) => a + b, 0);
+    const stage = record.next;
+    const at = (row, column) => ({ stage, row, column });
+    const origins = [
+      (row) => ({ expression: step.previousWeights ? "the weight of this point in the step before" : row === S - 1 ? "1: before the first step all weight is on the last point" : "0: before the first step all weight is on the last point", cells: [] }),
+      (row) => ({ expression: `${formatCell(g)} \xD7 ${formatCell(content.values[row])} + (1 \u2212 ${formatCell(g)}) \xD7 ${formatCell(previous[row])}`, cells: [control.ref(0), content.ref(row), at(row, 0)] }),
+      (row) => ({ expression: sumText(from(row).map((place2, k) => `${formatCell(gated[place2])} \xD7 ${formatCell(s[k])}`)), cells: from(row).flatMap((place2, k) => [at(place2, 1), control.ref(2 + k)]) }),
+      (row) => ({ expression: `${formatCell(shifted[row])}^${factor(gamma)}`, cells: [at(row, 2), control.ref(1)] }),
+      (row) => ({ expression: `${formatCell(powers[row])} / (${sumText(powers.map((x) => formatCell(x)))})`, cells: powers.map((_, k) => at(k, 3)) })
+    ];
+    const formula = "gated = g content + (1 - g) previous; shifted(i) = sum of gated(i - j) s(j), circular; weight = shifted^gamma / sum of these";
+    const columns = { previous, gated, shifted, "shifted^gamma": powers, weight: powers.map((x) => x / total) };
+    return record.addColumns("Weights", formula, columns, { own: step.weights, origin: (row, column) => origins[column](row) });
+  }
+
+  // src/live/arithmetic/normalizers.ts
+  var cell = (stage, row, column) => ({ stage, row, column });
+  var scoreOrigin = (scores, row) => ({ expression: "the score of this point", cells: [scores.ref(row)] });
+  function addSoftmax(record, { name, scores, inside, own }) {
+    const { values } = scores;
+    const largest = Math.max(...values.filter((_, k) => inside[k]));
+    const exponentials = printedRow(values.map((score, k) => inside[k] ? Math.exp(score - largest) : 0));
+    const sum = exponentials.reduce((a, b) => a + b, 0);
+    const stage = record.next;
+    const origin = (row, column) => {
+      if (column === 0) return scoreOrigin(scores, row);
+      if (column === 1 && !inside[row]) return { expression: "0, since the point is outside the window", cells: [] };
+      if (column === 1) return { expression: `exp(${formatCell(values[row])} \u2212 ${factor(largest)})`, cells: [cell(stage, row, 0), cell(stage, values.indexOf(largest), 0)] };
+      return { expression: `${formatCell(exponentials[row])} / (${sumText(exponentials.map((x) => formatCell(x)))})`, cells: values.map((_, k) => cell(stage, k, 1)) };
+    };
+    const columns = { score: values, "exp(score - largest)": exponentials, weight: exponentials.map((x) => x / sum) };
+    return record.addColumns(name, "softmax: weight = exp(score - largest) / sum of these", columns, { own, origin });
+  }
+  function addSparsemax(record, { name, scores, inside, own }) {
+    const { values } = scores;
+    const order = values.map((_, k) => k).filter((k) => inside[k]).sort((a, b) => values[b] - values[a]);
+    let total = 0;
+    const support = order.filter((point, k) => {
+      total += values[point];
+      return 1 + (k + 1) * values[point] > total;
+    });
+    const count = support.length;
+    const tau = printed((support.reduce((sum, k) => sum + values[k], 0) - 1) / count);
+    const stage = record.next;
+    const origin = (row, column) => {
+      if (column === 0) return scoreOrigin(scores, row);
+      if (column === 1) return { expression: `(${sumText(support.map((k) => factor(values[k])))} \u2212 1) / ${count}`, cells: support.map((k) => cell(stage, k, 0)) };
+      if (!inside[row]) return { expression: "0, since the point is outside the window", cells: [] };
+      return { expression: `max(${formatCell(values[row])} \u2212 ${factor(tau)}, 0)`, cells: [cell(stage, row, 0), cell(stage, row, 1)] };
+    };
+    const formula = `sparsemax: weight = max(score - tau, 0), tau = (sum of the ${count} largest - 1) / ${count}`;
+    const weight = values.map((score, k) => inside[k] ? Math.max(score - tau, 0) : 0);
+    return record.addColumns(name, formula, { score: values, tau, weight }, { own, origin });
+  }
+  function addHard(record, { name, scores, inside, own }) {
+    const { values } = scores;
+    const largest = Math.max(...values.filter((_, k) => inside[k]));
+    const chosen = values.findIndex((score, k) => inside[k] && score === largest);
+    const stage = record.next;
+    const origin = (row, column) => {
+      if (column === 0) return scoreOrigin(scores, row);
+      const text2 = row === chosen ? `1, since ${formatCell(values[row])} is the largest score` : `0, since ${formatCell(values[row])} is not the largest score, ${formatCell(largest)}`;
+      return { expression: text2, cells: [cell(stage, row, 0), cell(stage, chosen, 0)] };
+    };
+    const weight = values.map((_, k) => k === chosen ? 1 : 0);
+    return record.addColumns(name, "hard: all weight on the largest score", { score: values, weight }, { own, origin });
+  }
+  var NORMALIZERS = { softmax: addSoftmax, sparsemax: addSparsemax, hard: addHard };
+  var normalizerOf = (name) => NORMALIZERS[name];
+
+  // src/live/arithmetic/step.ts
+  var AttentionStep = class {
+    constructor(input) {
+      this.input = input;
+    }
+    input;
+    record = new StageRecord();
+    /** Return an intermediate result; see seqattn/export/live_parts.py. */
+    trace(name) {
+      const found = this.input.answer.trace[name];
+      if (found === void 0) throw new Error(`The model of this page does not return its ${name}.`);
+      return found;
+    }
+    parameter(name) {
+      const found = this.input.parameter(name);
+      if (found === void 0) throw new Error(`The model has no parameter ${name}.`);
+      return found;
+    }
+    vector(name) {
+      return this.parameter(name);
+    }
+    linear(name) {
+      return { weight: this.parameter(`${name}.weight`), bias: this.input.parameter(`${name}.bias`) ?? null };
+    }
+    has(name) {
+      return this.input.parameter(`${name}.weight`) !== void 0;
+    }
+    /** The number of heads. */
+    get heads() {
+      return Math.max(1, this.input.content.heads);
+    }
+    /** Return the part of an axis that belongs to the head. */
+    headSlice(values) {
+      const width = values.length / this.heads;
+      return values.slice(this.input.head * width, (this.input.head + 1) * width);
+    }
+    /** The encoder states (S, H), the decoder state (H,) and the keys, values, scores and weights of the head, not rounded. */
+    get states() {
+      return this.trace("states");
+    }
+    get query() {
+      return this.trace("query")[this.input.layer][this.input.step];
+    }
+    /** The query (K,) of the head of a Transformer. */
+    get headQuery() {
+      return this.trace("query")[this.input.layer][this.input.head][this.input.step];
+    }
+    get keys() {
+      return this.trace("keys")[this.input.layer][this.input.head];
+    }
+    get values() {
+      return this.trace("values")[this.input.layer][this.input.head];
+    }
+    get scores() {
+      return this.trace("scores")[this.input.layer][this.input.head][this.input.step];
+    }
+    get weights() {
+      return this.input.answer.weights[this.input.layer][this.input.head][this.input.step];
+    }
+    get previousWeights() {
+      const { answer, layer, head, step } = this.input;
+      return step > 0 ? answer.weights[layer][head][step - 1] : null;
+    }
+    get context() {
+      return this.contexts[this.input.head];
+    }
+    /** The contexts (A, V) of all heads. */
+    get contexts() {
+      return this.trace("context")[this.input.layer].map((head) => head[this.input.step]);
+    }
+    /** Add the decoder state as query (K,). */
+    addStateAsQuery() {
+      const query = this.headSlice(this.query);
+      const first = this.input.head * query.length;
+      return this.record.addRow("Query", "q = h", "q", query, { origin: this.copyOf("Decoder state h", 0, first) });
+    }
+    /** Add the encoder states as keys (S, K). */
+    addStatesAsKeys() {
+      const keys = this.states.map((state) => this.headSlice(state));
+      return this.record.add("Keys", "k = s, the encoder's states", keys, { origin: this.copyOf("Encoder states", null, this.input.head * keys[0].length) });
+    }
+    /** Return the origin of numbers that are those of another stage, whose name begins with `name`. */
+    copyOf(name, row, first = 0) {
+      const stage = this.record.stages.findIndex((each) => each.name.startsWith(name));
+      return (r, c) => stage < 0 ? null : { expression: `the same number of \u201C${this.record.stages[stage].name}\u201D`, cells: [{ stage, row: row ?? r, column: first + c }] };
+    }
+    /** Add a projection of the decoder state as query (K,). */
+    mapQuery(formula, name, row = "q") {
+      const map = this.linear(name);
+      const ofModel = this.headSlice(affine(map.weight, map.bias, this.query));
+      const inputs = this.vectorOf("Decoder state h", this.query);
+      return rowOf(this.addMap("Query", formula, map, inputs, [ofModel], { rows: [row], ownAs: "rows" }), 0);
+    }
+    /** Add a projection of the encoder states, (S, K). */
+    mapStates(name, formula, module, ofModel) {
+      return this.addMap(name, formula, this.linear(module), this.matrixOf("Encoder states", this.states), ofModel);
+    }
+    /** Return a stage of vectors that was added before. */
+    matrixOf(name, numbers) {
+      const stage = this.record.stages.findIndex((each) => each.name.startsWith(name));
+      return { values: printedRows(numbers), stage, ref: (row, column) => ({ stage, row, column }) };
+    }
+    vectorOf(name, numbers) {
+      return this.matrixOf(name, [numbers]);
+    }
+    /** Add the outputs of a linear layer that belong to the head, after its weights if they are small. */
+    addMap(name, formula, map, inputs, ofModel, options = {}) {
+      const { record } = this;
+      const weight = printedRows(this.headSlice(map.weight));
+      if (Math.max(weight.length, weight[0].length) > MAX_PRINTED_SIDE) {
+        return record.add(name, `${formula}; the map is in the checkpoint`, ofModel, { ...options, isByModel: true });
+      }
+      const bias = map.bias === null ? null : printedRow(this.headSlice(map.bias));
+      const table = addWeights(record, `${name}: the map`, weight, bias, columnNumbers(weight.length));
+      const numbers = inputs.values.map((x) => affine(weight, bias, x));
+      return record.add(name, formula, numbers, { ...options, own: ofModel, origin: (row, column) => affineOrigin(table, bias !== null, column, rowOf(inputs, row)) });
+    }
+  };
+  function addWeights(record, name, weight, bias, rows) {
+    const columns = columnNumbers(weight[0].length);
+    const table = bias === null ? weight : weight.map((row, k) => [...row, bias[k]]);
+    return record.add(name, "", table, { rows, columns: bias === null ? columns : [...columns, "bias"] });
+  }
+  function affineOrigin(table, hasBias, output, input) {
+    const row = rowOf(table, output);
+    const weights = row.values.slice(0, input.values.length);
+    const bias = hasBias ? ` + ${factor(row.values[row.values.length - 1])}` : "";
+    return { expression: productsText(weights, input.values) + bias, cells: [...refs(row), ...refs(input)] };
+  }
+
+  // src/live/arithmetic/context.ts
+  var FORCED = "forced by you";
+  function addWeightStages(step, scores) {
+    const { record } = step;
+    if (step.input.isForced) return addForced(step);
+    const { normalizer = "softmax", location: location2 } = step.input.content.config.attention ?? {};
+    const normalize = normalizerOf(normalizer);
+    if (!normalize) return record.addColumns("Weights", `by ${normalizer}, which does not explain its arithmetic`, { weight: step.weights }, { isByModel: true });
+    if (location2?.kind === "local") return addLocalWindow(step, normalize, scores, Number(location2.window));
+    if (location2?.kind === "location_shift") return addLocationShift(step, normalize, scores);
+    return normalize(record, { name: "Weights", scores, inside: scores.values.map(() => true), own: step.weights });
+  }
+  function addForced(step) {
+    return step.record.addColumns("Weights", FORCED, { weight: step.weights }, { origin: () => ({ expression: "a weight that you forced", cells: [] }) });
+  }
+  function addWeighted(step, name, formula, weights, values, rows) {
+    const numbers = values.values.map((row, s) => row.map((x) => weights.values[s] * x));
+    return step.record.add(name, formula, numbers, {
+      rows,
+      origin: (row, column) => ({ expression: `${factor(weights.values[row])} \xD7 ${factor(values.values[row][column])}`, cells: [weights.ref(row), values.ref(row, column)] })
+    });
+  }
+  function addSum(step, name, formula, row, parts, own) {
+    const sums = parts.values[0].map((_, k) => parts.values.reduce((sum, part) => sum + part[k], 0));
+    return step.record.addRow(name, formula, row, sums, {
+      ownRow: own,
+      origin: (_, column) => {
+        const terms = columnOf(parts, column);
+        return { expression: sumText(terms.values.map(factor)), cells: refs(terms) };
+      }
+    });
+  }
+  function addContext(step, weights, values) {
+    const parts = addWeighted(step, "Weighted values", "weight times value", weights, values);
+    return addSum(step, "Context", "the sum of the weighted values", "c", parts, step.context);
+  }
+  function addHeadContexts(step, context) {
+    const { head } = step.input;
+    const contexts = printedRows(step.contexts);
+    contexts[head] = context.values;
+    const table = step.record.add("Contexts of all heads", `this is head ${head}, the others likewise`, contexts, {
+      rows: contexts.map((_, k) => `head ${k}`),
+      isByModel: true,
+      origin: (row, column) => row === head ? { expression: "the context of this head", cells: [context.ref(column)] } : null
+    });
+    const V = context.values.length;
+    return { values: table.values.flat(), ref: (k) => table.ref(Math.floor(k / V), k % V) };
+  }
+  function addOutput(step, vector, name) {
+    const { record, input: { content, step: t } } = step;
+    const features = content.target_features;
+    const { weight, bias } = step.linear("output");
+    const [W, b] = [printedRows(weight), printedRow(bias)];
+    const table = addWeights(record, "Output layer W, b", W, b, features);
+    const stage = content.config.skip === "linear" ? "Network's share" : "Predicted point";
+    return record.addRow(stage, `y = W ${name} + b`, "y", affine(W, b, vector.values), {
+      columns: features,
+      ownRow: step.trace("output")[t],
+      origin: (_, column) => affineOrigin(table, true, column, vector)
+    });
+  }
+  function addDecoderInput(step) {
+    const { content: { target_features: columns }, step: t } = step.input;
+    return step.record.addRow("Decoder input", "", "point", step.trace("input")[t], { columns });
+  }
+  function concatenate(...vectors) {
+    const places = vectors.flatMap((vector) => vector.values.map((_, k) => vector.ref(k)));
+    return { values: vectors.flatMap((vector) => vector.values), ref: (k) => places[k] };
+  }
+
+  // src/live/arithmetic/fast_weights.ts
+  var EPSILON = 1e-5;
+  function memoryOf(step) {
+    const { step: t, content: { config } } = step.input;
+    const written = step.trace("readout").slice(0, t);
+    const factors = step.trace("factors")[0][0][t];
+    const later = written.map((_, k) => Number(config.rate) * Number(config.decay) ** (t - 1 - k));
+    return { states: [...step.states, ...written], factors: [...factors, ...later], rows: [...pointNames2(step.states.length), ...written.map((_, k) => `step ${k + 1}`)] };
+  }
+  function preactivation(step) {
+    const { step: t } = step.input;
+    const { states } = step;
+    const hidden = t > 0 ? step.trace("readout")[t - 1] : states[states.length - 1];
+    const { weight, bias } = step.linear("decoder_input");
+    const projected = affine(weight, bias, step.trace("input")[t]);
+    return affine(step.linear("decoder_state").weight, null, hidden).map((x, k) => x + projected[k]);
+  }
+  function addStrengths(step, states, h, { factors, rows }) {
+    const products = states.values.map((state) => printed(dot(state, h.values)));
+    const rates = printedRow(factors);
+    const stage = step.record.next;
+    const at = (row, column) => ({ stage, row, column });
+    const { rate, decay } = step.input.content.config;
+    const origin = (row, column) => {
+      const state = rowOf(states, row);
+      if (column === 0) return { expression: productsText(state.values, h.values), cells: [...refs(state), ...refs(h)] };
+      if (column === 1) return { expression: `${String(rate)} \xD7 ${String(decay)}^${rows.length - 1 - row}`, cells: [] };
+      return { expression: `${factor(products[row])} \xD7 ${formatCell(rates[row])}`, cells: [at(row, 0), at(row, 1)] };
+    };
+    const columns = { "h(tau) . h": products, "rate decay^age": rates, strength: products.map((x, k) => x * rates[k]) };
+    const own = rows.map((_, k) => step.weights[k] ?? NaN);
+    const strengths = step.record.addColumns("Strengths", "strength = rate decay^age (h(tau) . h)", columns, { rows, own, origin });
+    step.record.stages[stage].hasPointRows = true;
+    return strengths;
+  }
+  function addNorm(step, z) {
+    const { record } = step;
+    const [gain, bias] = ["gain", "bias"].map((name) => printedRow(step.vector(`decoder_norm.${name}.value`)));
+    const table = record.add("Layer norm's input, gain and bias", z.formula, [z.values, gain, bias], {
+      rows: ["z", "gain", "bias"],
+      origin: (row, column) => row === 0 ? z.origin(column) : null
+    });
+    const input = rowOf(table, 0);
+    const mean = z.values.reduce((a, b) => a + b, 0) / z.values.length;
+    const variance = z.values.reduce((sum, x) => sum + (x - mean) ** 2, 0) / z.values.length;
+    const moments = record.addRow("Mean and deviation of z", "", "z", [mean, Math.sqrt(variance + EPSILON)], {
+      columns: ["mean", "deviation"],
+      origin: (_, column) => ({ expression: column === 0 ? `the mean of the ${z.values.length} numbers of z` : `sqrt(the mean of (z \u2212 mean)\xB2 + ${EPSILON})`, cells: refs(input) })
+    });
+    const [m, deviation] = moments.values;
+    const values = printedRow(z.values.map((x, k) => (x - m) / deviation * gain[k] + bias[k]));
+    return {
+      values,
+      formula: "(z - mean) / deviation * gain + bias",
+      origin: (k) => ({
+        expression: `(${formatCell(z.values[k])} \u2212 ${factor(m)}) / ${formatCell(deviation)} \xD7 ${factor(gain[k])} + ${factor(bias[k])}`,
+        cells: [0, 1, 2].map((row) => table.ref(row, k)).concat(refs(moments))
+      })
+    };
+  }
+  function addFastWeights(step) {
+    const { record, input: { content: { config }, step: t } } = step;
+    addDecoderInput(step);
+    const held = record.addRow("Input to the inner loop", "W h + C x, held through the inner loop", "held", preactivation(step), { isByModel: true });
+    const readings = Number(config.inner_steps) - 1;
+    const h = record.addRow("Query state", `after ${readings} readings`, "h", step.query, { isByModel: true });
+    const memory = memoryOf(step);
+    const states = record.add("States in memory", "", memory.states, { rows: memory.rows, isByModel: true });
+    record.stages[states.stage].hasPointRows = true;
+    const strengths = addStrengths(step, states, h, memory);
+    const parts = addWeighted(step, "Weighted states", "strength times state", strengths, states, memory.rows);
+    record.stages[parts.stage].hasPointRows = true;
+    const read = addSum(step, "Read vector", "A h, the sum of the weighted states", "A h", parts, step.context);
+    const z = {
+      values: printedRow(held.values.map((x, k) => x + read.values[k])),
+      formula: "held + A h",
+      origin: (k) => ({ expression: `${formatCell(held.values[k])} + ${factor(read.values[k])}`, cells: [held.ref(k), read.ref(k)] })
+    };
+    const norm = step.input.parameter("decoder_norm.gain.value") === void 0 ? z : addNorm(step, z);
+    const readout = step.trace("readout")[t];
+    const state = record.addRow("New state", `tanh(${norm.formula})`, "h'", norm.values.map(Math.tanh), {
+      ownRow: readout,
+      origin: (_, k) => {
+        const { expression, cells } = norm.origin(k);
+        return { expression: `tanh(${expression})`, cells };
+      }
+    });
+    return addOutput(step, state, "h'");
+  }
+
+  // src/live/arithmetic/scores.ts
+  var squares = (x) => productsText(x, x);
+  function productOrigin(query, keys, row) {
+    const key2 = rowOf(keys, row);
+    return { expression: productsText(query.values, key2.values), cells: [...refs(query), ...refs(key2)] };
+  }
+  function addProducts(step, query, keys) {
+    const score = keys.values.map((key2) => dot(key2, query.values));
+    return step.record.addColumns("Scores", "score = q . k", { score }, { own: step.scores, origin: (row) => productOrigin(query, keys, row) });
+  }
+  function addScaledProducts(step, query, keys) {
+    const K = query.values.length;
+    const root = printed(Math.sqrt(K));
+    const products = keys.values.map((key2) => printed(dot(key2, query.values)));
+    const columns = { "q . k": products, "sqrt(K)": root, score: products.map((x) => x / root) };
+    const stage = step.record.next;
+    const origin = (row, column) => {
+      if (column === 0) return productOrigin(query, keys, row);
+      if (column === 1) return { expression: `sqrt(${K})`, cells: [] };
+      return { expression: `${formatCell(products[row])} / ${formatCell(root)}`, cells: [{ stage, row, column: 0 }, { stage, row, column: 1 }] };
+    };
+    return step.record.addColumns("Scores", `score = q . k / sqrt(K), K = ${K}`, columns, { own: step.scores, origin });
+  }
+  function addMaps(step, keys) {
+    if (!step.has("attention.score.query")) return [step.addStateAsQuery(), step.addStatesAsKeys()];
+    const query = step.mapQuery("q = W_q h + b_q", "attention.score.query");
+    return [query, step.mapStates("Keys", "k = W_k s + b_k of the encoder's states", "attention.score.key", keys)];
+  }
+  function addUniform(step) {
+    const score = step.states.map(() => 0);
+    return step.record.addColumns("Scores", "0 for every source point", { score }, { own: step.scores });
+  }
+  function addScaledDot(step) {
+    const root = Math.sqrt(step.keys[0].length);
+    const [query, keys] = addMaps(step, step.keys.map((key2) => key2.map((x) => x * root)));
+    return addScaledProducts(step, query, keys);
+  }
+  function addAdditive(step) {
+    const { record } = step;
+    const query = step.mapQuery("W h", "attention.score.query", "W h");
+    const keys = step.mapStates("Keys", "U s + b", "attention.score.key", step.keys);
+    const v = record.addRow("Vector v", "", "v", step.headSlice(step.linear("attention.score.combine").weight[0]));
+    const hidden = record.add("Hidden layer", "tanh(W h + U s + b)", keys.values.map((key2) => key2.map((x, k) => Math.tanh(x + query.values[k]))), {
+      origin: (row, k) => ({ expression: `tanh(${formatCell(query.values[k])} + ${factor(keys.values[row][k])})`, cells: [query.ref(k), keys.ref(row, k)] })
+    });
+    const score = hidden.values.map((row) => dot(row, v.values));
+    return record.addColumns("Scores", "score = v . tanh(W h + U s + b)", { score }, { own: step.scores, origin: (row) => productOrigin(v, hidden, row) });
+  }
+  function cosineKeys(step) {
+    if (!step.has("attention.score.key")) return step.keys;
+    const { weight, bias } = step.linear("attention.score.key");
+    return step.keys.map((key2, s) => {
+      const projected = step.headSlice(affine(weight, bias, printedRow(step.states[s])));
+      return key2.map((x) => x * Math.sqrt(dot(projected, projected)));
+    });
+  }
+  function addCosine(step) {
+    const { record } = step;
+    const [q, k] = addMaps(step, cosineKeys(step));
+    const length = (x) => Math.sqrt(dot(x, x)) || 1;
+    const unit = (x) => ({ expression: `sqrt(${squares(x.values)})`, cells: refs(x) });
+    const query = record.addRow("Query, at length 1", "q / |q|", "q", q.values.map((x) => x / length(q.values)), {
+      origin: (_, column) => ({ expression: `${formatCell(q.values[column])} / ${unit(q).expression}`, cells: refs(q) })
+    });
+    const keys = record.add("Keys, at length 1", "k / |k|", k.values.map((key2) => key2.map((x) => x / length(key2))), {
+      own: step.keys,
+      origin: (row, column) => ({ expression: `${formatCell(k.values[row][column])} / ${unit(rowOf(k, row)).expression}`, cells: refs(rowOf(k, row)) })
+    });
+    const cos = keys.values.map((key2) => printed(dot(key2, query.values)));
+    const temperature = Math.exp(step.vector("attention.score.log_temperature.value")[0]);
+    const strength = printed(1 / temperature);
+    const stage = record.next;
+    const origin = (row, column) => {
+      if (column === 0) return productOrigin(query, keys, row);
+      if (column === 1) return { expression: `1 / temperature, with the learned temperature ${formatCell(temperature)}`, cells: [] };
+      return { expression: `${factor(cos[row])} \xD7 ${formatCell(strength)}`, cells: [{ stage, row, column: 0 }, { stage, row, column: 1 }] };
+    };
+    const formula = "score = cos(q, k) times the learned strength, 1 / temperature";
+    return record.addColumns("Scores", formula, { cos, strength, score: cos.map((x) => x * strength) }, { own: step.scores, origin });
+  }
+  var SCORES = {
+    uniform: addUniform,
+    dot: (step) => addProducts(step, step.addStateAsQuery(), step.addStatesAsKeys()),
+    scaled_dot: addScaledDot,
+    general: (step) => addProducts(step, step.addStateAsQuery(), step.mapStates("Keys", "k = W s of the encoder's states", "attention.score.key", step.keys)),
+    additive: addAdditive,
+    cosine: addCosine
+  };
+  function addScores(step) {
+    const { score } = step.input.content.config.attention;
+    const explain = SCORES[score];
+    if (explain) return explain(step);
+    return step.record.addColumns("Scores", `by ${score}, which does not explain its arithmetic`, { score: step.scores }, { isByModel: true });
+  }
+
+  // src/live/arithmetic/recurrent.ts
+  function addValues(step) {
+    if (step.has("attention.value")) return step.mapStates("Values", "v = W_v s + b_v of the encoder's states", "attention.value", step.values);
+    const width = step.values[0].length;
+    return step.record.add("Values", "the encoder's states", step.values, { origin: step.copyOf("Encoder states", null, step.input.head * width) });
+  }
+  function addReadout(step, query, context) {
+    const { record, input: { content } } = step;
+    const readout = step.trace("readout")[step.input.step];
+    if (content.config.context === "input") {
+      const formula = "from the point fed, the context and h, by the recurrent cell";
+      return [record.addRow("New state h'", formula, "h'", readout, { isByModel: true }), "h'"];
+    }
+    const parts = concatenate(context, query);
+    const joined = record.addRow("Joined", "[context; h]", "[c; h]", parts.values, {
+      origin: (_, k) => ({ expression: k < context.values.length ? "the same number of the context" : "the same number of the decoder state h", cells: [parts.ref(k)] })
+    });
+    if (!step.has("combine")) return [joined, "[context; h]"];
+    const { weight, bias } = step.linear("combine");
+    const numbers = affine(printedRows(weight), printedRow(bias), joined.values).map(Math.tanh);
+    const attentional = record.addRow("Attentional vector a", "a = tanh(W_a [context; h] + b_a), W_a and b_a in the checkpoint", "a", numbers, {
+      isByModel: true,
+      ownRow: readout,
+      origin: (_, k) => ({ expression: `tanh(row ${k + 1} of W_a times [context; h] + b_a), with numbers of the checkpoint`, cells: refs(joined) })
+    });
+    return [attentional, "a"];
+  }
+  function addRecurrent(step) {
+    const { record, input: { content } } = step;
+    addDecoderInput(step);
+    record.add("Encoder states", "s, from the source points, by the recurrent cell", step.states, { isByModel: true });
+    const when = content.config.context === "input" ? "before this step" : "after reading that point";
+    const query = rowOf(record.add(`Decoder state h, ${when}`, "", [step.query], { rows: ["h"], isByModel: true }), 0);
+    const weights = addWeightStages(step, addScores(step));
+    const own = addContext(step, weights, addValues(step));
+    const context = step.heads > 1 ? addHeadContexts(step, own) : own;
+    return addOutput(step, ...addReadout(step, query, context));
+  }
+
+  // src/live/arithmetic/scaling.ts
+  var DIGITS = 8;
+  var ROUNDING = 4 * Number.EPSILON;
+  function sequenceScaling(source, { scaling, features }) {
+    const none = { shift: features.map(() => 0), scale: features.map(() => 1) };
+    if (scaling.relative) return { ...none, shift: [...source[source.length - 1]] };
+    if (!scaling.instance) return none;
+    for (const [f] of features.entries()) {
+      const values = source.map((row) => row[f]);
+      const [low, high] = [Math.min(...values), Math.max(...values)];
+      const isConstant = high - low <= ROUNDING * Math.max(Math.abs(low), Math.abs(high));
+      const spread2 = isConstant ? 1 : high - low;
+      const unit = values.map((x) => (x - low) / spread2);
+      const mean = unit.reduce((a, b) => a + b, 0) / unit.length;
+      const deviation = spread2 * Math.sqrt(unit.reduce((sum, x) => sum + (x - mean) ** 2, 0) / unit.length);
+      none.shift[f] = low + spread2 * mean;
+      if (!isConstant) none.scale[f] = deviation / scaling.source.scale[f];
+    }
+    return none;
+  }
+  function scaleSource(source, content) {
+    const { shift, scale } = sequenceScaling(source, content);
+    const { shift: fittedShift, scale: fittedScale } = content.scaling.source;
+    return source.map((row) => row.map((x, f) => ((x - shift[f]) / scale[f] - fittedShift[f]) / fittedScale[f]));
+  }
+  function isScaled({ scaling }) {
+    const isFitted = [scaling.source, scaling.target].some(({ shift, scale }) => shift.some((x) => x !== 0) || scale.some((x) => x !== 1));
+    return isFitted || scaling.relative || scaling.instance;
+  }
+  function sequenceNames2({ scaling }) {
+    if (scaling.relative) return { shift: "last source value", scale: null };
+    return scaling.instance ? { shift: "mean of the source", scale: "scale of the source" } : { shift: null, scale: null };
+  }
+  var text = (x) => formatCell(x, DIGITS);
+  var term = (x) => x < 0 ? `(${text(x)})` : text(x);
+  function addSource(step) {
+    const { content, source } = step.input;
+    const { record } = step;
+    const { features } = content;
+    const scaled = scaleSource(source, content);
+    if (!isScaled(content)) {
+      record.add("Source points", "", scaled, { columns: features });
+      return;
+    }
+    const points2 = record.add("Source, in units of the data", "", source, { columns: features, digits: DIGITS });
+    const names = sequenceNames2(content);
+    const own = sequenceScaling(source, content);
+    const { shift, scale } = content.scaling.source;
+    const columns = [...names.shift ? [names.shift] : [], ...names.scale ? [names.scale] : [], "shift", "scale"];
+    const rows = features.map((_, f) => [...names.shift ? [own.shift[f]] : [], ...names.scale ? [own.scale[f]] : [], shift[f], scale[f]]);
+    const table = record.add("Scaling of the source", "", rows, { rows: features, columns, digits: DIGITS });
+    const inner = names.scale ? `(value - ${names.shift}) / ${names.scale}` : names.shift ? `value - ${names.shift}` : "value";
+    record.add("Source points", `scaled = (${inner} - shift) / scale`, scaled, {
+      columns: features,
+      origin: (row, f) => {
+        const used = rowOf(table, f);
+        const [first, second] = used.values;
+        const value = text(points2.values[row][f]);
+        const middle = names.scale ? `(${value} \u2212 ${term(first)}) / ${text(second)}` : names.shift ? `${value} \u2212 ${term(first)}` : value;
+        const cells = [points2.ref(row, f), ...used.values.map((_, k) => used.ref(k))];
+        return { expression: `(${middle} \u2212 ${term(shift[f])}) / ${text(scale[f])}`, cells };
+      }
+    });
+  }
+  function addForecast(step, output) {
+    const { content, source, answer, step: t } = step.input;
+    const { target_features: features, features: sourceFeatures, scaling } = content;
+    const own = answer.forecast[t];
+    const add = (formula2, columns2, numbers2, origin) => {
+      const last = columns2.length - 1;
+      step.record.add("Forecast, in units of the data", formula2, numbers2, {
+        rows: features,
+        columns: columns2,
+        origin,
+        ...isScaled(content) ? { digits: DIGITS } : {},
+        own: own.map((x) => columns2.map((_, column) => column === last ? x : NaN)),
+        ownAs: "column"
+      });
+    };
+    const copied = (row) => ({ expression: "the output of the model", cells: [output.ref(row)] });
+    if (!isScaled(content)) {
+      add("the output itself, since the data are not scaled", ["forecast"], output.values.map((x) => [x]), copied);
+      return;
+    }
+    const names = sequenceNames2(content);
+    const ofSource = sequenceScaling(source, content);
+    const index = features.map((name) => sourceFeatures.indexOf(name));
+    const shifts = index.map((f) => f < 0 ? 0 : ofSource.shift[f]);
+    const scales = index.map((f) => f < 0 ? 1 : ofSource.scale[f]);
+    const { shift, scale } = scaling.target;
+    const columns = ["y", "scale", "shift", ...names.scale ? [names.scale] : [], ...names.shift ? [names.shift] : [], "forecast"];
+    const numbers = output.values.map((y, g) => [
+      y,
+      scale[g],
+      shift[g],
+      ...names.scale ? [scales[g]] : [],
+      ...names.shift ? [shifts[g]] : [],
+      (y * scale[g] + shift[g]) * scales[g] + shifts[g]
+    ]);
+    const formula = names.scale ? `forecast = (y scale + shift) (${names.scale}) + ${names.shift}` : `forecast = y scale + shift${names.shift ? ` + ${names.shift}` : ""}`;
+    const stage = step.record.next;
+    add(formula, columns, numbers, (row, column) => {
+      if (column === 0) return copied(row);
+      if (column < columns.length - 1) return null;
+      const [y, a, b, ...others] = numbers[row].slice(0, -1).map(term);
+      const scaled = `${y} \xD7 ${a} + ${b}`;
+      const expression = names.scale ? `(${scaled}) \xD7 ${others[0]} + ${others[1]}` : [scaled, ...others].join(" + ");
+      const cells = columns.slice(0, -1).map((_, k) => ({ stage, row, column: k }));
+      return { expression, cells };
+    });
+  }
+  function addSkip(step, network) {
+    const { record, input: { content, source, step: t } } = step;
+    const columns = content.target_features;
+    const scaled = scaleSource(source, content);
+    const share = network ?? record.addRow("Network's share", "from the layers that follow", "network", step.trace("output")[t], { columns, isByModel: true });
+    const weight = step.parameter("skip.weight")[t].map((rows) => rows.flat());
+    const bias = step.parameter("skip.bias")[t];
+    const formula = `W x + b of this step; x = all ${source.length} source points, one after the other`;
+    const linear = addSkipShare();
+    const table = [share.values, linear.values, share.values.map((x, k) => x + linear.values[k])];
+    const stage = record.next;
+    const parts = record.add("Parts of the forecast", "forecast = network + skip", table, {
+      rows: ["network", "skip", "forecast"],
+      columns,
+      origin: (row, column) => {
+        if (row < 2) return { expression: row === 0 ? "the network\u2019s share" : "the skip\u2019s share", cells: [(row === 0 ? share : linear).ref(column)] };
+        return { expression: `${factor(share.values[column])} + ${factor(linear.values[column])}`, cells: [0, 1].map((r) => ({ stage, row: r, column })) };
+      }
+    });
+    return rowOf(parts, 2);
+    function addSkipShare() {
+      if (Math.max(weight.length, weight[0].length) > MAX_PRINTED_SIDE) {
+        return record.addRow("Skip's share", `${formula}; the map is in the checkpoint`, "skip", affine(weight, bias, scaled.flat()), { columns, isByModel: true });
+      }
+      const [W, b] = [printedRows(weight), printedRow(bias)];
+      const x = record.addRow("Source points in one row", "", "x", scaled.flat(), { columns: columnNumbers(scaled.flat().length) });
+      const map = addWeights(record, "Skip: the map", W, b, columns);
+      return record.addRow("Skip's share", formula, "skip", affine(W, b, x.values), { columns, origin: (_, column) => affineOrigin(map, true, column, x) });
+    }
+  }
+
+  // src/live/arithmetic/transformer.ts
+  function addTransformer(step) {
+    const { record, input: { layer, head } } = step;
+    const query = rowOf(record.add("Query", `layer ${layer}, head ${head}: q = W_q x + b_q of the decoder's state`, [step.headQuery], { rows: ["q"], isByModel: true }), 0);
+    const keys = record.add("Keys", "k = W_k s + b_k of the encoder's output", step.keys, { isByModel: true });
+    const weights = addWeightStages(step, addScaledProducts(step, query, keys));
+    const values = record.add("Values", "v = W_v s + b_v of the encoder's output", step.values, { isByModel: true });
+    const contexts = addHeadContexts(step, addContext(step, weights, values));
+    const { weight, bias } = step.linear(`decoder.${layer}.cross.out`);
+    const output = affine(printedRows(weight), printedRow(bias), contexts.values);
+    record.addRow("Cross-attention output", "W_o [contexts] + b_o, W_o and b_o in the checkpoint; the rest of the decoder follows", "+", output, {
+      isByModel: true,
+      origin: (_, k) => ({ expression: `row ${k + 1} of W_o times [contexts] + b_o, with numbers of the checkpoint`, cells: refs(contexts) })
+    });
+  }
+
+  // src/live/arithmetic.ts
+  var MAX_POINTS = 8;
+  function explainStep(input) {
+    if (input.content.layers === 0) throw new Error("This model has no attention.");
+    const step = new AttentionStep(input);
+    addSource(step);
+    let output = null;
+    if (input.content.config.kind === "recurrent") output = addRecurrent(step);
+    else if (input.content.config.kind === "fast_weights") output = addFastWeights(step);
+    else {
+      addDecoderInput(step);
+      addTransformer(step);
+    }
+    if (input.content.config.skip === "linear") output = addSkip(step, output);
+    output ??= step.record.addRow("Predicted point", "from the layers that follow", "y", step.trace("output")[input.step], { columns: input.content.target_features, isByModel: true });
+    addForecast(step, output);
+    return step.record.stages;
+  }
+  function shownRows(weights) {
+    const order = weights.map((_, k) => k);
+    if (order.length <= MAX_POINTS) return order;
+    return order.sort((a, b) => Math.abs(weights[b]) - Math.abs(weights[a]) || a - b).slice(0, MAX_POINTS).sort((a, b) => a - b);
+  }
+  function describeCell(stages, stage, row, column) {
+    const { numbers, own, origin, formula, isByModel, digits } = stages[stage];
+    const number = formatCell(numbers[row][column], digits);
+    const found = origin(row, column);
+    let text2 = found ? `${number} = ${found.expression}` : number;
+    if (!found) {
+      if (isByModel) text2 += `, from the model, by parameters that are not printed${formula ? ` (${formula})` : ""}`;
+      else text2 += formula ? ` (${formula})` : ", given";
+    }
+    const exact = own?.[row]?.[column];
+    if (exact !== void 0 && Number.isFinite(exact)) text2 += `. The model\u2019s own number is ${formatCell(exact, DECIMALS + 4)}.`;
+    return text2;
+  }
+
+  // src/live/arithmetic_panel.ts
+  var HINT = "Move over a number, or choose one with Tab and the arrow keys: this line shows where it comes from.";
+  var KEYS = {
+    ArrowUp: [-1, 0],
+    ArrowDown: [1, 0],
+    ArrowLeft: [0, -1],
+    ArrowRight: [0, 1]
+  };
+  var key = (row, column) => `${row}/${column}`;
+  var hasOwn = (stage) => stage.own !== null && stage.ownAs !== "origin";
+  var ArithmeticPanel = class _ArithmeticPanel {
+    constructor(explorer) {
+      this.explorer = explorer;
+      this.details.addEventListener("toggle", () => {
+        this.show();
+      });
+      this.place.addEventListener("pointerover", (event) => {
+        this.choose(this.find(event.target));
+      });
+      this.place.addEventListener("pointerleave", () => {
+        this.choose(this.find(document.activeElement));
+      });
+      this.place.addEventListener("focusin", (event) => {
+        this.choose(this.find(event.target));
+      });
+      this.place.addEventListener("focusout", () => {
+        this.choose(null);
+      });
+      this.place.addEventListener("keydown", (event) => {
+        this.move(event);
+      });
+    }
+    explorer;
+    details = byId("live-arithmetic");
+    place = byId("live-arithmetic-stages");
+    line = byId("live-arithmetic-line");
+    stages = [];
+    tables = [];
+    /** The names, rows and columns of the tables on the page. Tables of the same form get new numbers only. */
+    form = "";
+    chosen = null;
+    isPending = false;
+    parameters = /* @__PURE__ */ new Map();
+    parametersOf = "";
+    /** Follow an answer; many in one frame are shown once. Nothing is computed while the panel is closed. */
+    follow() {
+      if (!this.details.open || this.isPending) return;
+      this.isPending = true;
+      requestAnimationFrame(() => {
+        this.isPending = false;
+        this.show();
+      });
+    }
+    show() {
+      const { scene } = this.explorer;
+      if (!this.details.open || !scene) return;
+      const title = byId("live-arithmetic-title");
+      try {
+        const rows = this.explain(scene);
+        title.textContent = describeStep2(this.explorer, scene, rows);
+      } catch (error) {
+        this.place.replaceChildren();
+        [this.stages, this.tables, this.form] = [[], [], ""];
+        title.textContent = error instanceof Error ? error.message : String(error);
+      }
+      this.choose(this.chosen);
+    }
+    /** Show the stages, and return the shown rows of the weights and their count. */
+    explain(scene) {
+      const { state, shown: [{ answer }] } = scene;
+      const [{ model, run, epoch }] = state.subjects;
+      if (state.kind === "encoder_self") throw new Error("The arithmetic is that of the attention to the source. Choose that attention to see it.");
+      const live = this.explorer.models[model];
+      const frame = JSON.stringify([model, run, epoch]);
+      if (frame !== this.parametersOf) this.parameters.clear();
+      this.parametersOf = frame;
+      const parameter = (name) => {
+        if (!this.parameters.has(name)) this.parameters.set(name, live.parameter(name, live.findRun(run), epoch));
+        return this.parameters.get(name);
+      };
+      const { step, layer, head, source } = state;
+      const isForced2 = this.explorer.canForce && state.force.get(step + 1, layer, head) !== void 0;
+      this.stages = explainStep({ content: live.content, answer, source, step, layer, head, isForced: isForced2, parameter });
+      const weights = this.stages.find(({ name }) => name === "Weights" || name === "Strengths").numbers.map((row) => row[row.length - 1]);
+      const rows = shownRows(weights);
+      this.render(rows);
+      return { shown: rows.length, count: weights.length };
+    }
+    /** Return the shown rows of a stage. Fast weights have stages of the source alone, and of the whole memory. */
+    static rowsOf(stage, shown) {
+      const all = stage.rows.map((_, k) => k);
+      if (!stage.hasPointRows || all.length <= MAX_POINTS) return all;
+      const some = shown.filter((row) => row < all.length);
+      return some.length ? some : all.slice(0, MAX_POINTS);
+    }
+    render(shown) {
+      const rows = this.stages.map((stage) => _ArithmeticPanel.rowsOf(stage, shown));
+      const form = JSON.stringify(this.stages.map((stage, k) => [stage.name, stage.formula, stage.columns, rows[k].map((row) => stage.rows[row]), hasOwn(stage)]));
+      if (form !== this.form) {
+        this.tables = [];
+        this.place.replaceChildren(...this.stages.map((stage, k) => this.build(stage, k, rows[k])));
+        this.form = form;
+      }
+      for (const [k, stage] of this.stages.entries()) this.fill(stage, this.tables[k], rows[k]);
+    }
+    /** Write the numbers of a stage into its cells. */
+    fill(stage, table, rows) {
+      const set = (cell2, text2) => {
+        if (cell2.textContent !== text2) cell2.textContent = text2;
+      };
+      table.rows = [...rows];
+      for (const [place2, row] of rows.entries()) {
+        for (const [column, x] of stage.numbers[row].entries()) set(table.cells.get(key(place2, column)), formatCell(x, stage.digits));
+      }
+      const own = !hasOwn(stage) ? [] : stage.ownAs === "column" ? rows.map((row) => stage.own[row][stage.columns.length - 1]) : stage.own.flat();
+      for (const [k, cell2] of table.own.entries()) set(cell2, Number.isFinite(own[k]) ? formatCell(own[k], stage.digits) : "");
+    }
+    build(stage, index, rows) {
+      const block = document.createElement("div");
+      block.className = "stage";
+      block.dataset.stage = String(index);
+      const heading = textElement("h3", stage.name);
+      heading.id = `live-stage-${index}`;
+      block.append(heading);
+      if (stage.formula) block.append(textElement("code", stage.formula));
+      const table = document.createElement("table");
+      table.setAttribute("aria-labelledby", heading.id);
+      table.setAttribute("role", "grid");
+      const built = { cells: /* @__PURE__ */ new Map(), rows: [...rows], own: [] };
+      const isColumn = hasOwn(stage) && stage.ownAs === "column";
+      const head = table.createTHead().insertRow();
+      head.append(headerCell("", "col"), ...stage.columns.map((name) => headerCell(name, "col")), ...isColumn ? [headerCell("the model\u2019s own", "col")] : []);
+      if (isColumn) head.lastElementChild.classList.add("exact");
+      const body = table.createTBody();
+      for (const [place2, row] of rows.entries()) {
+        const line = body.insertRow();
+        line.append(headerCell(stage.rows[row], "row"));
+        for (const column of stage.columns.keys()) {
+          const cell2 = line.insertCell();
+          cell2.className = "number";
+          cell2.tabIndex = place2 === 0 && column === 0 ? 0 : -1;
+          cell2.dataset.cell = key(place2, column);
+          built.cells.set(key(place2, column), cell2);
+        }
+        if (isColumn) built.own.push(ownCell(line));
+      }
+      if (hasOwn(stage) && !isColumn) {
+        const line = body.insertRow();
+        line.className = "exact";
+        line.append(headerCell("the model\u2019s own", "row"));
+        built.own.push(...stage.columns.map(() => ownCell(line)));
+      }
+      block.append(table);
+      this.tables[index] = built;
+      return block;
+    }
+    /** Return the number that an element of the panel shows; null if it shows none. */
+    find(element) {
+      const cell2 = element instanceof Element ? element.closest("td[data-cell]") : null;
+      const block = cell2?.closest("[data-stage]");
+      if (!cell2 || !block || !this.place.contains(cell2)) return null;
+      const [place2, column] = cell2.dataset.cell.split("/").map(Number);
+      const stage = Number(block.dataset.stage);
+      return { stage, row: this.tables[stage].rows[place2], column };
+    }
+    cellOf({ stage, row, column }) {
+      const table = this.tables[stage];
+      return table?.cells.get(key(table.rows.indexOf(row), column));
+    }
+    /** Show where a number comes from, and mark the cells that it is computed from. */
+    choose(ref) {
+      for (const cell2 of this.place.querySelectorAll(".chosen, .origin")) cell2.classList.remove("chosen", "origin");
+      this.chosen = ref && this.cellOf(ref) ? ref : null;
+      if (!this.chosen) {
+        this.line.textContent = this.stages.length ? HINT : "";
+        return;
+      }
+      const { stage, row, column } = this.chosen;
+      this.cellOf(this.chosen).classList.add("chosen");
+      for (const each of this.stages[stage].origin(row, column)?.cells ?? []) this.cellOf(each)?.classList.add("origin");
+      this.line.textContent = describeCell(this.stages, stage, row, column);
+    }
+    /** Move the focus within a table by the arrow keys. */
+    move(event) {
+      const direction = KEYS[event.key];
+      const cell2 = event.target instanceof Element ? event.target.closest("td[data-cell]") : null;
+      const table = this.tables[Number(cell2?.closest("[data-stage]")?.dataset.stage)];
+      if (!direction || !cell2 || !table) return;
+      const [place2, column] = cell2.dataset.cell.split("/").map(Number);
+      const next = table.cells.get(key(place2 + direction[0], column + direction[1]));
+      event.preventDefault();
+      if (!next) return;
+      cell2.tabIndex = -1;
+      next.tabIndex = 0;
+      next.focus();
+    }
+  };
+  function headerCell(text2, scope) {
+    const cell2 = textElement("th", text2);
+    cell2.scope = scope;
+    if (scope === "col") cell2.className = "number";
+    return cell2;
+  }
+  function ownCell(line) {
+    const cell2 = line.insertCell();
+    cell2.className = "number exact";
+    return cell2;
+  }
+  function describeStep2({ first: { layers, heads } }, { state, shown: all }, { shown, count }) {
+    const places = [`step ${state.step + 1}`];
+    if (layers > 1) places.push(`layer ${state.layer}`);
+    if (heads > 1) places.push(`head ${state.head}`);
+    if (all.length > 1) places.push(all[0].name);
+    let text2 = `Attention to the source: ${places.join(", ")}. Each number is computed from the rounded numbers above it; beside the results are the model\u2019s own numbers.`;
+    if (shown < count) text2 += ` The tables show the ${shown} of ${count} points with the largest weights; sums run over all of them.`;
+    return text2;
+  }
+  function addArithmetic(explorer) {
+    const panel = new ArithmeticPanel(explorer);
+    explorer.onAnswer(() => {
+      panel.follow();
+    });
   }
 
   // src/live/svg.ts
@@ -1646,27 +2681,27 @@
     const [{ answer }] = shown;
     const row = weightsOf(answer, state.kind, state.layer, state.head)[state.step];
     const isEncoder = state.kind === "encoder_self";
-    let text = `Step ${state.step + 1} (point ${isEncoder ? state.step + 1 : S + state.step + 1})`;
-    text += row ? ` attends to ${attended(row, state.kind === "decoder_self" ? S : 0)}.` : ".";
+    let text2 = `Step ${state.step + 1} (point ${isEncoder ? state.step + 1 : S + state.step + 1})`;
+    text2 += row ? ` attends to ${attended(row, state.kind === "decoder_self" ? S : 0)}.` : ".";
     if (!isEncoder) {
       const values = targetFeatures.slice(0, MAX_FEATURES).map((name, g) => {
         const truth = state.truth?.[state.step]?.[g];
         const known = truth !== void 0 && Number.isFinite(truth) ? ` (truth ${formatValue(truth, 1)})` : "";
         return `${name} ${formatValue(answer.forecast[state.step][g], 1)}${known}`;
       });
-      text += ` Forecast: ${values.join(", ")}.`;
+      text2 += ` Forecast: ${values.join(", ")}.`;
     }
     for (const { name, answer: forced, own } of shown) {
       const label = shown.length > 1 ? ` ${name}:` : "";
       const loss = meanSquaredError(forced.forecast, state.truth, scale);
-      if (loss !== null) text += `${label} Mean squared error of the sequence ${formatNumber(loss)}.`;
+      if (loss !== null) text2 += `${label} Mean squared error of the sequence ${formatNumber(loss)}.`;
       if (forced !== own) {
         const before = meanSquaredError(own.forecast, state.truth, scale);
-        text += `${loss === null ? label : ""} The forced weights move the forecast by up to ${formatNumber(largestChange(forced.forecast, own.forecast))}${before === null ? "" : `; with its own weights the error is ${formatNumber(before)}`}.`;
+        text2 += `${loss === null ? label : ""} The forced weights move the forecast by up to ${formatNumber(largestChange(forced.forecast, own.forecast))}${before === null ? "" : `; with its own weights the error is ${formatNumber(before)}`}.`;
       }
     }
-    if (state.isChanged) text += " The source was changed, so the true continuation is unknown.";
-    return text;
+    if (state.isChanged) text2 += " The source was changed, so the true continuation is unknown.";
+    return text2;
   }
 
   // src/live/sequences.ts
@@ -2133,8 +3168,8 @@
   var runtime;
   var hasRuntime = () => document.getElementById(SCRIPT_ID) !== null;
   var reasonOf = (error) => error instanceof Error ? error.message : String(error);
-  async function decodeGzip(text) {
-    return new Uint8Array(await decompress(decodeBase64(text.trim()), "gzip"));
+  async function decodeGzip(text2) {
+    return new Uint8Array(await decompress(decodeBase64(text2.trim()), "gzip"));
   }
   async function embedded(id) {
     const element = document.getElementById(id);
@@ -2310,6 +3345,7 @@
     try {
       const models = await loadModels(page);
       const explorer = await LiveExplorer.load(page, models);
+      addArithmetic(explorer);
       window.seqattn = {
         createSession,
         explorer,

@@ -21,7 +21,7 @@ export interface AttentionConfig {
   score: string;
   heads?: number;
   normalizer?: string;
-  location?: { kind: string } | null;
+  location?: { kind: string; window?: number } | null;
   [key: string]: unknown;
 }
 

@@ -1,6 +1,7 @@
 // The live part of the page: the models, the explorer, and `window.seqattn`.
 import type { Content } from "../content";
 import { byId } from "../dom";
+import { addArithmetic } from "./arithmetic_panel";
 import type { LivePage } from "./explorer";
 import { LiveExplorer, livePage } from "./explorer";
 import type { Answer, RunOptions } from "./model";
@@ -43,6 +44,7 @@ export async function showLive(content: Content): Promise<LiveExplorer | null> {
   try {
     const models = await loadModels(page);
     const explorer = await LiveExplorer.load(page, models);
+    addArithmetic(explorer);
     window.seqattn = {
       createSession,
       explorer,
