@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import operator
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -27,13 +27,17 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from seqattn.analysis.doctor import Finding
-    from seqattn.analysis.evaluation import Evaluation, FreeRunningForecast
+    from seqattn.analysis.evaluation import Evaluation, ForecastOverride, FreeRunningForecast
     from seqattn.config import Config
     from seqattn.data import Splits
     from seqattn.training import LoadedModel
 
 DataFrame: TypeAlias = Any
 """A DataFrame of pandas or polars, or a pyarrow table. seqattn does not require these libraries."""
+OverrideArgument: TypeAlias = "str | Sequence[Mapping[str, Any]] | ForecastOverride | None"
+"""What replaces the attention weights of a forecast: a value of `--attention-override`, such as
+"uniform" or "forced:FILE.json", or a list of forced rows, each a dict as in the file. The ids of
+the sequences of an array are "0", "1", and so on."""
 
 
 class DataNote(UserWarning):
@@ -76,18 +80,21 @@ def train(
     return load(folder.path)
 
 
-def load(path: str | Path) -> Run:
+def load(path: str | Path, *, epoch: int | None = None) -> Run:
     """Open a trained run.
 
     Args:
         path: a run folder, for its best checkpoint, or a checkpoint file.
+        epoch: an epoch that `training.record_attention` recorded, 0 for the model before training;
+            None: the epoch of the checkpoint.
 
     Raises:
         CheckpointError: there is no checkpoint, or it is damaged.
+        UsageError: the epoch was not recorded.
     """
     from seqattn.analysis.evaluation.load_run import open_run
 
-    folder, trained = open_run(Path(path))
+    folder, trained = open_run(Path(path), epoch)
     return Run(folder, trained)
 
 
@@ -147,8 +154,9 @@ class Run:
         return load_splits(self.trained)
 
     def predict(
-        self, source: ArrayLike | DataFrame, steps: int | None = None
-    ) -> NDArray[np.float64]:
+        self, source: ArrayLike | DataFrame, steps: int | None = None, *,
+        attention_override: OverrideArgument = None,
+    ) -> NDArray[np.float64]:  # fmt: skip
         """Forecast the steps after each source, free running.
 
         Args:
@@ -156,6 +164,7 @@ class Run:
                 sequences at their end. Or a DataFrame, which is read as `seqattn predict --input`
                 reads the same table in a file.
             steps: number of steps T; None: the longest target of the training data.
+            attention_override: see `OverrideArgument`; None: the model's own weights.
 
         Returns:
             (N, T, F), or (T, F) for one sequence, in units of the data. For a DataFrame (N, T, F),
@@ -164,8 +173,9 @@ class Run:
         Raises:
             DataError: a wrong shape, values that are not finite inside a sequence, or a DataFrame
                 that would be an invalid file.
+            UsageError: the override does not fit the model or a sequence.
         """
-        return self._forecast(source, steps, with_attention=False)[1]
+        return self._forecast(source, steps, attention_override, with_attention=False)[1]
 
     def predict_frame(self, source: DataFrame, steps: int | None = None) -> DataFrame:
         """Forecast the steps after each series of a DataFrame, free running.
@@ -186,12 +196,13 @@ class Run:
         return frame.make_frame(forecast_columns(frame, self.trained, _check_steps(steps)))
 
     def attention(
-        self, source: ArrayLike | DataFrame, steps: int | None = None
-    ) -> dict[str, NDArray[Any]]:
+        self, source: ArrayLike | DataFrame, steps: int | None = None, *,
+        attention_override: OverrideArgument = None,
+    ) -> dict[str, NDArray[Any]]:  # fmt: skip
         """Forecast, and return the attention weights.
 
         Args:
-            source, steps: see `predict`.
+            source, steps, attention_override: see `predict`.
 
         Returns:
             kind -> weights: "cross" (N, layers, heads, T, S), and for a Transformer
@@ -200,11 +211,9 @@ class Run:
 
         Raises:
             DataError: see `predict`.
-            UsageError: the model has no attention.
+            UsageError: the model has no attention, or the override does not fit.
         """
-        if not self.trained.has_attention:
-            raise UsageError(f"{self.folder.path}: its model has no attention.")
-        result, _ = self._forecast(source, steps, with_attention=True)
+        result, _ = self._forecast(source, steps, attention_override, with_attention=True)
         is_single = is_single_sequence(source)
         return {str(kind): maps[0] if is_single else maps for kind, maps in result.maps.items()}
 
@@ -325,15 +334,19 @@ class Run:
         return report(self.folder.path, None if output is None else Path(output))
 
     def _forecast(
-        self, source: ArrayLike | DataFrame, steps: int | None, *, with_attention: bool
-    ) -> tuple[FreeRunningForecast, NDArray[np.float64]]:
-        from seqattn.analysis.evaluation import free_run
+        self, source: ArrayLike | DataFrame, steps: int | None,
+        attention_override: OverrideArgument, *, with_attention: bool,
+    ) -> tuple[FreeRunningForecast, NDArray[np.float64]]:  # fmt: skip
+        from seqattn.analysis.evaluation import as_override, free_run
 
-        steps = _check_steps(steps)
+        steps = _check_steps(steps) or self.trained.spec.target_length
+        override = None if attention_override is None else as_override(attention_override)
+        if (override or with_attention) and not self.trained.has_attention:
+            raise UsageError(f"{self.folder.path}: its model has no attention.")
         sequences = source_sequences(source, self.trained, _warn)
         result = free_run(
-            self.trained.model, sequences, steps or self.trained.spec.target_length,
-            with_attention=with_attention, scaling=self.trained.spec.scaling,
+            self.trained.model, sequences, steps, override, with_attention=with_attention,
+            scaling=self.trained.spec.scaling,
         )  # fmt: skip
         return result, result.values[0] if is_single_sequence(source) else result.values
 

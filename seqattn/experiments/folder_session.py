@@ -13,14 +13,17 @@ from seqattn.runs import EpochRecord
 from seqattn.runs.storage import BackgroundWriter, write_transaction
 from seqattn.training import RunProgress, RunState, Session, TrainingRun, save_best, save_state
 from seqattn.training.attention_history import write_attention_history
+from seqattn.training.parameter_history import describe_interval, write_parameter_history
 
 
 class RunWriter:
-    """Writes checkpoints, attention history, metrics and TensorBoard scalars of one run."""
+    """Writes checkpoints, histories, metrics and TensorBoard scalars of one run."""
 
     def __init__(self, job: Job) -> None:
         self.job, self.folder = job, job.folder
         self.written_best = self.written_snapshots = 0
+        self.written_parameters: list[int] = []
+        self.left_out: str | None = None
         wants_scalars = job.config.logging.tensorboard
         self.scalars = tensorboard.TensorBoardLogger(job.folder) if wants_scalars else None
 
@@ -34,10 +37,26 @@ class RunWriter:
             if len(snapshots) != self.written_snapshots:
                 write_attention_history(folder.film, snapshots, job.data.validation)
                 self.written_snapshots = len(snapshots)
+            self._write_parameters(state)
             save_state(folder.last, state, job.config, job.spec, backup_path=folder.previous)
             folder.write_metrics(state.history)
         if self.scalars is not None:
             self.scalars.write(state.history)
+
+    def _write_parameters(self, state: RunState) -> None:
+        """Write the parameter history if it has changed, and log which frames it leaves out."""
+        history = state.parameter_history
+        shapes = {name: tuple(tensor.shape) for name, tensor in state.weights.items()}
+        epochs = [frame.epoch for frame in history]
+        if history and epochs != self.written_parameters:
+            write_parameter_history(self.folder.parameter_history, history, shapes)
+            self.written_parameters = epochs
+        left_out = describe_interval(
+            self.job.config.training.record_attention, state.epoch, self.job.parameters
+        )
+        if left_out not in (None, self.left_out):
+            self.folder.log_line(left_out)
+            self.left_out = left_out
 
     def log_epoch(self, record: EpochRecord) -> None:
         self.folder.log_line(

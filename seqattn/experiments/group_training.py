@@ -31,6 +31,7 @@ from seqattn.training import (
     train_models,
 )
 from seqattn.training.attention_history import read_attention_history
+from seqattn.training.parameter_history import load_parameter_history
 from seqattn.training.threads import choose_threads
 
 
@@ -74,6 +75,11 @@ def train_group(jobs: Sequence[Job], compute: Resources, callbacks: Callbacks) -
         run: replace(
             job.state,
             attention_history=read_attention_history(job.folder, job.state.epoch),
+            parameter_history=load_parameter_history(
+                job.folder,
+                job.state.epoch,
+                {name: tuple(p.shape) for name, p in run.model.named_parameters()},
+            ),
         )
         for run, job in zip(runs, jobs, strict=True)
         if job.state is not None
@@ -231,8 +237,9 @@ def _finish_jobs(
 
 def _with_final_state(job: Job, run: RunProgress) -> Job:
     assert run.checkpoint is not None
-    # Jobs are held for longer than their training; film.npz has the snapshots.
-    return replace(job, state=replace(run.checkpoint, attention_history=[]), error=run.error)
+    # Jobs are held for longer than their training; the files have the snapshots.
+    state = replace(run.checkpoint, attention_history=[], parameter_history=[])
+    return replace(job, state=state, error=run.error)
 
 
 def _log_end_of_training(job: Job, run: RunProgress, callbacks: Callbacks) -> None:

@@ -18,6 +18,7 @@ from seqattn.models import Lengths, count_parameters
 from seqattn.models.memory import activations_per_sequence, attention_weights_per_sequence
 from seqattn.runs.storage import physical_memory
 from seqattn.training.batches import MAX_RESIDENT, is_gathered
+from seqattn.training.parameter_history import history_bytes
 from seqattn.training.validation import validation_chunk_size
 
 NAME_BYTES = 150
@@ -39,6 +40,7 @@ def estimate_run_memory(job: Job) -> int:
     Parameters eight times (gradient, moments, best epoch, a snapshot), the sequences in the epoch's
     order, and the activations of a batch, or of the validation sequences that are scored together
     where these are more: the two follow each other, and without a backward pass fewer are kept.
+    The parameter history is added, if it is recorded.
     """
     train = job.data.train
     S, T, F = train.source_steps, train.target_steps, len(train.features)
@@ -46,7 +48,8 @@ def estimate_run_memory(job: Job) -> int:
     batch = job.config.training.batch_size
     sequences = max(batch, min(len(job.data.validation), validation_chunk_size(S + T, batch)))
     kept = activations_per_sequence(job.config.model, S, T, alone=False)
-    return 4 * int(8 * job.parameters + 2 * N * (S + T) * F + sequences * kept)
+    numbers = int(8 * job.parameters + 2 * N * (S + T) * F + sequences * kept)
+    return 4 * numbers + _history_bytes(job)
 
 
 def estimate_training_memory(
@@ -86,8 +89,14 @@ def estimate_training_memory(
 
 def checkpoint_bytes(job: Job) -> int:
     """Disk space of two checkpoints of a run, and of a third while it is written: weights, the best
-    epoch's, two moments, and the history."""
-    return 3 * (4 * 4 * job.parameters + 8 * 8 * job.config.training.epochs + 65_536)
+    epoch's, two moments, and the losses; and of the parameter history twice."""
+    checkpoint = 4 * 4 * job.parameters + 8 * 8 * job.config.training.epochs + 65_536
+    return 3 * checkpoint + 2 * _history_bytes(job)
+
+
+def _history_bytes(job: Job) -> int:
+    training = job.config.training
+    return history_bytes(training.record_attention, training.epochs, job.parameters)
 
 
 def check_memory(config: Config, data: Splits | None = None) -> None:

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Literal, Protocol
 import torch
 from torch import Tensor, nn
 
-from seqattn.models.attention import Override
+from seqattn.errors import UsageError
+from seqattn.models.attention import AttentionOverride
 from seqattn.models.skip import LinearSkip
 
 if TYPE_CHECKING:
@@ -151,6 +152,15 @@ class Seq2SeqModel(nn.Module, ABC):
             return frozenset()
         return frozenset(f"skip.{name}" for name, _ in self.skip.named_parameters())
 
+    def attention_shape(self) -> tuple[int, int]:
+        """Return the numbers of layers and heads of the attention weights over the source, which an
+        override replaces.
+
+        Raises:
+            UsageError: the model has no weights that can be replaced.
+        """
+        raise UsageError("the model has no attention (model.attention: null).")
+
     def skip_outputs(
         self, source: Tensor, lengths: Tensor | None, segment_lengths: Sequence[int]
     ) -> Sequence[Tensor | None]:
@@ -205,7 +215,7 @@ class Seq2SeqModel(nn.Module, ABC):
         *,
         source_lengths: Tensor | None = None,
         with_attention: bool = True,
-        override: Override | None = None,
+        override: AttentionOverride | None = None,
     ) -> ModelOutput:
         """Free running (autoregressive): forecast `steps` steps from the source alone.
 

@@ -35,7 +35,7 @@ from torch import Tensor
 
 from seqattn.config import FastWeights
 from seqattn.errors import UsageError
-from seqattn.models.attention import Override
+from seqattn.models.attention import AttentionOverride
 from seqattn.models.base import RNG, AttentionMap, FeatureSpec, ModelOutput, Seq2SeqModel
 from seqattn.models.layers import LayerNorm, Linear, matmul
 from seqattn.models.skip import Lengths, build_skip
@@ -113,6 +113,12 @@ class FastWeightsModel(Seq2SeqModel):
         self.decoder_norm = LayerNorm(H) if config.layer_norm else None
         self.output = Linear(H, G)
         self.skip = build_skip(config.skip, lengths, F, G, self.output)
+
+    def attention_shape(self) -> tuple[int, int]:
+        raise UsageError(
+            "model.kind fast_weights has signed read weights, not a distribution over the"
+            " source, so no other distribution can replace them."
+        )
 
     def inner_loop(
         self, preactivation: Tensor, memory: FastWeightMemory, norm: LayerNorm | None
@@ -232,15 +238,12 @@ class FastWeightsModel(Seq2SeqModel):
         *,
         source_lengths: Tensor | None = None,
         with_attention: bool = True,
-        override: Override | None = None,
+        override: AttentionOverride | None = None,
     ) -> ModelOutput:
         check_source(source, source_lengths, self.features)
         check_steps(steps)
         if override is not None:
-            raise UsageError(
-                "model.kind fast_weights has signed read weights, not a distribution over the"
-                " source, so no other distribution can replace them."
-            )
+            self.attention_shape()  # raises
         *_, S, _ = source.shape
         use_matrix = self._use_matrix(S, steps, with_attention)
         memory, state, output = self.encode(source, source_lengths, use_matrix=use_matrix)

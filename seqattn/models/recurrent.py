@@ -35,8 +35,8 @@ from seqattn.models.attention import (
     Attention,
     AttentionMemory,
     AttentionOutput,
+    AttentionOverride,
     LocalWindow,
-    Override,
     build_attention,
 )
 from seqattn.models.base import (
@@ -119,6 +119,11 @@ class RecurrentModel(Seq2SeqModel):
         reads_context = self.context_is_output and not has_attentional
         self.output = Linear(2 * H if reads_context else H, G)
         self.skip = build_skip(config.skip, lengths, F, G, self.output)
+
+    def attention_shape(self) -> tuple[int, int]:
+        if self.attention is None:
+            return super().attention_shape()
+        return 1, self.attention.heads
 
     # --- the source -------------------------------------------------------------------------------
 
@@ -207,7 +212,7 @@ class RecurrentModel(Seq2SeqModel):
         *,
         source_lengths: Tensor | None = None,
         with_attention: bool = True,
-        override: Override | None = None,
+        override: AttentionOverride | None = None,
     ) -> ModelOutput:
         check_source(source, source_lengths, self.features)
         check_steps(steps)

@@ -26,7 +26,7 @@ from torch import Tensor, nn
 
 from seqattn.config import Transformer
 from seqattn.errors import UsageError
-from seqattn.models.attention import Override, WeightIntervention
+from seqattn.models.attention import AttentionOverride, WeightIntervention
 from seqattn.models.base import (
     RNG,
     AttentionKind,
@@ -131,6 +131,9 @@ class TransformerModel(Seq2SeqModel):
         self.output = Linear(D, target_dim)
         self.skip = build_skip(config.skip, lengths, source_dim, target_dim, self.output)
 
+    def attention_shape(self) -> tuple[int, int]:
+        return len(self._decoder), self._decoder[0].cross.heads
+
     def encode(
         self,
         source: Tensor,
@@ -201,7 +204,7 @@ class TransformerModel(Seq2SeqModel):
         *,
         source_lengths: Tensor | None = None,
         with_attention: bool = True,
-        override: Override | None = None,
+        override: AttentionOverride | None = None,
     ) -> ModelOutput:
         check_source(source, source_lengths, self.features)
         check_steps(steps)

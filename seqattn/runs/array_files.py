@@ -201,11 +201,30 @@ def read_film(path: Path) -> Arrays:
     """
     arrays = _CheckedArrays(path)
     frames, P, _, _, T, S = arrays.check_floats("weights", None, None, None, None, None, None)
-    epochs = arrays.check_ints("epochs", (frames,))
-    if (epochs < 0).any() or (np.diff(epochs) <= 0).any():
-        raise arrays.error("epochs", "expected increasing epochs")
+    arrays.check_epochs(frames)
     arrays.check_sequences(P, S, T, labels=True)
     arrays.check_attention(P, T, S)
+    return arrays.arrays
+
+
+def read_parameter_history(path: Path) -> Arrays:
+    """Read parameter_history.npz: parameters (E, P) of E epochs, epochs (E,), and names and shapes
+    of the K parameters that a row joins: names (K,), shapes (K, D) with -1 behind the last axis.
+
+    Raises:
+        CheckpointError: the file is missing, or is not a parameter history.
+    """
+    arrays = _CheckedArrays(path)
+    E, P = arrays.check_floats("parameters", None, None)
+    if not np.isfinite(arrays["parameters"]).all():
+        raise arrays.error("parameters", "expected finite numbers")
+    arrays.check_epochs(E)
+    K, shapes = arrays["names"].size, arrays["shapes"]
+    arrays.check_texts("names", K)
+    arrays.check_ints("shapes", (K, shapes.shape[1] if shapes.ndim == 2 else 1))
+    numbers = sum(int(np.prod(row[row >= 0])) for row in shapes)
+    if numbers != P:
+        raise arrays.error("shapes", f"have {numbers:,} numbers, but parameters have {P:,}")
     return arrays.arrays
 
 
@@ -260,6 +279,12 @@ class _CheckedArrays:
         if array.dtype.kind not in "iu":
             raise self.error(key, f"expected integers, got {array.dtype}")
         return array
+
+    def check_epochs(self, frames: int) -> None:
+        """Check the epochs of the frames of a history."""
+        epochs = self.check_ints("epochs", (frames,))
+        if (epochs < 0).any() or (np.diff(epochs) <= 0).any():
+            raise self.error("epochs", "expected increasing epochs")
 
     def check_texts(self, key: str, *lengths: int) -> None:
         array = self[key]

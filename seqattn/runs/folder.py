@@ -51,6 +51,7 @@ class RunFolder:
     last = _FilePath("checkpoints/last.safetensors")
     previous = _FilePath("checkpoints/previous.safetensors")
     film = _FilePath("film.npz")
+    parameter_history = _FilePath("parameter_history.npz")
     tensorboard = _FilePath("tensorboard")
     predictions = _FilePath("predictions.npz")
     attention = _FilePath("attention.npz")
@@ -63,7 +64,8 @@ class RunFolder:
         """Every file that training writes, without those for TensorBoard."""
         return (
             self.config, self.environment, self.log, self.metrics, self.split, self.sources,
-            self.summary, self.best, self.last, self.previous, self.film, *self._results,
+            self.summary, self.best, self.last, self.previous, self.film, self.parameter_history,
+            *self._results,
         )  # fmt: skip
 
     @property
@@ -117,7 +119,8 @@ class RunFolder:
     def clear_training(self) -> None:
         """Remove checkpoints and metrics."""
         # The metrics first: a run with metrics but no checkpoint could not be resumed.
-        for file in (self.metrics, self.last, self.previous, self.best, self.film):
+        saved = (self.last, self.previous, self.best, self.film, self.parameter_history)
+        for file in (self.metrics, *saved):
             file.unlink(missing_ok=True)
 
     def clear_tensorboard(self) -> None:
@@ -187,3 +190,6 @@ class RunFolder:
 
     def read_film(self) -> dict[str, NDArray[Any]]:
         return array_files.read_film(self.film)
+
+    def read_parameter_history(self) -> dict[str, NDArray[Any]]:
+        return array_files.read_parameter_history(self.parameter_history)

@@ -7,7 +7,7 @@ holds the whole state of a training, with the best weights, so that one file is 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +15,9 @@ import torch
 
 from seqattn.config import Config, as_plain
 from seqattn.data import DataSpec
-from seqattn.errors import CheckpointError
+from seqattn.errors import CheckpointError, UsageError
 from seqattn.models import FeatureSpec, Lengths, Seq2SeqModel, build_model
-from seqattn.runs import EpochRecord
+from seqattn.runs import EpochRecord, RunFolder
 from seqattn.training.checkpoint_file import (
     CheckpointFile,
     read_checkpoint,
@@ -29,6 +29,7 @@ from seqattn.training.compatibility import (
     fill_model,
     optimizer_buffers,
 )
+from seqattn.training.parameter_history import check_same_shapes, named_parameters
 from seqattn.training.state import RunState, Slot
 
 
@@ -120,6 +121,46 @@ def load_model(path: Path, *, expected: Config | None = None) -> LoadedModel:
     model = build_model(config.model, FeatureSpec.of(spec), config.seed, lengths)
     fill_model(model, file.weights, path)
     return LoadedModel(model.eval(), config, spec, file.epoch, streamed=file.was_streamed)
+
+
+def load_model_at_epoch(
+    folder: RunFolder, epoch: int, *, expected: Config | None = None
+) -> LoadedModel:
+    """Load the model of a run as it was after an epoch that `training.record_attention` recorded.
+
+    Args:
+        folder: run folder.
+        epoch: finished epochs; 0 is before training.
+        expected: config of the run folder; None: not compared.
+
+    Raises:
+        CheckpointError: a file is missing or corrupt, or is of another model.
+        UsageError: the epoch was not recorded.
+    """
+    trained, path = load_model(folder.best, expected=expected), folder.parameter_history
+    if not path.exists():
+        raise UsageError(
+            f"--epoch {epoch}: {folder.path} has no {path.name}. Train with --set"
+            " training.record_attention=1 to record the parameters after every epoch; this does"
+            " not change the training."
+        )
+    arrays = folder.read_parameter_history()
+    shapes = {name: tuple(p.shape) for name, p in trained.model.named_parameters()}
+    check_same_shapes(path, arrays, shapes)
+    epochs = arrays["epochs"].tolist()
+    if epoch not in epochs:
+        raise UsageError(
+            f"--epoch {epoch}: {path} has the parameters of {_epochs_in_words(epochs)}. Give one"
+            " of them, or leave out --epoch for the best epoch."
+        )
+    fill_model(trained.model, named_parameters(arrays, epochs.index(epoch)), path)
+    return replace(trained, epoch=epoch)
+
+
+def _epochs_in_words(epochs: list[int]) -> str:
+    if len(epochs) == 1:
+        return f"epoch {epochs[0]} only"
+    return f"epochs {', '.join(map(str, epochs[:-1]))} and {epochs[-1]}"
 
 
 def describe_checkpoint(path: Path) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from seqattn.training.compiling import StepCompiler
 from seqattn.training.data_loader import DataLoader
 from seqattn.training.objective import build_loss
 from seqattn.training.optimizers import GradientClipping, Optimizer
+from seqattn.training.parameter_history import record_parameters
 from seqattn.training.process_group import ProcessGroup
 from seqattn.training.schedules import (
     LearningRate,
@@ -185,10 +186,14 @@ class Learner:
         self.optimizer.step(epoch.learning_rates)
 
     def record_attention(self, state: TrainState) -> None:
-        """Add a snapshot to the attention history of each active run, where one is due."""
+        """Add a snapshot to the histories of attention and parameters of each active run, where one
+        is due."""
         every = self.config.record_attention
         if every is None or state.epoch % every:
             return
+        weights = self.params.weights.detach().float().cpu().numpy()
+        for k in state.active:
+            record_parameters(state.rows[k].parameter_history, state.epoch, every, weights[k])
         rows = [(k, state.rows[k].attention_history) for k in state.active]
         missing = [(k, history) for k, history in rows
                    if not history or history[-1].epoch != state.epoch]  # fmt: skip

@@ -27,6 +27,7 @@ from seqattn.training.attention_history import AttentionSnapshot
 from seqattn.training.batches import Batch, GatheredBatch
 from seqattn.training.data_loader import DataLoader
 from seqattn.training.optimizers import Optimizer, counts_updates
+from seqattn.training.parameter_history import ParameterSnapshot
 from seqattn.training.schedules import Ending
 from seqattn.training.stacked_params import StackedParams
 
@@ -59,6 +60,7 @@ class TrainingRecord:
         loss_sum: sum of squared errors of the running epoch, over `loss_count` target points.
         loss_count: see `Batch.loss_counts`.
         attention_history: snapshots for `training.record_attention`, kept in a file of their own.
+        parameter_history: the same for the parameters.
     """
 
     history: list[EpochRecord] = field(default_factory=list)
@@ -66,6 +68,7 @@ class TrainingRecord:
     loss_sum: float = 0.0
     loss_count: int = 0
     attention_history: list[AttentionSnapshot] = field(default_factory=list)
+    parameter_history: list[ParameterSnapshot] = field(default_factory=list)
 
     @property
     def best_loss(self) -> float:

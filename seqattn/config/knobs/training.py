@@ -174,7 +174,8 @@ class Training(Section):
     write a checkpoint."""
     record_attention: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
     """Number of epochs between two records of the attention weights of a few validation sequences,
-    for reports and `plot-attention --epochs`. null: none. Does not affect training."""
+    and of the model's parameters, for reports, `plot-attention --epochs` and `predict --epoch`.
+    null: none. Does not affect training."""
 
     @model_validator(mode="after")
     def _check_schedule(self) -> Self:

@@ -140,10 +140,19 @@ class Attention(nn.Module):
             return AttentionOutput(weighted_sum(weights, memory.values), weights)
         (weights, log_prob), prev_weights = self.attention_weights(queries, memory, prev_weights, u)
         if memory.intervention is not None:
-            weights = memory.intervention(weights, memory.keep)
+            weights = self._intervene(memory.intervention, weights, memory.keep)
             prev_weights = None if prev_weights is None else weights.select(-2, -1)
         context = join_heads(weighted_sum(weights, memory.values), self.heads)
         return AttentionOutput(context, weights, prev_weights, log_prob)
+
+    def _intervene(
+        self, intervention: WeightIntervention, weights: Tensor, keep: Tensor | None
+    ) -> Tensor:
+        """Replace weights (..., N, [A,] T, S); an intervention always gets the axis of heads."""
+        if self.heads > 1:
+            return intervention(weights, keep)
+        keep = None if keep is None else keep.unsqueeze(-2)
+        return intervention(weights.unsqueeze(-3), keep).squeeze(-3)
 
 
 def weighted_sum(weights: Tensor, values: Tensor) -> Tensor:
