@@ -1,29 +1,32 @@
-"""Benchmark: seqattn and a typical notebook on the same work, in one process.
+"""Compare the speed of seqattn with that of a typical notebook on the same work, in one process.
 
     make bench                                       # or: python scripts/bench.py --repeats 5
     python scripts/bench.py --only A,seeds --json figures.json --peers
 
-The notebook's loop is the usual tutorial code for encoder-decoders with attention: a DataLoader
-over a TensorDataset, a GRU module called once for each step, a teacher-forcing coin for each step,
-`.item()` after every batch, and one validation pass for each epoch. seqattn's loop does the same
-work with two validation passes (free running and teacher-forced). All use one thread. Times drift
-on a busy machine, so both sides alternate, and the ratio is the result.
+The notebook's loop is the usual tutorial code for encoder-decoders with attention. It has a
+DataLoader over a TensorDataset, a GRU module that is called once for each step, a teacher-forcing
+coin flip for each step, `.item()` after every batch, and one validation pass per epoch. seqattn's
+loop does the same work with two validation passes (free running and teacher-forced). Both use one
+thread. Because times drift on a busy machine, the two loops alternate, and the result is the ratio
+of their times. The script measures these rows:
 
-    A        hidden 2, 128 squares, batch 16, 100 epochs
-    B        hidden 64, 2048 squares, batch 64, 5 epochs
-    C        hidden 64, 2048 random paths of 32 -> 32 points, batch 64, 1 epoch
-    seeds    64 and 256 seeds of A in one batch, against the notebook's loop for one
+    A        hidden width 2, 128 squares, batch size 16, 100 epochs
+    B        hidden width 64, 2048 squares, batch size 64, 5 epochs
+    C        hidden width 64, 2048 random paths of 32 + 32 points, batch size 64, 1 epoch
+    seeds    64 and 256 seeds of A in one batch, against one run of the notebook's loop
     plain    A, B, C and 64 seeds of A in optimized plain torch (scripts/plain.py, without
-             validation), instead of seqattn
-    folders  64 seeds of A with their run folders written
-    process  `seqattn train configs/notebook.yaml` against a notebook as one script
+             validation), against the notebook's loop
+    folders  64 seeds of A with run folders, against one run of the notebook's loop
+    process  `seqattn train configs/notebook.yaml` against a notebook that runs as a script
     help     `seqattn --help` against `python -c "import typer"`
-    predict  free-running forecasts of 100,000 squares, microseconds a sequence and step
-    film     A with attention recorded every 20 epochs, and squares.yaml every 10, against none
+    predict  free-running forecasts of 100,000 squares, in microseconds per sequence and step
+    film     A with attention recorded every 20 epochs, and squares.yaml with attention recorded
+             every 10 epochs, each against a training without recorded attention
     report   the HTML report of a run of squares.yaml
-    saving   B with a checkpoint each epoch, against B with none; and with a bare write and fsync
-             of as many bytes instead
-    busy     A while another process keeps a core busy, against A alone, with measured threads
+    saving   B with a checkpoint every epoch, and B with a plain write and fsync of as many bytes
+             every epoch, each against B without checkpoints
+    busy     A while another process keeps a core busy, against A alone, with a measured number of
+             threads
 """
 
 from __future__ import annotations
@@ -101,7 +104,7 @@ def workloads() -> list[Work]:
 
 
 def notebook_loop(work: Work) -> float:
-    """Train with the notebook's loop; return the last validation loss."""
+    """Train with the notebook's loop, and return the last validation loss."""
     data, held_out = work.data, work.validation
     _, _, losses = notebook.train_notebook(
         data.source, data.target, held_out.source, held_out.target,
@@ -111,7 +114,7 @@ def notebook_loop(work: Work) -> float:
 
 
 def plain_loop(work: Work, runs: int = 1) -> None:
-    """Train in plain torch."""
+    """Train in plain torch; see scripts/plain.py."""
     plain.train_plain(
         work.data.source, work.data.target, hidden=work.hidden, batch_size=work.batch_size,
         epochs=work.epochs, runs=runs,
@@ -122,7 +125,7 @@ def plain_loop(work: Work, runs: int = 1) -> None:
 
 
 def seqattn_loop(work: Work, *, manual_backward: bool = True, seeds: int = 1) -> float:
-    """Train with seqattn; return the last validation loss of the first seed."""
+    """Train with seqattn, and return the last validation loss of the first seed."""
     config = Training(epochs=work.epochs, batch_size=work.batch_size, learning_rate=0.01)
     runs = [
         TrainingRun(build_model(Recurrent(hidden_dim=work.hidden), 2, seed), work.data,
@@ -133,7 +136,7 @@ def seqattn_loop(work: Work, *, manual_backward: bool = True, seeds: int = 1) ->
 
 
 def with_folders(folder: Path) -> None:
-    """Train 64 seeds of work A with all their files."""
+    """Train 64 seeds of work A, and write their run folders."""
     sets = ["model.hidden_dim=2", "data.n_train=128", "training.epochs=100"]
     config = resolve(None, sets).config
     experiments.train_many(experiments.seeds_of(config, folder / "many", 64), threads=1)
@@ -143,7 +146,7 @@ def with_folders(folder: Path) -> None:
 
 
 def lightning_loop(work: Work) -> None:
-    """The notebook's model under Lightning's Trainer."""
+    """Train the notebook's model with Lightning's `Trainer`."""
     import logging
     import warnings
 
@@ -181,7 +184,11 @@ def lightning_loop(work: Work) -> None:
 
 
 def jax_loop(work: Work) -> tuple[float, float]:
-    """The same model in JAX, an epoch compiled; seconds to compile, and of the training after."""
+    """Train the same model in JAX, with a whole epoch as one compiled function.
+
+    Returns:
+        The time of the compilation, and the time of the training after it, in seconds.
+    """
     import jax
     import jax.numpy as jnp
 
@@ -271,7 +278,7 @@ def jax_loop(work: Work) -> tuple[float, float]:
 
 
 class BenchTable:
-    """A table of times, printed row by row and kept for JSON."""
+    """A table of times, which is printed row by row and kept for a JSON file."""
 
     def __init__(self, repeats: int) -> None:
         self.repeats = repeats
@@ -282,12 +289,16 @@ class BenchTable:
         self, name: str, theirs: Callable[[], Any], ours: Callable[[], Any], must: str, *,
         times: bool = True, warm: bool = True,
     ) -> None:  # fmt: skip
-        """Time both sides alternately.
+        """Measure two functions alternately, and add a row.
 
         Args:
-            must: the goal, which is printed.
-            times: whether the ratio is the speed-up of ours; else it is our share of their time.
-            warm: whether both run once before.
+            name: the name of the row.
+            theirs: the function to compare with.
+            ours: the function that uses seqattn.
+            must: the goal for the ratio, which is printed.
+            times: True if the ratio is the time of `theirs` divided by the time of `ours`, False if
+                it is the reverse.
+            warm: whether both functions run once before the measurement.
         """
         if warm:
             theirs(), ours()
@@ -304,7 +315,7 @@ class BenchTable:
 
 
 def spread(values: list[float]) -> str:
-    """Median with the lowest and highest."""
+    """Return the median, the lowest and the highest value as text."""
     if not values:
         return "-"
     return f"{statistics.median(values):.3g} [{min(values):.3g}, {max(values):.3g}]"
@@ -317,7 +328,7 @@ def seconds(action: Callable[[], Any]) -> float:
 
 
 def command(*words: str | Path) -> Callable[[], None]:
-    """A function that runs a command as a process."""
+    """Return a function that runs a command as a process."""
 
     def run() -> None:
         subprocess.run(list(map(str, words)), check=True, capture_output=True)
@@ -326,7 +337,7 @@ def command(*words: str | Path) -> Callable[[], None]:
 
 
 def predictions(table: BenchTable) -> None:
-    """Time forecasts of 100,000 squares by a model of width 16, in microseconds for each step."""
+    """Measure forecasts of 100,000 squares by a model of width 16, in microseconds per step."""
     model = build_model(Recurrent(hidden_dim=16), 2, 1)
     part = squares.generate_squares(100_000, 1, noise=0.1, source_length=2, variable_length=False)
     steps = part.target.shape[1]
@@ -337,7 +348,7 @@ def predictions(table: BenchTable) -> None:
 
 
 def saving(table: BenchTable, work: Work, folder: Path) -> None:
-    """Time work B with checkpoints in the background, as `seqattn train` saves them."""
+    """Measure work B with checkpoints that are written in the background, as in `seqattn train`."""
     from tests.training_session import trained
 
     config = resolve(None, [f"model.hidden_dim={work.hidden}", f"training.epochs={work.epochs}"])
@@ -363,7 +374,7 @@ def saving(table: BenchTable, work: Work, folder: Path) -> None:
         settings = Training(epochs=work.epochs, batch_size=work.batch_size, learning_rate=0.01,
                             checkpoint_seconds=every)  # fmt: skip
         model = build_model(Recurrent(hidden_dim=work.hidden), 2, 1)
-        with mock.patch("time.monotonic", new=clock):  # the clock of the saves
+        with mock.patch("time.monotonic", new=clock):  # the clock that decides when to save
             run = TrainingRun(model, work.data, work.validation, settings, 1)
             trained([run], stop=count_step, save=save)
 
@@ -392,7 +403,7 @@ def saving(table: BenchTable, work: Work, folder: Path) -> None:
 
 
 def bench_recording(table: BenchTable, work: Work, name: str, frames: int) -> None:
-    """Time a training that records attention, as the shipped config does."""
+    """Measure a training that records attention every `frames` epochs."""
 
     def trained(every: int | None) -> None:
         settings = Training(epochs=100, batch_size=work.batch_size, record_attention=every)
@@ -404,7 +415,7 @@ def bench_recording(table: BenchTable, work: Work, name: str, frames: int) -> No
 
 
 def bench_report(table: BenchTable, folder: Path) -> None:
-    """Time `seqattn report` for a run of the default config, after the imports."""
+    """Measure `seqattn report` for a run of configs/squares.yaml, without the imports."""
     from seqattn.report import report
 
     config = resolve(ROOT / "configs" / "squares.yaml").config
@@ -415,7 +426,10 @@ def bench_report(table: BenchTable, folder: Path) -> None:
 
 
 def bench_busy_process(table: BenchTable, folder: Path) -> None:
-    """Time work A as a process with measured threads, alone and while another process is busy."""
+    """Measure work A as a process, alone and while another process keeps a core busy.
+
+    The number of threads is not set, so seqattn measures which number is fastest.
+    """
     words = ["train", ROOT / "configs/notebook.yaml", "--overwrite", "--quiet", "--plots", "none"]
     train_a = command(SEQATTN, *words, "--output-dir", folder / "busy")
     train_a()
@@ -431,10 +445,10 @@ def bench_busy_process(table: BenchTable, folder: Path) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--repeats", type=int, default=5, help="timed runs of each (default 5)")
-    parser.add_argument("--only", help="rows to run, by the words above, with commas between")
-    parser.add_argument("--peers", action="store_true", help="Lightning and JAX too, if installed")
-    parser.add_argument("--json", type=Path, help="write the figures here, too")
+    parser.add_argument("--repeats", type=int, default=5, help="number of timed runs (default 5)")
+    parser.add_argument("--only", help="names of rows, separated by commas")
+    parser.add_argument("--peers", action="store_true", help="also measure Lightning and JAX")
+    parser.add_argument("--json", type=Path, help="also write the figures to this file")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     selected = set(arguments.only.split(",")) if arguments.only else None
@@ -510,7 +524,7 @@ def main() -> None:
 
 
 def peers(table: BenchTable, chosen: list[Work]) -> None:
-    """Time other libraries on the same work, where they are installed."""
+    """Measure Lightning and JAX on the same work, if they are installed."""
     for work in chosen:
         if importlib.util.find_spec("lightning") is None:
             print("lightning is not installed")

@@ -1,14 +1,17 @@
-"""Find retired words in names, and functions or classes of one name in two files.
+"""Find retired words in names, and functions or classes with the same name in several files.
 
-`python scripts/check_names.py` prints a line for each finding and a count for each folder, and ends
-with exit code 1 if there is one. scripts/retired_names.toml has the words and their replacements.
+`python scripts/check_names.py` prints a line for each finding and the number of findings in each
+folder. The exit code is 1 if there are findings. The script checks two rules:
 
-- No function, class, parameter, attribute, variable or module has a retired name. The name of a
-  test is a sentence, so only `told` and `said` count there.
-- A search for `def name` or `class name` finds one place. This holds for public names at module
-  level in seqattn/ and scripts/, for private functions of equal code, and for the names of tests.
+- No function, class, parameter, attribute, variable or module has a retired name.
+  scripts/retired_names.toml lists the retired words with their replacements. The name of a test is
+  a sentence, so only the words `told` and `said` are retired in names of tests.
+- A search for `def name` or `class name` finds one place. This rule applies to public names at
+  module level in seqattn/ and scripts/, to private functions with equal code, and to the names of
+  tests.
 
-`--all` adds what does not fail: private names and test helpers that several files have.
+`--all` adds findings that do not change the exit code: private names and test helpers that several
+files define.
 """
 
 from __future__ import annotations
@@ -26,12 +29,12 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parent.parent
 RULES = ROOT / "scripts" / "retired_names.toml"
 FOLDERS = ("seqattn", "scripts", "tests")
-SENTENCE_WORDS = {"told", "said"}  # the others are plain English in a sentence: "by hand", "whose"
+SENTENCE_WORDS = {"told", "said"}  # other retired words, such as "whose", may be in a sentence
 
-# "path:name" of config keys, flags and file formats, with a reason each. No other code may be here.
+# Exceptions "path:name" for config keys, flags and file formats. Each exception needs a reason.
 ALLOWED: set[str] = set()
-SHARED = {"main"}  # interfaces that several files have: the entry point of a program
-ADVISORY = ("private", "helpers")  # kinds of findings that do not fail
+SHARED = {"main"}  # names that several files may define: the entry point of a program
+ADVISORY = ("private", "helpers")  # kinds of findings that do not change the exit code
 
 Trees = Mapping[str, ast.Module]
 Definition = tuple[str, ast.FunctionDef | ast.ClassDef]
@@ -43,7 +46,7 @@ class NameFinding(NamedTuple):
     name: str
     reason: str
     replacement: str
-    kind: str  # a column of the summary
+    kind: str  # the column of the finding in the summary
 
     def __str__(self) -> str:
         return f"{self.path}:{self.line}: {self.name}: {self.reason} (try: {self.replacement})"
@@ -51,7 +54,7 @@ class NameFinding(NamedTuple):
 
 @dataclass(frozen=True)
 class RetiredNames:
-    """The tables of retired_names.toml, each from an old word or name to its replacement."""
+    """The tables of retired_names.toml, which map retired words or names to their replacements."""
 
     words: Mapping[str, str]
     prefixes: Mapping[str, str]
@@ -65,7 +68,10 @@ class RetiredNames:
         return cls(**tomllib.loads(text))
 
     def of_identifier(self, path: str, name: str) -> tuple[str, str] | None:
-        """Why an identifier is retired, and its replacement; None where it is not."""
+        """Return the reason why an identifier is retired, and its replacement.
+
+        The result is None if the identifier is not retired.
+        """
         if f"{path}:{name}" in ALLOWED:
             return None
         if path.startswith("tests/") and name.startswith("test_"):
@@ -84,7 +90,10 @@ class RetiredNames:
         return self._of_words(name_parts(bare))
 
     def of_module(self, name: str) -> tuple[str, str] | None:
-        """Likewise for the name of a file or folder."""
+        """Return the reason why the name of a file or folder is retired, and its replacement.
+
+        The result is None if the name is not retired.
+        """
         bare = name.removeprefix("test_")
         if bare in self.modules:
             return "retired module name", self.modules[bare]
@@ -98,12 +107,15 @@ class RetiredNames:
 
 
 def name_parts(name: str) -> list[str]:
-    """The words of a name in snake_case or CamelCase, in lower case."""
+    """Return the words of a name in snake_case or CamelCase, in lower case."""
     return [part.lower() for part in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", name)]
 
 
 def identifiers(tree: ast.AST) -> Iterator[tuple[str, int]]:
-    """Every identifier that a module introduces, with its line; not those that it only reads."""
+    """Yield every identifier that a module defines, with its line.
+
+    Identifiers that the module only reads are left out.
+    """
     for node in ast.walk(tree):
         match node:
             case (
@@ -123,7 +135,7 @@ def identifiers(tree: ast.AST) -> Iterator[tuple[str, int]]:
 
 
 def retired(trees: Trees, rules: RetiredNames) -> Iterator[NameFinding]:
-    """Each retired name once a file, at its first line."""
+    """Yield one finding for each retired name in a file, at the first line with the name."""
     for path, tree in trees.items():
         file = Path(path)
         module = file.parent.name if file.stem == "__init__" else file.stem
@@ -140,7 +152,11 @@ def retired(trees: Trees, rules: RetiredNames) -> Iterator[NameFinding]:
 
 
 def module_level(body: Sequence[ast.stmt]) -> Iterator[ast.FunctionDef | ast.ClassDef]:
-    """Functions and classes of a module; a name once where `if` or `try` has two of it."""
+    """Yield the functions and classes at the top level of a module.
+
+    If the branches of an `if` or `try` define a name twice, the function yields only the first
+    definition.
+    """
     found: dict[str, ast.FunctionDef | ast.ClassDef] = {}
     for node in body:
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
@@ -152,7 +168,10 @@ def module_level(body: Sequence[ast.stmt]) -> Iterator[ast.FunctionDef | ast.Cla
 
 
 def shared(trees: Trees) -> Iterator[NameFinding]:
-    """Functions and classes of one name at the top of several files, at each that gives way."""
+    """Yield a finding for each function or class whose name another file also defines.
+
+    The definition with the best rank keeps the name, and gets no finding; see `rank`.
+    """
     places = defaultdict[tuple[bool, str], list[Definition]](list)
     for path, tree in trees.items():
         for node in module_level(tree.body):
@@ -166,7 +185,10 @@ def shared(trees: Trees) -> Iterator[NameFinding]:
 
 
 def rank(path: str) -> int:
-    """Who keeps a name: the public API, then the package, then its commands, then scripts."""
+    """Return the rank of a file. If several files define a name, the lowest rank keeps the name.
+
+    From low to high, the ranks are the public API, the package, its commands, tests and scripts.
+    """
     starts = ("seqattn/experiments/api.py", "seqattn/cli/", "seqattn/", "tests/", "scripts/")
     order = (0, 2, 1, 3, 3)
     return next(k for start, k in zip(starts, order, strict=True) if path.startswith(start))
@@ -190,7 +212,7 @@ def shared_finding(here: Definition, others: Sequence[Definition]) -> NameFindin
 
 
 def summary(findings: Sequence[NameFinding]) -> str:
-    """A row for each folder and a column for each kind."""
+    """Return a table of counts with a row for each folder and a column for each kind of finding."""
     kinds = [kind for kind in ("retired", "shared", "test names", *ADVISORY)
              if any(finding.kind == kind for finding in findings)]  # fmt: skip
     counts = Counter((folder_of(finding.path), finding.kind) for finding in findings)
@@ -212,7 +234,12 @@ def folder_of(path: str) -> str:
 
 
 def names_check(root: Path, *, advisory: bool = False) -> list[NameFinding]:
-    """All findings in the Python files of a checkout, those that do not fail only where asked."""
+    """Return the findings in the Python files of a checkout.
+
+    Args:
+        root: the folder of the checkout.
+        advisory: whether to include the findings that do not change the exit code.
+    """
     rules = RetiredNames.from_toml(RULES.read_text())
     files = [file for top in FOLDERS for file in sorted((root / top).rglob("*.py"))
              if "node_modules" not in file.parts]  # fmt: skip

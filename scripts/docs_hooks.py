@@ -1,8 +1,8 @@
-"""Generated parts of the documentation's site; MkDocs calls the `on_` functions.
+"""Functions that generate parts of the documentation site. MkDocs calls the `on_` functions.
 
-- Equations between dollar signs become MathML, which browsers draw without a script.
-- docs/commands.md ends with every command and its options, read from the command line itself.
-- Every YAML file in configs/ has a page, and links into configs/ lead to these pages.
+- They convert equations between dollar signs to MathML, which browsers draw without a script.
+- They append every command and its options to docs/commands.md, as the command line defines them.
+- They create a page for every YAML file in configs/, and direct links into configs/ to these pages.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).resolve().parents[1]
 INLINE = r"(?<![\\\w$])\$(?!\s)([^$]+?)(?<!\s)\$(?![\w$])([.,;:)]*)"
-"""An equation in a line, and the punctuation after it, which stays on the line."""
+"""A pattern for an equation within a line, with the punctuation after it, so that a line break
+cannot separate them."""
 LINK = re.compile(r"\]\((?!https?:)([^)#\s]+)(#[^)]*)?\)")
 
 
@@ -47,16 +48,19 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     if page.file.src_uri in ("index.md", "attention-in-ten-minutes.md"):
-        page.meta["hide"] = ["navigation"]  # each is the only page of its tab
+        page.meta["hide"] = ["navigation"]  # each of these pages is the only page of its tab
     if page.file.src_uri in ("benchmarks.md", "performance-log.md", "reliability.md"):
-        page.meta["hide"] = ["toc"]  # their tables are wide
+        page.meta["hide"] = ["toc"]  # the tables of these pages are wide
     if page.file.src_uri == "commands.md":
         markdown += commands()
     return LINK.sub(lambda link: _into_the_site(link, page.file.src_uri, files), markdown)
 
 
 def _into_the_site(link: re.Match[str], page: str, files: Files) -> str:
-    """A link from a page in docs/ into configs/ as a link to the page of that config."""
+    """Return a link from a page in docs/ into configs/ as a link to the page of the config.
+
+    Other links are returned unchanged.
+    """
     if page.startswith("configs/"):
         return link[0]
     target = posixpath.normpath(posixpath.join("docs", posixpath.dirname(page), link[1]))
@@ -72,18 +76,20 @@ def _into_the_site(link: re.Match[str], page: str, files: Files) -> str:
 
 
 class Equations(Extension):
-    """$...$ in a line, and $$...$$ in lines of their own."""
+    """A Markdown extension for equations: `$...$` within a line, `$$...$$` on separate lines."""
 
     def extendMarkdown(self, md: Markdown) -> None:  # noqa: N802  Markdown calls it by this name
-        md.preprocessors.register(_Displayed(md), "equations", 24)  # after code fences (25)
-        md.inlinePatterns.register(_InLine(INLINE, md), "equations", 185)  # after `code` (190)
+        # The priorities place equations after code fences (25) and after inline code (190).
+        md.preprocessors.register(_Displayed(md), "equations", 24)
+        md.inlinePatterns.register(_InLine(INLINE, md), "equations", 185)
 
 
 def math(latex: str, display: str = "inline") -> str:
-    """MathML of an equation.
+    """Convert an equation to MathML.
 
     Raises:
-        PluginError: it has a command that the converter does not know and would print as it is.
+        PluginError: if the equation has a command that the converter does not know. The converter
+            would print such a command as it is.
     """
     drawn = convert(latex, display=display)
     if "\\" in drawn:
@@ -116,7 +122,7 @@ def config_page(path: Path) -> str:
 
 
 def commands() -> str:
-    """Every command as a section with its arguments and options."""
+    """Return a section for every command, with the arguments and options of the command."""
     sys.path.insert(0, str(ROOT))
     from typer.main import get_command
 

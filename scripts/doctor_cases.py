@@ -1,8 +1,9 @@
-"""Sensitivity of the doctor: twenty seeds of runs with and without a defect, and its findings.
+"""Measure the sensitivity of the doctor: train runs with and without a defect, and diagnose them.
 
-    python scripts/doctor_cases.py     # a few minutes; `make figures` puts it into docs/doctor.md
+    python scripts/doctor_cases.py     # takes a few minutes
 
-`tests/analysis/test_doctor.py` runs the same cases with fewer seeds.
+The script prints a table of the findings for twenty seeds of each case. `make figures` puts this
+table into docs/doctor.md. `tests/analysis/test_doctor.py` runs the same cases with fewer seeds.
 """
 
 from __future__ import annotations
@@ -36,11 +37,12 @@ class Case:
     """Runs of one config, and the finding that the doctor must report.
 
     Attributes:
-        name: description.
-        finding: finding that must be reported for every seed; "" for no finding.
+        name: a description of the case.
+        finding: the finding that the doctor must report for every seed; "" if it must not report
+            any.
         sets: overrides of the config.
-        config: config file in configs/; "" for the defaults.
-        plant: modifies the evidence, for a defect that no training produces.
+        config: the config file in configs/; "" for the default config.
+        plant: a function that modifies the evidence, for a defect that no training produces.
     """
 
     name: str
@@ -77,7 +79,7 @@ CASES = (
     Case("squares.yaml, stopped after one epoch", CHECK_NAMES[1],
          ("training.epochs=1", "training.learning_rate=0.001"), "squares.yaml"),
     Case("score: uniform", CHECK_NAMES[2], ("model.attention.score=uniform",), "squares.yaml"),
-    Case("the target is the first source point, again and again", CHECK_NAMES[3],
+    Case("the target is the first source point, four times", CHECK_NAMES[3],
          ("data.kind=file", "data.path=first.jsonl", "model.hidden_dim=3", "training.epochs=60",
           "training.batch_size=32")),
     Case("copy, weights moved by a step (planted)", CHECK_NAMES[4], COPY, "", shift_by_one),
@@ -90,7 +92,7 @@ CASES = (
          ("data.n_train=64", "model.attention.heads=4", "training.learning_rate=1e-6",
           "training.epochs=1")),
     Case("score: uniform", CHECK_NAMES[8], ("model.attention.score=uniform",), "squares.yaml"),
-    Case("polygons of 12 corners, always told the truth", CHECK_NAMES[9],
+    Case("polygons of 12 corners, teacher forcing at every step", CHECK_NAMES[9],
          ("data.kind=polygons", "data.corners=12", "training.teacher_forcing.probability=1",
           "training.epochs=40")),
     Case("notebook.yaml, a state of two numbers", CHECK_NAMES[10], (), "notebook.yaml"),
@@ -100,7 +102,7 @@ CASES = (
 
 
 def write_first(folder: Path) -> None:
-    """Write sequences whose target is their first step, four times."""
+    """Write sequences whose target repeats the first source point four times."""
     numbers = np.random.RandomState(0)
     with (folder / "first.jsonl").open("w") as file:
         for k in range(600):
@@ -111,7 +113,7 @@ def write_first(folder: Path) -> None:
 
 
 def examine_seeds(case: Case, seeds: int, folder: Path) -> list[list[doctor.Finding]]:
-    """Diagnose each seed of a case."""
+    """Return the findings of the doctor for each seed of a case."""
     sets = tuple(text.replace("first.jsonl", str(folder / "first.jsonl")) for text in case.sets)
     return [
         doctor.examine(case.plant(evidence))
@@ -121,7 +123,10 @@ def examine_seeds(case: Case, seeds: int, folder: Path) -> list[list[doctor.Find
 
 @functools.lru_cache(maxsize=8)
 def collect_seeds_evidence(name: str, sets: tuple[str, ...], seeds: int) -> list[Evidence]:
-    """Train seeds and collect the evidence of each; cached, since cases share runs."""
+    """Train several seeds of a config, and collect the evidence of each seed.
+
+    The result is cached, because several cases use the same runs.
+    """
     path = ROOT / "configs" / name if name else None
     config = resolve(path, [*sets, "seed=1", "name=case"]).config
     with tempfile.TemporaryDirectory() as place:

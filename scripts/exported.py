@@ -2,10 +2,11 @@
 
     python scripts/exported.py
 
-`make figures` puts it into docs/export.md.
-
-Differences are the largest over both ways to run a graph (free_running; encoder and step), 64 test
-sequences and 72 random ones of every length. `int8` is the test loss with int8 weights.
+The script prints a table, which `make figures` puts into docs/export.md. The columns `forecast` and
+`weights` contain the largest differences between the model and its exported graphs. The differences
+are taken over both ways to run the graphs (`free_running`, or `encoder` and `step`), over 64 test
+sequences, and over 72 random sequences of every length. The column `int8` contains the test loss
+with int8 weights.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ ALSO = ("plain", "variable_length", "own_data")
 
 
 def row_of(path: Path, home: Path) -> str:
-    """Train and export a config; return its row of the table."""
+    """Train and export a config, and return its row of the table."""
     config = resolve(path, ["seed=1"]).config
     experiments.train_many([(config, RunFolder(home / "run"))], threads=1, plots=False)
     began = time.perf_counter()
@@ -48,7 +49,7 @@ def row_of(path: Path, home: Path) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--only", help="names of configs, with commas between")
+    parser.add_argument("--only", help="names of configs, separated by commas")
     arguments = parser.parse_args()
     paths = [*sorted((ROOT / "configs/mechanisms").glob("*.yaml")),
              *(ROOT / "configs" / f"{name}.yaml" for name in ALSO)]  # fmt: skip

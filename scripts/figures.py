@@ -1,13 +1,14 @@
-"""Makes the measured figures of README.md and docs/ from the commands in docs/figures.yaml.
+"""Measure the figures of README.md and docs/ with the commands in docs/figures.yaml.
 
-    python scripts/figures.py                     # make all of them and put them into the pages
-    python scripts/figures.py squares co2         # some
-    python scripts/figures.py --check             # are the pages as recorded, and what is stale?
+    python scripts/figures.py                # measure all groups, and update the pages
+    python scripts/figures.py squares co2    # measure the groups `squares` and `co2`
+    python scripts/figures.py --check        # compare the pages with the recorded figures
 
-docs/figures.yaml names, for each group of figures, the commands, the values to read from what they
-write, and the places in the pages. docs/figures.json records the values, with a digest of the code
-and configs that made them. `--check` fails if a page differs from the record, or if a picture or a
-table of measured numbers has no commands; it lists the groups whose code has changed since.
+For each group of figures, docs/figures.yaml lists the commands, the values to read from their
+output, and the places in the pages. docs/figures.json records the values, with a digest of the code
+and configs that produced them. `--check` fails if a page differs from the record, or if no command
+produces a picture or a table of measured numbers. It also lists the groups whose code has changed
+since they were measured.
 """
 
 from __future__ import annotations
@@ -47,11 +48,15 @@ NUMBER = r"[-+]?[\d,]*\.?\d+(?:e[-+]?\d+)?%?"
 
 
 def read_value(spec: dict[str, Any], folder: Path, printed: list[str]) -> float | str:
-    """Read one value from JSON or CSV files below `folder`, or from the output of a command.
+    """Read one value from JSON or CSV files, or from the output of a command.
 
     Args:
-        spec: {file: GLOB, key: [..], reduce: median} for JSON; with `where` {column: text} for CSV;
-            {command: place, match: regular expression with one group} for output.
+        spec: the description of the value. `{file: GLOB, key: [...], reduce: median}` reads JSON
+            files. For CSV files, `where: {column: text}` also selects the row.
+            `{command: INDEX, match: REGEX}` reads the output of a command with a regular expression
+            of one group.
+        folder: the folder in which the commands ran.
+        printed: the output of each command.
     """
     if "match" in spec:
         (found,) = set(re.findall(spec["match"], printed[spec["command"]]))
@@ -81,7 +86,7 @@ def as_number(text: str) -> float | str:
 
 
 def comparison_table(spec: dict[str, Any], folder: Path) -> str:
-    """Selected columns of the first table of a comparison.md."""
+    """Return selected columns of the first table of a comparison.md."""
     lines = (folder / spec["table"]).read_text().splitlines()
     rows = [[cell.strip() for cell in line.strip("|").split("|")]
             for line in lines if line.startswith("|")]  # fmt: skip
@@ -92,7 +97,7 @@ def comparison_table(spec: dict[str, Any], folder: Path) -> str:
 
 
 def comparison_sentences(spec: dict[str, Any], folder: Path) -> str:
-    """The bullets of a comparison.md about the given pairs of variants."""
+    """Return the list items of a comparison.md that are about the given pairs of variants."""
     bullets = [line for line in (folder / spec["sentences"]).read_text().splitlines()
                if line.startswith("- ")]  # fmt: skip
     found = []
@@ -104,7 +109,7 @@ def comparison_sentences(spec: dict[str, Any], folder: Path) -> str:
 
 
 def expanded(plan: dict[str, Any]) -> dict[str, Any]:
-    """Repeat the values and texts of groups with `each: [a, b]` for a and for b."""
+    """Repeat the values and texts of a group with `each: [a, b]` for `a` and for `b`."""
 
     def of(spec: Any, name: str) -> Any:
         return json.loads(json.dumps(spec).replace("<each>", name))
@@ -128,24 +133,27 @@ def block_pattern(name: str) -> re.Pattern[str]:
 
 
 def template_pattern(template: str) -> re.Pattern[str]:
-    """A text with {name:format} fields as a pattern: a field is any number; a space is any white
-    space, and in the comments of a config also the # of the next line."""
+    """Convert a text with fields such as `{name:format}` to a pattern.
+
+    A field matches any number. A space matches any whitespace, including the `#` that begins the
+    next line of a comment in a config.
+    """
     parts = re.split(r"\{\w+(?::[^}]*)?\}", " ".join(template.split()))
     escaped = [re.escape(part).replace(r"\ ", r"[\s#]+") for part in parts]
     return re.compile("".join(f"({part})({NUMBER})" for part in escaped[:-1]) + f"({escaped[-1]})")
 
 
 def rendered(template: str, values: dict[str, Any]) -> list[str]:
-    """The text of each field of a template."""
+    """Return the text of each field of a template."""
     fields = re.findall(r"\{\w+(?::[^}]*)?\}", template)
     return [field.format(**values) for field in fields]
 
 
 def with_figures(page: str, group: dict[str, Any], record: dict[str, Any], name: str) -> str:
-    """A page's text with the recorded figures of a group in their places.
+    """Return the text of a page with the recorded figures of a group in their places.
 
     Raises:
-        SystemExit: a place is not in the page, or is there twice.
+        SystemExit: if a place is missing from the page, or occurs more than once.
     """
     for block, text in record.get("blocks", {}).items():
         if group["blocks"][block]["page"] != name:
@@ -176,8 +184,15 @@ def with_figures(page: str, group: dict[str, Any], record: dict[str, Any], name:
 
 
 def code_digest(globs: list[str], commands: list[str]) -> str:
-    """SHA-256 of the code that a group's figures depend on, and of the configs and scripts that its
-    commands name, all without comments and docstrings."""
+    """Return the SHA-256 digest of the files on which the figures of a group depend.
+
+    These files are the code, and the configs and scripts that the commands name. Comments and
+    docstrings do not change the digest.
+
+    Args:
+        globs: path patterns that select the code.
+        commands: the commands of the group.
+    """
     named = [word for command in commands for word in shlex.split(command)
              if (ROOT / word).is_file()]  # fmt: skip
     modules = [str(path.relative_to(ROOT)) for path in (ROOT / "seqattn").rglob("*.py")]
@@ -187,7 +202,7 @@ def code_digest(globs: list[str], commands: list[str]) -> str:
         content = (ROOT / path).read_bytes()
         if path.endswith(".py"):
             content = ast.dump(without_docstrings(ast.parse(content))).encode()
-        elif path.endswith(".yaml"):  # its comments hold figures themselves
+        elif path.endswith(".yaml"):  # without comments, because they may contain figures
             content = json.dumps(yaml.safe_load(content)).encode()
         digest.update(path.encode() + b"\0" + content + b"\0")
     return digest.hexdigest()
@@ -206,7 +221,7 @@ def without_docstrings(tree: ast.Module) -> ast.Module:
 
 
 def make_group(name: str, group: dict[str, Any], globs: list[str]) -> dict[str, Any]:
-    """Run a group's commands in an empty folder and read its figures."""
+    """Run the commands of a group in an empty folder, and read the figures of the group."""
     began = time.perf_counter()
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
@@ -237,7 +252,7 @@ def make_group(name: str, group: dict[str, Any], globs: list[str]) -> dict[str, 
 
 
 def run(command: str, folder: Path) -> str:
-    """A command's standard output and error."""
+    """Run a command, and return its standard output followed by its standard error."""
     program, *words = shlex.split(command)
     words = [word.replace("docs/images", str(ROOT / "docs/images")) for word in words]
     if program == "seqattn":
@@ -260,7 +275,7 @@ def hash_file(path: Path) -> str:
 
 
 def problems(plan: dict[str, Any], record: dict[str, Any]) -> Iterator[str]:
-    """Figures in the pages that differ from the record, or that no command makes."""
+    """Yield a line for each figure in the pages that differs from the record or has no command."""
     groups = plan["groups"]
     for name, group in groups.items():
         if name not in record:
@@ -283,7 +298,7 @@ def problems(plan: dict[str, Any], record: dict[str, Any]) -> Iterator[str]:
 
 
 def without_commands(page: str, name: str, plan: dict[str, Any]) -> Iterator[str]:
-    """Pictures and tables of measured numbers in a page that have no command."""
+    """Yield a line for each picture or table of measured numbers in a page that has no command."""
     made = {
         kept for group in plan["groups"].values() for kept in group.get("pictures", {}).values()
     }
@@ -304,14 +319,14 @@ def without_commands(page: str, name: str, plan: dict[str, Any]) -> Iterator[str
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("groups", nargs="*", help="of docs/figures.yaml; none: all")
+    parser.add_argument("groups", nargs="*", help="groups of docs/figures.yaml (default: all)")
     parser.add_argument("--check", action="store_true", help="compare pages with the record")
     arguments = parser.parse_args()
     plan = expanded(yaml.safe_load(PLAN.read_text()))
     record = json.loads(RECORD.read_text()) if RECORD.exists() else {}
     if arguments.check:
         wrong = list(problems(plan, record))
-        print("\n".join(wrong) or "Every figure in README.md and docs/ is the recorded one.")
+        print("\n".join(wrong) or "Every figure in README.md and docs/ equals the recorded figure.")
         for name, group in plan["groups"].items():
             globs = [*plan["code"], *group.get("code", ())]
             if name in record and code_digest(globs, group["commands"]) != record[name]["code"]:
@@ -323,7 +338,8 @@ def main() -> None:
         print(name, flush=True)
         group = plan["groups"][name]
         made = make_group(name, group, [*plan["code"], *group.get("code", ())])
-        record = json.loads(RECORD.read_text()) if RECORD.exists() else {}  # another may have run
+        # Read the record again, because another process may have changed it.
+        record = json.loads(RECORD.read_text()) if RECORD.exists() else {}
         record[name] = made
         RECORD.write_text(json.dumps(record, indent=2, ensure_ascii=False) + "\n")
         for path in PAGES:

@@ -1,6 +1,8 @@
-"""Time and peak memory of parts of seqattn at large sizes: the figures of docs/scale.md.
+"""Measure the time and the peak memory of parts of seqattn at large sizes.
 
-python scripts/growth.py
+    python scripts/growth.py
+
+docs/scale.md has the results.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
-"""Inject six faults into Lightning and seqattn, on models of the same size; print a table.
+"""Inject six faults into Lightning and seqattn, and print a table of the results.
 
     pip install lightning pytest && python scripts/lightning_faults.py
 
-Lightning trains the notebook's model (width 5, the squares of `tests/faults`) as its documentation
-recommends: `ModelCheckpoint(save_last=True)`, here after every step, and `fit(ckpt_path="last")` to
-resume. Both get the same number of steps and the same faults, and must meet the same criteria.
+Lightning trains the notebook's model (width 5, the squares of `tests/faults`) in the way that its
+documentation recommends: with `ModelCheckpoint(save_last=True)`, here after every step, and with
+`fit(ckpt_path="last")` to resume. Both tools train a model of the same size for the same number of
+steps, with the same faults, and must meet the same criteria.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ def lightning_fit(
     home: Path, *, seed: int = 1, steps: int = -1, resume: bool = False, poison: bool = False,
     payload: Path | None = None,
 ) -> Any:  # fmt: skip
-    """Train with a checkpoint after every step; return the final module."""
+    """Train with a checkpoint after every step, and return the final module."""
     warnings.simplefilter("ignore")
     for name in ("lightning.pytorch", "lightning.fabric"):
         logging.getLogger(name).setLevel(logging.ERROR)
@@ -119,7 +120,8 @@ def lightning_killed(count: int) -> str:
             here = home / str(case)
             here.mkdir()
             running = process(here)
-            ends = time.monotonic() + 60  # the import is no part of the training
+            # Wait for the first checkpoint, because the import is not part of the training.
+            ends = time.monotonic() + 60
             while not list(here.glob("*.ckpt")) and time.monotonic() < ends:
                 time.sleep(0.002)
             time.sleep(numbers.uniform(0, min(lasts, 1.0)))
@@ -140,7 +142,7 @@ def lightning_stopped(steps: list[int]) -> str:
         for k in steps:
             home = Path(place) / str(k)
             lightning_fit(home, steps=k)
-            # A process that begins again has another state of its generators.
+            # In a new process, the random generators have another state, so the seed differs.
             same += equal(whole, weights(lightning_fit(home, seed=99, resume=True)))
     return f"{same} of {len(steps)} end the same"
 
@@ -209,7 +211,7 @@ def lightning_payloads() -> str:
 
 
 def lightning_misspelt() -> str:
-    """Its settings are arguments of Trainer."""
+    """Misspell the settings of Lightning, which are the arguments of `Trainer`."""
     import lightning
 
     from tests.faults.configs import misspellings

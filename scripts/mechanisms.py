@@ -1,11 +1,9 @@
-"""Train ten seeds of each config under configs/mechanisms, and print a table.
+"""Train ten seeds of each config under configs/mechanisms, and print a table of their test losses.
 
     python scripts/mechanisms.py
 
-`make figures` puts it into docs/mechanisms.md.
-
-The ten seeds of a config are trained together on one thread. Losses are mean squared errors on
-the test sequences, free running.
+`make figures` puts the table into docs/mechanisms.md. The ten seeds of a config are trained
+together on one thread. The losses are free-running mean squared errors on the test sequences.
 """
 
 from __future__ import annotations
@@ -24,7 +22,7 @@ SEEDS = 10
 
 
 def measure_config(path: Path, home: Path) -> dict[str, float]:
-    """Train ten seeds of a config; return statistics of their losses."""
+    """Train ten seeds of a config, and return statistics of their test losses."""
     config = resolve(path, ["seed=1"]).config
     jobs = experiments.train_many(experiments.seeds_of(config, home / "many", SEEDS), threads=1)
     summaries = [job.summary for job in jobs if job.summary is not None]
@@ -43,8 +41,8 @@ def measure_config(path: Path, home: Path) -> dict[str, float]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--json", type=Path, help="write the figures here, too")
-    parser.add_argument("--only", help="names of configs, with commas between")
+    parser.add_argument("--json", type=Path, help="also write the figures to this file")
+    parser.add_argument("--only", help="names of configs, separated by commas")
     arguments = parser.parse_args()
     paths = sorted((ROOT / "configs/mechanisms").glob("*.yaml"))
     if arguments.only:

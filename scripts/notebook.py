@@ -2,10 +2,10 @@
 
     python scripts/notebook.py FOLDER
 
-One class for each part, state stored on the modules, one step at a time, a DataLoader over a
-TensorDataset, `.item()` after every batch. Its outputs correspond to those of `seqattn train
-configs/notebook.yaml`: weights, losses, forecasts, attention, and three pictures. It does not
-import seqattn.
+The code has one class for each part of the model, stores state on the modules, computes one step at
+a time, uses a DataLoader over a TensorDataset, and calls `.item()` after every batch. The script
+writes the same kinds of output as `seqattn train configs/notebook.yaml`: weights, losses,
+forecasts, attention, and three pictures. It does not import seqattn.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def train_notebook(
     source: Tensor, target: Tensor, held_out_source: Tensor, held_out_target: Tensor, *,
     hidden: int, batch_size: int, epochs: int,
 ) -> tuple[NotebookModel, list[float], list[float]]:  # fmt: skip
-    """Train a model; return it with the training and validation losses of each epoch."""
+    """Train a model, and return it with the training and validation losses of each epoch."""
     torch.manual_seed(1)
     device = torch.device("cpu")
     model = NotebookModel(2, hidden).to(device)

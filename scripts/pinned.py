@@ -1,16 +1,18 @@
-"""Digests of short trainings, to show that a change of the code changes no number.
+"""Digests of short trainings, which show that a change of the code does not change any result.
 
-    python scripts/pinned.py --write outputs/pinned.json    # with the code before
-    python scripts/pinned.py --check outputs/pinned.json    # with the code after
+    python scripts/pinned.py --write outputs/pinned.json    # with the old code
+    python scripts/pinned.py --check outputs/pinned.json    # with the new code
 
-Each training runs in a process of its own with one thread. The digests are of the tensors in
-best.safetensors, of metrics.csv without its seconds, and of predictions.npz. They hold on one
-machine with one version of torch, since kernels differ between processors. For other machines
+Each training runs in its own process with one thread. The digests cover the tensors in
+best.safetensors, metrics.csv without its seconds, and predictions.npz. Digests can be compared only
+on the same machine and with the same version of torch, because kernels differ between processors.
+For comparisons between machines, there is another command:
 
     python scripts/pinned.py --figures tests/fixtures/core_figures.json --package DIR
 
-writes the losses of each epoch, by the code in DIR (that of the commit before a redesign of the
-training core made the file), and tests/walks/test_core_figures.py holds them.
+This command trains with the code in the folder DIR and writes the losses of each epoch.
+tests/walks/test_core_figures.py compares the current code with the file in tests/fixtures, which
+was written by the last commit before a redesign of the training core.
 """
 
 from __future__ import annotations
@@ -38,7 +40,7 @@ TWO = ["--standalone", "--nproc-per-node", "2", "-m", "seqattn"]
 
 
 def trainings() -> dict[str, list[str]]:
-    """Name -> words after `python -m`."""
+    """Return the arguments after `python -m` of each training, by name."""
 
     def train(config: str, sets: list[str], *more: str) -> list[str]:
         values = [word for one in sets for word in ("--set", one)]
@@ -68,7 +70,7 @@ def trainings() -> dict[str, list[str]]:
 
 
 def digests_of(folder: Path) -> dict[str, str]:
-    """SHA-256 of the content of each file, for all runs below a folder."""
+    """Return the SHA-256 digest of the content of each file, for all runs below a folder."""
     found = {}
     for best in sorted(folder.rglob("best.safetensors")):
         run = best.parents[1]
@@ -90,13 +92,13 @@ def digests_of(folder: Path) -> dict[str, str]:
 
 
 def metrics_of(run: Path) -> list[dict[str, str]]:
-    """The rows of metrics.csv."""
+    """Return the rows of metrics.csv."""
     with (run / "metrics.csv").open() as file:
         return list(csv.DictReader(file))
 
 
 def losses_of(folder: Path) -> dict[str, list[list[float]]]:
-    """Training loss and both validation losses of each epoch, for all runs below a folder."""
+    """Return the training loss and both validation losses of each epoch of all runs in a folder."""
     names = ("train_loss", "validation_loss", "validation_loss_teacher_forced")
     return {
         str(metrics.parent.relative_to(folder)): [
@@ -110,10 +112,12 @@ def losses_of(folder: Path) -> dict[str, list[list[float]]]:
 def run_training(
     words: list[str], package: Path = ROOT, read: Callable[[Path], Any] = digests_of
 ) -> dict[str, Any]:
-    """Run a training, and return `read` of its outputs.
+    """Run a training, and return what `read` returns for the folder of its outputs.
 
     Args:
-        package: folder of the code.
+        words: the arguments after `python -m`.
+        package: the folder that contains the code.
+        read: the function that reads the outputs.
     """
     with tempfile.TemporaryDirectory() as folder:
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(package),
@@ -131,12 +135,10 @@ def run_training(
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--write", type=Path, help="write digests to this file")
-    parser.add_argument("--check", type=Path, help="hold the digests of this file")
-    parser.add_argument("--only", help="trainings with these letters in their names")
+    parser.add_argument("--check", type=Path, help="compare with the digests in this file")
+    parser.add_argument("--only", help="run only the trainings with this text in their names")
     parser.add_argument("--figures", type=Path, help="write the losses of each epoch to this file")
-    parser.add_argument(
-        "--package", type=Path, default=ROOT, help="folder of the code to train with"
-    )
+    parser.add_argument("--package", type=Path, default=ROOT, help="folder of the code that trains")
     chosen = parser.parse_args()
     if [chosen.write, chosen.check, chosen.figures].count(None) != 2:
         parser.error("give one of --write, --check and --figures")

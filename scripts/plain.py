@@ -2,10 +2,11 @@
 
     python scripts/bench.py --only plain
 
-One matmul for everything known before the first step (source projections, keys), two linear maps
-and three nonlinearities for each GRU step, no module, no DataLoader, no `.item()`, a fused
-optimizer, and no validation. With several runs every weight has a leading axis R of runs, and the
-independent losses are summed, so one backward pass gives each run its own gradient.
+One matrix product computes the source projections of all steps, and another computes the keys. A
+GRU step takes two linear maps and three nonlinearities. The code uses a fused optimizer. It uses no
+module, no DataLoader, no `.item()` and no validation. With several runs, every weight has a leading
+axis R of runs. The independent losses of the runs are summed, so that one backward pass computes
+the gradient of each run.
 """
 
 from __future__ import annotations
@@ -22,12 +23,16 @@ Weights = dict[str, Tensor]
 def train_plain(
     source: Tensor, target: Tensor, *, hidden: int, batch_size: int, epochs: int, runs: int = 1
 ) -> float:
-    """Train with Adam, learning rate 0.01, and one coin for each step; return the last loss.
+    """Train with Adam at learning rate 0.01, and return the loss of the last batch.
+
+    A coin flip for each step decides whether the step is teacher-forced.
 
     Args:
-        source, target: (n, S, F) and (n, T, F).
-        hidden: H.
-        runs: R, the number of runs, each with its own weights, order and coins.
+        source, target: (n, S, F) and (n, T, F), the sequences.
+        hidden: H, the width of the recurrent state.
+        batch_size: the number of sequences in a batch.
+        epochs: the number of epochs.
+        runs: R, the number of runs. Each run has its own weights, batch order and coin flips.
     """
     n, _, features = source.shape
     lead = () if runs == 1 else (runs,)
@@ -48,7 +53,7 @@ def train_plain(
 
 
 def _weights(lead: tuple[int, ...], H: int, points: int) -> Weights:
-    """U(-1/sqrt(H), 1/sqrt(H)), (R, out, in) or (out, in)."""
+    """Draw initial weights, (R, out, in) or (out, in), from U(-1/sqrt(H), 1/sqrt(H))."""
     shapes = {
         "encoder_x": (3 * H, points), "encoder_h": (3 * H, H), "decoder_x": (3 * H, points),
         "decoder_h": (3 * H, H), "query": (H, H), "key": (H, H), "output": (points, 2 * H),
@@ -62,7 +67,7 @@ def _weights(lead: tuple[int, ...], H: int, points: int) -> Weights:
 
 
 def _loss(w: Weights, source: Tensor, target: Tensor, coins: Tensor) -> Tensor:
-    """Mean squared error with teacher forcing, summed over runs."""
+    """Return the mean squared error with teacher forcing, summed over runs."""
     *lead, N, S, _ = source.shape
     T, H = target.shape[-2], w["query"].shape[-1]
     projected = _affine(source.flatten(-3, -2), w, "encoder_x").view(*lead, N, S, 3 * H)

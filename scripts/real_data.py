@@ -1,12 +1,13 @@
-"""Six real data sets: seqattn, neuralforecast and statsforecast on the same windows.
+"""Measure seqattn, neuralforecast and statsforecast on the same windows of six real data sets.
 
     python scripts/real_data.py
 
-writes the data as CSV to outputs/real/data, trains configs/real/*.yaml with seeds 1 to 5, measures
-the other tools where they are installed, and writes outputs/real/results.json and results.md. It
-needs the packages that contain the data: statsmodels, statsforecast, pmdarima, aeon; and
-neuralforecast for the peers. Results of data sets and tools that are not selected are kept.
-`--choose` prints the validation errors that decided the values of the configs.
+The script writes the data as CSV to outputs/real/data, trains configs/real/*.yaml with seeds 1 to
+5, and measures the other tools if they are installed. It writes the results to
+outputs/real/results.json and outputs/real/results.md, and keeps the earlier results of data sets
+and tools that are not selected. It needs the packages that contain the data (statsmodels,
+statsforecast, pmdarima and aeon), and neuralforecast for the neural peers. `--choose` prints the
+validation errors from which the values of the configs were chosen.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ SKIPS = {
 }  # fmt: skip
 NETWORKS = {
     "GRU": ["model={kind: recurrent, hidden_dim: H, attention: {score: scaled_dot}, skip: SKIP}"],
-    "Transformer": [  # learns all steps at once, and so from the true ones before them
+    "Transformer": [  # trains on all steps at once, which needs the true points as inputs
         "model={kind: transformer, skip: SKIP}",
         "training.teacher_forcing.probability=1",
     ],
@@ -94,7 +95,7 @@ def written(name: str) -> tuple[real_series.SeriesParts, dict[str, WindowArrays]
 def train_seeds(
     name: str, home: Path, seeds: int, sets: list[str]
 ) -> list[seqattn.experiments.api.Run]:
-    """Train seeds of a config side by side."""
+    """Train several seeds of a config together."""
     paths = paths_of(name)
     config = resolve(
         ROOT / f"configs/real/{name}.yaml",
@@ -110,7 +111,10 @@ def train_seeds(
 
 
 def pooled(summary: dict[str, Any]) -> float:
-    """The RMSE of summary.json over all features (each has as many cells)."""
+    """Return the RMSE over all features from summary.json.
+
+    The mean over features is exact, because all features have the same number of cells.
+    """
     return float(np.sqrt(np.mean(np.square(summary["rmse"]["this model"]))))
 
 
@@ -121,7 +125,7 @@ def errors_of(runs: list[seqattn.experiments.api.Run], windows: WindowArrays) ->
 def measure_data_set(
     name: str, windows: dict[str, WindowArrays], seeds: int, sets: list[str]
 ) -> dict[str, Any]:
-    """Measure the test errors of seqattn over seeds, on the windows that the peers get."""
+    """Measure the test errors of seqattn over seeds, on the same windows as the other tools."""
     with tempfile.TemporaryDirectory() as folder:
         runs = train_seeds(name, Path(folder) / "many", seeds, sets)
         errors = errors_of(runs, windows["test"])
@@ -130,8 +134,8 @@ def measure_data_set(
     for error, summary in zip(errors, summaries, strict=True):
         if not np.isclose(error, pooled(summary), rtol=1e-4):
             raise SystemExit(
-                f"{name}: {error} on these windows, and {pooled(summary)} in summary.json:"
-                " seqattn did not score the same windows"
+                f"{name}: the error is {error} on these windows, but {pooled(summary)} in"
+                " summary.json, so seqattn did not score the same windows"
             )
     first = summaries[0]
     linear = first["rmse"].get("linear least squares (fitted)")
@@ -149,7 +153,10 @@ def measure_data_set(
 
 
 def choose(name: str, windows: WindowArrays, arguments: argparse.Namespace) -> None:
-    """Print validation errors in units of the data, for one axis after the other."""
+    """Choose the values of a config, one axis after the other, and print all validation errors.
+
+    The errors are in the units of the data.
+    """
     best: list[str] = arguments.set
     seeds, width = arguments.seeds, str(arguments.hidden_dim)
     for axis, values in AXES:
@@ -171,7 +178,10 @@ def choose(name: str, windows: WindowArrays, arguments: argparse.Namespace) -> N
 
 
 def ridge(name: str, train: WindowArrays, validation: WindowArrays) -> None:
-    """Print validation errors of ridge regression for each level, as a quick guide to the level."""
+    """Print the validation errors of ridge regression with each of `LEVELS`.
+
+    They are a quick guide to the best level.
+    """
     seen = ~np.isnan(train.target[:, :, 0]).any(axis=1)
     for level in LEVELS:
 
@@ -214,7 +224,10 @@ def installed(package: str) -> bool:
 
 
 def results_table(results: dict[str, Any]) -> str:
-    """Test errors as a table: a row a data set, a column a tool; an empty cell for no figure."""
+    """Return the test errors as a table with a row for each data set and a column for each tool.
+
+    A cell is empty if there is no result.
+    """
     names = [*real_peers.NEURAL, *real_peers.STATISTICAL]
     lines = [
         "| data set, unit | seqattn | MASE | least squares | " + " | ".join(names) + " |",
@@ -242,15 +255,15 @@ def results_table(results: dict[str, Any]) -> str:
 
 
 def notes(results: dict[str, Any]) -> list[str]:
-    """Lines with the distance to the best neural peer, and the tools that are not installed."""
+    """Return lines about the distance to the best neural peer, and about missing tools."""
     lines = list[str]()
     for name, row in results.items():
         if row.get("neural") and "seqattn" in row:
             best = min(row["neural"], key=lambda each: row["neural"][each]["rmse"])
             more = row["seqattn"]["rmse"] / row["neural"][best]["rmse"] - 1
-            lines.append(f"{name}: {more:+.1%} of the best neural peer ({best})")
+            lines.append(f"{name}: {more:+.1%} against the best neural peer ({best})")
     lines += [
-        f"{package} is not installed: its columns are empty."
+        f"{package} is not installed, so its columns are empty."
         for package in ("neuralforecast", "statsforecast")
         if not installed(package)
     ]
@@ -258,7 +271,10 @@ def notes(results: dict[str, Any]) -> list[str]:
 
 
 def add(name: str, arguments: argparse.Namespace, row: dict[str, Any]) -> None:
-    """Measure the selected tools on one data set; results of the others are kept."""
+    """Measure the selected tools on one data set, and put the results into `row`.
+
+    The results of other tools in `row` are kept.
+    """
     data, tools, seeds = DATA_SETS[name], arguments.tools.split(","), arguments.seeds
     print(f"{name}:", flush=True)
     parts, windows = written(name)
@@ -277,16 +293,16 @@ def add(name: str, arguments: argparse.Namespace, row: dict[str, Any]) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--only", default=",".join(DATA_SETS), help="data sets, commas between")
-    parser.add_argument("--tools", default="seqattn,statistical,neural", help="commas between")
+    parser.add_argument("--only", default=",".join(DATA_SETS), help="data sets, with commas")
+    parser.add_argument("--tools", default="seqattn,statistical,neural", help="with commas")
     parser.add_argument("--models", default=",".join(real_peers.NEURAL), help="neural peers")
     parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--set", action="append", default=[], help="a value of all configs")
-    parser.add_argument("--choose", action="store_true", help="validation errors of the choices")
-    parser.add_argument("--axes", default=",".join(axis for axis, _ in AXES), help="of --choose")
-    parser.add_argument("--forms", default="", help="of --choose: those with this in their name")
-    parser.add_argument("--hidden-dim", type=int, default=32, help="of --choose: the GRU's width")
-    parser.add_argument("--ridge", action="store_true", help="the same of ridge, for each level")
+    parser.add_argument("--set", action="append", default=[], help="override in all configs")
+    parser.add_argument("--choose", action="store_true", help="choose the values of the configs")
+    parser.add_argument("--axes", default=",".join(axis for axis, _ in AXES), help="for --choose")
+    parser.add_argument("--forms", default="", help="for --choose: text in the names of forms")
+    parser.add_argument("--hidden-dim", type=int, default=32, help="for --choose: the GRU's width")
+    parser.add_argument("--ridge", action="store_true", help="errors of ridge regression by level")
     parser.add_argument("--into", type=Path, default=HOME / "results.json")
     arguments = parser.parse_args()
     names, path = arguments.only.split(","), arguments.into

@@ -1,10 +1,10 @@
-"""Other tools on the windows of scripts/real_data.py: neuralforecast and statsforecast.
+"""Measurements of neuralforecast and statsforecast on the windows of scripts/real_data.py.
 
-Neural models are trained on the training part alone. Their window scaling, learning rate and number
-of steps are chosen on the validation part with seed 1, one after the other, then seeds 1 to 5 are
-trained. All forecast each test window from its source of S points. Statistical models are fitted
-to everything before the test part's first point to forecast, and forecast each origin from the
-whole history before it.
+The neural models are trained on the training part only. The learning rate, the scaling of windows
+and the number of steps are chosen on the validation part with seed 1, one after the other. Then
+seeds 1 to 5 are trained with the chosen options. Every neural model forecasts each test window from
+the S source points of the window. The statistical models are fitted to all points before the first
+point of the test part that is forecast. They forecast each window from the whole history before it.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ AXES: tuple[tuple[str, tuple[Any, ...]], ...] = (
     ("scaler_type", ("identity", "standard")),
     ("max_steps", (200, 50, 500, 1000)),
 )
-LONGEST = {"PatchTST": 500}  # steps: it takes by far the longest
-LONG_SOURCE = 200  # points; beyond, steps take so long that there are fewer
+LONGEST = {"PatchTST": 500}  # maximum number of steps; PatchTST is by far the slowest model
+LONG_SOURCE = 200  # points; with longer sources, steps are slow, so the maximum is lower
 LONGEST_OF_LONG = {"PatchTST": 200, "NHITS": 500}
-LONGEST_SEASON = 24  # AutoETS takes no longer one, and AutoARIMA would take hours
-LONGEST_MSTL = 52  # one of 336 would take an hour
+LONGEST_SEASON = 24  # AutoETS does not accept a longer season, and AutoARIMA would take hours
+LONGEST_MSTL = 52  # MSTL would take an hour with a season of 336 steps
 
 
 def long_frame(series: list[Floats]) -> Any:
-    """Series (L, F) as a table of univariate series, as neuralforecast wants them."""
+    """Return series, each (L, F), as the table of univariate series that neuralforecast expects."""
     import pandas as pd
 
     columns = [column for values in series for column in values.T]
@@ -49,7 +49,7 @@ def long_frame(series: list[Floats]) -> Any:
 
 
 class Neural:
-    """One model of neuralforecast on one data set, in units of the training part's spread."""
+    """A model of neuralforecast for one data set, which is standardized with the training part."""
 
     def __init__(self, name: str, data: DataSet, parts: SeriesParts) -> None:
         self.name, self.data = name, data
@@ -61,7 +61,16 @@ class Neural:
     def forecast(
         self, options: dict[str, Any], seed: int, windows: list[WindowArrays]
     ) -> list[Floats]:
-        """Train once, and forecast the windows of each part, in the data's units."""
+        """Train once, and forecast the windows of several parts.
+
+        Args:
+            options: the options of the model.
+            seed: the seed of the training.
+            windows: the windows of each part.
+
+        Returns:
+            The forecasts of each part, (N, T, F), in the units of the data.
+        """
         import neuralforecast.models as models
         from neuralforecast import NeuralForecast
         from neuralforecast.losses.pytorch import MSE
@@ -86,8 +95,12 @@ class Neural:
     def chosen(
         self, validation: WindowArrays, test: WindowArrays
     ) -> tuple[dict[str, Any], float, Floats]:
-        """The options with the lowest validation error, one axis after the other, that error, and
-        the forecasts of the test part by the model that had it: seed 1."""
+        """Choose the options with the lowest validation error, one axis after the other.
+
+        Returns:
+            The options, the validation error of the model with these options and seed 1, and the
+            forecasts of this model for the test part.
+        """
         known = dict[tuple[Any, ...], tuple[float, Floats]]()
 
         def error(options: dict[str, Any]) -> float:
@@ -112,7 +125,7 @@ def neural(
     seeds: int,
     names: list[str],
 ) -> dict[str, Any]:
-    """Test errors of the neural models: median, lowest and highest over seeds."""
+    """Measure the median, lowest and highest test error over seeds of each neural model."""
     warnings.filterwarnings("ignore")
     for name in ("pytorch_lightning", "lightning_fabric", "lightning.pytorch"):
         logging.getLogger(name).setLevel(logging.ERROR)
@@ -134,7 +147,11 @@ def neural(
 
 
 def _models(season: int, fitted: Floats) -> dict[str, Callable[[Floats, int], Floats]]:
-    """name -> what forecasts h steps from a history; those that are fitted once, to `fitted`."""
+    """Return the statistical models by name, each as a function that forecasts from a history.
+
+    AutoETS and AutoARIMA are fitted only once, to `fitted`. The other models are fitted to each
+    history.
+    """
     from statsforecast.models import MSTL, AutoARIMA, AutoETS, SeasonalNaive
 
     def each(model: Any) -> Callable[[Floats, int], Floats]:
@@ -154,13 +171,16 @@ def _models(season: int, fitted: Floats) -> dict[str, Callable[[Floats, int], Fl
 
 
 def statistical(data: DataSet, parts: SeriesParts, test: WindowArrays) -> dict[str, Any]:
-    """Test errors of the statistical models; none where the parts are many short series."""
+    """Measure the test error of each statistical model.
+
+    The result is empty if the parts consist of many short series.
+    """
     if parts.whole is None:
         return {}
     warnings.filterwarnings("ignore")
     whole = filled(parts.whole)[:, 0]
     begins = len(whole) - data.test
-    origins = test.origins - data.source + begins  # places in the whole series
+    origins = test.origins - data.source + begins  # positions in the whole series
     found = dict[str, Any]()
     for name, forecast in _models(data.season, whole[:begins]).items():
         began = time.perf_counter()

@@ -1,7 +1,7 @@
-"""Six real data sets for scripts/real_data.py: their sources, splits, windows and errors.
+"""The six real data sets of scripts/real_data.py, with their splits, windows and errors.
 
-All of them are part of Python packages; nothing is downloaded. Sizes: N windows, S source length,
-T target length, F features, L points of a series.
+All data sets are part of Python packages, so nothing is downloaded. The letters in shapes are N
+(windows), S (source length), T (target length), F (features) and L (points of a series).
 """
 
 from __future__ import annotations
@@ -21,17 +21,19 @@ PARTS = ("train", "validation", "test")
 
 @dataclass(frozen=True)
 class DataSet:
-    """A data set and how it is scored.
+    """A data set with the settings for training and scoring models.
 
     Attributes:
-        package: package that contains it.
-        unit: unit of its values.
-        features: names of its columns.
-        source, target: S and T of each window; the stride is 1.
-        season: season length in steps; 1 for no season.
-        validation, test: number of steps to forecast at the end of the series; 0 if each split has
-            series of its own.
-        read: returns the series of each split; one long series is in "train".
+        package: the Python package that contains the data set.
+        unit: the unit of the values.
+        features: the names of the columns.
+        source, target: S and T, the lengths of the source and the target of each window. The stride
+            of the windows is 1.
+        season: the season length in steps; 1 if there is no season.
+        validation, test: the number of steps that are forecast in the validation part and in the
+            test part, at the end of a long series; 0 if each part has separate series.
+        read: a function that returns the series of each part, by name of the part. The function
+            returns a long series as "train"; the series is split later.
     """
 
     package: str
@@ -47,14 +49,15 @@ class DataSet:
 
 @dataclass(frozen=True)
 class SeriesParts:
-    """The series of each part, (L, F) each, with NaN where nothing was observed.
+    """The series of each part, each (L, F), with NaN for values that were not observed.
 
-    Validation and test part of a long series begin S points before the first point to forecast, so
-    that every part has its full number of forecast origins and no point is forecast in two parts.
+    The validation part and the test part of a long series begin S points before the first point
+    that is forecast. Therefore, every part has its full number of forecast origins, and no point is
+    forecast in two parts.
 
     Attributes:
-        series: by part.
-        whole: the long series that the parts are of; None: the parts are series of their own.
+        series: the series of each part, by name of the part.
+        whole: the long series that was split; None if each part has separate series.
     """
 
     series: dict[str, list[Floats]]
@@ -63,12 +66,12 @@ class SeriesParts:
 
 @dataclass(frozen=True)
 class WindowArrays:
-    """Source and target to be forecast.
+    """The sources and targets of windows.
 
     Attributes:
-        source: (N, S, F), without NaN: filled linearly from each source alone.
-        target: (N, T, F), NaN where nothing was observed.
-        origins: (N,) place of the first target point in its series.
+        source: (N, S, F), the sources. Missing values are interpolated linearly within each source.
+        target: (N, T, F), the targets, with NaN for values that were not observed.
+        origins: (N,), the index of the first target point in its series.
     """
 
     source: Floats
@@ -77,12 +80,22 @@ class WindowArrays:
 
 
 def cut_in_time(values: Floats, source: int, validation: int, test: int) -> SeriesParts:
-    """One long series (L, F) in three: the last `test` points are forecast in the test part."""
+    """Split a long series into three parts.
+
+    Args:
+        values: (L, F), the series.
+        source: S, the length of a source.
+        validation, test: the number of points that are forecast in the validation part and in the
+            test part. The test part is the end of the series.
+
+    Raises:
+        ValueError: if the training part has no more points than a source.
+    """
     L = len(values)
     ends = L - test
     trained = ends - validation
     if trained <= source:
-        raise ValueError(f"{trained} points are left to train on; a source has {source}")
+        raise ValueError(f"{trained} points are left to train on, but a source has {source}")
     return SeriesParts(
         {
             "train": [values[:trained]],
@@ -102,7 +115,10 @@ def read_parts(data: DataSet) -> SeriesParts:
 
 
 def write_csv(path: Path, series: Sequence[Floats], features: Sequence[str]) -> None:
-    """Series as a table: columns series, step and the features; an empty cell for NaN."""
+    """Write series as a table with the columns `series`, `step` and the features.
+
+    The cell of a missing value is empty.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w", newline="") as file:
         writer = csv.writer(file)
@@ -114,7 +130,13 @@ def write_csv(path: Path, series: Sequence[Floats], features: Sequence[str]) -> 
 
 
 def filled(values: Floats) -> Floats:
-    """(L, F) with NaN filled linearly between neighbours; at an end the nearest value stays."""
+    """Interpolate missing values linearly.
+
+    Missing values before the first or after the last observed value get the nearest observed value.
+
+    Args:
+        values: (L, F), with NaN for missing values.
+    """
     whole = values.copy()
     for column in whole.T:
         seen = np.flatnonzero(~np.isnan(column))
@@ -123,8 +145,11 @@ def filled(values: Floats) -> Floats:
 
 
 def cuts(series: Sequence[Floats], S: int, T: int) -> Iterator[tuple[Floats, Floats, int]]:
-    """Source, target and origin of every window, series after series. A window whose source has
-    no value of a feature, or whose target has none at all, is left out."""
+    """Yield the source, the target and the origin of every window, series after series.
+
+    A window is left out if a feature has no observed value in the source, or if the target has no
+    observed value at all.
+    """
     for values in series:
         for first in range(len(values) - S - T + 1):
             source, target = values[first : first + S], values[first + S : first + S + T]
@@ -134,17 +159,17 @@ def cuts(series: Sequence[Floats], S: int, T: int) -> Iterator[tuple[Floats, Flo
 
 
 def windows_of(series: Sequence[Floats], S: int, T: int) -> WindowArrays:
-    """All windows of a part, one from every step on."""
+    """Return all windows of a part, with a stride of 1."""
     sources, targets, origins = zip(*cuts(series, S, T), strict=True)
     source = np.stack([filled(each) if np.isnan(each).any() else each for each in sources])
     return WindowArrays(source, np.stack(targets), np.array(origins))
 
 
 def rmse(forecast: Floats, target: Floats) -> float:
-    """Root mean squared error over all observed cells, in the data's units.
+    """Return the root mean squared error over all observed cells, in the units of the data.
 
     Raises:
-        ValueError: shapes that differ, or a forecast that is not finite.
+        ValueError: if the shapes differ, or if a forecast is not finite.
     """
     if forecast.shape != target.shape:
         raise ValueError(f"forecast {forecast.shape}, target {target.shape}")
@@ -188,7 +213,10 @@ def read_demand() -> dict[str, list[Floats]]:
 
 
 def read_ts(path: Path) -> list[Floats]:
-    """Series (L, F) of a UCR/UEA `.ts` file: features between colons, a class last."""
+    """Read the series of a UCR/UEA `.ts` file, each (L, F).
+
+    Colons separate the features of a series, and the class follows after the last colon.
+    """
     text = path.read_text(encoding="utf-8")
     rows = text.lower().partition("@data")[2].split()
     return [
@@ -198,8 +226,11 @@ def read_ts(path: Path) -> list[Floats]:
 
 
 def read_vowels() -> dict[str, list[Floats]]:
-    """Train and test as the data set has them; every sixth training utterance validates."""
-    spec = importlib.util.find_spec("aeon")  # found, not imported: its files are all that is needed
+    """Read the Japanese Vowels data set with its own training and test parts.
+
+    Every sixth training utterance belongs to the validation part.
+    """
+    spec = importlib.util.find_spec("aeon")  # not imported, because only its files are needed
     if spec is None or spec.origin is None:
         raise ModuleNotFoundError("No module named 'aeon'", name="aeon")
     folder = Path(spec.origin).parent / "datasets/data/JapaneseVowels"

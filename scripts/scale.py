@@ -1,10 +1,11 @@
-"""Time and peak memory of a training step over its sizes, as a table and a picture.
+"""Measure time and peak memory of a training step for several sizes, for a table and a picture.
 
-    python scripts/scale.py docs/images/scale.png          # about three minutes
+    python scripts/scale.py docs/images/scale.png          # takes about three minutes
 
-Sizes: N sequences in a batch, S = T source and target length, H state width, F features, R runs in
-one batch; one of them varies. Each point is measured in a process of its own, which gives its peak
-memory; the memory is the increase over that before the step.
+The sizes are N sequences in a batch, S = T source and target length, H state width, F features, and
+R runs in one batch. One size varies at a time. Each point is measured in its own process, because
+the peak memory is known for whole processes only. The memory is the increase of the peak during the
+step.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ KINDS = ("by hand", "autograd", "additive")
 
 
 def measure(kind: str, N: int, S: int, H: int, F: int, R: int) -> dict[str, float]:
-    """Seconds and peak bytes of a training step."""
+    """Measure the time of a training step in seconds, and its peak memory in bytes."""
     torch.set_num_threads(1)
     attention = AdditiveAttention() if kind == "additive" else ScaledDotAttention()
     numbers = torch.Generator().manual_seed(1)
@@ -54,7 +55,7 @@ def measure(kind: str, N: int, S: int, H: int, F: int, R: int) -> dict[str, floa
     model = Recurrent(hidden_dim=H, attention=attention)
     warm = RunProgress(TrainingRun(build_model(model, F, 0), small, small, config, 0))
     state, learner = build_group([warm], manual_backward=kind == "by hand")
-    # One-time costs of torch and the allocator do not count.
+    # Take one step first, to exclude one-time costs of torch and the allocator.
     train_step(state, learner, learner.start_epoch(state))
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     runs = [
@@ -75,7 +76,7 @@ def measure(kind: str, N: int, S: int, H: int, F: int, R: int) -> dict[str, floa
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("picture", type=Path, nargs="?")
-    parser.add_argument("--one", help="a point, as JSON")
+    parser.add_argument("--one", help="measure only this point, given as JSON")
     arguments = parser.parse_args()
     if arguments.one:
         print(json.dumps(measure(**json.loads(arguments.one))))
@@ -86,7 +87,7 @@ def main() -> None:
         for kind in KINDS:
             for size in sizes:
                 if kind == "additive" and letter == "S" and size > 512:
-                    continue  # N * T * S * K numbers: 8 GiB
+                    continue  # N * T * S * K numbers take 8 GiB
                 point = {**BASE, letter: size, "kind": kind}
                 done = subprocess.run(
                     [sys.executable, __file__, "--one", json.dumps(point)],
@@ -113,7 +114,10 @@ def main() -> None:
 
 @with_style
 def picture(found: dict[str, dict[str, list[dict[str, Any]]]]) -> Figure:
-    """A column a letter; time above, memory below; a grey line grows with the size itself."""
+    """Draw a column of panels for each size, with the time above the memory.
+
+    A grey line grows in proportion to the size.
+    """
     figure = Figure(figsize=(13, 5.2), layout="constrained")
     panels = figure.subplots(2, len(found), squeeze=False)
     for column, (letter, kinds) in enumerate(found.items()):

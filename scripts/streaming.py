@@ -1,18 +1,24 @@
-"""Training on data larger than memory: peak memory, sequences per second, and the loss.
+"""Measure peak memory, speed and loss of a training on data larger than memory.
 
     python scripts/streaming.py --gigabytes 5 --into FOLDER
 
-makes Parquet files of noisy turning points (24 of source, 8 of target, two features, float64), and
-then, each in a process of its own, loads them for the first time and again, reads an epoch without
-training, and trains an epoch: from the cache of the folder, and with `--only memory` of one file in
-memory. The validation and test parts are the same 10,000 sequences each.
+This command writes Parquet files with the noisy positions of rotating points (24 source points, 8
+target points, two features, float64). It then runs three measurements, each in its own process:
+
+- `first` loads the files for the first time, and reads an epoch without training.
+- `again` does the same with the cache that `first` wrote.
+- `train` trains an epoch from the cache.
+
+`--only memory` trains an epoch from one file with all sequences, which is read into memory. In all
+measurements, the validation and test parts are the same 10,000 sequences each.
 
     python scripts/streaming.py --only windows --into FOLDER
 
-makes one series of 147,000 rows as CSV, and trains, scores and writes its overlapping windows of
-500 + 100 points, without pictures; `--stride` takes fewer of them. Its memory counts from the end
-of a training of few short windows in the same process: by then all libraries and the database are
-there.
+This command writes one series of 147,000 rows as CSV. It trains a model on overlapping windows of
+500 source and 100 target points, scores it, and writes the forecasts without pictures. A larger
+`--stride` gives fewer windows. A short training on a few small windows runs first in the same
+process, so that all libraries and the database are loaded. The measured memory is the increase
+after this first training.
 """
 
 from __future__ import annotations
@@ -31,9 +37,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 SOURCE_STEPS, TARGET_STEPS = 24, 8
-AT_ONCE = 20_000  # sequences of a row group
-GROUPS = 5  # of a file
-BYTES = (SOURCE_STEPS + TARGET_STEPS) * 2 * 8  # of a sequence
+AT_ONCE = 20_000  # sequences per row group
+GROUPS = 5  # row groups per file
+BYTES = (SOURCE_STEPS + TARGET_STEPS) * 2 * 8  # per sequence
 
 PEAK = """
 def peak():
@@ -110,7 +116,7 @@ ROWS = 147_000
 
 
 def series(path: Path, rows: int) -> None:
-    """A sine of 24 steps, with noise, as CSV."""
+    """Write a noisy sine with a period of 24 steps as CSV."""
     steps = np.arange(rows)
     values = np.sin(2 * np.pi * steps / 24) + np.random.default_rng(0).normal(0, 0.1, rows)
     lines = (f"{step + 1},{value:.9f}\n" for step, value in zip(steps, values, strict=True))
@@ -118,7 +124,10 @@ def series(path: Path, rows: int) -> None:
 
 
 def windows(home: Path, stride: int) -> None:
-    """Measure windows (see above), with small batches so that their tensors do not count."""
+    """Measure a training on windows.
+
+    The batches are small, so that their tensors hardly increase the measured memory.
+    """
     home.mkdir(parents=True, exist_ok=True)
     few, many = home / "few.csv", home / "series.csv"
     series(few, 9000)
@@ -134,7 +143,7 @@ def windows(home: Path, stride: int) -> None:
 
 
 def group_of(n: int, seed: int) -> pa.Table:
-    """Generate sequences of points that rotate by a random angle on a random radius, with noise."""
+    """Generate noisy sequences of points that rotate by a random angle on a random radius."""
     numbers = np.random.default_rng(seed)
     start, turn = numbers.uniform(0, 2 * np.pi, (n, 1)), numbers.uniform(-0.6, 0.6, (n, 1))
     angle = start + turn * np.arange(SOURCE_STEPS + TARGET_STEPS)
@@ -148,7 +157,11 @@ def group_of(n: int, seed: int) -> pa.Table:
 
 
 def make_files(home: Path, gigabytes: float) -> int:
-    """Write the files, and one file with all their rows; return the number of sequences."""
+    """Write the files, and another file with the rows of all files.
+
+    Returns:
+        The number of sequences.
+    """
     (home / "train").mkdir(parents=True, exist_ok=True)
     groups = max(1, round(gigabytes * 1e9 / BYTES / AT_ONCE))
     whole = None
@@ -184,10 +197,10 @@ def measure_process(code: str, sets: list[str]) -> dict[str, float] | str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--gigabytes", type=float, default=0.2)
-    parser.add_argument("--into", type=Path, required=True, help="a folder for the files")
-    parser.add_argument("--seeds", type=int, default=1, help="of each training, from 1 on")
-    parser.add_argument("--only", default="first,again,train")
-    parser.add_argument("--stride", type=int, default=1, help="of the windows")
+    parser.add_argument("--into", type=Path, required=True, help="folder for the files")
+    parser.add_argument("--seeds", type=int, default=1, help="number of seeds of each training")
+    parser.add_argument("--only", default="first,again,train", help="measurements, with commas")
+    parser.add_argument("--stride", type=int, default=1, help="stride of the windows, in steps")
     arguments = parser.parse_args()
     home = arguments.into
     if arguments.only == "windows":

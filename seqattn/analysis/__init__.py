@@ -1,1 +1,1 @@
-"""What a trained model does: errors, attention metrics, explanations, diagnosis, comparisons."""
+"""Analysis of trained models: errors, attention metrics, explanations, diagnoses, comparisons."""

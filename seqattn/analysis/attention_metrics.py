@@ -1,6 +1,7 @@
 """Metrics of attention weights: entropy, and agreement with a known alignment.
 
-Letters: N sequences, L layers, A heads, T target steps, S source steps. NumPy only.
+The letters in shapes are N (sequences), L (layers), A (heads), T (target steps) and S (source
+steps). This module uses NumPy only.
 """
 
 from __future__ import annotations
@@ -19,17 +20,18 @@ class AttentionMetrics:
     """Metrics of cross-attention weights over all real target steps of a part.
 
     Attributes:
-        accuracy: (L, A) share of the steps whose largest weight is at the true source step; None
-            without a known alignment.
-        mass: (L, A) mean weight at the true source step; None without a known alignment.
-        entropy_bits: (L, A) mean entropy of the weights of a step in bits; None for weights that
-            do not sum to 1.
-        entropy_share: (L, A) mean entropy as a share of its maximum, log2 of the source length,
-            over sources of two or more points; None without such sources, and as above.
-        padding_mass: largest sum of weights on padding over steps, layers and heads; 0 for a
-            correct mask.
-        steps: number of real target steps.
-        aligned: number of these with a true source step.
+        accuracy: (L, A), the share of the steps at which the true source step has the largest
+            weight; None if the alignment is unknown.
+        mass: (L, A), the mean weight at the true source step; None if the alignment is unknown.
+        entropy_bits: (L, A), the mean entropy of the weights of a step, in bits; None if the
+            weights of a step do not sum to 1.
+        entropy_share: (L, A), the mean ratio of the entropy to its maximum, log2 of the source
+            length, over sources of two or more points; None if there are no such sources or if
+            the weights of a step do not sum to 1.
+        padding_mass: the largest sum of weights on padding over all steps, layers and heads; 0 if
+            the mask is correct.
+        steps: the number of real target steps.
+        aligned: the number of real target steps with a true source step.
     """
 
     accuracy: NDArray[np.float64] | None
@@ -42,16 +44,17 @@ class AttentionMetrics:
 
     @property
     def best_head(self) -> tuple[int, int] | None:
-        """Layer and head with the largest mass; None without a known alignment."""
+        """The layer and the head with the largest mass; None if the alignment is unknown."""
         if self.mass is None:
             return None
         layer, head = np.unravel_index(int(self.mass.argmax()), self.mass.shape)
         return int(layer), int(head)
 
     def as_plain(self) -> dict[str, Any]:
-        """The metrics for JSON: accuracy and mass of the best head, entropies as means over heads.
+        """Return the metrics as plain values for JSON.
 
-        `by_head` has nested lists (L, A) of each metric.
+        Accuracy and mass are the values of the best head. The entropies are means over all heads.
+        `by_head` contains each metric as nested lists (L, A).
         """
         best = self.best_head
         by_name = {
@@ -80,13 +83,14 @@ class AttentionMetrics:
 
 
 class AttentionMetricsAccumulator:
-    """Accumulator of `AttentionMetrics` over chunks of sequences."""
+    """An accumulator of `AttentionMetrics` over chunks of sequences."""
 
     def __init__(self, *, is_distribution: bool) -> None:
-        """Start without sequences.
+        """Create an empty accumulator.
 
         Args:
-            is_distribution: whether the weights of a step sum to 1, so that they have an entropy.
+            is_distribution: whether the weights of a step sum to 1. Only then do they have an
+                entropy.
         """
         self.is_distribution = is_distribution
         self.correct: Any = 0.0
@@ -103,13 +107,14 @@ class AttentionMetricsAccumulator:
         target_keep: NDArray[np.bool_],
         alignment: Integers | None,
     ) -> None:
-        """Add N sequences.
+        """Add the weights of N sequences.
 
         Args:
-            weights: (N, L, A, T, S), non-negative.
-            source_lengths: (N,) number of source points.
+            weights: (N, L, A, T, S), non-negative attention weights.
+            source_lengths: (N,), the number of source points of each sequence.
             target_keep: (N, T), True at real target points.
-            alignment: (N, T) true source steps, -1 without one; None if unknown.
+            alignment: (N, T), the true source step of each target step, or -1 if a target step
+                has none; None if the alignment is unknown.
         """
         *_, S = weights.shape
         is_padding = np.arange(S) >= source_lengths[:, None]
@@ -142,7 +147,7 @@ class AttentionMetricsAccumulator:
             self.aligned += int(has_alignment.sum())
 
     def result(self) -> AttentionMetrics:
-        """The metrics of all sequences so far."""
+        """Return the metrics of all sequences added so far."""
 
         def mean(total: Any, count: int) -> NDArray[np.float64] | None:
             return np.asarray(total / count, dtype=np.float64) if count else None
@@ -160,13 +165,14 @@ class AttentionMetricsAccumulator:
 
 
 def largest_weight_shares(weights: NDArray[np.floating]) -> NDArray[np.float64]:
-    """Share of the sequences in which each source step has the largest weight.
+    """Return the share of the sequences in which each source step has the largest weight.
 
     Args:
-        weights: (N, T, S) weights of N sequences with equal lengths, without padding.
+        weights: (N, T, S), the weights of N sequences with equal lengths, without padding.
 
     Returns:
-        (T, S), rows sum to 1. Of equal largest weights the first one counts.
+        The shares, (T, S); each row sums to 1. If several weights are equally large, the first of
+        them counts.
     """
     N, _, S = weights.shape
     largest = weights.argmax(axis=-1)

@@ -1,4 +1,4 @@
-"""Data sets as NumPy arrays: generated tasks, and files of the user."""
+"""Data sets as NumPy arrays: generated tasks and the user's files."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ def load_data(config: Data) -> Splits:
     """Generate or read the data set of a config.
 
     Raises:
-        DataError: a file cannot be used (the message has the place in it), or a unit names no
-            feature.
-        StorageError: the disk has no room for the cache of large files.
+        DataError: if a file cannot be used (the message states the location in the file), or if the
+            config gives a unit for a feature that does not exist.
+        StorageError: if the disk has no room for the cache of large files.
     """
     if isinstance(config, OwnFile):
         return file_dataset.load_file_dataset(config)
@@ -32,8 +32,10 @@ def load_data(config: Data) -> Splits:
 
 
 def fixed_shape(config: Data) -> tuple[int, int] | None:
-    """Length of the longest source and of the longest target, in steps; None for files, which have
-    to be read first."""
+    """Return the length of the longest source and of the longest target, in steps.
+
+    Return None for a data set from files, because its lengths are known only after reading.
+    """
     if isinstance(config, OwnFile):
         return None
     if isinstance(config, Squares):

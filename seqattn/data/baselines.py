@@ -19,7 +19,8 @@ from seqattn.data.scoring import ErrorSums
 from seqattn.data.sequences import Floats, ForecastLike, Integers, Sequences
 
 NaiveForecast = Callable[[Floats, Integers, int], Floats]
-"""(source (N, S, F), source_lengths (N,), steps T) -> forecast (N, T, F)."""
+"""Function that returns a forecast (N, T, F), given a source (N, S, F), the source lengths (N,) and
+the number of steps T."""
 
 TRAINING_MEAN = "mean of the training targets"
 LAST_POINT = "last source point"
@@ -28,35 +29,36 @@ DRIFT = "drift"
 
 @dataclass(frozen=True)
 class LazyForecast:
-    """A forecast of a part, computed on demand.
+    """A forecast for a part of the data set, computed on demand.
 
     Attributes:
-        part: the sequences.
-        make: computes the forecast (n, T, F) of some sequences.
+        part: the sequences to forecast.
+        make: function that computes the forecast (n, T, F) for n sequences.
     """
 
     part: Sequences
     make: Callable[[Sequences], Floats]
 
     def __getitem__(self, indices: slice, /) -> Floats:
-        """(n, T, F) the forecast of some."""
+        """Return the forecast (n, T, F) for the sequences of a slice."""
         return self.make(self.part.select(indices))
 
 
 @dataclass(frozen=True)
 class Baselines:
-    """The parameter-free baselines of a part, and notes on those that do not apply.
+    """The parameter-free baselines for a part, and notes on baselines that do not apply.
 
     Attributes:
-        forecasts: by name, the function that computes the forecast (n, T, F) of some sequences.
-        notes: one sentence per baseline that does not apply.
+        forecasts: for each baseline name, the function that computes the forecast (n, T, F) for n
+            sequences.
+        notes: one sentence for each baseline that does not apply.
     """
 
     forecasts: dict[str, Callable[[Sequences], Floats]]
     notes: tuple[str, ...]
 
     def forecast(self, name: str, part: Sequences) -> LazyForecast:
-        """The forecast of one baseline for a part."""
+        """Return the forecast of the baseline `name` for a part."""
         return LazyForecast(part, self.forecasts[name])
 
 
@@ -64,17 +66,18 @@ def build_baselines(
     train: Sequences, test: Sequences, rule: tuple[str, NaiveForecast] | None,
     in_sample: InSample | None = None,
 ) -> Baselines:  # fmt: skip
-    """The baselines of a test part.
+    """Build the baselines for a test part.
 
     Args:
-        train: the sequences that the mean of each target step is computed from.
+        train: the sequences from which the mean of each target step is computed.
         test: the sequences to forecast.
-        rule: name and forecast of the naive baseline of a task; None: it has none.
-        in_sample: of series from files: adds the drift forecast and, with a season, the seasonal
-            naive forecast.
+        rule: name and forecast function of the naive baseline of a generated task, or None if the
+            task has no naive baseline.
+        in_sample: statistics of series from files, or None for generated data. The statistics add
+            the drift forecast and, if the series have a season, the seasonal naive forecast.
 
     Raises:
-        DataError: the user set a season, and a source is shorter.
+        DataError: if a source is shorter than the season that the user set.
     """
     T = test.target_steps
     means = mean_by_step(train, T)
@@ -83,7 +86,7 @@ def build_baselines(
     }
     notes = list[str]()
     columns = source_columns_of_targets(test)
-    if columns is not None:  # otherwise the sources lack a target feature
+    if columns is not None:  # it is None if the sources lack a target feature
         forecasts[LAST_POINT] = lambda part: last_value(part, columns)
         if in_sample is not None:
             forecasts[DRIFT] = lambda part: drift(part, columns)
@@ -107,13 +110,16 @@ def build_baselines(
 
 
 def mean_by_step(part: Sequences, steps: int) -> Floats:
-    """(steps, F) mean of the observed target values at each step; at steps without any, the mean
-    over all steps."""
+    """Return the mean of the observed target values at each step, as an array (steps, F).
+
+    A step without observed values gets the mean over all steps.
+    """
     total, count = np.zeros((1, 1)), np.zeros((1, 1), dtype=np.int64)
     for _, chunk in part.chunks():
         cells = chunk.target_cells
         target = chunk.target if chunk.target_observed is None else np.where(cells, chunk.target, 0)
-        total, count = total + target.sum(axis=0), count + cells.sum(axis=0)  # padding is 0
+        # Padding contributes 0 to both sums.
+        total, count = total + target.sum(axis=0), count + cells.sum(axis=0)
     overall = total.sum(axis=0) / np.maximum(count.sum(axis=0), 1)
     total, count = total[:steps], count[:steps]
     means = np.tile(overall, (steps, 1))
@@ -122,23 +128,25 @@ def mean_by_step(part: Sequences, steps: int) -> Floats:
 
 
 def forecast_mse(forecast: ForecastLike, part: Sequences, scale: Floats | None = None) -> float:
-    """Mean squared error over all observed target cells.
+    """Return the mean squared error over all observed target cells.
 
     Args:
-        forecast: (N, T, F) in the part's units.
-        scale: (F,) or (N, 1, F) divides the errors; None: they stay in the part's units.
+        forecast: array (N, T, F) in the units of the part.
+        part: the sequences with the targets.
+        scale: divisor of the errors, (F,) or (N, 1, F). With None, the errors keep the units of
+            the part.
     """
     return ErrorSums.of(forecast, part, scale).loss
 
 
 def render_verdict(loss: float, baselines: Mapping[str, float], fitted: Mapping[str, float]) -> str:
-    """A sentence on whether a loss beats its baselines, such as "beats the best parameter-free
-    baseline (NAME, LOSS), but not linear least squares (fitted) (LOSS)".
+    """Return a phrase that compares a loss with its baselines, such as "beats the best
+    parameter-free baseline (NAME, LOSS), but not linear least squares (fitted) (LOSS)".
 
     Args:
-        loss: of the model.
-        baselines: loss by name of a parameter-free forecast, at least one.
-        fitted: loss by name of a forecast with fitted parameters.
+        loss: the loss of the model.
+        baselines: the losses of one or more parameter-free forecasts, by name.
+        fitted: the losses of forecasts with fitted parameters, by name.
     """
     best = min(baselines, key=lambda name: baselines[name])
     beats = loss < baselines[best]

@@ -1,8 +1,8 @@
 """A cache on disk for the contents of large files.
 
-An entry is a folder whose name is a digest of the paths, sizes and modification times of the files,
-and of the options for reading them. It is written under a temporary name and renamed when it is
-complete, so that several processes can write the same entry.
+An entry is a folder. Its name is a digest of the paths, sizes and modification times of the files
+and of the read options. An entry is written under a temporary name and renamed when it is complete,
+so that several processes can write the same entry at once.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from seqattn.data.store import VERSION, SeriesStore, open_mapped
 from seqattn.errors import DataError, StorageError
 
 MIN_CACHED_BYTES = 2**25
-"""Bytes of files from which on `data.cache: auto` uses the cache."""
+"""Minimum total file size, in bytes, at which `data.cache: auto` uses the cache."""
 
 ABANDONED_SECONDS = 86_400
 """Age in seconds after which an incomplete entry is removed."""
 
 
 def cache_folder() -> Path:
-    """The folder of the cache: SEQATTN_CACHE, or `seqattn` in the user's cache folder."""
+    """Return the cache folder: `SEQATTN_CACHE`, or `seqattn` in the user's cache folder."""
     folder = os.environ.get("SEQATTN_CACHE")
     if folder:
         return Path(folder)
@@ -36,7 +36,7 @@ def cache_folder() -> Path:
 
 
 def is_large(files: Sequence[Path]) -> bool:
-    """Whether `data.cache: auto` uses the cache for these files."""
+    """Return whether `data.cache: auto` uses the cache for these files."""
     return sum(file.stat().st_size for file in files) >= MIN_CACHED_BYTES
 
 
@@ -44,17 +44,18 @@ def load_cached(
     files: Sequence[Path], options: str, name: str,
     read: Callable[[SeriesStore], dict[str, str]],
 ) -> Series:  # fmt: skip
-    """The series of some files from the cache; the files are read if there is no entry yet.
+    """Return the series of some files from the cache. If there is no entry yet, read the files.
 
     Args:
-        files: in order.
-        options: text of everything that changes how files are read.
-        name: of the files, for messages.
-        read: adds the series to a store, and returns the SHA-256 of each file by name.
+        files: the files, in order.
+        options: text of all options that change how the files are read.
+        name: name of the files, for messages.
+        read: function that adds the series to a store and returns the SHA-256 digest of each file
+            by name.
 
     Raises:
-        DataError: a file changed while it was read.
-        StorageError: the disk is full.
+        DataError: if a file changed during the read.
+        StorageError: if the disk is full.
     """
     home, key = cache_folder(), _cache_key(files, options)
     entry = home / key
@@ -67,7 +68,8 @@ def load_cached(
         if _cache_key(files, options) != key:
             raise DataError(f"{name}: changed while it was read. Give the same command again.")
         store.write(name, digests, {"files": [str(file.resolve()) for file in files]})
-        with contextlib.suppress(OSError):  # another process was faster, or an old entry is broken
+        # An OSError means that another process wrote the entry first or an old entry is damaged.
+        with contextlib.suppress(OSError):
             if open_mapped(entry) is None:
                 shutil.rmtree(entry, ignore_errors=True)
             made.rename(entry)
@@ -78,7 +80,7 @@ def load_cached(
 
 
 def _with_current_names(series: Series, name: str, files: Sequence[Path]) -> Series:
-    """The series with the current file names, which may differ from those at the first reading."""
+    """Return the series with the current file names, which may differ from the cached names."""
     digests = dict(zip(map(str, files), series.digests.values(), strict=True))
     return replace(series, name=name, digests=digests)
 
@@ -93,10 +95,10 @@ def _cache_key(files: Sequence[Path], options: str) -> str:
 
 @contextlib.contextmanager
 def _new_folder(home: Path, files: Sequence[Path]) -> Iterator[Path]:
-    """A new folder next to the entries; it is removed unless it was renamed.
+    """Create a folder next to the entries. At the end, remove the folder if it was not renamed.
 
     Raises:
-        StorageError: the disk is full, or the folder cannot be created.
+        StorageError: if the disk is full or the folder cannot be created.
     """
     made = home / f"making-{os.getpid()}-{os.urandom(4).hex()}"
     remedy = "Set SEQATTN_CACHE to a folder with more room, or data.cache: never."
@@ -117,9 +119,9 @@ def _new_folder(home: Path, files: Sequence[Path]) -> Iterator[Path]:
 
 
 def _remove_abandoned(home: Path) -> None:
-    """Remove incomplete entries of processes that were killed."""
+    """Remove the incomplete entries of killed processes."""
     for folder in home.glob("making-*"):
-        with contextlib.suppress(OSError):  # another process is removing it
+        with contextlib.suppress(OSError):  # another process may remove the folder first
             written = max(one.stat().st_mtime for one in (folder, *folder.iterdir()))
             if time.time() - written > ABANDONED_SECONDS:
                 shutil.rmtree(folder, ignore_errors=True)

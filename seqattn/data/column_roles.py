@@ -1,4 +1,4 @@
-"""The roles of table columns in training, and how to read other tables with the same roles."""
+"""The roles of table columns in training, and their application to other tables."""
 
 from __future__ import annotations
 
@@ -15,14 +15,15 @@ if TYPE_CHECKING:
 
 LONG_LAYOUT, WIDE_LAYOUT = "long", "wide"
 FILE_SPECIFIC_REASONS = ("it is constant", "it is empty", "the same in every row")
-"""Parts of reasons to ignore a column that may not apply to another file."""
+"""Phrases in reasons for ignoring a column. A reason with such a phrase may be specific to one
+file."""
 NO_COLUMN: dict[str, Any] = {"series": (), "time": None}
-"""Option values for a role that no column has."""
+"""Option values which specify that no column has the role."""
 ROLE_PHRASES = {
     "series": ("identified the series", "if all rows are one series"),
     "time": ("gave the time", "to take the rows in order"),
 }
-"""Phrases for messages: the purpose of a role, and the effect of null."""
+"""Phrases for messages that describe the purpose of a role in training and the meaning of null."""
 
 
 @dataclass(frozen=True)
@@ -30,13 +31,14 @@ class ColumnRoles:
     """The role of each column of a table.
 
     Attributes:
-        layout: long (a row is a step) or wide (a row is a sequence).
-        series: columns with the series id; (): all rows are one series.
-        time: columns with the time; (): rows are in order.
-        features: columns of numbers.
-        ignored: reason by column that is left out.
-        time_formats: strftime format of each time column of a text file; (): ISO 8601, or no dates.
-        delimiter: of a text file; None for other files.
+        layout: "long" (one row per step) or "wide" (one row per sequence).
+        series: names of the columns with the series id; empty if all rows are one series.
+        time: names of the columns with the time; empty if the order of the rows is the time order.
+        features: names of the numeric feature columns.
+        ignored: the reason for leaving out a column, by column name.
+        time_formats: `strftime` format of each time column of a text file; empty if the times are
+            in ISO 8601 format or are not dates.
+        delimiter: the delimiter of a text file, or None for other files.
         decimal: the decimal mark of a text file.
     """
 
@@ -50,7 +52,7 @@ class ColumnRoles:
     decimal: str = "."
 
     def as_plain(self) -> dict[str, Any]:
-        """As JSON-serializable data."""
+        """Return the roles as JSON-serializable data."""
         return {
             "layout": self.layout, "series": list(self.series), "time": list(self.time),
             "features": list(self.features), "ignored": dict(self.ignored),
@@ -60,9 +62,10 @@ class ColumnRoles:
 
     @classmethod
     def from_plain(cls, plain: Mapping[str, Any]) -> ColumnRoles:
-        """
+        """Build the roles from the output of `as_plain`.
+
         Raises:
-            KeyError, TypeError, ValueError: not the output of `as_plain`.
+            KeyError, TypeError, ValueError: if `plain` is not an output of `as_plain`.
         """
         if plain["layout"] not in (LONG_LAYOUT, WIDE_LAYOUT):
             raise ValueError("no such layout")
@@ -79,12 +82,12 @@ class ColumnRoles:
 
     @property
     def style(self) -> TableStyle:
-        """The style for writing a table like this one."""
+        """The text style for writing a table with the same roles."""
         return TableStyle(self.delimiter, self.decimal, self.series, self.time, self.time_formats)
 
     @property
     def _known(self) -> tuple[str, ...]:
-        """Columns whose role applies to any file."""
+        """Names of the columns that have a role in every file."""
         return *self.series, *self.time, *self.features, *self._ignored
 
     @property
@@ -95,15 +98,19 @@ class ColumnRoles:
         ]  # fmt: skip
 
     def with_decimal(self, options: ReadOptions, delimiter: str | None) -> ReadOptions:
-        """Options with the decimal comma of the training table, for a text file with the same
-        delimiter."""
+        """Return options for a table with the given delimiter. If the user set no decimal mark and
+        the training table has this delimiter, the options get its decimal comma, if any."""
         is_alike = delimiter is not None and delimiter == self.delimiter
         if options.decimal == "auto" and self.decimal == "," and is_alike:
             return replace(options, decimal=",")
         return options
 
     def choose_reading(self, choices: Sequence[Mapping[str, str]]) -> Mapping[str, str] | None:
-        """The one of several readings that the training used; None: unknown."""
+        """Return the candidate reading that the training used, or None if it is unknown.
+
+        Args:
+            choices: candidate options, such as `{"time_format": ...}` or `{"decimal": ","}`.
+        """
         for choice in choices:
             if choice.get("time_format") in self.time_formats or (
                 self.decimal == "," and choice == {"decimal": ","}
@@ -114,21 +121,22 @@ class ColumnRoles:
     def apply_to(
         self, options: ReadOptions, name: str, header: Sequence[str], *, is_wide: bool
     ) -> ReadOptions:
-        """Options for reading another table with these roles, where `options` say auto.
+        """Return options for reading another table with these roles where `options` are "auto".
 
-        The columns of series and time must exist. If the training had none, the table has none
-        either, unless it has columns that were unknown in training.
+        If the training table had series or time columns, the other table must have them. If the
+        training table had none, the other table is read without them, unless it contains columns
+        that were unknown in training.
 
         Args:
-            options: as the user set them.
-            name: of the table, for messages.
-            header: names of its columns.
-            is_wide: whether a row of the table is a sequence.
+            options: the options that the user set.
+            name: name of the table, for messages.
+            header: names of the columns of the table.
+            is_wide: whether each row of the table is a sequence.
 
         Raises:
-            DataError: the table lacks the column of the series or of the time.
+            DataError: if the table lacks a series or time column of the training.
         """
-        if is_wide or self.layout == WIDE_LAYOUT:  # ids of rows are optional
+        if is_wide or self.layout == WIDE_LAYOUT:  # ids of rows are optional in wide tables
             has_series = bool(self.series) and set(self.series) <= set(header)
             is_open = options.series == "auto" and has_series
             return replace(options, series=self.series) if is_open else options
@@ -144,13 +152,16 @@ class ColumnRoles:
     def _with_role(
         self, options: ReadOptions, role: str, name: str, header: Sequence[str]
     ) -> ReadOptions:
-        """Set the columns of one role.
+        """Return options with the columns of one role.
 
         Args:
-            role: series or time.
+            options: the options so far.
+            role: "series" or "time".
+            name: name of the table, for messages.
+            header: names of the columns of the table.
 
         Raises:
-            DataError: a column of the role is missing.
+            DataError: if a column of the role is missing.
         """
         from seqattn.data.files.columns import join_names
 
@@ -175,6 +186,6 @@ class ColumnRoles:
         )
 
     def _assigned(self, options: ReadOptions) -> set[str | None]:
-        """Columns with a role in the options or in training."""
+        """Return the names of the columns that have a role in the options or in training."""
         roles = (each for each in (options.series, options.time) if each and each != "auto")
         return {*options.one_hot, options.group, *self.features, *itertools.chain(*roles)}

@@ -1,4 +1,4 @@
-"""Cuts series into source and target: at a length, in windows, or by whole columns."""
+"""Functions that cut series into source and target by length, by windows or by columns."""
 
 from __future__ import annotations
 
@@ -24,15 +24,16 @@ class _Features(NamedTuple):
 
 
 def cut_series(series: Series, spans: Spans, config: OwnFile, left_out: LeftOut) -> Windows:
-    """Cut the series of a part into source and target, as the config says.
+    """Cut the series of a part into sources and targets as the config specifies.
 
     Args:
         series: all series.
-        spans: the rows of the part.
-        left_out: records series and windows that are left out.
+        spans: the row ranges of the part.
+        config: the data section of the config.
+        left_out: recorder for the series and windows that are left out.
 
     Raises:
-        DataError: all series are too short, or the config does not say where to cut.
+        DataError: if all series are too short, or if the config does not define where to cut.
     """
     names, target = series.columns, series.target
     features = _Features(names, names)
@@ -68,11 +69,13 @@ def cut_series(series: Series, spans: Spans, config: OwnFile, left_out: LeftOut)
 
 
 def cut_at_length(series: Series, source_length: int) -> Windows:
-    """Cut each series into a source of up to `source_length` steps and a target of the rest, for a
-    model of a generated task.
+    """Cut each series for a model that was trained on a generated task.
+
+    The source is the first `source_length` steps, or fewer in a shorter series, and the target is
+    the rest.
 
     Raises:
-        DataError: a series has one step only.
+        DataError: if a series has only one step.
     """
     spans, names = Spans.of_series(series), series.columns
     if series.target is not None:
@@ -81,8 +84,8 @@ def cut_at_length(series: Series, source_length: int) -> Windows:
     short = np.flatnonzero(spans.lengths < 2)
     if short.size:
         raise DataError(
-            f"sequence {series.ids[int(short[0])]!r} has one point; to be scored it needs a source"
-            " and a target, so two at least."
+            f"sequence {series.ids[int(short[0])]!r} has one point, but scoring needs at least"
+            " two: one for the source and one for the target."
         )
     cuts = np.minimum(spans.lengths - 1, source_length)
     rows = Cut(spans.series_index, spans.starts, cuts, spans.starts + cuts, spans.lengths - cuts)
@@ -92,15 +95,16 @@ def cut_at_length(series: Series, source_length: int) -> Windows:
 def make_sources(
     series: Series, config: OwnFile | None, target_features: tuple[str, ...] = ()
 ) -> Windows:
-    """Whole series as sources with unknown targets; with windows, the last steps of each series.
+    """Return whole series as sources with unknown targets. With windows in the config, return the
+    last steps of each series.
 
     Args:
         series: the series.
-        config: of the run; None: it was trained on a generated task.
-        target_features: names of the target features; empty: those of the sources.
+        config: the data config of the run, or None if the run was trained on a generated task.
+        target_features: names of the target features; if empty, the source features are used.
 
     Raises:
-        DataError: a series has no steps.
+        DataError: if a series has no steps.
     """
     spans = Spans.of_series(series)
     starts, lengths = spans.starts, spans.lengths
@@ -143,7 +147,7 @@ def _cut_by_length(series: Series, spans: Spans, config: OwnFile, left_out: Left
 
 
 def _subtract_rows(lengths: Integers, short: int) -> Integers:
-    """Lengths minus some rows; equal lengths stay a broadcast view."""
+    """Return the lengths minus `short` rows. Equal lengths remain a broadcast view."""
     if lengths.strides == (0,):
         return np.broadcast_to(lengths[0] - short, len(lengths))
     return lengths - short
@@ -152,10 +156,10 @@ def _subtract_rows(lengths: Integers, short: int) -> Integers:
 def _build_parts(
     series: Series, cut: Cut, features: _Features, *, is_window: bool = False
 ) -> Windows:
-    """Check the lengths, and build the sequences.
+    """Check the lengths of sources and targets, and build the sequences.
 
     Raises:
-        DataError: a source or target has no steps.
+        DataError: if a source or a target has no steps.
     """
     for side, lengths in (("source", cut.source_lengths), ("target", cut.target_lengths)):
         _check_lengths(series, side, cut.series_index, lengths)
@@ -175,13 +179,17 @@ def _build_windows(
     series: Series, cut: Cut, features: _Features, columns: tuple[int, ...], *,
     is_window: bool = False,
 ) -> Windows:  # fmt: skip
-    """
+    """Build the sequences, and check that each source has an observed value of each feature.
+
     Args:
         series: all series.
-        cut: the rows of sources and targets.
+        cut: the rows of the sources and targets.
         features: names of the features.
-        columns: indices of the target features; empty if targets are unknown.
-        is_window: whether names of sequences have the step where the target begins.
+        columns: column indices of the target features; empty if the targets are unknown.
+        is_window: whether the name of a sequence includes the first target step.
+
+    Raises:
+        DataError: if a source has no observed value of a feature.
     """
     target = series.points if series.target is None or not columns else series.target
     starts = cut.target_starts
@@ -207,7 +215,7 @@ def _check_sources(series: Series, part: Windows) -> None:
     """Check that each source has an observed value of each feature.
 
     Raises:
-        DataError: a source has none.
+        DataError: if a source has no observed value of a feature.
     """
     if not series.empty:
         return
@@ -216,5 +224,5 @@ def _check_sources(series: Series, part: Windows) -> None:
             k, feature = (int(i) for i in np.argwhere(~known)[0])
             raise DataError(
                 f"{series.name}: sequence {part.ids[indices.start + k]!r} has no"
-                f" {part.features[feature]!r} in its source: nothing to interpolate between."
+                f" {part.features[feature]!r} in its source, so it cannot be interpolated."
             )

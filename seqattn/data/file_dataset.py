@@ -1,8 +1,8 @@
-"""Data sets from files of the user.
+"""Data sets from the user's files.
 
-The order of operations prevents leaks: series are split first; windows are cut within a part, and
-empty cells of a source are filled from the same source; scaling, season and error scales are fitted
-on the training part alone.
+The order of operations prevents data leakage. Series are split into parts first. Windows are cut
+within one part, and empty cells of a source are filled from the same source. The scaling, the
+season and the error scales are fitted on the training part alone.
 """
 
 from __future__ import annotations
@@ -34,19 +34,20 @@ from seqattn.errors import DataError
 from seqattn.rng import rng_for
 
 UNKNOWN = "unknown"
-"""The path in the config of a checkpoint, which stores no file names."""
+"""Placeholder for the path in the config of a checkpoint, because checkpoints store no paths."""
 MAX_FITTED_VALUES = 2**27
-"""Most values of the training sequences that baselines are fitted to."""
+"""Maximum number of values in the training sequences to which baselines are fitted."""
 MAX_LISTED_SERIES = 10**5
-"""Most series whose part is written to the run folder."""
+"""Maximum number of series for which the run folder lists the part of each series."""
 
 
 def load_file_dataset(config: OwnFile) -> Splits:
-    """Read the files of a config, split the series, cut them into sequences, and fit the scaling.
+    """Read the files of a config, split the series into parts, cut them into sequences, and fit the
+    scaling.
 
     Raises:
-        DataError: a file cannot be used; the message has the place in it.
-        StorageError: the disk has no room for the cache of large files.
+        DataError: if a file cannot be used; the message states the location in the file.
+        StorageError: if the disk has no room for the cache of large files.
     """
     read = _read_parts(config)
     if len(read) == 1:
@@ -92,8 +93,8 @@ def _cut_parts(
     """Cut the series of each part into sequences.
 
     Raises:
-        DataError: a part has no sequences or no observed target, or other features than the
-            training part.
+        DataError: if a part has no sequences or no observed target, or if the features of a part
+            differ from the features of the training part.
     """
     parts = list[Windows]()
     for called, one, some in zip(PARTS, series, spans, strict=True):
@@ -107,7 +108,7 @@ def _cut_parts(
         if (part.features, part.target_features) != (first.features, first.target_features):
             raise DataError(
                 f"one part has the features {', '.join(part.features)} (source) and"
-                f" {', '.join(part.target_features)} (target), the training part"
+                f" {', '.join(part.target_features)} (target), but the training part has"
                 f" {', '.join(first.features)} and {', '.join(first.target_features)}."
             )
     return parts
@@ -117,12 +118,12 @@ def _read_parts(config: OwnFile) -> list[Series]:
     """Read the series of each path of a config.
 
     Raises:
-        DataError: two parts have the same file, or files with the same content.
+        DataError: if two parts have the same file, or files with the same content.
     """
     if config.path == UNKNOWN:
         raise DataError(
-            "a checkpoint does not say where its training data lie. Give a run folder, or your own"
-            " sequences with --input."
+            "a checkpoint does not store the path of its training data. Give a run folder, or your"
+            " own sequences with --input."
         )
     files, note = _find_files_of_parts(config)
     found, file_of_digest = list[Series](), dict[str, str]()
@@ -131,8 +132,8 @@ def _read_parts(config: OwnFile) -> list[Series]:
         for file, digest in series.digests.items():
             if digest in file_of_digest:
                 raise DataError(
-                    f"{file}: has the bytes of {file_of_digest[digest]}, which belongs to"
-                    " another part. Give each part sequences of its own."
+                    f"{file}: has the same content as {file_of_digest[digest]}, which belongs to"
+                    " another part. Give each part different sequences."
                 )
         file_of_digest |= {digest: file for file, digest in series.digests.items()}
         found.append(series)
@@ -142,26 +143,29 @@ def _read_parts(config: OwnFile) -> list[Series]:
 
 
 def _find_files_of_parts(config: OwnFile) -> tuple[dict[str, list[Path]], str]:
-    """The files of each path of a config, and a note on files of the first path that belong to
-    other parts.
+    """Find the files of each path of a config.
+
+    Returns:
+        the files of each path, and a note if files of the first path belong to other parts.
 
     Raises:
-        DataError: two parts have the same file.
+        DataError: if two parts have the same file.
     """
     paths = [path for path in (config.path, config.validation_path, config.test_path) if path]
     every, *others = (find_files(path, config.format) for path in paths)
     held_out_files = {file.resolve() for some in others for file in some}
     training = [file for file in every if file.resolve() not in held_out_files]
     if not training or len(held_out_files) < sum(map(len, others)):
-        raise DataError(f"{paths[0]}: is the file of two parts. Give each part files of its own.")
+        raise DataError(f"{paths[0]}: is used by two parts. Give each part separate files.")
     left_out = len(every) - len(training)
-    note = (f"{left_out} of the {len(every)} files are those of the other two parts, and do not"
-            " train")  # fmt: skip
+    note = (f"{left_out} of the {len(every)} files belong to the other parts and are not used for"
+            " training")  # fmt: skip
     return dict(zip(paths, [training, *others], strict=True)), note if left_out else ""
 
 
 def _combined_digest(series: Series) -> str:
-    """SHA-256 of the file of a part, or of the digests of its files in order."""
+    """Return the SHA-256 digest of a part. If the part has several files, it is the digest of the
+    joined digests of the files, in order."""
     content = list(series.digests.values())
     if len(content) == 1:
         return content[0]
@@ -169,8 +173,11 @@ def _combined_digest(series: Series) -> str:
 
 
 def target_series(series: Series, spans: Spans, config: OwnFile) -> SeriesTable:
-    """The target features of the series of a part, without the repetitions of windows. If the file
-    has separate targets, only these, because they do not necessarily continue their sources."""
+    """Return the target features of the series of a part, without the repetitions of windows.
+
+    If the file has separate targets, return only the targets, because targets do not necessarily
+    continue their sources.
+    """
     if series.target is not None:
         target = series.target
         starts, lengths = (
@@ -186,11 +193,13 @@ def target_series(series: Series, spans: Spans, config: OwnFile) -> SeriesTable:
 def compute_in_sample(
     table: SeriesTable, train: Sequences, config: OwnFile
 ) -> tuple[InSample, list[str]]:
-    """Compute the statistics for baselines and MASE from the training part; with notes for the
-    user.
+    """Compute the statistics for baselines and MASE from the training part.
+
+    Returns:
+        the statistics, and notes for the user.
 
     Raises:
-        DataError: the user set a season that is longer than a training source.
+        DataError: if the user set a season that is longer than a training source.
     """
     if config.season is not None:
         check_season(train, config.season)
@@ -209,7 +218,8 @@ def check_observed(part: Sequences, called: str, *, every_feature: bool = False)
         every_feature: whether each target feature needs an observed cell, as in a training part.
 
     Raises:
-        DataError: no target cell of the part, or of one feature, was observed.
+        DataError: if no target cell of the part was observed, or if `every_feature` is True and no
+            cell of some target feature was observed.
     """
     if not part.has_masked_targets:
         return
@@ -230,14 +240,14 @@ def check_observed(part: Sequences, called: str, *, every_feature: bool = False)
 
 
 def rename_features(chunk: Chunk, features: tuple[str, ...]) -> Chunk:
-    """The chunk with other names for its features, those of a model."""
+    """Return the chunk with the feature names of a model."""
     points = chunk.points
     return replace(chunk, points=Ragged(points.values, points.offsets, features))
 
 
 def _sample_for_baselines(train: Windows, config: OwnFile) -> Windows:
-    """The training sequences for fitting baselines: all, or a sample drawn with the seed of the
-    split if they have more than `MAX_FITTED_VALUES` values."""
+    """Return the training sequences for fitting baselines. If all sequences have more than
+    `MAX_FITTED_VALUES` values, return a sample that is drawn with the seed of the split."""
     source_size = train.source_steps * len(train.features)
     target_size = train.target_steps * len(train.target_features)
     max_sequences = max(1, MAX_FITTED_VALUES // (source_size + target_size))

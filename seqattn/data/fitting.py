@@ -1,4 +1,4 @@
-"""Fits the scaling of sequences from files on their training part."""
+"""Functions that fit the scaling of sequences from files on the training part."""
 
 from __future__ import annotations
 
@@ -23,16 +23,20 @@ from seqattn.data.sequences import Sequences
 from seqattn.errors import DataError
 
 MIN_RELATIVE_SPREAD = 1e-9
-"""Relative standard deviation below which it is computed from differences to the minimum."""
+"""Relative standard deviation below which the standard deviation is recomputed from the differences
+between the values and their minimum."""
 MAX_SORTED_VALUES = 2**26
-"""Most values of a feature that are sorted in memory."""
+"""Maximum number of values of one feature that are sorted in memory."""
 
 
 def fit_scaling(config: OwnFile, train: Sequences) -> tuple[Scaling, list[str]]:
-    """Fit the scaling of a training part; returns it with notes for the user.
+    """Fit the scaling of a training part.
+
+    Returns:
+        the scaling, and notes for the user.
 
     Raises:
-        DataError: `data.scaling` is `robust`, and there are too many values to sort in memory.
+        DataError: if `data.scaling` is `robust` and there are too many values to sort in memory.
     """
     names = tuple(dict.fromkeys([*train.features, *train.target_features]))
     fitted = {}
@@ -47,13 +51,13 @@ def fit_scaling(config: OwnFile, train: Sequences) -> tuple[Scaling, list[str]]:
 def _observed_values(
     config: OwnFile, train: Sequences
 ) -> Callable[[], Iterator[tuple[str, NDArray[np.floating]]]]:
-    """A function that yields (feature, observed values) chunk by chunk."""
+    """Return a function that yields pairs (feature name, observed values) chunk by chunk."""
     relative = replace(Scaling.identity(train), relative=config.relative)
 
     def values() -> Iterator[tuple[str, NDArray[np.floating]]]:
         for _, chunk in train.chunks():
-            # data.normalize: instance subtracts nothing here, so that losses have the same units as
-            # without it.
+            # `data.normalize: instance` subtracts nothing here, so that losses have the same units
+            # with and without it.
             scalers = relative.sequence_scalers(chunk)
             for names, points, cells, scaler in zip(
                 (chunk.features, chunk.target_features), (chunk.source, chunk.target),
@@ -69,10 +73,15 @@ def _observed_values(
 def build_scaling(
     config: OwnFile, fitted: Mapping[str, FeatureScale], train: Sequences
 ) -> tuple[Scaling, list[str]]:
-    """The scaling of sources and targets from the scales of features, with notes for the user.
+    """Build the scaling of sources and targets from the scales of the features.
 
     Args:
-        fitted: scale by feature; empty with data.scaling: none.
+        config: the data section of the config.
+        fitted: the fitted scale of each feature by name; empty with `data.scaling: none`.
+        train: the training part.
+
+    Returns:
+        the scaling, and notes for the user.
     """
     notes = [
         f"{name} is always {one.shift:g} in the training part: not scaled"
@@ -95,7 +104,7 @@ def build_scaling(
 
 
 def normalization_notes(train: Sequences) -> list[str]:
-    """Notes for the user on data.normalize: instance."""
+    """Return notes for the user on the effects of `data.normalize: instance`."""
     constant = np.zeros(len(train.features), dtype=np.int64)
     for _, chunk in train.chunks():
         constant += InstanceStatistics.of(chunk).constant.sum(axis=0)
@@ -104,8 +113,8 @@ def normalization_notes(train: Sequences) -> list[str]:
         " scaled by its own standard deviation (data.normalize)"
         for name, count in zip(train.features, constant.tolist(), strict=True) if count
     ] + [
-        f"{name} is a target but no source feature, so that no source has a mean of it: it keeps"
-        " the scaling of the training part (data.scaling)"
+        f"{name} is a target feature but not a source feature, so it has no mean in a source; it"
+        " keeps the scaling of the training part (data.scaling)"
         for name in train.target_features if name not in train.features
     ]  # fmt: skip
 
@@ -114,20 +123,21 @@ def fit_features(
     method: Method, names: Sequence[str],
     values: Callable[[], Iterable[tuple[str, NDArray[np.floating]]]],
 ) -> dict[str, FeatureScale]:  # fmt: skip
-    """Fit shift and scale of each feature to its values in a training part.
+    """Fit the shift and scale of each feature to its values in a training part.
 
-    standard: mean and standard deviation. minmax: the smallest value becomes -1, the largest 1.
-    robust: median and interquartile range, or the standard deviation where the quartiles are
-    equal; needs all values in memory.
+    The method `standard` uses the mean and the standard deviation. The method `minmax` maps the
+    smallest value to -1 and the largest to 1. The method `robust` uses the median and the
+    interquartile range, or the standard deviation if the quartiles are equal. This method keeps all
+    values in memory.
 
     Args:
-        method: one of the above, or none.
-        names: of the features.
-        values: called for each pass over the data; yields (feature, some of its values), all of
-            them finite, at least one for each feature.
+        method: `standard`, `minmax`, `robust` or `none`.
+        names: names of the features.
+        values: function that is called for each pass over the data. It yields pairs (feature name,
+            some values of the feature). All values are finite, and each feature has at least one.
 
     Raises:
-        DataError: the method is robust, and there are too many values to sort in memory.
+        DataError: if the method is `robust` and there are too many values to sort in memory.
     """
     seen = {name: _FeatureMoments() for name in names}
     for name, chunk in values():
@@ -136,7 +146,7 @@ def fit_features(
     if method in ("standard", "robust"):
         for name, chunk in values():
             seen[name].add_squares(chunk, centres[name], keep=method == "robust")
-    if any(one.is_nearly_constant for one in seen.values()):  # rounding of the mean matters
+    if any(one.is_nearly_constant for one in seen.values()):  # the rounding of the mean matters
         for name, chunk in values():
             seen[name].add_above_low(chunk)
         for name, chunk in values():
@@ -178,7 +188,7 @@ class _FeatureMoments:
 
     @property
     def is_nearly_constant(self) -> bool:
-        """Whether the values vary little compared with their size."""
+        """Whether the standard deviation is tiny relative to the largest absolute value."""
         if not self.n or not self.has_squares:
             return False
         spread = math.sqrt(self.squares / self.n)

@@ -1,7 +1,7 @@
-"""Writes DataFrames as Parquet files, so that they are read like any file.
+"""Functions that write DataFrames as Parquet files, so that they are read like other files.
 
-pandas DataFrames are copied column by column into NumPy; polars DataFrames and pyarrow tables are
-read by the database as Arrow streams. None of the three libraries is imported here.
+pandas DataFrames are copied to NumPy column by column. The database reads polars DataFrames and
+pyarrow tables as Arrow streams. This module imports none of the three libraries.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from seqattn.errors import DataError, SeqattnError
 
 NAME = "the DataFrame"
 RENAME_IN_FILE = re.compile(r"Rename the column in the file[;.].*", re.DOTALL)
-"""Hints for files in messages; `--set` does not apply to a DataFrame."""
+"""Pattern of hints in messages that apply only to files. `--set` does not apply to a DataFrame."""
 RENAME_IN_FRAME = "Rename a column of the DataFrame, or its index."
 FILE = "DataFrame.parquet"
 ROWS = "frame_rows"
@@ -27,7 +27,7 @@ KINDS = {("pandas", "DataFrame"): "pandas", ("polars", "DataFrame"): "arrow",
          ("pyarrow", "Table"): "arrow"}  # fmt: skip
 IN_MICROSECONDS = {"TIMESTAMPTZ_NS": "TIMESTAMPTZ", "TIMESTAMP_NS": "TIMESTAMP",
                    "TIME_NS": "TIME"}  # fmt: skip
-"""Nanosecond types of the database, and the types that readers support instead."""
+"""Nanosecond types of the database, each with the corresponding type that the readers support."""
 CONVERSION_HINTS = {
     ("pandas", "Series"): "Give a DataFrame: series.to_frame('x')",
     ("polars", "Series"): "Give a DataFrame: series.to_frame('x')",
@@ -36,10 +36,10 @@ CONVERSION_HINTS = {
 
 
 def frame_kind(value: Any) -> str | None:
-    """The kind of a table object, pandas or arrow; None for any other object.
+    """Return the kind of a table object: "pandas", "arrow", or None for any other object.
 
     Raises:
-        DataError: it is a Series or LazyFrame.
+        DataError: if the object is a Series or a LazyFrame.
     """
     for each in type(value).__mro__:
         key = each.__module__.partition(".")[0], each.__name__
@@ -54,14 +54,15 @@ def write_frame(frame: Any, path: Path) -> None:
     """Write a DataFrame as a Parquet file.
 
     Raises:
-        DataError: it has no columns, two columns of one name, or a cell of an unsupported type.
+        DataError: if the DataFrame has no columns, two columns with the same name, or a cell of an
+            unsupported type.
     """
     with connect(NAME) as connection:
         if frame_kind(frame) == "pandas":
             columns = columns_of_pandas(frame)
             names = [column.name for column in columns]
             _check_names(names)
-            # By default the first thousand cells of an object column determine its type.
+            # By default, only the first thousand cells of an object column determine its type.
             connection.execute("SET pandas_analyze_sample = 0")
             arrays: dict[str, Any] = {}
             cells = []
@@ -77,7 +78,7 @@ def write_frame(frame: Any, path: Path) -> None:
             names = list(getattr(frame, "column_names", None) or frame.columns)
             _check_names(names)
             connection.register(ROWS, _arrow_stream(frame))
-            connection.execute(f"CREATE TEMP TABLE copied AS SELECT * FROM {ROWS}")  # read once
+            connection.execute(f"CREATE TEMP TABLE copied AS SELECT * FROM {ROWS}")  # reads once
             cells = [_arrow_cell(*row[:2]) for row in _describe_columns(connection)]
         source = ROWS if frame_kind(frame) == "pandas" else "copied"
         connection.execute(
@@ -87,13 +88,13 @@ def write_frame(frame: Any, path: Path) -> None:
 
 
 def frame_notes(frame: Any) -> list[str]:
-    """Notes for the user on how a DataFrame is read."""
+    """Return notes for the user on how a DataFrame is read."""
     note = index_note(frame.index) if frame_kind(frame) == "pandas" else None
     return [] if note is None else [f"{NAME}: {note}."]
 
 
 def _arrow_stream(frame: Any) -> Any:
-    """A frame as an Arrow stream, with columns of types that the database supports."""
+    """Return a DataFrame as an Arrow stream. Columns of types that the database lacks are cast."""
     types = {name: str(kind) for name, kind in getattr(frame, "schema", {}).items()} if hasattr(
         frame, "with_columns") else {}  # fmt: skip
     recast = [
@@ -109,7 +110,7 @@ def _describe_columns(connection: Any) -> list[tuple[str, str]]:
 
 
 def _arrow_cell(name: str, kind: str) -> str:
-    """SQL that casts a column to a type of Parquet."""
+    """Return SQL that casts a column to a type that Parquet supports."""
     cell = quote_name(name)
     if kind == "INTERVAL":
         return f"epoch({cell}) AS {cell}"
@@ -121,10 +122,10 @@ def _arrow_cell(name: str, kind: str) -> str:
 
 
 def _check_names(names: list[str]) -> None:
-    """Check the names of columns.
+    """Check the names of the columns.
 
     Raises:
-        DataError: there are no columns, a name is empty, or two names differ in case alone.
+        DataError: if there are no columns, a name is empty, or two names differ only in case.
     """
     if not names:
         raise DataError(f"{NAME}: has no columns.")
@@ -145,7 +146,8 @@ def _check_names(names: list[str]) -> None:
 
 @contextlib.contextmanager
 def temporary_parquet(frame: Any) -> Iterator[Path]:
-    """Write a DataFrame to a temporary Parquet file; messages of errors name the DataFrame."""
+    """Write a DataFrame to a temporary Parquet file. Error messages name the DataFrame instead of
+    the file."""
     with tempfile.TemporaryDirectory(prefix="seqattn-") as home:
         path = Path(home) / FILE
         try:

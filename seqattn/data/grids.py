@@ -1,11 +1,13 @@
 """Grids of times for sequences with a regular step interval.
 
+A grid has one of four units:
+
     number        equal distances
     time          equal durations: seconds, ..., days, weeks
     business_day  Monday to Friday; holidays are unknown and count as missing rows
-    month         a fixed day, or the last day, of every month, quarter or year
+    month         the same day, or the last day, of every month, quarter or year
 
-Letters: N sequences.
+In shapes, N is the number of sequences.
 """
 
 from __future__ import annotations
@@ -22,15 +24,15 @@ UNKNOWN, NUMBER, TIME, BUSINESS_DAY, MONTH = range(5)
 DAY = 86_400_000_000
 DATES = "datetime64[us]"
 LAST_DAY = 31
-ROUNDING = 1e-6  # deviation of non-integer numbers from their grid, as a share of a step
+ROUNDING = 1e-6  # maximum deviation of non-integer numbers from their grid, as a fraction of a step
 
 
 class GridFit(NamedTuple):
-    """How N sequences fit one grid.
+    """How well each of N sequences fits one grid.
 
     Attributes:
-        step: (N,) units between two rows.
-        is_valid: (N,) whether all rows are on the grid.
+        step: (N,) interval between consecutive grid points, in units of the grid.
+        is_valid: (N,) whether all rows of the sequence are on the grid.
         missing: (N,) number of missing rows.
     """
 
@@ -40,12 +42,12 @@ class GridFit(NamedTuple):
 
 
 class StepRows(NamedTuple):
-    """The times of N sequences, concatenated.
+    """The concatenated times of N sequences.
 
     Attributes:
-        order: (rows,) numbers or dates.
-        offsets: (N + 1,) first row of each sequence, and the end of the last.
-        series_index: (rows,) the sequence of each row.
+        order: (rows,) times, as numbers or dates.
+        offsets: (N + 1,) index of the first row of each sequence, and the end of the last sequence.
+        series_index: (rows,) index of the sequence of each row.
         inner: (rows - 1,) whether the next row belongs to the same sequence.
     """
 
@@ -66,14 +68,16 @@ class StepRows(NamedTuple):
         return self.order.dtype.kind == "M"
 
     def constant_step(self) -> float | None:
-        """The common distance of all numbers; None if distances differ, and for dates."""
+        """Return the common distance of consecutive numbers, or None if distances differ or the
+        times are dates."""
         if self.is_date:
             return None
         found = np.diff(self.order)[self.inner]
         return float(found[0]) if len(found) and (found == found[0]).all() else None
 
     def reduce(self, ufunc: np.ufunc, values: NDArray[Any], empty: Any) -> NDArray[Any]:
-        """(N,) a ufunc reduced over the rows of each sequence; `empty` for one without rows."""
+        """Reduce the rows of each sequence with a ufunc, and return an array (N,). A sequence
+        without rows gets the value `empty`."""
         found = np.full(len(self.offsets) - 1, empty, dtype=np.asarray(values).dtype)
         has_rows = np.diff(self.offsets) > 0
         if has_rows.any():
@@ -82,21 +86,26 @@ class StepRows(NamedTuple):
 
     @property
     def is_whole(self) -> NDArray[np.bool_]:
-        """(N,) whether all times are integers, or dates with one time of day."""
+        """Whether the times of each sequence are integers, or dates with the same time of day, as
+        an array (N,)."""
         if self.is_date:
             return self.reduce(np.logical_and, self.has_first_time, True)
         return self.reduce(np.logical_and, self.order == np.round(self.order), True)
 
     @property
     def has_first_time(self) -> NDArray[np.bool_]:
-        """(rows,) whether a date has the same time of day as the first date of its sequence."""
+        """Whether each date has the same time of day as the first date of its sequence, as an array
+        (rows,)."""
         into_day = self.order.astype(np.int64) % DAY
         return np.asarray(into_day == into_day[self.offsets[:-1][self.series_index]])
 
     @property
     def day(self) -> Integers:
-        """(N,) of dates, the day of the month of the grid: `LAST_DAY` if all are the last day of
-        their month, else the latest day."""
+        """Day of the month on which each sequence of dates has its rows, as an array (N,).
+
+        The day is `LAST_DAY` if all dates of a sequence are the last day of a month. Otherwise, it
+        is the latest day of the month among the dates. For numbers, the day is 0.
+        """
         if not self.is_date:
             return np.zeros(len(self.offsets) - 1, dtype=np.int64)
         day, last = self._days()
@@ -104,20 +113,23 @@ class StepRows(NamedTuple):
         return np.where(all_last, LAST_DAY, self.reduce(np.maximum, day, 1))
 
     def is_on_day(self, day: int) -> NDArray[np.bool_]:
-        """(N,) of dates, whether all are on this day of the month, or the last of a shorter
-        month."""
+        """Return whether all dates of each sequence are on this day of the month, or on the last
+        day of a shorter month, as an array (N,)."""
         found, last = self._days()
         return self.reduce(np.logical_and, found == np.minimum(day, last), True)
 
     def _days(self) -> tuple[Integers, Integers]:
-        """(rows,) the day of the month, and the number of days of the month."""
+        """Return two arrays (rows,): the day of the month, and the number of days in the month."""
         month = self.order.astype("datetime64[M]")
         days = (self.order.astype("datetime64[D]") - month.astype("datetime64[D]")).astype(np.int64)
         return days + 1, days_of_month(month)
 
     def distances(self, unit: int) -> Floats | None:
-        """(rows - 1,) units from each row to the next, NaN off the grid; None if the unit does not
-        apply to these times."""
+        """Return the distance from each row to the next, in units of the grid.
+
+        The result is an array (rows - 1,). A distance is NaN if one of its two rows is off the
+        grid. The result is None if the unit does not apply to these times.
+        """
         if self.is_date == (unit == NUMBER):
             return None
         if unit == NUMBER:
@@ -136,14 +148,15 @@ class StepRows(NamedTuple):
         return found
 
     def tolerance(self, step: Floats) -> Floats:
-        """(rows - 1,) deviation from the grid that rounding of numbers can cause, in steps."""
+        """Return the deviation from the grid, in steps, that the rounding of numbers can cause, as
+        an array (rows - 1,)."""
         size = np.abs(np.asarray(self.order, dtype=np.float64)) * np.finfo(np.float64).eps
         step_of_row = step[self.series_index]
         largest = np.maximum(size[1:] / step_of_row[1:], size[:-1] / step_of_row[:-1])
         return np.where(self.is_whole[self.series_index[1:]], 0, np.maximum(ROUNDING, 4 * largest))
 
     def fits(self) -> dict[int, GridFit]:
-        """The fit of each grid that applies to these times, by unit."""
+        """Return a dictionary with the fit of each grid that applies to these times, by unit."""
         units = (MONTH, TIME, BUSINESS_DAY) if self.is_date else (NUMBER,)
         return {unit: self._fit(unit) for unit in units}
 
@@ -169,10 +182,12 @@ class StepRows(NamedTuple):
         return GridFit(step, is_valid, rows - (np.diff(self.offsets) - 1))
 
     def choose_grid(self, fits: dict[int, GridFit]) -> tuple[Integers, Floats]:
-        """(N,) unit and step of the valid grid with the fewest missing rows. Ties prefer months,
-        then
-        days, weeks and shorter durations, then business days: from a Friday to a Monday is one
-        business day, not 3 days."""
+        """Return the unit and the step of the valid grid with the fewest missing rows.
+
+        Both results are arrays (N,). Among equal grids, months have priority, then days, weeks and
+        shorter durations, then business days. For example, the step from a Friday to a Monday is
+        one business day rather than three days.
+        """
         N = len(self.offsets) - 1
         unit, step = np.full(N, UNKNOWN), np.full(N, np.nan)
         fewest = np.full(N, np.inf)
@@ -187,13 +202,13 @@ class StepRows(NamedTuple):
             unit, step = np.where(better, kind, unit), np.where(better, fit.step, step)
             fewest = np.minimum(fewest, missing)
         plain = TIME if self.is_date else NUMBER
-        # Integers, and dates with one time of day, keep their unit even if gaps are irregular.
+        # Integers and dates with the same time of day have a unit even if the gaps are irregular.
         counted = (unit == UNKNOWN) & self.is_whole & np.isfinite(fits[plain].step)
         return np.where(counted, plain, unit), np.where(counted, fits[plain].step, step)
 
     def assume_most_frequent(self, unit: Integers, step: Floats) -> tuple[Integers, Floats]:
-        """The same with the most frequent interval for sequences of one row, or of two rows on that
-        grid."""
+        """Return the units and steps of all sequences. A sequence of one row, or of two rows that
+        fit the most frequent interval, gets this interval."""
         lengths = np.diff(self.offsets)
         if (lengths > 2).all():
             return unit, step
@@ -210,13 +225,14 @@ class StepRows(NamedTuple):
 
 
 def most_frequent(unit: NDArray[Any], step: Floats) -> list[tuple[int, float, int]]:
-    """(unit, step, number of sequences), most frequent first.
+    """Return triples (unit, step, number of sequences), the most frequent interval first.
 
     Args:
-        unit, step: (N,) of known intervals.
+        unit: (N,) units of known intervals.
+        step: (N,) steps of known intervals.
     """
     pairs = np.stack([unit, step], axis=1)
-    if (pairs == pairs[:1]).all():  # avoids sorting millions
+    if (pairs == pairs[:1]).all():  # avoids sorting millions of pairs
         pairs, counts = pairs[:1], np.full(min(1, len(pairs)), len(pairs))
     else:
         pairs, counts = np.unique(pairs, axis=0, return_counts=True)
@@ -227,12 +243,13 @@ def most_frequent(unit: NDArray[Any], step: Floats) -> list[tuple[int, float, in
 
 
 def on_day(month: NDArray[Any], day: NDArray[Any]) -> NDArray[Any]:
-    """Dates of months (datetime64[M]) on a day of the month, or the last day of shorter months."""
+    """Return the date with the given day in each month (`datetime64[M]`), or the last day of a
+    shorter month."""
     first = month.astype("datetime64[D]")
     return np.asarray(first + (np.minimum(day, days_of_month(month)) - 1).astype(np.int64))
 
 
 def days_of_month(month: NDArray[Any]) -> Integers:
-    """Number of days of months (datetime64[M])."""
+    """Return the number of days in each of some months (`datetime64[M]`)."""
     begins, ends = (one.astype("datetime64[D]") for one in (month, month + 1))
     return np.asarray((ends - begins).astype(np.int64))

@@ -1,4 +1,4 @@
-"""Inspects a file: its contents, the inferred roles of columns, and a `data:` section for it."""
+"""Inspection of a file: contents, inferred column roles, and a `data:` section for the config."""
 
 from __future__ import annotations
 
@@ -27,19 +27,20 @@ from seqattn.data.tables.wide import WideLayout
 from seqattn.errors import AmbiguousData, DataError
 
 InspectOptions = ReadOptions
-"""Options that the user sets; the others are inferred."""
+"""Options that the user sets; all other options are inferred."""
 
 
 @dataclass(frozen=True)
 class InferredRoles:
-    """The roles of columns that were inferred for a table.
+    """The column roles that were inferred for a table.
 
     Attributes:
-        series: columns with the id of the series.
-        time: the time column, or several joined by commas; None: there is none.
-        features: columns of the features.
-        ignored: reason by column that is left out.
-        reasons: a sentence per inference.
+        series: names of the columns with the series id.
+        time: name of the time column, or several names joined by commas; None if there is no time
+            column.
+        features: names of the feature columns.
+        ignored: the reason for leaving out a column, by column name.
+        reasons: one sentence for each inference.
     """
 
     series: tuple[str, ...] = ()
@@ -58,8 +59,8 @@ class FileReport:
         layout: description of the layout.
         roles: inferred roles of the columns.
         chunk: all sequences.
-        frequency: the step interval as text; None: there is no time column.
-        missing_rows: number of missing rows if steps are even.
+        frequency: step interval as text, or None if there is no time column.
+        missing_rows: number of missing rows if the steps are evenly spaced, otherwise 0.
         notes: notes for the user on how the file was read.
         section: the `data:` section of a config that trains on the file.
     """
@@ -86,8 +87,8 @@ def inspect_file(file: Path, options: InspectOptions | None = None) -> FileRepor
     """Read a whole file, infer the roles of its columns, and write a `data:` section for it.
 
     Raises:
-        DataError: the file cannot be used; the message says how to change it.
-        AmbiguousData: it has two plausible readings.
+        DataError: if the file cannot be used; the message describes the correction.
+        AmbiguousData: if the file has two plausible readings.
     """
     options = options or InspectOptions()
     check_file(file)
@@ -120,10 +121,11 @@ def inspect_file(file: Path, options: InspectOptions | None = None) -> FileRepor
 
 
 def _check_two_axes(file: Path) -> None:
-    """
+    """Check that an array does not have two axes. Such an array could contain many sequences of one
+    feature or one sequence of many features.
+
     Raises:
-        AmbiguousData: an array has two axes: many sequences of one feature, or one sequence of many
-            features.
+        AmbiguousData: if the array has two axes.
     """
     shape: tuple[int, ...] = ()
     with contextlib.suppress(Exception):  # the reader raises the error
@@ -175,15 +177,16 @@ def _inferred_roles(layout: LongLayout | WideLayout, chunk: Chunk) -> InferredRo
 
 def _layout_text(kind: str, layout: LongLayout | WideLayout) -> str:
     if isinstance(layout, WideLayout):
-        return f"{kind}, a sequence a row"
+        return f"{kind}, one sequence per row"
     if not layout.series:
-        return f"{kind}, a point a row, all of one sequence"
+        return f"{kind}, one point per row, all of one sequence"
     names = " and ".join(map(repr, layout.series))
-    return f"{kind}, a point a row, sequences identified by {names}"
+    return f"{kind}, one point per row, sequences identified by {names}"
 
 
 def count_duplicates(chunk: Chunk) -> int:
-    """Number of sequences that repeat an earlier one. In two parts of a split they would leak."""
+    """Return the number of sequences that repeat an earlier sequence. A duplicate in another part
+    of a split would be a data leak."""
     seen = set[bytes]()
     for k in range(len(chunk)):
         digest = hashlib.blake2b(chunk.points.of(k).tobytes(), digest_size=16)

@@ -1,16 +1,17 @@
 """Mean and standard deviation of each source, for `data.normalize: instance`.
 
-Reversible instance normalization (RevIN: Kim et al. 2022, "Reversible Instance Normalization for
-Accurate Time-Series Forecasting against Distribution Shift", ICLR, eq. 1 to 3): a source x becomes
-(x - mean) / std with its own mean and standard deviation, the target likewise with the source's,
-and the forecast is transformed back.
+The method is reversible instance normalization (RevIN: Kim et al. 2022, "Reversible Instance
+Normalization for Accurate Time-Series Forecasting against Distribution Shift", ICLR, eq. 1 to 3).
+A source x becomes (x - mean) / std, with the mean and standard deviation of this source. The target
+is transformed with the mean and standard deviation of the source, and the forecast is transformed
+back.
 
-Two differences from the paper: there is no learnable affine map (gamma and beta of eq. 2), since
-every model here begins and ends with affine maps that can represent it; and there is no epsilon in
-the square root, which would make the result depend on the unit of the data. Constant features are
-handled separately instead.
+Two things differ from the paper. First, there is no learnable affine map (gamma and beta of eq. 2),
+because every model here begins and ends with affine maps that can represent it. Second, the square
+root contains no epsilon, which would make the result depend on the unit of the data. Constant
+features are handled separately instead.
 
-Letters: N sequences, S source length, F features.
+In shapes, N is the number of sequences, S the source length and F the number of features.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from numpy.typing import NDArray
 from seqattn.data.sequences import Floats, Sequences, row_blocks
 
 ROUNDING = 4 * float(np.finfo(np.float64).eps)
-"""Largest relative range of float64 values that may be rounding of equal values."""
+"""Largest relative range of equal values in float64 that rounding can cause."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,9 +32,9 @@ class InstanceStatistics:
     """Statistics of each source and feature over its valid observed cells.
 
     Attributes:
-        mean: (N, F) in the data's units.
-        std: (N, F) standard deviation with divisor n, above 0; 1 where `constant`.
-        constant: (N, F) whether the feature varies by rounding of float64 at most.
+        mean: (N, F) mean in the units of the data.
+        std: (N, F) standard deviation with divisor n, above 0; it is 1 where `constant` is True.
+        constant: (N, F) whether the feature varies at most by float64 rounding.
     """
 
     mean: Floats
@@ -42,8 +43,11 @@ class InstanceStatistics:
 
     @classmethod
     def of(cls, part: Sequences) -> InstanceStatistics:
-        """The statistics of all sources. Padding, filled cells, targets and S have no influence:
-        sums run from the first step to the last in order."""
+        """Compute the statistics of all sources.
+
+        Padding, filled cells, targets and the length S do not change a result, because sums run in
+        order from the first step to the last.
+        """
         N, _, F = part.source.shape
         result = cls(np.zeros((N, F)), np.ones((N, F)), np.ones((N, F), dtype=bool))
         observed = part.source_cells
@@ -53,10 +57,10 @@ class InstanceStatistics:
         return result
 
     def _fill(self, block: slice, rows: Floats, cells: NDArray[np.bool_]) -> None:
-        """Compute the statistics of a block of sources.
+        """Compute the statistics of a block of n sources.
 
         Args:
-            block: their slice of N.
+            block: slice of the block along N.
             rows: (n, S, F) the sources.
             cells: (n, S, F) True at valid observed cells.
         """
@@ -66,7 +70,8 @@ class InstanceStatistics:
         high = np.where(count > 0, np.where(cells, rows, -np.inf).max(axis=1), 0)
         constant = is_rounding_only(low, high)
         spread = np.where(constant, 1, high - low)
-        # Scaled to 0..1, so that squares do not overflow and a large level costs no precision.
+        # Values are scaled to 0..1, so that squares do not overflow and a large level does not
+        # reduce the precision.
         unit = np.where(cells, (rows - low[:, None]) / spread[:, None], 0)
         mean = _sum_in_order(unit) / divisor
         squares = np.where(cells, np.square(unit - mean[:, None]), 0)
@@ -76,11 +81,14 @@ class InstanceStatistics:
 
 
 def _sum_in_order(values: Floats) -> Floats:
-    """(n, S, F) summed over S in order: trailing zeros change no bit, unlike in numpy.sum, which
-    adds in blocks."""
+    """Return the sum (n, F) of values (n, S, F), added in the order of the S steps.
+
+    Trailing zeros do not change any bit of the result. With `numpy.sum`, which adds in blocks, they
+    could change it.
+    """
     return np.asarray(np.cumsum(values, axis=1)[:, -1])
 
 
 def is_rounding_only(low: Floats, high: Floats) -> NDArray[np.bool_]:
-    """Whether ranges from `low` to `high` may be rounding of equal float64 values."""
+    """Return whether `low` and `high` may differ only by the rounding of equal float64 values."""
     return np.asarray(high - low <= ROUNDING * np.maximum(np.abs(low), np.abs(high)))

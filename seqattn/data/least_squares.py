@@ -1,11 +1,12 @@
-"""Affine maps from sources to targets, fitted on the training part: least squares and ridge.
+"""Affine maps from sources to targets, fitted on the training part by least squares or ridge.
 
 Ridge regression (Hoerl and Kennard 1970, "Ridge Regression: Biased Estimation for Nonorthogonal
-Problems") is least squares with the rows sqrt(penalty) I appended to the design matrix. Both are
-solved from the R factor of a QR decomposition, which is updated block by block.
+Problems") is least squares with the rows sqrt(penalty) I appended to the design matrix. Both
+methods use the R factor of a QR decomposition, which is updated block by block.
 
-Letters: N sequences, n sequences of a block, S source steps, T target steps, F source features, G
-target features, K penalties.
+In shapes, N is the number of sequences, n the number of sequences of a block, S the source length,
+T the target length, F the number of source features, G the number of target features and K the
+number of penalties.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from seqattn.data.sequences import MAX_BLOCK_VALUES, Floats, Sequences, row_bloc
 
 LEAST_SQUARES = "linear least squares (fitted)"
 MAX_ROWS_PER_COLUMN = 2
-"""Rows per column beyond which the R factor of a QR decomposition replaces the rows."""
+"""Number of rows per column above which the R factor of a QR decomposition replaces the rows."""
 
 
 def least_squares(
@@ -31,19 +32,20 @@ def least_squares(
 ) -> LazyForecast | None:
     """Forecast with an affine map from all source values to all target values.
 
-    The map is fitted on the training part, so this is not a parameter-free baseline; it measures
-    how much of a task is linear. Each target cell is fitted to the training sequences in which it
-    was observed. The design matrix is centred and scaled, so that offsets and units of features
-    cost no precision.
+    The map is fitted on the training part, so this forecast is not a parameter-free baseline. It
+    measures how much of a task is linear. Each target cell is fitted to the training sequences in
+    which this cell was observed. The design matrix is centred and scaled, so that offsets and units
+    of features do not reduce the precision.
 
     Args:
-        train: the sequences to fit.
+        train: the sequences to which the map is fitted.
         test: the sequences to forecast.
-        scaling: its shift and scale per sequence are applied before the map, as for a model.
+        scaling: scaling that provides the shift and scale of each sequence. They are applied before
+            the map, as they are before a model. With None, there is no shift or scale.
 
     Returns:
-        the forecast of the test part; None if lengths vary or differ between the two parts, since
-        an affine map has fixed sizes.
+        the forecast of the test part, or None if the lengths vary within a part or differ between
+        the two parts, because an affine map has fixed sizes.
     """
     T, F = test.target_steps, len(test.target_features)
     alike = (train.source_steps, train.target_steps) == (test.source_steps, T)
@@ -75,9 +77,10 @@ class LinearSystem:
 
     Attributes:
         table: the inputs and outputs.
-        inputs, outputs: ranges of their columns.
-        sets: indices of the output columns that share one system: all columns without missing cells
-            together, and each other column alone.
+        inputs: ranges of the input columns.
+        outputs: ranges of the output columns.
+        sets: indices of the output columns that share one system. All columns without missing cells
+            form one set, and each other column forms a set alone.
     """
 
     table: DesignTable
@@ -94,11 +97,13 @@ class LinearSystem:
         return cls(table, inputs, outputs, [columns for columns in every if len(columns)])
 
     def solve(self, penalties: SequenceOf[float], scaling: Scaling | None = None) -> Floats:
-        """(K, S F + 1, T G) weights for the scaled columns, one solution per penalty.
+        """Return weights (K, S F + 1, T G) for the scaled columns, one solution per penalty.
 
         Args:
-            penalties: relative to the mean eigenvalue of the centred Gram matrix of the inputs.
-            scaling: the penalty applies to weights in these units; None: in the user's units.
+            penalties: ridge penalties, relative to the mean eigenvalue of the centred Gram matrix
+                of the inputs.
+            scaling: the scaling that gives the units of the penalized weights, or None for the
+                user's units.
         """
         width = len(self.inputs.centre) + 1
         unit = self.inputs.unit(None if scaling is None else scaling.source)
@@ -112,8 +117,12 @@ class LinearSystem:
         return found
 
     def _triangles(self, every: SequenceOf[NDArray[np.int64]]) -> list[Floats]:
-        """For each set of output columns the rows that have all of them, or the R factor of their
-        QR decomposition, which has no more rows than columns and the same solution."""
+        """Return one matrix for each set of output columns.
+
+        The matrix consists of the rows in which all columns of the set were observed. If there are
+        many rows, the R factor of the QR decomposition of these rows replaces them. The R factor
+        has the same solution and at most as many rows as columns.
+        """
         width = len(self.inputs.centre) + 1
         pending: list[list[Floats]] = [[] for _ in every]
         for source_rows, target_rows in self.table.row_blocks():
@@ -121,7 +130,7 @@ class LinearSystem:
             for k, (rows, columns) in enumerate(zip(pending, every, strict=True)):
                 observed = ~np.isnan(targets[:, columns]).any(axis=1)
                 rows.append(np.column_stack([design[observed], targets[observed][:, columns]]))
-                if k + 1 == len(every):  # NumPy needs three times the memory of the matrix
+                if k + 1 == len(every):  # NumPy needs three times the memory of the matrix below
                     del source_rows, target_rows, design, targets
                 if sum(map(len, rows)) > MAX_ROWS_PER_COLUMN * (width + len(columns)):
                     joined = np.concatenate(rows)
@@ -132,14 +141,14 @@ class LinearSystem:
 
 
 def _solve(triangle: Floats, width: int, penalty: float, unit: Floats) -> Floats:
-    """(width, columns) solution of one system.
+    """Return the solution (width, columns) of one linear system.
 
     Args:
-        triangle: (n, width + columns) scaled inputs, a column of ones, and outputs; or the R factor
-            of these.
+        triangle: (n, width + columns) scaled inputs, a column of ones and the outputs, or the R
+            factor of this matrix.
         width: number of inputs, plus one for the column of ones.
-        penalty: see `LinearSystem.solve`.
-        unit: (width - 1,) length of a scaled input's unit in the units of the penalty.
+        penalty: ridge penalty as in `LinearSystem.solve`.
+        unit: (width - 1,) size of one unit of each scaled input, in the units of the penalty.
     """
     rows = float(np.square(triangle[:, width - 1]).sum())
     if penalty and rows:
@@ -151,17 +160,19 @@ def _solve(triangle: Floats, width: int, penalty: float, unit: Floats) -> Floats
 
 
 def _penalty_weights(design: Floats, rows: float, unit: Floats) -> Floats:
-    """(width - 1,) factors of the weights in a penalty of 1: the square root of the mean eigenvalue
-    of the centred Gram matrix, in the units of the scaled columns.
+    """Return the factors (width - 1,) by which a penalty of 1 multiplies the weights.
+
+    The factors are the square root of the mean eigenvalue of the centred Gram matrix, in the units
+    of the scaled columns.
 
     Args:
-        design: (n, width) inputs and a column of ones, or their R factor.
-        rows: number of rows before the decomposition.
-        unit: see `_solve`.
+        design: (n, width) inputs and a column of ones, or the R factor of this matrix.
+        rows: number of rows before the QR decomposition.
+        unit: (width - 1,) size of one unit of each scaled input, in the units of the penalty.
     """
     inputs, ones = design[:, :-1], design[:, -1]
     widest = unit.max(initial=0)
-    share = unit / widest if widest else unit  # so that no square overflows
+    share = unit / widest if widest else unit  # prevents overflow of the squares
     squares = np.square(inputs).sum(axis=0) - np.square(ones @ inputs) / rows
     eigenvalue = (np.maximum(squares, 0) * np.square(share)).mean()
     found = np.divide(np.sqrt(eigenvalue), share, where=share > 0, out=np.ones_like(share))
@@ -175,7 +186,8 @@ class DesignTable:
         self.part, self.scaling = part, scaling or Scaling.identity(part)
 
     def parts(self) -> Iterator[tuple[slice, Sequences, tuple[Scaler, Scaler]]]:
-        """Yields (slice of indices, sequences, (source scaler, target scaler) per sequence)."""
+        """Yield triples (slice of indices, sequences, (source scaler, target scaler)). The scalers
+        have one shift and one scale per sequence."""
         for indices, batch in self.part.chunks():
             for first, rows in row_blocks(batch.source):
                 at = slice(first, first + len(rows))
@@ -184,16 +196,17 @@ class DesignTable:
                 yield within, block, self.scaling.sequence_scalers(block)
 
     def row_blocks(self) -> Iterator[tuple[Floats, Floats]]:
-        """Yields ((n, S F) inputs, (n, T G) outputs), block by block."""
+        """Yield pairs of inputs (n, S F) and outputs (n, T G), block by block."""
         for _, batch, scalers in self.parts():
             yield self.inputs(batch, scalers[0]), self.outputs(batch, scalers[1])
 
     def inputs(self, part: Sequences, per_sequence: Scaler) -> Floats:
-        """(n, S F) the scaled sources, one row per sequence."""
+        """Return the scaled sources as an array (n, S F) with one row per sequence."""
         return self._flat(per_sequence.transform(part.source))
 
     def outputs(self, part: Sequences, per_sequence: Scaler) -> Floats:
-        """(n, T G) the scaled targets, one row per sequence; NaN where a cell was not observed."""
+        """Return the scaled targets as an array (n, T G) with one row per sequence. Unobserved
+        cells are NaN."""
         points = per_sequence.transform(part.target)
         if part.target_observed is not None:
             points = np.where(part.target_observed, points, np.nan)
@@ -209,9 +222,10 @@ class ColumnRanges:
     """The range of each column of a table, and its number of observed rows.
 
     Attributes:
-        centre, spread: (columns,) centre and half width of the range; the spread is infinite where
-            a column varies by rounding at most, which scales it to 0.
-        count: (columns,) observed rows.
+        centre: (columns,) centre of the range.
+        spread: (columns,) half the width of the range. It is infinite if the column varies at most
+            by rounding, which scales the column to 0.
+        count: (columns,) number of observed rows.
     """
 
     centre: Floats
@@ -220,10 +234,10 @@ class ColumnRanges:
 
     @classmethod
     def of(cls, row_blocks: Iterable[Floats]) -> ColumnRanges:
-        """The ranges of the columns of all blocks.
+        """Compute the ranges of the columns over all blocks.
 
         Args:
-            row_blocks: (n, columns) each, NaN where a cell was not observed.
+            row_blocks: arrays (n, columns) with NaN in unobserved cells.
         """
         low, high, count = np.full(1, np.inf), np.full(1, -np.inf), np.zeros(1, dtype=np.int64)
         for values in row_blocks:
@@ -236,28 +250,29 @@ class ColumnRanges:
         return cls(low + spread, np.where(spread > rounding, spread, np.inf), count)
 
     def design(self, values: Floats) -> Floats:
-        """(n, columns + 1) the scaled columns and a column of ones."""
+        """Return the scaled columns and a column of ones as an array (n, columns + 1)."""
         return np.column_stack([self.transform(values), np.ones(len(values))])
 
     def unit(self, scaler: Scaler | None) -> Floats:
-        """(columns,) length of a scaled column's unit in the units of a scaler; 0 where the column
-        varies by rounding at most.
+        """Return the size of one unit of each scaled column, in the units of a scaler, as an array
+        (columns,). It is 0 if the column varies at most by rounding.
 
         Args:
-            scaler: of the features, which repeat along the columns; None: the identity.
+            scaler: scaler of the features, which repeat along the columns, or None for the
+                identity.
         """
         unit = np.where(np.isinf(self.spread), 0, self.spread)
         return unit if scaler is None else unit / self.tile(scaler.scale)
 
     def tile(self, by_feature: Floats) -> Floats:
-        """Repeat values (features,) along the columns: (columns,)."""
+        """Repeat the values (features,) along the columns, and return an array (columns,)."""
         return np.tile(by_feature, len(self.centre) // len(by_feature))
 
     def transform(self, values: Floats) -> Floats:
-        """Scale columns to the range -1 to 1."""
+        """Scale the columns to the range -1 to 1."""
         return np.asarray((values - self.centre) / self.spread)
 
     def inverse_transform(self, values: Floats) -> Floats:
-        """Scale columns back to their range."""
+        """Scale the columns back to their original range."""
         spread = np.where(np.isinf(self.spread), 0, self.spread)
         return np.asarray(values * spread + self.centre)

@@ -2,15 +2,15 @@
 
     MAE   mean absolute error
     RMSE  root mean squared error
-    MASE  MAE divided by the in-sample mean absolute error of the seasonal naive forecast (season 1
-          where none is known); Hyndman and Koehler 2006, "Another look at measures of forecast
-          accuracy", eq. 3.5 with the season as lag
+    MASE  MAE divided by the in-sample mean absolute error of the seasonal naive forecast, with
+          season 1 if no season is known; Hyndman and Koehler 2006, "Another look at measures of
+          forecast accuracy", eq. 3.5 with the season as lag
 
-All three are computed per target feature over its observed target cells, since features may have
-different units. Only MASE, which has no unit, is also averaged: the mean over the features for
-which it is defined.
+All three metrics are computed separately for each target feature over its observed target cells,
+because features may have different units. Only MASE, which has no unit, is also averaged over the
+features for which it is defined.
 
-Letters: N sequences, T target steps, F target features.
+In shapes, N is the number of sequences, T the target length and F the number of target features.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from seqattn.data.seasonality import find_season
 from seqattn.data.sequences import MAX_BLOCK_VALUES, Floats, ForecastLike, Integers, Sequences
 
 THIS_MODEL = "this model"
-"""Name of the model in tables of errors; the other names are baselines."""
+"""Name of the model in tables of errors. All other names in these tables belong to baselines."""
 Origin = Literal["given", "found"]
 
 
@@ -38,9 +38,10 @@ class SeriesTable:
     """The target features of the training series.
 
     Attributes:
-        values: (rows, columns) of all series, NaN where a cell was not observed.
-        columns: F indices of the target features.
-        starts, lengths: (series,) first row and number of rows of each series.
+        values: (rows, columns) values of all series, with NaN in unobserved cells.
+        columns: column indices of the F target features.
+        starts: (series,) index of the first row of each series.
+        lengths: (series,) number of rows of each series.
     """
 
     values: NDArray[np.floating]
@@ -56,20 +57,23 @@ class SeriesTable:
         return len(self.starts)
 
     def __getitem__(self, k: int) -> Floats:
-        """(L, F) the target features of series k, NaN where a cell was not observed."""
+        """Return the target features of series k as an array (L, F). Unobserved cells are NaN."""
         first = int(self.starts[k])
         self.pages.count(1, int(self.lengths[k]) * self.values.strides[0])
         rows = self.values[first : first + int(self.lengths[k]), self.columns]
         return np.asarray(rows, dtype=np.float64)
 
     def differences(self, lag: int) -> Iterator[tuple[Floats, float]]:
-        """Yields (differences, largest absolute value) of blocks of rows, in order. Differences
-        (n, F) are values minus the values `lag` steps earlier, NaN where one was not observed."""
+        """Yield pairs (differences, largest absolute value) for blocks of rows, in order.
+
+        The differences (n, F) are values minus the values `lag` steps earlier. A difference is NaN
+        if one of the two values was not observed.
+        """
         ends = np.cumsum(np.maximum(self.lengths - lag, 0))
         pairs = int(ends[-1]) if len(ends) else 0
         at_once = max(
             1, MAX_BLOCK_VALUES // 16 // max(1, len(self.columns))
-        )  # several arrays of this size
+        )  # the loop needs several arrays of this size
         for first in range(0, pairs, at_once):
             pair = np.arange(first, min(first + at_once, pairs))
             k = np.searchsorted(ends, pair, side="right")
@@ -85,15 +89,16 @@ class SeriesTable:
 
 @dataclass(frozen=True)
 class InSample:
-    """Statistics of the training series that baselines and MASE use.
+    """Statistics of the training series for baselines and MASE.
 
     Attributes:
-        season: season length of the seasonal naive forecast, in steps; None: unknown.
-        origin: whether the user set the season or it was found; None without a season.
-        scale: divisor of the MAE of each target feature in its MASE, in the user's units, above 0;
-            None where MASE is undefined.
-        undefined: for each target feature the reason why MASE is undefined; None where it is
-            defined.
+        season: season length of the seasonal naive forecast, in steps, or None if it is unknown.
+        origin: "given" if the user set the season, "found" if the search found it, and None
+            without a season.
+        scale: for each target feature, the divisor of the MAE in the MASE, in the user's units and
+            above 0, or None if the MASE is undefined.
+        undefined: for each target feature, the reason why its MASE is undefined, or None if the
+            MASE is defined.
     """
 
     season: int | None
@@ -109,11 +114,12 @@ class InSample:
 
         Args:
             series: the training series.
-            given: the season length that the user set; None: search for one.
-            longest: longest season length of the search; None: see `find_season`.
+            given: season length that the user set, in steps, or None to search for a season.
+            longest: maximum season length of the search, in steps, or None for the default of
+                `find_season`.
 
         Returns:
-            the statistics, and a note for the user on the season, or "".
+            the statistics, and a note for the user on the season, or "" if the user set the season.
         """
         season, origin, note = given, None if given is None else "given", ""
         if given is None:
@@ -133,7 +139,7 @@ class InSample:
 
     @property
     def lag(self) -> int:
-        """Season length of the naive forecast that scales MASE, in steps."""
+        """Lag of the naive forecast that scales MASE, in steps: the season length, or 1."""
         return self.season or 1
 
     @property
@@ -145,7 +151,8 @@ class InSample:
 def _naive_scales(
     series: SeriesTable, lag: int
 ) -> tuple[tuple[float | None, ...], tuple[str | None, ...]]:
-    """The mean absolute difference over a lag of each feature, and why it is undefined."""
+    """Return two tuples with one element per feature: the mean absolute difference over a lag, and
+    the reason if this mean is undefined."""
     F = len(series.columns)
     total, count, size = np.zeros(F), np.zeros(F, dtype=np.int64), 0.0
     for differences, largest in series.differences(lag):
@@ -170,11 +177,13 @@ def _naive_scales(
 
 @dataclass(frozen=True)
 class Errors:
-    """The errors of a forecast, F numbers each; None where no cell of a feature was observed.
+    """The errors of a forecast, as F numbers per metric. A number is None for a feature without
+    observed cells.
 
     Attributes:
-        mae, rmse: mean absolute and root mean squared error, in the user's units.
-        mase: mean absolute scaled error, without unit; None also where it is undefined.
+        mae: mean absolute error in the user's units.
+        rmse: root mean squared error in the user's units.
+        mase: mean absolute scaled error, without unit; None also for a feature with undefined MASE.
     """
 
     mae: list[float | None]
@@ -183,16 +192,18 @@ class Errors:
 
     @classmethod
     def of(cls, forecast: ForecastLike, part: Sequences, in_sample: InSample) -> Errors:
-        """The errors of a forecast.
+        """Compute the errors of a forecast.
 
         Args:
-            forecast: (N, T, F) in the user's units.
+            forecast: (N, T, F) forecast in the user's units.
+            part: the sequences with the targets.
+            in_sample: the error scales.
         """
         return cls.of_sums(ErrorSums.of(forecast, part), in_sample)
 
     @classmethod
     def of_sums(cls, sums: ErrorSums, in_sample: InSample) -> Errors:
-        """The errors from their sums."""
+        """Compute the errors from sums of errors."""
         mae = sums.mae
         mase = [
             None if error is None or scale is None else error / scale
@@ -202,23 +213,25 @@ class Errors:
 
     @property
     def mase_mean(self) -> float | None:
-        """Mean MASE of the features for which it is defined."""
+        """Mean MASE over the features for which it is defined, or None if there are none."""
         known = [error for error in self.mase if error is not None]
         return sum(known) / len(known) if known else None
 
     def as_plain(self) -> dict[str, Any]:
-        """As JSON-serializable data."""
+        """Return the errors as JSON-serializable data."""
         return {"mae": self.mae, "rmse": self.rmse, "mase": self.mase, "mase_mean": self.mase_mean}
 
 
 def metrics_as_plain(
     in_sample: InSample, notes: Sequence[str], errors: Mapping[str, Errors]
 ) -> dict[str, Any]:
-    """The value of `metrics` in summary.json; see `seqattn.runs.json_files.Metrics`.
+    """Return the value of the key `metrics` in `summary.json`, which is documented in
+    `seqattn.runs.json_files.Metrics`.
 
     Args:
+        in_sample: statistics of the training series.
         notes: notes on baselines that do not apply.
-        errors: by name of the forecast.
+        errors: the errors of each forecast by name.
     """
     return {
         "season": in_sample.season, "season_origin": in_sample.origin,
@@ -228,12 +241,12 @@ def metrics_as_plain(
 
 
 def describe_metrics(scored: Mapping[str, Any]) -> list[str]:
-    """Lines of text on how MASE is scaled and averaged, for which features it is undefined, and
-    which baseline does not apply.
+    """Return lines of text that describe how MASE is scaled and averaged, for which features it is
+    undefined, and which baselines do not apply.
 
     Args:
-        scored: a summary, or `Evaluation.as_plain()`; without the key `metrics` the result is
-            empty.
+        scored: a summary, or the result of `Evaluation.as_plain`. Without the key `metrics`, the
+            returned list is empty.
     """
     metrics, features = scored.get("metrics"), scored["features"]
     if metrics is None:

@@ -1,9 +1,10 @@
 """Forecasts that repeat or extrapolate the observed values of a source.
 
-Sources: Hyndman and Athanasopoulos, "Forecasting: Principles and Practice", 3rd edition, section
-5.2, for the naive, seasonal naive and drift methods.
+The naive, seasonal naive and drift methods are described in Hyndman and Athanasopoulos,
+"Forecasting: Principles and Practice", 3rd edition, section 5.2.
 
-Letters: N sequences, S source steps, T target steps, F target features.
+In shapes, N is the number of sequences, S the source length, T the target length and F the number
+of target features.
 """
 
 from __future__ import annotations
@@ -16,28 +17,31 @@ from seqattn.errors import DataError
 
 
 def source_columns_of_targets(part: Sequences) -> list[int] | None:
-    """Index of each target feature among the source features; None if a source lacks one."""
+    """Return the index of each target feature among the source features, or None if a target
+    feature is not a source feature."""
     if not set(part.target_features) <= set(part.features):
         return None
     return [part.features.index(name) for name in part.target_features]
 
 
 def last_value(part: Sequences, indices: list[int]) -> Floats:
-    """(N, T, F): the last observed value of each source, at every step.
+    """Forecast the last observed value of each source at every step, as an array (N, T, F).
 
     Args:
-        indices: of the target features among the source features.
+        part: the sequences to forecast.
+        indices: indices of the target features among the source features.
     """
     _, last = _observed_ends(part, indices)
     return np.repeat(_values_at(part, last, indices)[:, None], part.target_steps, axis=1)
 
 
 def drift(part: Sequences, indices: list[int]) -> Floats:
-    """(N, T, F): the line through the first and the last observed value of each source; constant
-    where a source has one observed value.
+    """Extrapolate the line through the first and the last observed value of each source, as an
+    array (N, T, F). The forecast is constant for a source with only one observed value.
 
     Args:
-        indices: of the target features among the source features.
+        part: the sequences to forecast.
+        indices: indices of the target features among the source features.
     """
     first, last = _observed_ends(part, indices)
     low, high = _values_at(part, first, indices), _values_at(part, last, indices)
@@ -47,12 +51,15 @@ def drift(part: Sequences, indices: list[int]) -> Floats:
 
 
 def seasonal_naive(part: Sequences, indices: list[int], season: int) -> Floats:
-    """(N, T, F): the value one season earlier; if that was not observed, an observed value further
-    whole seasons earlier; without any, the last observed value.
+    """Forecast the value one season earlier, as an array (N, T, F).
+
+    If this value was not observed, use the nearest observed value that is further whole seasons
+    earlier. If no such value exists, use the last observed value.
 
     Args:
-        indices: of the target features among the source features.
-        season: length in steps, at most that of the shortest source.
+        part: the sequences to forecast.
+        indices: indices of the target features among the source features.
+        season: season length in steps, at most the length of the shortest source.
     """
     T = part.target_steps
     phases = min(season, T)
@@ -71,16 +78,17 @@ def seasonal_naive(part: Sequences, indices: list[int], season: int) -> Floats:
 
 
 def check_season(part: Sequences, season: int) -> None:
-    """Check that every source can repeat a season that the user set.
+    """Check that every source is long enough to repeat a season that the user set.
 
     Raises:
-        DataError: a target feature is no source feature, or a source is shorter than the season.
+        DataError: if a target feature is not a source feature, or if a source is shorter than the
+            season.
     """
     if source_columns_of_targets(part) is None:
         name = next(name for name in part.target_features if name not in part.features)
         raise DataError(
-            f"data.season: {name!r} is a target but no source feature, so there is no season"
-            " before to repeat."
+            f"data.season: {name!r} is a target feature but not a source feature, so the"
+            " sources contain no season of it to repeat."
         )
     shortest = int(part.source_lengths.min())
     if shortest < season:
@@ -88,8 +96,8 @@ def check_season(part: Sequences, season: int) -> None:
 
 
 def _observed_ends(part: Sequences, indices: list[int]) -> tuple[Integers, Integers]:
-    """(N, F) first and last source step with an observed value; both the last step if there is
-    none."""
+    """Return two arrays (N, F): the first and the last source step with an observed value. If there
+    is no observed value, both are the last step of the source."""
     N, S = len(part), part.source_steps
     end = np.broadcast_to(part.source_lengths[:, None] - 1, (N, len(indices)))
     if part.source_observed is None:
@@ -102,6 +110,6 @@ def _observed_ends(part: Sequences, indices: list[int]) -> tuple[Integers, Integ
 
 
 def _values_at(part: Sequences, steps: Integers, indices: list[int]) -> Floats:
-    """(N, F) source values at steps (N, F)."""
+    """Return the source values (N, F) at the given steps (N, F)."""
     rows = np.arange(len(part))[:, None]
     return np.asarray(part.source[rows, steps, indices], dtype=np.float64)

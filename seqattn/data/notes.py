@@ -14,7 +14,7 @@ from seqattn.errors import counted
 
 
 def size_note(train: Sequences, validation: Sequences, test: Sequences) -> str:
-    """The number of sequences of each part, and their lengths."""
+    """Return a note on the number of sequences of each part and their lengths."""
     return (
         f"{len(train)} training, {len(validation)} validation and {len(test)} test sequences;"
         f" source {_range_text(train.source_lengths)}, target"
@@ -23,7 +23,7 @@ def size_note(train: Sequences, validation: Sequences, test: Sequences) -> str:
 
 
 def too_short_notes(names: Sequence[str]) -> list[str]:
-    """A note on sequences that are too short."""
+    """Return a note on sequences that are too short, or an empty list."""
     if not names:
         return []
     more = ", ..." if len(names) > 5 else ""
@@ -34,7 +34,7 @@ def too_short_notes(names: Sequence[str]) -> list[str]:
 
 
 def left_out_notes(read: Sequence[Series], left_out: LeftOut) -> list[str]:
-    """Notes on empty cells, and on sequences that are left out."""
+    """Return notes on empty cells and on sequences that are left out."""
     empty = sum(one.empty for one in read)
     notes = [
         f"{empty} empty cells: interpolated in sources, left out of losses and errors in"
@@ -53,7 +53,7 @@ def left_out_notes(read: Sequence[Series], left_out: LeftOut) -> list[str]:
 
 
 def spacing_notes(series: Sequence[Series], spans: Sequence[Spans]) -> list[str]:
-    """Notes on series with different, or irregular, step intervals."""
+    """Return notes on series with different or irregular step intervals."""
     found, uneven = dict[Frequency, int](), dict[str, None]()
     for one, some in zip(series, spans, strict=True):
         if one.spacing is not None:

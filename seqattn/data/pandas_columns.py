@@ -1,4 +1,4 @@
-"""Columns and index of a pandas DataFrame as NumPy arrays. pandas is not imported here."""
+"""Conversion of the columns and index of a pandas DataFrame to NumPy. pandas is not imported."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from seqattn.errors import DataError
 
 NAME = "the DataFrame"
 MICROSECONDS = {"s": 10**6, "ms": 10**3}
-"""Microseconds in the units of dates with a larger range."""
+"""Microseconds per unit, for date units with a larger range than microseconds."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,10 +24,10 @@ class FrameColumn:
     """A column of a DataFrame.
 
     Attributes:
-        name: as text.
-        values: (rows,) numbers, booleans, dates in UTC, or strings with None.
-        missing: (rows,) True where a cell is empty; None: empty cells are NaN, NaT or None.
-        sql: expression of a cell in the database, with braces for its name.
+        name: name of the column as text.
+        values: (rows,) numbers, booleans, dates in UTC, or strings and None.
+        missing: (rows,) True where a cell is empty; None if empty cells are NaN, NaT or None.
+        sql: SQL expression for a cell, with braces in place of the name of its array.
     """
 
     name: str
@@ -37,12 +37,13 @@ class FrameColumn:
 
 
 def columns_of_pandas(frame: Any) -> list[FrameColumn]:
-    """The columns, and the levels of the index that are not row numbers.
+    """Convert the columns of a DataFrame and the levels of its index.
 
-    An unnamed index is left out if it holds integers, and is called `time` if it holds dates.
+    An unnamed index of integers is left out, because it only counts rows. An unnamed index of dates
+    gets the name `time`.
 
     Raises:
-        DataError: a name or cell is not supported, or an unnamed index holds strings.
+        DataError: if a name or cell is not supported, or if an unnamed index contains other values.
     """
     if frame.columns.nlevels > 1:
         raise DataError(
@@ -56,7 +57,8 @@ def columns_of_pandas(frame: Any) -> list[FrameColumn]:
 
 
 def index_note(index: Any) -> str | None:
-    """A note for the user on an index that is left out; None if it only counts rows."""
+    """Return a note for the user on an index that is left out, or None if the index is read or only
+    counts rows."""
     if index.nlevels > 1 or index.names[0] is not None or index.dtype.kind not in "iu":
         return None
     if type(index).__name__ == "RangeIndex" or not len(index):
@@ -76,7 +78,7 @@ def _index_columns(index: Any, names: list[str]) -> list[FrameColumn]:
         elif values.dtype.kind in "Mm" or str(values.dtype).startswith(("datetime", "period")):
             name = next(n for n in ("time", "time_of_index", "index_") if n not in names)
         elif index.nlevels == 1 and values.dtype.kind in "iu":
-            continue  # row numbers, possibly filtered or sorted
+            continue  # row numbers, possibly of filtered or sorted rows
         elif index.nlevels == 1 and not len(index):
             continue
         else:
@@ -95,10 +97,10 @@ def _index_example(levels: int) -> str:
 
 
 def _column_name(label: Any) -> str:
-    """The name of a column as text, as pandas writes it to a CSV file.
+    """Return the name of a column as text, in the form that pandas writes to a CSV file.
 
     Raises:
-        DataError: the name is a missing value.
+        DataError: if the name is a missing value.
     """
     if label is None or label != label or str(label) == "<NA>":
         raise DataError(f"{NAME}: a column is called {label!r}. Give it a name.")
@@ -112,7 +114,8 @@ def _frame_column(name: str, series: Any) -> FrameColumn:
     """Convert a column.
 
     Args:
-        series: a pandas Series.
+        name: name of the column.
+        series: the column as a pandas Series.
     """
     dtype = series.dtype
     if hasattr(series, "cat") and hasattr(dtype, "categories"):
@@ -161,7 +164,7 @@ def _numpy_column(name: str, values: NDArray[Any], series: Any) -> FrameColumn:
 
 
 def _database_numbers(values: NDArray[Any]) -> NDArray[Any]:
-    """Numbers with a dtype that the database supports."""
+    """Return numbers with a dtype that the database supports."""
     if values.dtype.kind == "f":
         values = values.astype(np.float32 if values.dtype.itemsize <= 4 else np.float64)
     return np.ascontiguousarray(values)
@@ -173,10 +176,10 @@ def _duration_seconds(values: NDArray[Any]) -> NDArray[np.float64]:
 
 
 def _microsecond_dates(name: str, values: NDArray[Any]) -> NDArray[Any]:
-    """Dates in microseconds.
+    """Convert dates to microseconds.
 
     Raises:
-        DataError: a date is out of range.
+        DataError: if a date is outside the range of microseconds.
     """
     unit = np.datetime_data(values.dtype)[0]
     if unit in MICROSECONDS:
@@ -188,7 +191,7 @@ def _microsecond_dates(name: str, values: NDArray[Any]) -> NDArray[Any]:
 
 
 def _object_column(name: str, series: Any) -> FrameColumn:
-    """Convert a column of Python objects of one type; of several types, as strings."""
+    """Convert a column of Python objects. Objects of several types become strings."""
     missing = np.asarray(series.isna(), dtype=bool)
     known = [cell for cell, empty in zip(series.tolist(), missing, strict=True) if not empty]
     if known and all(isinstance(cell, datetime.datetime) for cell in known):
@@ -202,7 +205,7 @@ def _object_column(name: str, series: Any) -> FrameColumn:
 
 
 def _numbers_of_objects(cells: list[Any]) -> NDArray[Any]:
-    """Python numbers as int64 if all are integers that fit, else as float64."""
+    """Convert Python numbers to int64 if all are integers in its range, otherwise to float64."""
     are_integers = all(isinstance(c, numbers.Integral) and abs(int(c)) < 2**63 for c in cells)
     return np.array(
         [int(c) if are_integers else float(c) for c in cells],
@@ -225,14 +228,14 @@ OBJECTS: tuple[tuple[Any, Callable[[list[Any]], Any]], ...] = (
     ),
     (datetime.time, _seconds_of_day),
 )
-"""Types of Python objects, and the conversion of such cells to numbers, booleans or dates."""
+"""Types of Python objects, and functions that convert such cells to numbers, booleans or dates."""
 
 
 def _datetime_column(name: str, known: list[Any], missing: NDArray[np.bool_]) -> FrameColumn:
     """Convert a column of datetimes.
 
     Raises:
-        DataError: some have a time zone and others have none.
+        DataError: if some datetimes have a time zone and others have none.
     """
     zones = {cell.tzinfo is not None for cell in known}
     if len(zones) > 1:
@@ -247,23 +250,23 @@ def _datetime_column(name: str, known: list[Any], missing: NDArray[np.bool_]) ->
 
 
 def _scatter_known(part: NDArray[Any], missing: NDArray[np.bool_]) -> NDArray[Any]:
-    """(rows,) the known cells in their rows, 0 in the others."""
+    """Return an array (rows,) with the known cells in their rows and 0 in all other rows."""
     are_integers = np.zeros(len(missing), dtype=part.dtype)
     are_integers[~missing] = part
     return are_integers
 
 
 def _cell_text(name: str, cell: Any) -> str:
-    """A cell as text.
+    """Return a cell as text.
 
     Raises:
-        DataError: it is not valid UTF-8.
+        DataError: if the cell is not valid UTF-8.
     """
     try:
         text = cell.decode() if isinstance(cell, bytes) else str(cell)
         text.encode()
     except UnicodeError:
         raise DataError(
-            f"{NAME}: the column {name!r} holds {cell!r:.60}, which is no UTF-8 text."
+            f"{NAME}: the column {name!r} holds {cell!r:.60}, which is not valid UTF-8 text."
         ) from None
     return text

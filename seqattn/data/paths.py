@@ -1,4 +1,4 @@
-"""Finds the files of a path in a config: a file, a folder or a glob pattern."""
+"""Search for the files of a path in a config: a file, a folder or a glob pattern."""
 
 from __future__ import annotations
 
@@ -12,15 +12,16 @@ from seqattn.errors import DataError
 
 
 def find_files(path: str, form: str = "auto") -> list[Path]:
-    """The file of a path, the data files below a folder, or the matches of a pattern such as
-    data/*.csv; sorted by name.
+    """Return the files of a path, sorted by name.
+
+    A path is a file, a folder with data files at any depth, or a pattern such as `data/*.csv`.
 
     Args:
-        path: as the user typed it.
-        form: format of the files; auto: by their suffix.
+        path: the path as the user typed it.
+        form: format of the files, or "auto" to determine it from their suffixes.
 
     Raises:
-        DataError: no file is found.
+        DataError: if no file is found, or if a folder contains several formats.
     """
     location = Path(path)
     if any(sign in path for sign in "*?[") and not location.exists():
@@ -36,10 +37,10 @@ def find_files(path: str, form: str = "auto") -> list[Path]:
 
 
 def _find_in_folder(folder: Path, form: str) -> list[Path]:
-    """The data files below a folder, sorted by name.
+    """Return the data files below a folder, sorted by name.
 
     Raises:
-        DataError: there are none, or they have several formats.
+        DataError: if there are no data files, or if they have several formats.
     """
     try:
         files = sorted(file for file in folder.rglob("*") if file.is_file())
@@ -66,11 +67,12 @@ def _find_in_folder(folder: Path, form: str) -> list[Path]:
 
 
 def file_series_names(path: str, files: Sequence[Path]) -> list[str]:
-    """Names of series that are whole files: the file names, with folders where these are not
-    unique.
+    """Return the names of series that are whole files.
+
+    A series gets the name of its file. The folder precedes this name if several files share it.
 
     Args:
-        path: as the user typed it.
+        path: the path as the user typed it.
         files: the files of the path.
     """
     count, home = Counter(file.stem for file in files), Path(path)

@@ -1,4 +1,4 @@
-"""Proposes window lengths for series from files."""
+"""Proposed window lengths for series from files."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from seqattn.data.seasonality import SeriesCollection, find_season
 from seqattn.data.spacing import Frequency
 
 SMALLEST_SHARE = 0.15
-"""Smallest share of a part, as in the defaults of data.split."""
+"""Fraction of the rows in the smallest part, as in the defaults of `data.split`."""
 
 
 @dataclass(frozen=True)
@@ -17,8 +17,9 @@ class ProposedWindow:
 
     Attributes:
         season: season length of the training part, in steps.
-        source, target: lengths in steps.
-        why: the reason, as a comment for the config.
+        source: source length in steps.
+        target: target length in steps.
+        why: the reason for the proposal, as a comment for the config.
     """
 
     season: int
@@ -30,13 +31,15 @@ class ProposedWindow:
 def propose_window(
     series_values: SeriesCollection, frequency: Frequency | None
 ) -> ProposedWindow | None:
-    """Propose a source of three seasons and a target of one, or shorter ones, down to two seasons
-    and half a season, to fit into the smallest part. None if the training part has no season, or
-    nothing fits.
+    """Propose window lengths that fit into the smallest part.
+
+    The first choice is a source of three seasons and a target of one season. Shorter choices go
+    down to a source of two seasons and a target of half a season. Return None if the training part
+    has no season or if no choice fits.
 
     Args:
-        series_values: (L, F) each, rows evenly spaced; NaN where a cell is empty.
-        frequency: the step interval, for the comment; None: steps are counted.
+        series_values: series (L, F) with evenly spaced rows; an empty cell is NaN.
+        frequency: step interval for the comment, or None to count in steps.
     """
     series = [series_values[k] for k in range(len(series_values))]
     lengths = [len(one) for one in series]
@@ -46,7 +49,8 @@ def propose_window(
         one[: L - 2 * round(L * SMALLEST_SHARE)] for one, L in zip(series, lengths, strict=True)
     ]
     fits = round(min(lengths) * SMALLEST_SHARE)
-    # A season that is too long may contain a shorter one: the day in the week of hourly data.
+    # A season that is too long may contain a shorter season. For example, a week of hourly data
+    # contains days.
     for longest in (None, 2 * fits // 5):
         found = find_season(train, longest)
         if found is None:

@@ -1,4 +1,4 @@
-"""Reads files, folders and glob patterns as series."""
+"""Functions that read files, folders and glob patterns as series."""
 
 from __future__ import annotations
 
@@ -33,14 +33,15 @@ from seqattn.data.store import SeriesStore
 from seqattn.errors import DataError, NoRows
 
 SORTED_ROWS = 2**20
-"""Rows that are sorted together."""
+"""Number of rows that are sorted together."""
 
 
 def make_read_options(config: OwnFile, *, sources_only: bool = False) -> ReadOptions:
-    """The options for reading the files of a config.
+    """Return the options for reading the files of a config.
 
     Args:
-        sources_only: read only the source columns, as for a forecast.
+        config: the data section of the config.
+        sources_only: whether to read only the source columns, as for a forecast.
     """
     requested: list[str] | None = config.features
     source_and_target = None
@@ -66,16 +67,17 @@ def make_read_options(config: OwnFile, *, sources_only: bool = False) -> ReadOpt
 def read_series(
     path: str, files: Sequence[Path], config: OwnFile, roles: ColumnRoles | None = None
 ) -> Series:
-    """Read the series of the files of a part.
+    """Read the series from the files of a part.
 
     Args:
-        path: as the user typed it.
+        path: the path as the user typed it.
         files: the files of the path.
-        roles: of the training part's columns, for the files of another part; None: infer them.
+        config: the data section of the config.
+        roles: roles of the columns of the training part, for another part; None to infer the roles.
 
     Raises:
-        DataError: a file cannot be used; the message has the place in it.
-        StorageError: the disk has no room for the cache of large files.
+        DataError: if a file cannot be used; the message states the location in the file.
+        StorageError: if the disk has no room for the cache of large files.
     """
     options = replace(make_read_options(config), roles=roles)
     if config.cache == "always" or (config.cache == "auto" and is_large(files)):
@@ -96,7 +98,7 @@ def read_series(
 def _fill_store(
     store: SeriesStore, path: str, files: Sequence[Path], options: ReadOptions, config: OwnFile
 ) -> dict[str, str]:
-    """Add all series of some files to a store; returns the SHA-256 of each file."""
+    """Add all series of some files to a store, and return the SHA-256 digest of each file."""
     read, seen, straddles = _FileReader(path, files, options), SeenIds(), False
     for file, chunk in read.chunks():
         repeated = seen.find_repeat(chunk.ids)
@@ -124,14 +126,14 @@ def _fill_store(
 
 
 def _merge_series(raw: Series, path: str) -> Iterator[Chunk]:
-    """Merge series that are spread over several files; yields chunks of whole series in time order.
+    """Merge series that extend over several files, and yield chunks of whole series in time order.
 
     Args:
-        raw: may have an id several times, with a range of rows each.
-        path: for messages.
+        raw: series in which an id may occur several times, each time with a different row range.
+        path: path of the files, for messages.
 
     Raises:
-        DataError: a series has two rows with the same time, or belongs to two groups.
+        DataError: if a series has two rows with the same time, or belongs to two groups.
     """
     rank: dict[str, int] = {}
     series_index = np.array([rank.setdefault(name, len(rank)) for name in raw.ids])
@@ -184,12 +186,12 @@ def _merge_block(
 
 
 class _FileReader:
-    """Reads files of one layout, which the first file determines.
+    """Reader of files that share one layout, which the first file determines.
 
     Args:
-        path: as the user typed it.
-        files: in order.
-        options: for reading them.
+        path: the path as the user typed it.
+        files: the files, in order.
+        options: the options for reading the files.
     """
 
     def __init__(self, path: str, files: Sequence[Path], options: ReadOptions) -> None:
@@ -198,10 +200,11 @@ class _FileReader:
         self.first: Chunk | None = None
 
     def chunks(self) -> Iterator[tuple[Path, Chunk]]:
-        """Yields (file, chunk) in order.
+        """Yield pairs (file, chunk) in order.
 
         Raises:
-            DataError: a file has other columns, steps or targets than the first.
+            DataError: if a file differs from the first in its columns, its kind of steps or its
+                targets.
         """
         for file in self.files:
             for chunk in self._read(file):
@@ -228,7 +231,7 @@ class _FileReader:
                 )
 
     def _read(self, file: Path) -> Iterator[Chunk]:
-        """Yields the chunks of a file; nothing for a file without rows among several files."""
+        """Yield the chunks of a file. If there are several files, a file may have no rows."""
         try:
             yield from read_chunks(file, self.options)
         except NoRows:
@@ -247,8 +250,8 @@ class _FileReader:
             )  # fmt: skip
 
     def _with_unique_names(self, file: Path, chunk: Chunk) -> Chunk:
-        """Give sequences without names of their own names that are unique across files, from the
-        file name."""
+        """Name the sequences of files without series ids after their file, so that the names are
+        unique across files."""
         if len(self.files) == 1 or chunk.style.series:
             return chunk
         called, ids = self.called[file], chunk.ids
@@ -276,6 +279,6 @@ def _describe_targets(chunk: Chunk) -> str:
 
 
 def file_digest(file: Path) -> str:
-    """SHA-256 of the content of a file."""
+    """Return the SHA-256 digest of the content of a file."""
     with file.open("rb") as content:
         return hashlib.file_digest(content, "sha256").hexdigest()

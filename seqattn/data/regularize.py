@@ -1,5 +1,8 @@
-"""Makes series of evenly spaced rows: missing rows and empty cells are an error, drop the sequence,
-or become NaN (data.missing)."""
+"""Functions that make series with evenly spaced rows.
+
+The config key `data.missing` determines the effect of a missing row or an empty cell: an error, a
+dropped sequence, or NaN.
+"""
 
 from __future__ import annotations
 
@@ -33,14 +36,15 @@ def regularize(
 
     Args:
         chunk: whole sequences.
-        name: of the file, for messages.
-        config: its `missing` says how gaps and empty cells are handled.
-        spacing: the step interval of each sequence; None: rows are taken in order.
-        has_key: whether to suggest data.missing; models of generated tasks have no such key.
-        last: keep at most this many rows at the end of each sequence; None: all.
+        name: name of the file, for messages.
+        config: data section of the config, with `missing` for gaps and empty cells.
+        spacing: step interval of each sequence, or None to take rows in order.
+        has_key: whether messages suggest `data.missing`, which models of generated tasks lack.
+        last: maximum number of rows to keep at the end of each sequence, or None to keep all.
 
     Raises:
-        DataError: a row is missing or a cell is empty, with its place.
+        DataError: if the config rejects a missing row or an empty cell; the message states its
+            location.
     """
     regularizer = _Regularizer(chunk, name, spacing)
     or_set = OR_SET if has_key else "."
@@ -52,7 +56,7 @@ def regularize(
 
 
 class _Regularizer:
-    """Inserts missing rows and checks empty cells of a chunk."""
+    """A chunk to which missing rows are added and in which empty cells are checked."""
 
     def __init__(self, chunk: Chunk, name: str, spacing: Spacing | None) -> None:
         self.chunk, self.name, self.spacing = chunk, name, spacing
@@ -70,8 +74,8 @@ class _Regularizer:
     # --- missing rows -----------------------------------------------------------------------------
 
     def insert_missing_rows(self, config: OwnFile, or_set: str) -> None:
-        """Insert empty rows where steps are missing; drop or reject sequences as the config
-        says."""
+        """Insert empty rows where steps are missing. If the config specifies so, drop or reject the
+        sequences with missing steps instead."""
         order, spacing, offsets = self.chunk.order, self.spacing, self.chunk.points.offsets
         if order is None or spacing is None or len(order) < 2:
             return
@@ -121,8 +125,8 @@ class _Regularizer:
         ignore_times = "set data.time to null, and data.features, to take rows in order."
         if is_odd:
             raise DataError(
-                f"{found}, which is no multiple of {frequency} apart, so no rows can be put"
-                f" between. Make the steps even, or {ignore_times}"
+                f"{found}, and their distance is not a multiple of {frequency}, so the missing rows"
+                f" cannot be inserted. Make the steps even, or {ignore_times}"
             )
         has_dates = or_set == OR_SET and self.chunk.order.dtype.kind == "M"
         raise DataError(
@@ -136,7 +140,7 @@ class _Regularizer:
         Args:
             more: (rows,) number of rows to insert before each row.
             order: (rows,) time of each row.
-            spacing: of each sequence.
+            spacing: step interval of each sequence.
         """
         positions = np.arange(len(order)) + np.cumsum(more)
         total = len(order) + int(more.sum())
@@ -144,7 +148,7 @@ class _Regularizer:
         values[positions] = self.chunk.points.values
         source = np.full(total, -1)
         source[positions] = np.arange(len(order))
-        # For each new row, the last old row before it, and the number of rows since.
+        # For each new row, find the last old row before it and the number of rows in between.
         latest = np.maximum.accumulate(np.where(source >= 0, np.arange(total), 0))
         new = np.flatnonzero(source < 0)
         base = source[latest[new]]
@@ -170,7 +174,8 @@ class _Regularizer:
     # --- empty cells ------------------------------------------------------------------------------
 
     def check_cells(self, config: OwnFile, or_set: str) -> None:
-        """Count empty cells; drop or reject sequences as the config says."""
+        """Count the empty cells. If the config specifies so, drop or reject the sequences with
+        empty cells instead."""
         has_columns = has_separate_columns(config)
         for ragged, where in self.chunk.cells():
             if not _has_empty(ragged):
@@ -200,10 +205,10 @@ class _Regularizer:
         )
 
     def _check_has_values(self, missing: NDArray[np.bool_], config: OwnFile) -> None:
-        """Check that each series with empty cells has a value to interpolate from.
+        """Check that each series with empty cells has a value for the interpolation.
 
         Raises:
-            DataError: a series has no value of a source feature.
+            DataError: if a series has no value of a source feature.
         """
         points = self.chunk.points
         is_source = np.isin(points.features, list(config.source_features or points.features))
@@ -217,7 +222,7 @@ class _Regularizer:
             raise DataError(
                 f"{self.name}: {self.chunk.where(row, feature)} is empty, and so is every other"
                 f" cell of {points.features[feature]!r} in sequence"
-                f" {self.chunk.ids[k]!r}: nothing to interpolate between."
+                f" {self.chunk.ids[k]!r}, so it cannot be interpolated."
             )
 
 

@@ -1,7 +1,7 @@
-"""The ridge regression of a training part, the initial weights of `model.skip: linear`.
+"""Ridge regression on a training part, which gives the initial weights of `model.skip: linear`.
 
-Letters: S source steps, T target steps, F source features, G target features, K penalties, n
-sequences of a block.
+In shapes, S is the source length, T the target length, F the number of source features, G the
+number of target features, K the number of penalties and n the number of sequences of a block.
 """
 
 from __future__ import annotations
@@ -18,19 +18,20 @@ from seqattn.data.sequences import Floats, Sequences
 PENALTIES = (0.0, 1e-6, 1e-5, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 0.1, 0.3, 1.0, 3.0, 10.0)
 """Penalties that `ridge_map` tries, relative to the mean eigenvalue of the centred Gram matrix."""
 MAX_WORK = 2**30
-"""Largest number of linear systems times (S F)^3 that `ridge_map` is meant for: one system of S F =
-1024, or 8 of 512. 5,000 sequences with S F = 1024 took 23 s and 120 MiB on one thread of a loaded
-machine."""
+"""Maximum work for `ridge_map`, as the number of linear systems times (S F)^3. The limit is one
+system of S F = 1024, or 8 systems of S F = 512. A fit to 5,000 sequences with S F = 1024 took 23 s
+and 120 MiB on one thread of a loaded machine."""
 
 
 @dataclass(frozen=True, eq=False)
 class RidgeMap:
-    """target = weight source + bias, in a model's units.
+    """The affine map target = weight source + bias in the units of a model.
 
     Attributes:
-        weight: (T, G, S, F).
-        bias: (T, G). Weight and bias are 0 for a target cell that no training sequence has.
-        penalty: the chosen one of `PENALTIES`.
+        weight: (T, G, S, F) weights.
+        bias: (T, G) biases. Weight and bias are 0 for a target cell that is unobserved in all
+            training sequences.
+        penalty: the value from `PENALTIES` that was chosen.
         loss: mean squared error over the observed target cells of the validation part, in the
             units of the training loss.
     """
@@ -42,23 +43,27 @@ class RidgeMap:
 
 
 def ridge_work(train: Sequences) -> int:
-    """Upper bound of the number of linear systems times (S F)^3. If target cells are missing, each
-    may have its own system. Depends on shapes alone."""
+    """Return an upper bound of the number of linear systems times (S F)^3.
+
+    The bound depends on shapes alone. If target cells are missing, each target cell may need its
+    own system.
+    """
     systems = train.target_steps * len(train.target_features) if train.has_masked_targets else 1
     return int(systems * (train.source_steps * len(train.features)) ** 3)
 
 
 def ridge_map(train: Sequences, validation: Sequences, scaling: Scaling) -> RidgeMap:
-    """Fit ridge regression from sources to targets on the training part; the penalty with the
-    lowest loss on the validation part is chosen. The bias has no penalty.
+    """Fit a ridge regression from sources to targets on the training part.
 
-    Each target cell is fitted to the training sequences in which it was observed. Penalties are
+    The chosen penalty has the lowest loss on the validation part. The bias has no penalty. Each
+    target cell is fitted to the training sequences in which this cell was observed. Penalties are
     relative to the mean eigenvalue of the centred Gram matrix of the sources of these sequences.
     The result is deterministic.
 
     Args:
-        train, validation: sequences of S source and T target steps each.
-        scaling: to the model's units, in which weights are penalized.
+        train: training sequences, each with S source steps and T target steps.
+        validation: validation sequences, with the same lengths as the training sequences.
+        scaling: scaling to the units of the model, in which weights are penalized.
     """
     system = LinearSystem.of(DesignTable(train, scaling))
     with np.errstate(over="ignore", invalid="ignore"):  # overflow gives a non-finite loss
@@ -77,7 +82,7 @@ def ridge_map(train: Sequences, validation: Sequences, scaling: Scaling) -> Ridg
 def _in_model_units(
     system: LinearSystem, solution: Floats, scaling: Scaling
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """((S F, T G) weights, (T G,) biases) of one solution, in the model's units."""
+    """Return the weights (S F, T G) and biases (T G,) of one solution in the units of the model."""
     inputs, outputs = system.inputs, system.outputs
     unit = inputs.unit(scaling.source)[:, None]
     weight = np.divide(solution[:-1], unit, where=unit > 0, out=np.zeros_like(solution[:-1]))
@@ -90,8 +95,11 @@ def _in_model_units(
 def _penalty_losses(
     maps: list[tuple[NDArray[np.float32], NDArray[np.float32]]], part: Sequences, scaling: Scaling
 ) -> Floats:
-    """(K,) mean squared errors over the observed target cells of a part. Forecasts are computed in
-    float32, as in a model, where large weights that cancel cost precision."""
+    """Return the mean squared errors (K,) over the observed target cells of a part.
+
+    Forecasts are computed in float32, as in a model, because large weights that cancel lose
+    precision in float32.
+    """
     errors, cells = np.zeros(len(maps)), 0
     table = DesignTable(part, scaling)
     for _, batch, scalers in table.parts():

@@ -1,6 +1,7 @@
 """Ranges of rows of one array, in memory or in a memory-mapped file.
 
-Letters: N ranges, n gathered ranges, L rows of the longest, C columns, F features.
+In shapes, N is the number of ranges, n the number of gathered ranges, L the number of rows of the
+longest range, C the number of columns and F the number of features.
 """
 
 from __future__ import annotations
@@ -19,17 +20,19 @@ from numpy.typing import NDArray
 from seqattn.data.sequences import Floats, Integers
 
 READAHEAD_BYTES = 2**21
-"""Bytes that the system may map around a byte that is read: Linux may map a large folio."""
+"""Maximum number of bytes that the system maps for each read, such as a large folio in Linux."""
 MAX_MAPPED_BYTES = 2**26
-"""Bytes of a mapped file that may count as resident memory of the process."""
+"""Maximum size of the mapped pages in the resident memory of the process, in bytes."""
 
 
 class MappedPages:
-    """Releases the pages of a memory-mapped array. Pages that were read count as resident memory of
-    the process until they are released or the system needs them.
+    """The pages of a memory-mapped array, with functions to read and release them.
+
+    Pages that were read count as resident memory of the process until they are released or the
+    system reclaims them.
 
     Args:
-        values: an array, memory-mapped or not.
+        values: an array, which may be memory-mapped.
     """
 
     def __init__(self, values: NDArray[Any]) -> None:
@@ -42,20 +45,24 @@ class MappedPages:
         if self.mapping is not None and values.flags.c_contiguous:
             first, mapped = (one.__array_interface__["data"][0] for one in (values, base))
             self.offset = base.offset + first - mapped
-            with contextlib.suppress(OSError):  # the file was removed: read through the mapping
+            # If the file was removed, `gather` reads through the mapping.
+            with contextlib.suppress(OSError):
                 self.file = os.open(base.filename, os.O_RDONLY)
                 weakref.finalize(self, os.close, self.file)
 
     def read_scattered(
         self, values: NDArray[Any], starts: Integers, length: int
     ) -> NDArray[Any] | None:
-        """(n, length, C) read_scattered ranges, read from the file: mapping a page for each takes
-        ten times as long. None if there is no file, or a range reaches beyond its end.
+        """Read scattered ranges from the file, as an array (n, length, C). Mapping a page for each
+        range would take ten times as long.
 
         Args:
             values: (rows, C) the whole array.
-            starts: (n,) first row of each range.
-            length: rows of a range.
+            starts: (n,) index of the first row of each range.
+            length: number of rows of a range.
+
+        Returns:
+            the ranges, or None if there is no file or a range extends beyond its end.
         """
         size, row = length * values.strides[0], values.strides[0]
         if self.file is None or not len(starts) or int(starts.max()) + length > len(values):
@@ -68,11 +75,12 @@ class MappedPages:
         return found.reshape(len(starts), length, values.shape[1])
 
     def count(self, ranges: int, size: int) -> None:
-        """Count ranges that were read, and release all pages once they exceed `MAX_MAPPED_BYTES`.
+        """Count the bytes of ranges that were read, and release all pages when the count exceeds
+        `MAX_MAPPED_BYTES`.
 
         Args:
-            ranges: how many were read.
-            size: bytes of a range.
+            ranges: number of ranges that were read.
+            size: size of a range in bytes.
         """
         self.read += ranges * (size + READAHEAD_BYTES)
         if self.mapping is not None and self.read > MAX_MAPPED_BYTES:
@@ -85,10 +93,11 @@ class RowRanges:
     """N ranges of rows of an array.
 
     Attributes:
-        values: (rows, C), NaN where a cell was not observed.
-        columns: F indices of the features among the columns.
-        features: F names.
-        starts, lengths: (N,) first row and number of rows of each range.
+        values: (rows, C) array with NaN in unobserved cells.
+        columns: column indices of the F features.
+        features: names of the F features.
+        starts: (N,) index of the first row of each range.
+        lengths: (N,) number of rows of each range.
     """
 
     values: NDArray[np.floating]
@@ -98,7 +107,7 @@ class RowRanges:
     lengths: Integers
 
     def select(self, indices: Integers) -> RowRanges:
-        """The ranges at these indices."""
+        """Return the ranges at these indices."""
         return replace(self, starts=self.starts[indices], lengths=self.lengths[indices])
 
     @functools.cached_property
@@ -110,13 +119,15 @@ class RowRanges:
         return MappedPages(self.values)
 
     def steps(self, indices: slice | Integers, order: NDArray[Any] | None) -> Floats:
-        """(n, L) time of each row of some ranges, from `order`; without it the row number."""
+        """Return the time of each row of some ranges as an array (n, L). The times come from
+        `order`; if `order` is None, they are row numbers."""
         rows = self.starts[indices][:, None] + np.arange(self.longest)
         rows = np.minimum(rows, len(self.values) - 1)
         return (rows if order is None else _step_numbers(order[rows])).astype(np.float64)
 
     def gather(self, indices: slice | Integers) -> NDArray[np.floating]:
-        """(n, L, F) the rows of some ranges; values beyond each length are undefined."""
+        """Return the rows of some ranges as an array (n, L, F). Values beyond the length of a range
+        are undefined."""
         values, starts, L = np.asarray(self.values), self.starts[indices], self.longest
         if not isinstance(indices, slice):
             found = self.pages.read_scattered(values, starts, L)
@@ -140,7 +151,7 @@ class RowRanges:
         return self._select_columns(found)
 
     def _select_columns(self, found: NDArray[np.floating]) -> NDArray[np.floating]:
-        """The columns of the features."""
+        """Return the columns of the features."""
         if self.columns == tuple(range(self.values.shape[1])):
             return found
         return found[:, :, list(self.columns)]
@@ -149,9 +160,11 @@ class RowRanges:
 def interpolate_linearly(
     points: NDArray[Any], known: NDArray[np.bool_], at: Floats
 ) -> NDArray[Any]:
-    """Fill unknown cells by linear interpolation between the nearest known values of the same
-    sequence and feature; at an end the nearest value is repeated. Without any known value nothing
-    is filled.
+    """Interpolate unknown cells linearly between the nearest known values of the same sequence and
+    feature.
+
+    Before the first known value and after the last, the nearest known value is repeated. If a
+    sequence has no known value of a feature, all values of this feature in the sequence become NaN.
 
     Args:
         points: (n, L, F) values.
@@ -162,7 +175,7 @@ def interpolate_linearly(
     found = np.where(known, points, np.nan).astype(np.float64)
     series_index, feature = np.nonzero(
         ~known.all(axis=1)
-    )  # c columns with a cell that is not known
+    )  # indices of the c columns with an unknown cell
     observed, steps = known[series_index, :, feature], np.arange(L)  # (c, L)
     before = np.maximum.accumulate(np.where(observed, steps, -1), axis=1)
     after = np.minimum.accumulate(np.where(observed, steps, L)[:, ::-1], axis=1)[:, ::-1]
@@ -178,5 +191,5 @@ def interpolate_linearly(
 
 
 def _step_numbers(order: NDArray[Any]) -> NDArray[Any]:
-    """Times as numbers: dates in their own unit."""
+    """Return times as numbers. Dates become integers in the unit of their dtype."""
     return order.astype(np.int64) if order.dtype.kind == "M" else order

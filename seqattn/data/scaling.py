@@ -1,4 +1,4 @@
-"""Scaling from the user's units to those of the model, and back.
+"""Scaling from the user's units to the units of the model, and back.
 
 Forecasts, plots and errors are in the user's units. Losses are computed on scaled values, so that
 features in different units have equal weight.
@@ -21,11 +21,11 @@ Method = Literal["none", "standard", "minmax", "robust"]
 
 @dataclass(frozen=True, eq=False)
 class Scaler:
-    """An affine map per feature: (points - shift) / scale.
+    """An affine map for each feature: (points - shift) / scale.
 
     Attributes:
         shift: (F,), or (N, 1, F) with one shift per sequence.
-        scale: the same shape, above 0.
+        scale: divisor above 0, with the same shape as `shift`.
     """
 
     shift: Floats
@@ -40,19 +40,21 @@ class Scaler:
         return bool((self.shift == 0).all() and (self.scale == 1).all())
 
     def transform(self, points: NDArray[np.floating]) -> NDArray[np.floating]:
-        """(..., F) from the user's units to the model's."""
+        """Convert points (..., F) from the user's units to the units of the model."""
         return points if self.is_identity else (points - self.shift) / self.scale
 
     def inverse_transform(self, points: Floats) -> Floats:
-        """(..., F) from the model's units to the user's."""
+        """Convert points (..., F) from the units of the model to the user's units."""
         return points if self.is_identity else points * self.scale + self.shift
 
     def select(self, indices: slice) -> Scaler:
-        """The scaler of some sequences, of one with a shift and a scale per sequence."""
+        """Return the scaler for a slice of the sequences. The original scaler must have one shift
+        and one scale per sequence."""
         return Scaler(self.shift[indices], self.scale[indices])
 
     def reorder(self, indices: Sequence[int]) -> Scaler:
-        """The scaler whose feature i is feature `indices[i]` of this one; the identity at -1."""
+        """Return a scaler in which feature i has the shift and scale of feature `indices[i]`. An
+        index of -1 gives the identity."""
         shift, scale = (
             np.insert(values, values.shape[-1], none, axis=-1)[..., list(indices)]
             for values, none in ((self.shift, 0.0), (self.scale, 1.0))
@@ -65,10 +67,11 @@ class FeatureScale:
     """The fitted shift and scale of one feature.
 
     Attributes:
-        shift, scale: see `Scaler`.
-        constant: whether the feature varies by rounding of float64 at most; the scale is then 1.
-        quartiles_are_equal: whether the quartiles of a feature that varies are equal; the scale is
-            then its standard deviation.
+        shift: number that is subtracted from the values of the feature.
+        scale: positive number by which the shifted values are divided.
+        constant: whether the feature varies at most by float64 rounding. The scale is then 1.
+        quartiles_are_equal: whether the quartiles of a varying feature are equal. The scale is then
+            the standard deviation of the feature.
     """
 
     shift: float
@@ -78,26 +81,29 @@ class FeatureScale:
 
 
 def is_constant(low: float, high: float) -> bool:
-    """Whether the range from `low` to `high` may be rounding of equal float64 values."""
+    """Return whether `low` and `high` may differ only by the rounding of equal float64 values."""
     return bool(is_rounding_only(np.array(low), np.array(high)))
 
 
 @dataclass(frozen=True)
 class Scaling:
-    """From the user's units to the model's: first a shift and a scale per sequence, then those of
-    each feature, fitted on the training part.
+    """Scaling from the user's units to the units of the model, in two stages.
 
-    A feature of both source and target is scaled the same on both sides. A feature of the target
-    alone has no shift or scale per sequence, since these are computed from the source.
+    The first stage is a shift and a scale per sequence. The second stage is a shift and a scale per
+    feature, which are fitted on the training part. A feature of both source and target has equal
+    scaling on both sides. A feature of the target alone has no shift or scale per sequence, because
+    the shift and scale per sequence are computed from the source.
 
     Attributes:
-        source, target: per feature. Losses are in units of the target's scale.
+        source: scaler of the source features.
+        target: scaler of the target features. Losses are in units of `target.scale`.
         source_index_of_target: index of each target feature among the source features, or -1.
-        relative: subtract the last source step of each sequence, so that the level of a sequence
-            does not matter to the model.
-        instance: scale each source to mean 0 and standard deviation 1, its target likewise; see
+        relative: whether to subtract the last source step of each sequence, so that the model does
+            not depend on the level of a sequence.
+        instance: whether to scale each source to mean 0 and standard deviation 1, and its target
+            with the mean and standard deviation of the source, as described in
             `seqattn.data.instance`. `source.shift` is then 0. A feature that is constant in a
-            source is shifted, and scaled by the training part alone.
+            source is shifted, but keeps the scale of the training part.
     """
 
     source: Scaler
@@ -120,8 +126,12 @@ class Scaling:
         return fitted and not self.relative and not self.instance
 
     def sequence_scalers(self, part: Sequences) -> tuple[Scaler, Scaler]:
-        """Shift and scale per sequence, (N, 1, F), for sources and for targets: 0 and 1 without
-        `relative` and `instance`. Computed from the sources alone."""
+        """Return the scalers (N, 1, F) for sources and targets, with a shift and a scale per
+        sequence.
+
+        Both are computed from the sources alone. Without `relative` and `instance`, the shift is 0
+        and the scale is 1.
+        """
         N, F = len(part), len(part.features)
         shift, scale = np.zeros((N, 1, F)), np.ones((N, 1, F))
         for indices, chunk in part.chunks() if self.relative or self.instance else ():
@@ -136,18 +146,21 @@ class Scaling:
         return source, source.reorder(self.source_index_of_target)
 
     def target_scale(self, part: Sequences) -> Floats:
-        """(N, 1, F) the length of the model's unit in the user's units, of each sequence and target
-        feature."""
+        """Return the size (N, 1, F) of one unit of the model in the user's units, for each sequence
+        and target feature."""
         return np.asarray(self.sequence_scalers(part)[1].scale * self.target.scale)
 
     def transform(
         self, part: Sequences, like: DTypeLike = np.float64
     ) -> tuple[NDArray[np.floating], NDArray[np.floating]]:
-        """Source (N, S, F) and target (N, T, F) in the model's units, padding 0. An unobserved
-        target cell holds the decoder input for it; see `_forward_fill`.
+        """Return the source (N, S, F) and the target (N, T, F) in the units of the model.
+
+        Padding is 0. An unobserved target cell contains the decoder input for this cell, as in
+        `_forward_fill`.
 
         Args:
-            like: dtype of the result; it is computed in float64.
+            part: the sequences.
+            like: dtype of the result. The computation uses float64.
         """
         source: NDArray[np.floating] = part.source
         target: NDArray[np.floating] = part.target
@@ -160,14 +173,15 @@ class Scaling:
         return source, target
 
     def inverse_transform(self, values: Floats, part: Sequences) -> Floats:
-        """Forecasts (..., N, T, F) of a part, from the model's units to the user's."""
+        """Convert forecasts (..., N, T, F) of a part from the units of the model to the user's
+        units."""
         if self.is_identity:
             return values
         values = self.target.inverse_transform(values)
         return self.sequence_scalers(part)[1].inverse_transform(values)
 
     def as_plain(self) -> dict[str, Any]:
-        """As JSON-serializable data; every number reads back exactly."""
+        """Return JSON-serializable data that preserves every number exactly."""
         return {
             "source": {"shift": self.source.shift.tolist(), "scale": self.source.scale.tolist()},
             "target": {"shift": self.target.shift.tolist(), "scale": self.target.scale.tolist()},
@@ -179,9 +193,10 @@ class Scaling:
     def from_plain(
         cls, plain: Mapping[str, Any], features: Sequence[str], target_features: Sequence[str]
     ) -> Scaling:
-        """
+        """Build the scaling from the output of `as_plain`.
+
         Raises:
-            KeyError, TypeError, ValueError: not the output of `as_plain`.
+            KeyError, TypeError, ValueError: if `plain` is not an output of `as_plain`.
         """
 
         def of(side: str, names: Sequence[str]) -> Scaler:
@@ -216,9 +231,12 @@ def _forward_fill(
     source: NDArray[np.floating], target: NDArray[np.floating], part: Sequences,
     source_index: tuple[int, ...],
 ) -> NDArray[np.floating]:  # fmt: skip
-    """(N, T, F) target whose unobserved cells repeat the last observed value before them, or the
-    last source value; 0, the initial decoder input, for a feature that no source has. Later values
-    are never used."""
+    """Return the target (N, T, F) with a decoder input in each unobserved cell.
+
+    The decoder input is the last observed target value before the cell, or the last source value if
+    there is no such target value. If the source lacks the feature, 0 replaces the source value.
+    Later values are never used.
+    """
     N, T, _ = target.shape
     last = source[np.arange(N), part.source_lengths - 1]
     with_zero = np.concatenate([last, np.zeros((N, 1), dtype=last.dtype)], axis=1)
@@ -233,5 +251,5 @@ def _forward_fill(
 def source_indices_of(
     features: tuple[str, ...], target_features: tuple[str, ...]
 ) -> tuple[int, ...]:
-    """Index of each target feature among the source features, or -1."""
+    """Return the index of each target feature among the source features, or -1."""
     return tuple(features.index(name) if name in features else -1 for name in target_features)

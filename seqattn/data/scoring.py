@@ -1,6 +1,7 @@
 """Sums of the errors of a forecast, accumulated chunk by chunk.
 
-Letters: N sequences, n sequences of a chunk, T target steps, F target features.
+In shapes, N is the number of sequences, n the number of sequences of a chunk, T the target length
+and F the number of target features.
 """
 
 from __future__ import annotations
@@ -16,13 +17,13 @@ from seqattn.data.sequences import Floats, ForecastLike, Sequences
 class ErrorSums:
     """Sums of the errors of a forecast over the observed target cells of a part.
 
-    NumPy adds up the errors of a chunk, and the sums of chunks are added in order: the same chunks
-    give the same sums, bit for bit.
+    NumPy adds up the errors of a chunk, and the sums of the chunks are added in order. Equal chunks
+    therefore give equal sums, bit for bit.
 
     Args:
-        part: the sequences that are forecast.
-        scale: (F,) or (N, 1, F) divides the errors in `loss` and `by_step`; None: they stay in the
-            part's units.
+        part: the sequences to forecast.
+        scale: divisor of the errors in `loss` and `by_step`, (F,) or (N, 1, F). With None, the
+            errors keep the units of the part.
         by_step: whether to accumulate `by_step`.
     """
 
@@ -40,10 +41,13 @@ class ErrorSums:
         cls, forecast: ForecastLike, part: Sequences, scale: Floats | None = None, *,
         by_step: bool = False,
     ) -> ErrorSums:  # fmt: skip
-        """The sums of a whole part.
+        """Compute the sums over a whole part.
 
         Args:
-            forecast: (N, T, F) in the part's units.
+            forecast: (N, T, F) forecast in the units of the part.
+            part: the sequences with the targets.
+            scale: divisor of the errors, as in the class.
+            by_step: whether to accumulate `by_step`.
         """
         found = cls(part, scale, by_step=by_step)
         for indices, chunk in part.chunks():
@@ -51,12 +55,12 @@ class ErrorSums:
         return found
 
     def add(self, indices: slice, chunk: Sequences, forecast: Floats) -> None:
-        """Add the errors of some sequences.
+        """Add the errors of n sequences.
 
         Args:
             indices: slice of the n sequences within the part.
-            chunk: these sequences.
-            forecast: (n, T, F) in the part's units.
+            chunk: the n sequences.
+            forecast: (n, T, F) forecast in the units of the part.
         """
         cells, errors = chunk.target_cells, forecast - chunk.target
         for f in range(len(self.squares.total)):
@@ -73,29 +77,29 @@ class ErrorSums:
 
     @property
     def loss(self) -> float:
-        """Mean squared error over all cells; NaN where none was observed."""
+        """Mean squared error over all observed cells, or NaN if there are none."""
         return self.total / self.count if self.count else math.nan
 
     @property
     def by_step(self) -> list[float | None]:
-        """Mean squared error of each target step; None where no cell of it was observed."""
+        """Mean squared error of each target step, or None for a step without observed cells."""
         return self.steps.means
 
     @property
     def mae(self) -> list[float | None]:
-        """Mean absolute error of each target feature in the part's units; None without an observed
-        cell."""
+        """Mean absolute error of each target feature in the units of the part, or None for a
+        feature without observed cells."""
         return self.absolute.means
 
     @property
     def rmse(self) -> list[float | None]:
-        """Root mean squared error of each target feature in the part's units; None without an
-        observed cell."""
+        """Root mean squared error of each target feature in the units of the part, or None for a
+        feature without observed cells."""
         return [None if mean is None else math.sqrt(mean) for mean in self.squares.means]
 
 
 class _Sums:
-    """Sums of several quantities, and the number of values in each."""
+    """Sums of several quantities, with the number of values in each sum."""
 
     def __init__(self, size: int) -> None:
         self.total, self.count = [0.0] * size, [0] * size
@@ -106,6 +110,6 @@ class _Sums:
 
     @property
     def means(self) -> list[float | None]:
-        """The mean of each quantity; None without values."""
+        """Mean of each quantity, or None for a quantity without values."""
         pairs = zip(self.total, self.count, strict=True)
         return [total / count if count else None for total, count in pairs]

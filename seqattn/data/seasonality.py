@@ -1,6 +1,6 @@
-"""Finds the season of a set of series from their autocorrelation.
+"""Search for the season of a set of series in their autocorrelation.
 
-Letters: L steps of a series, F features.
+In shapes, L is the number of steps of a series and F the number of features.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from numpy.typing import NDArray
 from seqattn.data.sequences import Floats
 
 MAX_SERIES = 1000
-"""Most series in the search for a season; of more, an evenly spaced sample."""
+"""Maximum number of series in the search for a season. A larger set is sampled evenly."""
 MAX_VALUES = 2**18
-"""Most values in the search for a season; of more, the first of the sampled series."""
-MIN_SCALE = 3  # lags, below which a local maximum is undefined
+"""Maximum number of values in the search for a season; values beyond this number are not used."""
+MIN_SCALE = 3  # minimum length of a search in lags, below which a local maximum is undefined
 PEAK_LAGS = 8  # candidates around a maximum at lag m are m - m / 8 to m + m / 8
-MIN_POINTS = 4  # observed values of a series
+MIN_POINTS = 4  # minimum number of observed values of a series
 
 
 class SeriesCollection(Protocol):
-    """Series (L, F), indexed from 0 to `len` - 1."""
+    """Series (L, F) that are indexed from 0 to `len` - 1."""
 
     def __len__(self) -> int: ...
 
@@ -35,11 +35,11 @@ class SeriesCollection(Protocol):
 
 @dataclass(frozen=True)
 class Season:
-    """A season.
+    """A season that was found.
 
     Attributes:
-        steps: season length, 2 or more.
-        autocorrelation: of the detrended series at this lag.
+        steps: season length in steps, 2 or more.
+        autocorrelation: autocorrelation of the detrended series at this lag.
     """
 
     steps: int
@@ -47,36 +47,38 @@ class Season:
 
 
 def find_season(series: SeriesCollection, longest: int | None = None) -> Season | None:
-    """Find the season of some series; None if they have none.
+    """Find the season of some series, or return None if they have no season.
 
-    A season length m is a candidate if the mean autocorrelation of the detrended series
+    A season length m is a candidate if the mean autocorrelation of the detrended series meets three
+    conditions:
 
-    - is highest at lag m among the lags m/2 to 3m/2, so that it is a local maximum,
-    - is at or below 0 at a shorter lag: over a whole season it sums to 0, and
-    - exceeds the upper 95% bound of a process with short memory alone: z sqrt((1 + 2 (r_1^2 + ... +
-      r_q^2)) / n), Bartlett's formula for the lags beyond q (Box, Jenkins and Reinsel 2008, "Time
-      Series Analysis", eq. 2.1.15), where r_{q + 1} is the first autocorrelation that is not above
-      0. z is corrected for the number of lags that are tested (Sidak 1967, "Rectangular
-      Confidence Regions").
+    - It is highest at lag m among the lags m/2 to 3m/2, so that lag m is a local maximum.
+    - It is at or below 0 at a shorter lag, because the autocorrelation sums to 0 over a season.
+    - It exceeds the upper 95% bound of a process with only short memory, which is
+      z sqrt((1 + 2 (r_1^2 + ... + r_q^2)) / n). This is Bartlett's formula for the lags beyond q
+      (Box, Jenkins and Reinsel 2008, "Time Series Analysis", eq. 2.1.15), where r_{q + 1} is the
+      first autocorrelation at or below 0. The quantile z is corrected for the number of tested lags
+      (Sidak 1967, "Rectangular Confidence Regions").
 
-    The maximum of a smooth season is flat, so each candidate is replaced by the neighbouring lag
-    whose multiples have the highest mean autocorrelation. The result is the shortest candidate
-    whose seasonal naive forecast is as good as the best: its mean squared error within the series
-    exceeds the lowest by a factor of at most 1 + z sqrt(2 / n), which sampling alone may
-    cause.
+    The autocorrelation of a smooth season has a flat maximum. Each candidate is therefore replaced
+    by the neighbouring lag with the highest mean autocorrelation over its multiples. The result is
+    the shortest candidate with a seasonal naive forecast close to the best. The mean squared error
+    of such a forecast within the series is at most 1 + z sqrt(2 / n) times the lowest error.
+    Sampling alone may cause such a difference.
 
-    Each feature of each series is detrended by its least-squares line, then by a centred moving
-    average over twice the longest season looked for, as in classical decomposition (Hyndman and
-    Athanasopoulos, "Forecasting: Principles and Practice", section 3.4), and divided by its
-    standard deviation. If no season is found, the search is repeated with half of the longest
-    season, and so on: a shorter moving average removes more of a level that drifts. Means are over
-    all pairs of observed cells at a lag. Series may share shocks, so n is the number of pairs of
-    the series with the most pairs.
+    Each feature of each series is detrended in two steps, as in classical decomposition (Hyndman
+    and Athanasopoulos, "Forecasting: Principles and Practice", section 3.4). The first step
+    subtracts the least-squares line. The second step subtracts a centred moving average over twice
+    the longest season of the search. The detrended feature is divided by its standard deviation. If
+    no season is found, the search is repeated with half of the longest season, and so on, because a
+    shorter moving average removes more of a drifting level. Means are over all pairs of observed
+    cells at a lag. Because series may share shocks, n is the number of pairs in the series with the
+    most pairs.
 
     Args:
-        series: (L, F) each, rows evenly spaced; NaN where a cell was not observed.
-        longest: longest season length of the search; at most, and by default, half the length
-            of the longest series.
+        series: series (L, F) with evenly spaced rows and NaN in unobserved cells.
+        longest: longest season length of the search, in steps. The default and the maximum are half
+            the length of the longest series.
     """
     chosen = _sample_series(series)
     half = max((len(one) for one in chosen), default=0) // 2
@@ -95,7 +97,7 @@ def find_season(series: SeriesCollection, longest: int | None = None) -> Season 
 
 
 def _sample_series(series: SeriesCollection) -> list[NDArray[np.floating]]:
-    """A sample of the series that bounds the time of the search to seconds."""
+    """Return a sample of the series that is small enough for a search within seconds."""
     indices = np.linspace(0, len(series) - 1, min(len(series), MAX_SERIES)).astype(np.int64)
     chosen, values_left = list[NDArray[np.floating]](), MAX_VALUES
     for k in indices:
@@ -109,12 +111,13 @@ def _sample_series(series: SeriesCollection) -> list[NDArray[np.floating]]:
 def _autocorrelation(
     series: Sequence[NDArray[np.floating]], longest: int, lags: int
 ) -> tuple[Floats, Floats]:
-    """(lags + 1,) mean autocorrelation at each lag, 0 where no pair was observed; and (lags + 1,)
-    the number of pairs in the series with the most pairs.
+    """Return two arrays (lags + 1,): the mean autocorrelation at each lag, and the number of pairs
+    in the series with the most pairs. The autocorrelation is 0 at a lag without observed pairs.
 
     Args:
-        longest: half the window of the moving average that is subtracted.
-        lags: largest lag.
+        series: series (L, F).
+        longest: half the window of the moving average that is subtracted, in steps.
+        lags: the largest lag.
     """
     products, weights, max_pairs = np.zeros(lags + 1), np.zeros(lags + 1), np.zeros(lags + 1)
     for one in series:
@@ -133,26 +136,27 @@ def _autocorrelation(
 
 
 def _lagged_sums(values: Floats, size: int) -> Floats:
-    """(L,) sum over t of values[t] values[t + lag], by the Wiener-Khinchin theorem."""
+    """Return the sum over t of values[t] values[t + lag] for each lag, as an array (L,). The
+    computation uses the Wiener-Khinchin theorem."""
     spectrum = np.fft.rfft(values, size)
     return np.asarray(np.fft.irfft(np.square(np.abs(spectrum)), size)[: len(values)])
 
 
 def _detrend(values: Floats, observed: NDArray[np.bool_], longest: int) -> Floats | None:
-    """(L,) detrended values with mean square 1 over the observed cells, 0 elsewhere; None if they
-    do not vary.
+    """Return detrended values (L,) with mean square 1 over the observed cells and 0 elsewhere, or
+    None if the values do not vary or are too few.
 
     Args:
-        values: (L,) 0 where not observed.
-        observed: (L,)
-        longest: half the window of the moving average.
+        values: (L,) values, with 0 at unobserved steps.
+        observed: (L,) whether each value was observed.
+        longest: half the window of the moving average, in steps.
     """
     n = int(observed.sum())
     if n < MIN_POINTS:
         return None
     size = float(np.abs(values).max())
     if size > 0:
-        values = values / size  # squares and sums cannot overflow
+        values = values / size  # prevents overflow of squares and sums
     steps = np.arange(len(values), dtype=np.float64)
     steps -= steps[observed].mean()
     level = values[observed].mean()
@@ -160,13 +164,14 @@ def _detrend(values: Floats, observed: NDArray[np.bool_], longest: int) -> Float
     values = np.where(observed, values - level - gradient * steps, 0.0)
     values = np.where(observed, values - _moving_average(values, observed, longest), 0.0)
     spread = math.sqrt(float(np.square(values).sum()) / n)
-    if spread <= 1e-9:  # rounding of the trend
+    if spread <= 1e-9:  # only rounding errors of the trend remain
         return None
     return values / spread
 
 
 def _moving_average(values: Floats, observed: NDArray[np.bool_], reach: int) -> Floats:
-    """(L,) mean of the observed cells within `reach` steps before and after; fewer at the ends."""
+    """Return the mean of the observed cells within `reach` steps before and after each step, as an
+    array (L,). The window is shorter at the ends."""
     L = len(values)
     first, last = np.maximum(np.arange(L) - reach, 0), np.minimum(np.arange(L) + reach + 1, L)
     total = np.concatenate([[0.0], np.cumsum(values)])
@@ -175,13 +180,13 @@ def _moving_average(values: Floats, observed: NDArray[np.bool_], reach: int) -> 
 
 
 def _candidates(acf: Floats, pairs: Floats, longest: int, bound: float) -> list[int]:
-    """Candidates for the season length, shortest first; see `find_season`.
+    """Return the candidates for the season length, the shortest first, as in `find_season`.
 
     Args:
-        acf: (lags + 1,) autocorrelation.
+        acf: (lags + 1,) autocorrelation at each lag.
         pairs: (lags + 1,) number of pairs at each lag.
-        longest: longest season length.
-        bound: standard errors that the autocorrelation must exceed.
+        longest: longest season length, in steps.
+        bound: number of standard errors that the autocorrelation must exceed.
     """
     below = np.flatnonzero(acf[1 : longest + 1] <= 0)
     if not below.size:
@@ -202,8 +207,8 @@ def _candidates(acf: Floats, pairs: Floats, longest: int, bound: float) -> list[
 
 
 def _naive_error(series: Sequence[NDArray[np.floating]], season: int) -> float:
-    """Mean squared error of the seasonal naive forecast within the series, each feature divided by
-    its standard deviation."""
+    """Return the mean squared error of the seasonal naive forecast within the series. The errors of
+    each feature of a series are divided by the standard deviation of this feature."""
     total, count = 0.0, 0
     for one in series:
         for column in one[:, np.isfinite(one).any(axis=0)].T.astype(np.float64):

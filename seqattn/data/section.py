@@ -1,4 +1,4 @@
-"""Writes the `data:` section of a config for a file."""
+"""Functions that write the `data:` section of a config for a file."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ class StepSummary:
     """Summary of the times of a file.
 
     Attributes:
-        frequency: the step interval as text.
+        frequency: step interval as text.
         missing: number of missing rows.
-        is_even: whether all distances are integer multiples of the step interval.
+        is_even: whether all distances between times are integer multiples of the step interval.
     """
 
     frequency: str
@@ -40,7 +40,7 @@ class StepSummary:
 
 
 def summarize_steps(chunk: Chunk) -> StepSummary | None:
-    """The summary of the times of a chunk; None without times."""
+    """Return a summary of the times of a chunk, or None if the chunk has no times."""
     if chunk.order is None:
         return None
     found = Spacing.infer(chunk.order, chunk.points.offsets)
@@ -48,7 +48,7 @@ def summarize_steps(chunk: Chunk) -> StepSummary | None:
     with np.errstate(invalid="ignore"):
         is_even = bool(((steps >= 1) & (steps == np.round(steps))).all())
     missing = int(steps.sum()) - len(steps) if is_even else 0
-    is_even = is_even and missing <= len(steps)  # otherwise most rows of the grid are missing
+    is_even = is_even and missing <= len(steps)  # otherwise, most rows of the grid are missing
     words = " or ".join(map(str, list(found.frequencies())[:3]))
     is_even = is_even and bool(words)
     return StepSummary(words if is_even else "irregular", missing if is_even else 0, is_even)
@@ -58,14 +58,14 @@ def render_section(
     file: Path, options: ReadOptions, chunk: Chunk, layout: LongLayout | WideLayout | None,
     steps: StepSummary | None,
 ) -> str:  # fmt: skip
-    """The `data:` section of a config for a file, in YAML.
+    """Write the `data:` section of a config for a file, in YAML.
 
     Args:
-        file: for the key `path`.
-        options: the options that it was read with.
-        chunk: its sequences.
-        layout: of a table; None for other files.
-        steps: of a table; None without times.
+        file: the file, for the key `path`.
+        options: the options for reading the file.
+        chunk: the sequences of the file.
+        layout: layout of a table, or None for other files.
+        steps: summary of the times of a table, or None without times.
     """
     lines = ["data:", "  kind: file", f"  path: {as_value(str(file))}"]
     if layout is None:
@@ -129,7 +129,7 @@ def _render_names(names: tuple[str, ...]) -> str:
 
 
 def _window_lines(chunk: Chunk) -> list[str]:
-    """The keys that cut series into source and target."""
+    """Return the lines with the keys that cut series into source and target."""
     min_length = typical_min_length(chunk)
     if len(chunk) >= 7:
         half = max(1, min_length // 2)
@@ -153,20 +153,21 @@ def _window_lines(chunk: Chunk) -> list[str]:
 
 
 def typical_min_length(chunk: Chunk) -> int:
-    """Length of the shortest sequence, without those that are far shorter than most."""
+    """Return the length of the shortest sequence, not counting sequences that are far shorter than
+    most others."""
     lengths = chunk.points.lengths
     return int(lengths[lengths >= min(np.median(lengths) / 3, 10)].min())
 
 
 def find_proposed_window(chunk: Chunk) -> ProposedWindow | None:
-    """Propose window lengths for a chunk; missing rows count as steps. See `propose_window`."""
+    """Propose window lengths for a chunk with `propose_window`. Missing rows count as steps."""
     spacing = infer_spacing(chunk)
     if spacing is not None and not spacing.is_known.all():
         spacing = None
     config = OwnFile(path="-", missing="interpolate")
     try:
         series = regularize(chunk, "the file", config, spacing)
-    except DataError:  # uneven steps or an empty column: take rows in order
+    except DataError:  # uneven steps or an empty column, so rows are taken in order
         spacing = None
         series = Series("the file", chunk.ids, chunk.points)
     frequency = None if spacing is None else spacing.common()
@@ -175,10 +176,11 @@ def find_proposed_window(chunk: Chunk) -> ProposedWindow | None:
 
 
 def insert_proposed_window(section: str, chunk: Chunk) -> str:
-    """Replace the window of a `data:` section by one from the season, if there are both.
+    """Replace the window of a `data:` section with a proposed window. The section is unchanged if
+    it has no window or there is no proposal.
 
     Args:
-        section: in YAML, as `seqattn data check` prints it.
+        section: the section in YAML, as `seqattn data check` prints it.
         chunk: the sequences of the file.
     """
     if not WINDOW.search(section):

@@ -17,40 +17,42 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 MAX_BLOCK_VALUES = 2**22
-"""Values of an array that are processed together."""
+"""Maximum number of values of an array that are processed together."""
 MAX_SPREAD_RATIO = 20
-"""Largest ratio of the standard deviations of two features that are drawn on equal axes."""
+"""Largest ratio of the standard deviations of two features that share equal axes in a plot."""
 
 
 @dataclass(frozen=True, eq=False)
 class Sequences:
-    """N pairs of a source and a target sequence. Padding is 0; the lengths mark the valid steps.
+    """N pairs of a source and a target sequence.
 
-    F is the number of features of a step. It may differ between source and target.
+    Each step has F features. F may differ between source and target. Padding is 0, and the lengths
+    define the valid steps.
 
     Attributes:
         source: (N, S, F) values of the sources.
-        source_lengths: (N,) valid steps of each source, 1 or more.
-        target: (N, T, F) values to be forecast; T may be 0 where the target is unknown.
-        target_lengths: (N,) valid steps of each target.
+        source_lengths: (N,) number of valid steps of each source, 1 or more.
+        target: (N, T, F) values to forecast. T may be 0 if the target is unknown.
+        target_lengths: (N,) number of valid steps of each target.
         features: F names of the source features.
-        ids: N names.
-        labels: N short descriptions for the titles of plots ("clockwise"), or empty.
-        ideal: (N, T, F) the best forecast without knowledge of the noise, if the task has one; its
-            error is the noise floor.
-        alignment: (N, T) index of the source step that determines each target step; -1 where no
-            single step does, and at padding. None if the task has no alignment.
-        target_features: names of the target features; empty: those of the source.
-        last_steps: (N,) the time of the last step of each source, as numbers or dates. None if
-            steps are counted from 1.
-        spacing: the step interval of each sequence; None if steps are counted.
-        source_observed: (N, S, F) True where a source cell was observed, not filled; False at
-            padding. None: all valid cells were observed.
-        target_observed: (N, T, F) the same for the target. The value of an unobserved target cell
-            is never read and may be NaN.
+        ids: N names of the sequences.
+        labels: N short descriptions for plot titles, such as "clockwise", or empty.
+        ideal: (N, T, F) best forecast without knowledge of the noise, or None if it is unknown. The
+            error of this forecast is the noise floor.
+        alignment: (N, T) index of the source step that determines each target step, or None if the
+            task has no alignment. The index is -1 at padding, and for a target step that no single
+            source step determines.
+        target_features: names of the target features; if empty, the source features are used.
+        last_steps: (N,) time of the last step of each source, as numbers or dates, or None if steps
+            are counted from 1.
+        spacing: step interval of each sequence, or None if steps are counted.
+        source_observed: mask (N, S, F) that is True at observed source cells and False at filled
+            cells and padding, or None if all valid source cells were observed.
+        target_observed: mask (N, T, F) that is True at observed target cells, or None if all valid
+            target cells were observed. Unobserved target cells are never read and may be NaN.
 
     Raises:
-        DataError: a source without steps, a length beyond the array, or a non-finite value.
+        DataError: if a source has no steps, a length exceeds the array, or a value is not finite.
     """
 
     source: Floats
@@ -90,16 +92,17 @@ class Sequences:
         self, side: str, points: Floats, lengths: Integers, min_length: int,
         observed: NDArray[np.bool_] | None,
     ) -> None:  # fmt: skip
-        """
+        """Check the lengths and values of all sources or all targets.
+
         Args:
-            side: source or target.
+            side: "source" or "target".
             points: (N, L, F) values.
-            lengths: (N,) valid steps.
-            min_length: fewest steps of a sequence.
-            observed: (N, L, F) cells that must be finite; None: all.
+            lengths: (N,) number of valid steps.
+            min_length: minimum number of steps of a sequence.
+            observed: (N, L, F) True at cells that must be finite; None for all cells.
 
         Raises:
-            DataError: a length beyond the array, or a non-finite value.
+            DataError: if a length exceeds the array or a value is not finite.
         """
         N, max_length, _ = points.shape
         if lengths.shape != (N,):
@@ -138,7 +141,7 @@ class Sequences:
 
     @property
     def has_equal_lengths(self) -> bool:
-        """Whether all sources have one length, and all targets."""
+        """Whether all sources have equal lengths and all targets have equal lengths."""
         return bool(
             (self.source_lengths == self.source_steps).all()
             and (self.target_lengths == self.target_steps).all()
@@ -155,7 +158,7 @@ class Sequences:
         return self.target_observed is not None
 
     def select(self, indices: slice | Integers) -> Sequences:
-        """The sequences at these indices."""
+        """Return the sequences at these indices."""
         chosen = range(len(self))[indices] if isinstance(indices, slice) else indices.tolist()
         return Sequences(
             self.source[indices], self.source_lengths[indices], self.target[indices],
@@ -170,53 +173,54 @@ class Sequences:
         )  # fmt: skip
 
     def chunks(self) -> Iterator[tuple[slice, Sequences]]:
-        """Yields (slice of indices, sequences in memory), in order; several chunks where sequences
-        are gathered on demand."""
+        """Yield pairs (slice of indices, sequences in memory) in order. There are several chunks if
+        sequences are gathered on demand."""
         yield slice(0, len(self)), self
 
     def observed_targets(self) -> Iterator[NDArray[np.bool_]]:
-        """Yields `target_cells` chunk by chunk."""
+        """Yield `target_cells` chunk by chunk."""
         yield self.target_cells
 
     @property
     def source_keep(self) -> NDArray[np.bool_]:
-        """(N, S): True at valid source steps."""
+        """Mask of shape (N, S), True at valid source steps."""
         return valid_mask(self.source_lengths, self.source.shape[1])
 
     @property
     def target_keep(self) -> NDArray[np.bool_]:
-        """(N, T): True at valid target steps."""
+        """Mask of shape (N, T), True at valid target steps."""
         return valid_mask(self.target_lengths, self.target.shape[1])
 
     @property
     def source_cells(self) -> NDArray[np.bool_]:
-        """(N, S, F): True where a source cell is valid and was observed."""
+        """Mask of shape (N, S, F), True where a source cell is valid and was observed."""
         if self.source_observed is not None:
             return self.source_observed
         return np.broadcast_to(self.source_keep[:, :, None], self.source.shape)
 
     @property
     def target_cells(self) -> NDArray[np.bool_]:
-        """(N, T, F): True where a target cell is valid and was observed."""
+        """Mask of shape (N, T, F), True where a target cell is valid and was observed."""
         if self.target_observed is not None:
             return self.target_observed
         return np.broadcast_to(self.target_keep[:, :, None], self.target.shape)
 
 
 class ForecastLike(Protocol):
-    """Forecasts (N, T, F) of a part, read by slices of N: an array, or computed on demand."""
+    """Forecasts (N, T, F) of a part that are indexed by slices of N: an array, or an object that
+    computes forecasts on demand."""
 
     def __getitem__(self, indices: slice, /) -> Floats: ...
 
 
 def valid_mask(lengths: Integers, size: int) -> NDArray[np.bool_]:
-    """(N, size): True at the first `lengths[k]` steps of row k."""
+    """Return a mask (N, size) that is True at the first `lengths[k]` steps of row k."""
     return np.arange(size) < lengths[:, None]
 
 
 def row_blocks(values: NDArray[np.floating]) -> Iterator[tuple[int, NDArray[np.floating]]]:
-    """Yields (index of the first row, rows) of an array, at most `MAX_BLOCK_VALUES` values at a
-    time, so that temporary arrays stay small."""
+    """Yield pairs (index of the first row, rows) of an array. Each block of rows has at most
+    `MAX_BLOCK_VALUES` values, so that temporary arrays stay small."""
     row_size = math.prod(values.shape[1:])
     at_once = max(1, MAX_BLOCK_VALUES // max(1, row_size))
     for first in range(0, len(values), at_once):
@@ -224,8 +228,11 @@ def row_blocks(values: NDArray[np.floating]) -> Iterator[tuple[int, NDArray[np.f
 
 
 def pad_sequences(rows: Sequence[Floats], features: int) -> tuple[Floats, Integers]:
-    """Arrays (L, F) of different L as one array (N, longest L, F) padded with 0, and the
-    lengths."""
+    """Pad arrays (L, F) of different lengths L with 0.
+
+    Returns:
+        one array (N, longest L, F), and the lengths (N,).
+    """
     lengths = np.array([len(row) for row in rows], dtype=np.int64)
     points = np.zeros((len(rows), int(lengths.max(initial=0)), features))
     for padded, row in zip(points, rows, strict=True):
@@ -237,14 +244,16 @@ def can_share_axes(
     features: Sequence[str], target_features: Sequence[str], points: Sequence[NDArray[np.floating]],
     units: Mapping[str, str] | None = None,
 ) -> bool:  # fmt: skip
-    """Whether sequences can be drawn in a plane with equal axes: source and target have the same
-    two features, in one unit, and their standard deviations differ by a factor of at most 20.
+    """Return whether sequences can be drawn in a plane with equal axes.
+
+    Source and target must have the same two features with the same unit. The standard deviations of
+    the two features may differ by a factor of at most `MAX_SPREAD_RATIO`.
 
     Args:
         features: F names of the source features.
         target_features: G names of the target features.
-        points: arrays (..., F) and (..., G) of all that is drawn; non-finite values are padding.
-        units: unit by feature, of the features that have one.
+        points: arrays (..., F) and (..., G) of all drawn sequences; non-finite values are padding.
+        units: unit of each feature that has a unit, by feature name.
     """
     if len(features) != 2 or list(features) != list(target_features):
         return False

@@ -1,4 +1,4 @@
-"""Series from files before they are cut: evenly spaced rows, NaN where a cell was not observed."""
+"""Series from files before they are cut into source and target."""
 
 from __future__ import annotations
 
@@ -18,22 +18,23 @@ from seqattn.data.spacing import Frequency, Spacing
 
 @dataclass(eq=False)
 class Series:
-    """N series.
+    """N series with evenly spaced rows and NaN in unobserved cells.
 
     Attributes:
-        name: of the file or path, for messages.
-        ids: N names.
+        name: name of the file or path, for messages.
+        ids: N names of the series.
         points: the rows of all series.
-        order: (rows,) time of each row, numbers or dates; None: rows are in order.
-        spacing: the step interval of each series; None without `order`.
+        order: (rows,) time of each row, as numbers or dates, or None if the order of the rows is
+            the time order.
+        spacing: step interval of each series, or None without `order`.
         groups: N group names for the split, or None.
-        target: separate targets of the file; None: it has none.
-        empty: number of unobserved cells, including those of missing rows.
-        dropped: (N,) True for series that are left out after the split because of empty cells;
-            None: none is.
+        target: separate targets from the file, or None if it has no separate targets.
+        empty: number of unobserved cells, including the cells of missing rows.
+        dropped: (N,) True for a series that is left out after the split because of empty cells, or
+            None if no series is left out.
         notes: notes for the user on how the files were read.
-        digests: SHA-256 of each file, by name.
-        roles: roles of the columns of a table; None: no table was read.
+        digests: SHA-256 digest of each file by name.
+        roles: roles of the columns of a table, or None if no table was read.
     """
 
     name: str
@@ -60,7 +61,7 @@ class Series:
         return [self.ids[int(k)] for k in np.flatnonzero(self.dropped)]
 
     def without_dropped(self) -> Series:
-        """The series that are not left out."""
+        """Return the series that are not left out."""
         if self.dropped is None or not self.dropped.any():
             return self
         indices = np.flatnonzero(~self.dropped)
@@ -78,7 +79,8 @@ class Series:
         return self.points.features
 
     def step(self, row: int, k: int) -> str:
-        """The time of a row of series k, as text; its number from 1 without `order`."""
+        """Return the time of a row of series k as text. Without `order`, return the number of the
+        row in the series, counted from 1."""
         if self.order is None:
             return str(row - int(self.points.offsets[k]) + 1)
         return step_text(self.order[row])
@@ -86,11 +88,12 @@ class Series:
 
 @dataclass(frozen=True, eq=False)
 class Spans:
-    """A range of rows of each of some series: a part of a split.
+    """A row range for each series in a part of the data set.
 
     Attributes:
         series_index: (n,) index of each series.
-        starts, lengths: (n,) first row and number of rows.
+        starts: (n,) index of the first row of each range.
+        lengths: (n,) number of rows of each range.
     """
 
     series_index: Integers
@@ -101,11 +104,11 @@ class Spans:
         return len(self.series_index)
 
     def frequency(self, series: Series) -> Frequency | None:
-        """The step interval that all of these series share; None if they share none."""
+        """Return the step interval of all these series, or None if intervals differ."""
         return None if series.spacing is None else series.spacing.select(self.series_index).common()
 
     def without_dropped(self, series: Series) -> Spans:
-        """The ranges of series that are not left out."""
+        """Return the ranges of the series that are not left out."""
         if series.dropped is None:
             return self
         left = ~series.dropped[self.series_index]
@@ -113,17 +116,17 @@ class Spans:
 
     @classmethod
     def of_series(cls, series: Series, indices: Sequence[int] | Integers | None = None) -> Spans:
-        """The ranges of whole series.
+        """Return the ranges of whole series.
 
         Args:
             series: all series.
-            indices: of the series in the part; None: all.
+            indices: indices of the series in the part, or None for all series.
         """
         offsets = series.points.offsets
         starts, lengths = np.asarray(offsets[:-1]), np.diff(offsets)
         if (
             len(lengths) and (lengths == lengths[0]).all()
-        ):  # a view, not a copy for millions of series
+        ):  # a broadcast view avoids a copy for millions of series
             lengths = np.broadcast_to(lengths[0], len(lengths))
         if indices is None:
             return cls(np.arange(len(series)), starts, lengths)
@@ -132,11 +135,11 @@ class Spans:
 
 
 def infer_spacing(chunk: Chunk, trained: Frequency | None = None) -> Spacing | None:
-    """Infer the step interval of each sequence; None without times.
+    """Infer the step interval of each sequence, or return None if the chunk has no times.
 
     Args:
         chunk: the sequences.
-        trained: the step interval of a model's training sequences; see `Spacing.infer`.
+        trained: step interval of the sequences that a model was trained on, as in `Spacing.infer`.
     """
     if chunk.order is None:
         return None
@@ -144,7 +147,8 @@ def infer_spacing(chunk: Chunk, trained: Frequency | None = None) -> Spacing | N
 
 
 def select_rows(chunk: Chunk, keep: NDArray[np.bool_]) -> Chunk:
-    """The chunk with the rows where `keep` is True, and their times; without separate targets."""
+    """Return the chunk with the rows where `keep` is True, with their times and without separate
+    targets."""
     points = chunk.points
     rows, series_index = np.flatnonzero(keep), np.repeat(np.arange(len(points)), points.lengths)
     order = chunk.order
@@ -158,7 +162,7 @@ def select_rows(chunk: Chunk, keep: NDArray[np.bool_]) -> Chunk:
 
 
 def keep_last_rows(chunk: Chunk, max_rows: int) -> Chunk:
-    """The chunk with the last `max_rows` rows of each sequence."""
+    """Return the chunk with only the last `max_rows` rows of each sequence."""
     points = chunk.points
     if (points.lengths <= max_rows).all():
         return chunk
@@ -167,19 +171,21 @@ def keep_last_rows(chunk: Chunk, max_rows: int) -> Chunk:
 
 
 def remap_where(where: Where, rows: Integers) -> Where:
-    """The place function of `values[rows]`, from that of `values`."""
+    """Convert a location function for the cells of `values` to one for `values[rows]`."""
     return lambda row, feature: where(int(rows[row]), feature)
 
 
 def has_separate_columns(config: OwnFile) -> bool:
-    """Whether some columns are sources and others targets, row by row."""
+    """Return whether source and target are different columns of the same rows."""
     lengths = (config.source_length, config.target_length, config.window)
     return config.source_features is not None and not any(lengths)
 
 
 def ended_mask(ragged: Ragged, config: OwnFile) -> NDArray[np.bool_]:
-    """(rows, C): True after the end of a sequence's source or target, where all cells of its
-    columns are empty to the last row."""
+    """Return a mask (rows, C) that is True after the end of the source or target of a sequence.
+
+    The end is the last row with a value in any column of the source or target.
+    """
     ended = np.zeros(ragged.values.shape, dtype=bool)
     for names in (config.source_features, config.target_features):
         indices = [ragged.features.index(name) for name in names or () if name in ragged.features]
@@ -196,11 +202,12 @@ def ended_mask(ragged: Ragged, config: OwnFile) -> NDArray[np.bool_]:
 
 
 def any_per_series(flags: NDArray[np.bool_], offsets: Integers) -> NDArray[np.bool_]:
-    """(N, ...) whether any row of each series is True; False for a series without rows.
+    """Return whether any row of each series is True, as an array (N, ...). The result is False for
+    a series without rows.
 
     Args:
         flags: (rows, ...) booleans.
-        offsets: (N + 1,) first row of each series, and the end of the last.
+        offsets: (N + 1,) index of the first row of each series, and the end of the last series.
     """
     found = np.zeros((len(offsets) - 1, *flags.shape[1:]), dtype=bool)
     has_rows = np.diff(offsets) > 0
@@ -210,7 +217,8 @@ def any_per_series(flags: NDArray[np.bool_], offsets: Integers) -> NDArray[np.bo
 
 
 def block_slices(lengths: Integers, rows: int) -> list[slice]:
-    """Slices of consecutive series with at most `rows` rows together, or of one series."""
+    """Return slices of consecutive series. The series of a slice have at most `rows` rows in total,
+    unless the slice contains only one series."""
     ends = np.cumsum(lengths)
     found, first = list[slice](), 0
     while first < len(lengths):

@@ -1,4 +1,4 @@
-"""Sliding windows over series: the first rows and the lengths of their sources and targets."""
+"""Sliding windows over series."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from seqattn.data.windows import WindowNames
 from seqattn.errors import DataError
 
 BLOCK_ROWS = 2**20
-"""Rows that are checked for empty cells together."""
+"""Number of rows that are checked for empty cells together."""
 
 
 @dataclass
@@ -25,8 +25,8 @@ class LeftOut:
 
     Attributes:
         too_short: names of series that are too short to be cut.
-        dropped: number of windows, or series, with empty cells.
-        names: names of up to five of these.
+        dropped: number of windows or series with empty cells.
+        names: names of up to five of these windows or series.
     """
 
     too_short: list[str] = field(default_factory=list)
@@ -39,10 +39,14 @@ class LeftOut:
 
 
 class Cut(NamedTuple):
-    """First rows and lengths of sources and targets, (N,) each.
+    """The rows of N sources and targets.
 
     Attributes:
-        series_index: (N,) the series of each sequence.
+        series_index: (N,) index of the series of each sequence.
+        source_starts: (N,) index of the first row of each source.
+        source_lengths: (N,) number of rows of each source.
+        target_starts: (N,) index of the first row of each target.
+        target_lengths: (N,) number of rows of each target.
     """
 
     series_index: Integers
@@ -56,10 +60,17 @@ def slide_windows(
     series: Series, spans: Spans, config: OwnFile, source_features: tuple[str, ...],
     left_out: LeftOut,
 ) -> Cut:  # fmt: skip
-    """The windows over the rows of a part that can be used.
+    """Return the usable windows over the rows of a part.
+
+    Args:
+        series: all series.
+        spans: the row ranges of the part.
+        config: the data section of the config.
+        source_features: names of the source features.
+        left_out: recorder for the series and windows that are left out.
 
     Raises:
-        DataError: no series is long enough for a window.
+        DataError: if no series is long enough for a window.
     """
     window = config.window
     assert window is not None
@@ -96,12 +107,17 @@ def _usable_windows(
     series: Series, spans: Spans, starts: Integers, counts: Integers, config: OwnFile,
     source_features: tuple[str, ...],
 ) -> NDArray[np.bool_]:  # fmt: skip
-    """(windows,) which windows can be used: with data.missing: drop_sequence those without an empty
-    cell, otherwise those whose source has an observed value of each feature.
+    """Return whether each window is usable, as an array (windows,).
+
+    With `data.missing: drop_sequence`, a window is usable if it has no empty cell. Otherwise, it is
+    usable if its source has an observed value of each feature.
 
     Args:
-        starts: (windows,) first row of each window, in the order of spans.
-        counts: (spans,) number of windows of each span.
+        series: all series.
+        spans: the row ranges of the part.
+        starts: (windows,) index of the first row of each window, in the order of `spans`.
+        counts: (spans,) number of windows of each row range.
+        config: the data section of the config.
         source_features: names of the source features.
     """
     window = config.window

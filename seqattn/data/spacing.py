@@ -1,8 +1,8 @@
 """Step intervals of sequences: numbers, durations, business days or months.
 
-The interval of each sequence is inferred from its times; see `seqattn.data.grids`.
+The interval of each sequence is inferred from its times with the grids of `seqattn.data.grids`.
 
-Letters: N sequences.
+In shapes, N is the number of sequences.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ class Frequency(NamedTuple):
     """A step interval.
 
     Attributes:
-        unit: one of `UNITS`, but not unknown.
-        step: units between two rows; microseconds for `time`.
-        day: for `month`, the day of the month if it is one of `END_DAYS`, which a few rows cannot
-            tell from the last day; else 0.
+        unit: one of `UNITS` except "unknown".
+        step: interval in this unit; the unit "time" counts microseconds.
+        day: with the unit "month", the day of the month if it is one of `END_DAYS`; otherwise 0. A
+            few rows on such a day cannot be distinguished from rows on the last day of the month.
     """
 
     unit: str
@@ -58,15 +58,16 @@ class Frequency(NamedTuple):
         return f"{step:g} {unit.replace('_', ' ')}{'' if step == 1 else 's'}"
 
     def as_plain(self) -> dict[str, Any]:
-        """As JSON-serializable data."""
+        """Return the interval as JSON-serializable data."""
         plain = {"unit": self.unit, "step": self.step}
         return {**plain, "day": self.day} if self.day else plain
 
     @classmethod
     def from_plain(cls, plain: Mapping[str, Any]) -> Self:
-        """
+        """Build the interval from the output of `as_plain`.
+
         Raises:
-            KeyError, TypeError, ValueError: not the output of `as_plain`.
+            KeyError, TypeError, ValueError: if `plain` is not an output of `as_plain`.
         """
         unit, step, day = str(plain["unit"]), float(plain["step"]), plain.get("day", 0)
         if unit not in UNITS[1:] or not 0 < step < math.inf:
@@ -77,12 +78,12 @@ class Frequency(NamedTuple):
 
 
 class Spacing(NamedTuple):
-    """The step interval of each of N sequences.
+    """The step intervals of N sequences.
 
     Attributes:
         unit: (N,) indices in `UNITS`.
-        step: (N,) units between two rows, microseconds for time; NaN where unknown.
-        day: (N,) the day of the month for months, 31 for the last; else 0.
+        step: (N,) interval in this unit, in microseconds for "time"; NaN if it is unknown.
+        day: (N,) day of the month with the unit "month", where 31 is the last day; otherwise 0.
     """
 
     unit: NDArray[np.int8]
@@ -91,7 +92,7 @@ class Spacing(NamedTuple):
 
     @classmethod
     def uniform(cls, sequences: int, frequency: Frequency) -> Self:
-        """One step interval for all sequences."""
+        """Return the same step interval for all sequences."""
         return cls(
             np.full(sequences, UNITS.index(frequency.unit), dtype=np.int8),
             np.full(sequences, float(frequency.step)),
@@ -104,15 +105,16 @@ class Spacing(NamedTuple):
     ) -> Self:
         """Infer the step interval of each sequence from its times.
 
-        It is the smallest distance between two rows, on the grid with the fewest missing rows. A
-        sequence of one or two rows shows no gaps; it takes the most frequent interval of the other
-        sequences if its rows are on that grid.
+        The interval is the smallest distance between two rows, on the grid with the fewest missing
+        rows. A sequence of one or two rows shows no gaps. Such a sequence takes the most frequent
+        interval of the other sequences if its rows are on the grid of that interval.
 
         Args:
             order: (rows,) numbers or dates that increase within each sequence.
-            offsets: (N + 1,) first row of each sequence, and the end of the last.
-            trained: the step interval of a model's training sequences, used for all sequences
-                whose times are of its kind. None: infer it.
+            offsets: (N + 1,) index of the first row of each sequence, and the end of the last
+                sequence.
+            trained: step interval of the sequences that a model was trained on, or None to infer
+                the intervals. A trained interval applies to all sequences with times of its kind.
         """
         rows = StepRows.of(order, offsets)
         step = rows.constant_step()
@@ -135,21 +137,21 @@ class Spacing(NamedTuple):
         return cls(unit.astype(np.int8), steps, day.astype(np.int8))
 
     def select(self, indices: Any) -> Spacing:
-        """The intervals of the sequences at these indices."""
+        """Return the intervals of the sequences at these indices."""
         return Spacing(*(column[indices] for column in self))
 
     @property
     def is_known(self) -> NDArray[np.bool_]:
-        """(N,) whether the interval of a sequence is known."""
+        """Whether the interval of each sequence is known, as an array (N,)."""
         return np.asarray(self.unit != UNKNOWN)
 
     def frequency(self, k: int) -> Frequency | None:
-        """The interval of sequence k; None: unknown."""
+        """Return the interval of sequence k, or None if it is unknown."""
         unit = int(self.unit[k])
         return None if unit == UNKNOWN else Frequency(UNITS[unit], float(self.step[k]))
 
     def frequencies(self) -> dict[Frequency, int]:
-        """The known intervals and the number of sequences with each, most frequent first."""
+        """Return the known intervals with the number of their sequences, most frequent first."""
         known = self.select(np.flatnonzero(self.is_known))
         return {
             Frequency(UNITS[unit], step): count
@@ -157,7 +159,7 @@ class Spacing(NamedTuple):
         }
 
     def common(self) -> Frequency | None:
-        """The interval that all sequences share; None if they share none or one is unknown."""
+        """Return the interval of all sequences, or None if intervals differ or are unknown."""
         found = list(self.frequencies())
         if len(found) != 1 or not self.is_known.all():
             return None
@@ -165,8 +167,11 @@ class Spacing(NamedTuple):
         return found[0]._replace(day=day if day in END_DAYS and (self.day == day).all() else 0)
 
     def distances(self, order: NDArray[Any], offsets: Integers) -> Floats:
-        """(rows - 1,) number of steps from each row to the next: 1 without missing rows, not an
-        integer off the grid. Also 1 between two sequences, and where the interval is unknown."""
+        """Return the number of steps from each row to the next, as an array (rows - 1,).
+
+        The number is 1 if no row is missing. It is not an integer if a row is off the grid. It is
+        also 1 between two sequences and in a sequence with an unknown interval.
+        """
         rows = StepRows.of(order, offsets)
         series_index = rows.series_index[:-1]
         steps = np.ones(len(series_index))
@@ -182,8 +187,14 @@ class Spacing(NamedTuple):
     def step_after(
         self, series_index: Integers, base: NDArray[Any], count: NDArray[Any]
     ) -> NDArray[Any]:
-        """(M,) the time `count` steps after `base` in the sequences `series_index`, (M,) each; NaN
-        or NaT where the interval is unknown."""
+        """Return the times (M,) that are `count` steps after `base`. A time is NaN or NaT if the
+        interval of its sequence is unknown.
+
+        Args:
+            series_index: (M,) index of the sequence of each time.
+            base: (M,) times to start from.
+            count: (M,) number of steps.
+        """
         unit, amount = self.unit[series_index], self.step[series_index] * count
         if base.dtype.kind != "M":
             return np.asarray(np.where(unit == NUMBER, base + amount, np.nan))
@@ -202,7 +213,15 @@ class Spacing(NamedTuple):
         return found
 
     def steps_after(self, last: NDArray[Any], steps: int) -> NDArray[Any]:
-        """(N, steps) the times after the last time of each sequence, (N,)."""
+        """Return the next `steps` times after the last time of each sequence.
+
+        Args:
+            last: (N,) last time of each sequence.
+            steps: number of times per sequence.
+
+        Returns:
+            the times (N, steps).
+        """
         N = len(last)
         count = np.tile(np.arange(1, steps + 1), N)
         return self.step_after(
@@ -211,8 +230,11 @@ class Spacing(NamedTuple):
 
 
 def as_dashed_date(order: NDArray[Any]) -> str | None:
-    """The first of the times as an ISO date, if all times are integers that are days (YYYYMMDD) or
-    months (YYYYMM) of 1900 to 2099 written without dashes; else None."""
+    """Return the first time as an ISO date if all times look like dates without dashes.
+
+    Such times are integers that represent days (YYYYMMDD) or months (YYYYMM) from 1900 to 2099. For
+    other times, return None.
+    """
     if order.dtype.kind == "M" or not len(order) or not (order == np.round(order)).all():
         return None
     steps = np.unique(np.asarray(order, dtype=np.int64))

@@ -1,4 +1,4 @@
-"""The schema of the sequences that a model was trained on; checkpoints store it."""
+"""The schema of the sequences that a model was trained on, which checkpoints store."""
 
 from __future__ import annotations
 
@@ -19,14 +19,16 @@ class DataSpec:
     """Names, lengths and units of the sequences that a model reads and forecasts.
 
     Attributes:
-        source_features, target_features: names of the features.
-        source_length, target_length: lengths of the longest source and target, in steps.
-        scaling: from the user's units to those of the model, and back.
-        digests: SHA-256 of each file of the training data.
-        frequency: the step interval of all sequences; None if they have none, or several.
-        roles: the roles of the table's columns, inferred or given; None without a table, and in
-            checkpoints of earlier versions.
-        units: unit by feature, of the features that have one.
+        source_features: names of the source features.
+        target_features: names of the target features.
+        source_length: length of the longest source, in steps.
+        target_length: length of the longest target, in steps.
+        scaling: scaling from the user's units to the units of the model, and back.
+        digests: SHA-256 digest of the files of each path in the config.
+        frequency: step interval of all sequences, or None if intervals differ or are unknown.
+        roles: roles of the columns of the table, inferred or set by the user. The roles are None if
+            no table was read, and in checkpoints of earlier versions.
+        units: unit of each feature that has a unit, by feature name.
     """
 
     source_features: tuple[str, ...]
@@ -41,10 +43,11 @@ class DataSpec:
 
     @classmethod
     def of(cls, part: Sequences, scaling: Scaling | None = None) -> DataSpec:
-        """The schema of sequences in memory.
+        """Build the schema of sequences in memory.
 
         Args:
-            scaling: of the model; None: the identity.
+            part: the sequences.
+            scaling: scaling of the model, or None for the identity.
         """
         return cls(
             part.features, part.target_features, part.source_steps, part.target_steps,
@@ -53,7 +56,7 @@ class DataSpec:
 
     @classmethod
     def of_splits(cls, data: Splits) -> DataSpec:
-        """The schema of a data set, from its training part."""
+        """Build the schema of a data set from its training part."""
         train = data.train
         return cls(
             train.features, train.target_features, train.source_steps, train.target_steps,
@@ -62,7 +65,7 @@ class DataSpec:
         )  # fmt: skip
 
     def as_plain(self) -> dict[str, Any]:
-        """As JSON-serializable data. The keys are those of the first version, such as `said`."""
+        """Return JSON-serializable data with the keys of the first version, such as `said`."""
         return {
             "features": list(self.source_features), "said": list(self.target_features),
             "source_length": self.source_length, "target_length": self.target_length,
@@ -74,9 +77,11 @@ class DataSpec:
 
     @classmethod
     def from_plain(cls, plain: Mapping[str, Any]) -> DataSpec:
-        """
+        """Build the schema from the output of `as_plain`.
+
         Raises:
-            KeyError, TypeError, ValueError, AttributeError: not the output of `as_plain`.
+            KeyError, TypeError, ValueError, AttributeError: if `plain` is not an output of
+                `as_plain`.
         """
         source, target = (tuple(str(name) for name in plain[key]) for key in ("features", "said"))
         frequency = plain.get("frequency")

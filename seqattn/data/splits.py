@@ -16,21 +16,23 @@ from seqattn.data.units import Units
 
 @dataclass(frozen=True)
 class Splits:
-    """A data set in three parts, with what was fitted on its training part.
+    """A data set in three parts, with the values that were fitted on its training part.
 
     Attributes:
-        train, validation, test: the parts, in the user's units.
-        scaling: from the user's units to those of the model, and back.
-        rule: name and forecast of the naive baseline that belongs to the task, or None.
+        train: the training part, in the user's units.
+        validation: the validation part, in the user's units.
+        test: the test part, in the user's units.
+        scaling: scaling from the user's units to the units of the model, and back.
+        rule: name and forecast function of the naive baseline of the task, or None.
         notes: messages for the user about the files.
-        split: (series, part, first step, last step) of each series that was read from files.
-        digests: SHA-256 of each path of the config.
-        sources: SHA-256 of each file by its name, where a path stands for several files.
-        frequency: the step interval that all training series share; None if they share none.
-        in_sample: season and error scale of the training series; None for generated data.
-        fitted_on: the training sequences that baselines are fitted to; None: all of them.
-        roles: the roles of the columns of the table; None if no table was read.
-        units: unit by feature, of the features that have one.
+        split: tuple (series id, part, first step, last step) for each series from files.
+        digests: SHA-256 digest of the files of each path in the config.
+        sources: SHA-256 digest of each file by name, if a path covers several files.
+        frequency: step interval of all training series, or None if intervals differ or are unknown.
+        in_sample: season and error scales of the training series, or None for generated data.
+        fitted_on: the training sequences for fitting baselines, or None for all of them.
+        roles: roles of the columns of the table, or None if no table was read.
+        units: unit of each feature that has a unit, by feature name.
     """
 
     train: Sequences
@@ -50,9 +52,9 @@ class Splits:
 
     @property
     def baseline_part(self) -> Sequences:
-        """The training sequences that baselines are fitted to."""
+        """The training sequences for fitting baselines."""
         return self.train if self.fitted_on is None else self.fitted_on
 
     def batches(self, size: int) -> int:
-        """Number of batches in an epoch."""
+        """Return the number of batches of `size` sequences in an epoch."""
         return -(-len(self.train) // size)

@@ -1,4 +1,7 @@
-"""Splits series into training, validation and test part by sequence, group or time."""
+"""Functions that split series into a training, a validation and a test part.
+
+The split is by sequence, by group or by time.
+"""
 
 from __future__ import annotations
 
@@ -16,10 +19,13 @@ PARTS = ("train", "validation", "test")
 
 
 def split_series(series: Series, config: OwnFile) -> tuple[list[Spans], list[str]]:
-    """The three parts, and the names of series that are too short for a split by time.
+    """Split series into three parts.
+
+    Returns:
+        the row ranges of the parts, and the names of series that are too short for a split by time.
 
     Raises:
-        DataError: a part would be empty, or the file lacks the groups or times to split by.
+        DataError: if a part would be empty, or if the file lacks the groups or times for the split.
     """
     split, name = config.split, series.name
     if split.by == "time" and config.window is not None:
@@ -53,14 +59,18 @@ def split_series(series: Series, config: OwnFile) -> tuple[list[Spans], list[str
 
 
 def _sizes(n: int, validation: float, test: float, items: str, name: str) -> tuple[int, int, int]:
-    """The number of items of each part out of n."""
+    """Return the number of items in each part if n items are split.
+
+    Raises:
+        DataError: if a part would be empty.
+    """
     of_validation, of_test = round(n * validation), round(n * test)
     of_train = n - of_validation - of_test
     for part, count in zip(PARTS, (of_train, of_validation, of_test), strict=True):
         if count < 1:
             if n < 3:
                 hint = (
-                    "Three parts need three at least; one long series can be cut with data.window"
+                    "Three parts need at least three; one long series can be cut with data.window"
                     " and data.split.by: time"
                 )
             else:
@@ -72,7 +82,7 @@ def _sizes(n: int, validation: float, test: float, items: str, name: str) -> tup
 
 
 def _split_in_time(series: Series, config: OwnFile) -> tuple[list[Spans], list[str]]:
-    """Split each series by time: the first steps train, the last test."""
+    """Split each series by time. The first steps are for training and the last for the test."""
     name, window, split = series.name, config.window, config.split
     if series.target is not None:
         raise DataError(f"{name}: has separate targets, so there is no series to split by time.")

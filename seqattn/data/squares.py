@@ -1,8 +1,8 @@
 """Noisy squares: the corners of a square in order, from any corner, in either direction.
 
-The draws and their order never change, so that a seed gives the same points in all versions. They
-come from NumPy's legacy generator (`RandomState(seed)`): first all starting corners, then (if
-lengths vary) all lengths, then all directions, then the noise of each sequence.
+The random draws and their order never change, so that a seed gives the same points in all versions.
+The draws come from NumPy's legacy generator (`RandomState(seed)`). It draws all starting corners,
+then all lengths if they vary, then all directions, and then the noise of each sequence.
 """
 
 from __future__ import annotations
@@ -19,17 +19,18 @@ DIRECTIONS = ("counter-clockwise", "clockwise")
 def draw_walks(
     n: int, seed: int, *, noise: float = 0.1, variable_length: bool = False
 ) -> tuple[list[Floats], list[Floats], Integers]:
-    """Draw whole sequences, before they are cut into source and target.
+    """Draw whole sequences before they are cut into source and target.
 
     Args:
         n: number of sequences.
-        seed: 0 to 2**32 - 1.
+        seed: seed from 0 to 2**32 - 1.
         noise: standard deviation of the normal noise of each coordinate.
         variable_length: whether sequences have 2, 3 or 4 corners instead of always 4.
 
     Returns:
-        points: n arrays (L, 2); corners: n arrays (L, 2), the points without noise;
-        directions: (n,), 1 for clockwise.
+        points: n arrays (L, 2).
+        corners: n arrays (L, 2), the points without noise.
+        directions: array (n,), 1 for clockwise and 0 for counter-clockwise.
     """
     stream = np.random.RandomState(seed)
     bases = stream.randint(4, size=n)
@@ -46,9 +47,9 @@ def draw_walks(
 def generate_squares(
     n: int, seed: int, *, noise: float, source_length: int, variable_length: bool
 ) -> Sequences:
-    """Generate squares whose first `source_length` corners are the source and the rest the target.
+    """Generate squares with the first `source_length` corners as source and the rest as target.
 
-    The last corner of a short sequence is always its target, so that source and target have at
+    The last corner of a short sequence is always in the target, so that source and target have at
     least one corner each.
     """
     points, corners, directions = draw_walks(n, seed, noise=noise, variable_length=variable_length)
@@ -70,17 +71,18 @@ def generate_squares(
 
 
 def opposite_corner(source: Floats, source_lengths: Integers, steps: int) -> Floats:
-    """Forecast of squares: a corner is minus the corner two steps before.
+    """Forecast each corner of a square as minus the corner two steps earlier.
 
-    After a single source corner the next may be either neighbour, so the forecast is their mean, 0.
+    After a single source corner, the next corner may be either neighbour. The forecast is the mean
+    of both neighbours, which is 0.
 
     Args:
         source: (N, S, 2) corners.
-        source_lengths: (N,).
-        steps: T, target length.
+        source_lengths: (N,) number of valid corners.
+        steps: T, the target length.
 
     Returns:
-        (N, T, 2).
+        the forecast (N, T, 2).
     """
     N, S, F = source.shape
     walk = np.zeros((N, S + steps, F))
@@ -94,10 +96,10 @@ def opposite_corner(source: Floats, source_lengths: Integers, steps: int) -> Flo
 
 
 def _ideal_target(corners: Floats, cut: int) -> Floats:
-    """The best forecast of the corners from `cut` on, given the true corners before.
+    """Return the best forecast of the corners from index `cut` on, given the true earlier corners.
 
-    Two corners determine the direction, and so all others. After one corner its neighbours may come
-    in either order, and their mean, the centre of the square, has the lowest error.
+    Two corners determine the direction, and thus all other corners. After one corner, its two
+    neighbours may come in either order. Their mean, the centre of the square, has the lowest error.
     """
     rest = corners[cut:].copy()
     if cut == 1:
@@ -106,6 +108,6 @@ def _ideal_target(corners: Floats, cut: int) -> Floats:
 
 
 def _corners(base: int, direction: int) -> Floats:
-    """Four corners from `base` on; the other direction is the same list reversed."""
+    """Return four corners clockwise from corner `base`. If `direction` is 0, reverse the order."""
     clockwise = CORNERS[(base + np.arange(4)) % 4]
     return clockwise if direction else clockwise[::-1]

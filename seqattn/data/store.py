@@ -1,5 +1,4 @@
-"""Stores series that are added chunk by chunk, in memory or in files that are then
-memory-mapped."""
+"""A store for series that are added chunk by chunk, in memory or in memory-mapped files."""
 
 from __future__ import annotations
 
@@ -23,14 +22,14 @@ from seqattn.data.spacing import Spacing
 
 META = "meta.json"
 VERSION = 2
-"""Version of the layout of a folder; folders of other versions are not read."""
+"""Version of the folder layout. Folders of other versions are not read."""
 
 
 class PackedNames(collections.abc.Sequence[str]):
     """A sequence of strings in one array of bytes.
 
     Args:
-        content: (bytes,) the strings in UTF-8, concatenated.
+        content: (bytes,) the concatenated strings in UTF-8.
         lengths: (N,) number of bytes of each string.
     """
 
@@ -39,7 +38,7 @@ class PackedNames(collections.abc.Sequence[str]):
 
     @functools.cached_property
     def offsets(self) -> Integers:
-        """(N + 1,) first byte of each string, and the end of the last; computed on first use."""
+        """Indices (N + 1,) of the first byte of each string and of the end of the last string."""
         return to_offsets(self.lengths)
 
     def __len__(self) -> int:
@@ -54,10 +53,10 @@ class PackedNames(collections.abc.Sequence[str]):
 
 
 class SeriesStore:
-    """Collects series of one layout.
+    """A store that collects series of one layout.
 
     Args:
-        folder: an empty folder for the rows; None: keep them in memory.
+        folder: an empty folder for the rows, or None to keep the rows in memory.
     """
 
     def __init__(self, folder: Path | None = None) -> None:
@@ -71,10 +70,10 @@ class SeriesStore:
         self.count = 0
 
     def add(self, series: Series) -> None:
-        """Add some series.
+        """Add series to the store.
 
         Raises:
-            OSError: the disk is full.
+            OSError: if the disk is full.
         """
         self.first = self.first or series
         self.empty += series.empty
@@ -114,7 +113,8 @@ class SeriesStore:
 
     @contextlib.contextmanager
     def sibling(self) -> Iterator[SeriesStore]:
-        """A temporary store on the same disk."""
+        """Create a temporary store on the disk of this store, or in memory if this store has no
+        folder."""
         if self.folder is None:
             yield SeriesStore()
             return
@@ -122,10 +122,10 @@ class SeriesStore:
             yield SeriesStore(Path(place))
 
     def finish(self, name: str) -> Series:
-        """All series; valid as long as the store exists.
+        """Return all series, which are valid as long as the store exists.
 
         Args:
-            name: of the files, for messages.
+            name: name of the files, for messages.
         """
         if self.folder is None:
             return self.series(name, {})
@@ -149,11 +149,11 @@ class SeriesStore:
         _append_to(path, array.astype(dtype, copy=False))
 
     def series(self, name: str, digests: dict[str, str]) -> Series:
-        """All series of a store in memory.
+        """Return all series of a store in memory.
 
         Args:
-            name: of the files, for messages.
-            digests: SHA-256 of each file, by name.
+            name: name of the files, for messages.
+            digests: SHA-256 digest of each file by name.
         """
         assert self.first is not None and self.folder is None
         arrays = {key: parts[0] if len(parts) == 1 else np.concatenate(parts)
@@ -165,9 +165,9 @@ class SeriesStore:
         """Write the metadata, after which the folder can be memory-mapped.
 
         Args:
-            name: of the files, for messages.
-            digests: SHA-256 of each file, by name.
-            more: further entries of the metadata.
+            name: name of the files, for messages.
+            digests: SHA-256 digest of each file by name.
+            more: additional entries of the metadata.
         """
         assert self.first is not None and self.folder is not None
         metadata = {
@@ -196,7 +196,7 @@ class SeriesStore:
 def _append_to(path: Path, array: NDArray[Any]) -> None:
     if array.size:
         with path.open("ab") as file:
-            file.write(array.view(np.uint8).data)  # dates do not support the buffer protocol
+            file.write(array.view(np.uint8).data)  # arrays of dates lack the buffer protocol
 
 
 def _widen(path: Path, before: np.dtype[Any], dtype: np.dtype[Any]) -> None:
@@ -210,7 +210,7 @@ def _widen(path: Path, before: np.dtype[Any], dtype: np.dtype[Any]) -> None:
 
 
 def open_mapped(folder: Path) -> Series | None:
-    """The series of a folder; None if it is incomplete or of another version."""
+    """Return the series of a folder, or None if the folder is incomplete or of another version."""
     try:
         metadata = json.loads((folder / META).read_text())
         if metadata["version"] != VERSION:
@@ -233,7 +233,7 @@ def _map_file(path: Path, dtype: str, size: int) -> NDArray[Any]:
     """Memory-map one array.
 
     Raises:
-        ValueError: the file has another size.
+        ValueError: if the file does not have the expected size.
     """
     if not size:
         return np.zeros(0, dtype=dtype)

@@ -1,11 +1,11 @@
-"""Generated tasks whose true alignment is known.
+"""Generated tasks with a known true alignment.
 
-Each target step of `copy`, `reverse`, `sort`, `recall` and `lag` is determined by one source step,
-and `alignment` has its index. A corner of a polygon follows from two others, so `polygons` has no
-alignment.
+Each target step of `copy`, `reverse`, `sort`, `recall` and `lag` is determined by one source step.
+The array `alignment` contains the index of this source step. A corner of a polygon follows from two
+other corners, so `polygons` has no alignment.
 
-Each random draw is a function of (seed, purpose): changing noise or lengths leaves all other draws
-unchanged.
+Each random draw is a function of (seed, purpose). A change of the noise or the lengths leaves all
+other draws unchanged.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ Task = Squares | Polygons | Copy | Reverse | Sort | Recall | Lag
 
 FEATURES = ("x", "y")
 DIRECTIONS = ("counter-clockwise", "clockwise")
-MIN_RADIUS, MAX_RADIUS = 0.5, 1.5  # distance of the corners of a polygon from its centre
+MIN_RADIUS, MAX_RADIUS = 0.5, 1.5  # distance of polygon corners from the centre
 
 
 def generate(task: Task, n: int, seed: int) -> Sequences:
-    """Generate `n` sequences of a task, deterministically from the seed."""
+    """Generate `n` sequences of a task. The result depends only on the task, `n` and the seed."""
     match task:
         case Squares():
             return squares.generate_squares(
@@ -54,9 +54,10 @@ def generate(task: Task, n: int, seed: int) -> Sequences:
 
 
 def naive_forecast_of(task: Task) -> tuple[str, NaiveForecast] | None:
-    """Name and forecast of the naive baseline of a task: its rule applied to the noisy sources.
+    """Return the name and the forecast function of the naive baseline of a task.
 
-    None for copy, reverse, sort and lag, whose rule reaches the noise floor.
+    The forecast applies the rule of the task to the noisy sources. Return None for copy, reverse,
+    sort and lag, because their rules reach the noise floor.
     """
     match task:
         case Squares():
@@ -77,7 +78,7 @@ def naive_forecast_of(task: Task) -> tuple[str, NaiveForecast] | None:
 def _generate_paths(
     task: Copy | Reverse | Sort, n: int, seed: int, order: Callable[[Floats, Integers], Integers]
 ) -> Sequences:
-    """Sources of random points in a square; targets are the same points in another order."""
+    """Generate sources of random points in a square, and targets with the points reordered."""
     lengths = _draw_lengths(n, seed, task.min_length, task.length)
     source = _draw_points(n, seed, "points", task.length, lengths)
     return _build_from_alignment(source, lengths, lengths, order(source, lengths), task.noise, seed)
@@ -96,7 +97,7 @@ def _build_from_alignment(
     source: Floats, source_lengths: Integers, target_lengths: Integers, alignment: Integers,
     noise: float, seed: int,
 ) -> Sequences:  # fmt: skip
-    """Sequences whose target step t is the source step `alignment[:, t]` plus noise."""
+    """Build sequences in which target step t is the source step `alignment[:, t]` plus noise."""
     N, T = alignment.shape
     ideal = _gather_points(source, alignment)
     deviation = rng_for(seed, "data", "noise").standard_normal(ideal.shape) * noise
@@ -124,14 +125,14 @@ def _sorted_order(source: Floats, lengths: Integers) -> Integers:
 
 
 def _lagged_order(lengths: Integers, lag: int, steps: int) -> Integers:
-    """(N, steps) alignment of the step `length + t` with the step `length + t - lag`; -1 if that is
-    no source step."""
+    """Return the alignment (N, steps) of target step t with the source step `length + t - lag`, or
+    -1 if there is no such source step."""
     indices = lengths[:, None] + np.arange(steps) - lag
     return np.where((indices >= 0) & (indices < lengths[:, None]), indices, -1)
 
 
 def _gather_points(source: Floats, alignment: Integers) -> Floats:
-    """(N, T, F) the source steps at indices (N, T); 0 at index -1."""
+    """Return the source steps at the indices (N, T) as an array (N, T, F), with 0 at index -1."""
     points = source[np.arange(len(source))[:, None], np.maximum(alignment, 0)]
     return np.where(alignment[:, :, None] >= 0, points, 0.0)
 
@@ -140,7 +141,8 @@ def _gather_points(source: Floats, alignment: Integers) -> Floats:
 
 
 def _generate_recall(task: Recall, n: int, seed: int) -> Sequences:
-    """Sources are key, value, key, value, ..., and a noisy copy of one key as the query."""
+    """Generate sources of alternating keys and values, followed by a noisy copy of one key as the
+    query."""
     pairs = _draw_lengths(n, seed, task.min_pairs, task.pairs)
     lengths = 2 * pairs + 1
     S, rows = 2 * task.pairs + 1, np.arange(n)
@@ -159,15 +161,15 @@ def _generate_recall(task: Recall, n: int, seed: int) -> Sequences:
 
 
 def nearest_key_value(source: Floats, lengths: Integers, steps: int) -> Floats:
-    """Forecast of recall: the value whose key is nearest to the query, at every step.
+    """Forecast recall: repeat the value with the key nearest to the query at every step.
 
     Args:
-        source: (N, S, F) key, value, ..., and the query.
-        lengths: (N,) odd numbers.
-        steps: T, target length.
+        source: (N, S, F) alternating keys and values, followed by the query.
+        lengths: (N,) source lengths, which are odd.
+        steps: T, the target length.
 
     Returns:
-        (N, T, F).
+        the forecast (N, T, F).
     """
     N, S, F = source.shape
     if S < 3:
@@ -214,16 +216,16 @@ def _generate_polygons(task: Polygons, n: int, seed: int) -> Sequences:
 
 
 def rotate_on(source: Floats, lengths: Integers, steps: int) -> Floats:
-    """Forecast of polygons: rotate the last source step about the centre by the angle between the
-    last two steps.
+    """Forecast polygons: rotate the last source step about the centre by the angle between the last
+    two source steps.
 
     Args:
-        source: (N, S, 2).
-        lengths: (N,); a source of one step is repeated.
-        steps: T, target length.
+        source: (N, S, 2) corners.
+        lengths: (N,) source lengths. A source of one step is repeated.
+        steps: T, the target length.
 
     Returns:
-        (N, T, 2).
+        the forecast (N, T, 2).
     """
     rows = np.arange(len(source))
     last, before = source[rows, lengths - 1], source[rows, np.maximum(lengths - 2, 0)]
@@ -237,7 +239,7 @@ def rotate_on(source: Floats, lengths: Integers, steps: int) -> Floats:
 
 
 def _draw_lengths(n: int, seed: int, low: int | None, high: int) -> Integers:
-    """(n,) uniform integers from `low` to `high`; all are `high` if `low` is None."""
+    """Draw n uniform integers from `low` to `high`. If `low` is None, all integers are `high`."""
     if low is None:
         return np.full(n, high, dtype=np.int64)
     shares: NDArray[np.float64] = rng_for(seed, "data", "lengths").random_sample(n)
@@ -245,6 +247,6 @@ def _draw_lengths(n: int, seed: int, low: int | None, high: int) -> Integers:
 
 
 def _draw_points(n: int, seed: int, name: str, longest: int, lengths: Integers) -> Floats:
-    """(n, longest, 2) uniform points in the square from -1 to 1; 0 at padding."""
+    """Draw uniform points (n, longest, 2) in the square from -1 to 1. Padding is 0."""
     drawn = 2 * rng_for(seed, "data", name).random_sample((n, longest, len(FEATURES))) - 1
     return np.where(valid_mask(lengths, longest)[:, :, None], drawn, 0.0)

@@ -9,33 +9,33 @@ from seqattn.config import nearest
 from seqattn.errors import DataError
 
 Units = Mapping[str, str]
-"""Unit of each feature that has one."""
+"""Unit of each feature that has a unit, by feature name."""
 
 _IN_BRACKETS = re.compile(r"\S\s*(?:\(([^()\[\]]+)\)|\[([^()\[\]]+)\])\s*$")
 _HAS_A_SIGN_OF_UNITS = re.compile(r"[^\W\d_]|[%°‰$€£]")
 
 
 def unit_in_name(name: str) -> str | None:
-    """The unit in brackets at the end of a name, such as degC of "temp (degC)"; None: there is
-    none."""
+    """Return the unit in brackets at the end of a name, such as degC in "temp (degC)", or None if
+    the name contains no unit."""
     found = _IN_BRACKETS.search(name)
     unit = (found.group(1) or found.group(2)).strip() if found else ""
     return unit if _HAS_A_SIGN_OF_UNITS.search(unit) and len(unit) <= 40 else None
 
 
 def units_in_names(names: Sequence[str]) -> dict[str, str]:
-    """Unit by feature, from the names that end in one."""
+    """Return the unit of each feature with a name that ends in a unit."""
     return {name: unit for name in names if (unit := unit_in_name(name)) is not None}
 
 
 def with_unit(name: str, units: Units, shown: str | None = None) -> str:
-    """A feature with its unit, such as "temperature [degC]"; the name alone if it has no unit or
-    contains it.
+    """Return a feature name with its unit, such as "temperature [degC]". Return the name alone if
+    the feature has no unit or the name contains the unit.
 
     Args:
-        name: of the feature.
-        units: unit by feature.
-        shown: a shorter text for the name; None: the name.
+        name: name of the feature.
+        units: unit of each feature that has a unit, by feature name.
+        shown: text to show instead of the name, or None to show the name.
     """
     unit = units.get(name)
     shown = name if shown is None else shown
@@ -43,9 +43,10 @@ def with_unit(name: str, units: Units, shown: str | None = None) -> str:
 
 
 def check_units(units: Units, features: Sequence[str]) -> None:
-    """
+    """Check that each unit belongs to a feature.
+
     Raises:
-        DataError: a unit belongs to no feature.
+        DataError: if a unit belongs to no feature.
     """
     for name in units:
         if name not in features:

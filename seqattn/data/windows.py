@@ -1,9 +1,10 @@
-"""Sources and targets as ranges of rows of one array, gathered on demand.
+"""Sources and targets as row ranges of one array, gathered on demand.
 
-Overlapping windows take no more memory than the rows that they are cut from, and rows of a memory-
-mapped file are read batch by batch.
+Overlapping windows need no more memory than the rows that they cover. Rows of a memory-mapped file
+are read batch by batch.
 
-Letters: N sequences, n gathered sequences, L steps of the longest, C columns, F features.
+In shapes, N is the number of sequences, n the number of gathered sequences, L the number of steps
+of the longest sequence, C the number of columns and F the number of features.
 """
 
 from __future__ import annotations
@@ -22,16 +23,17 @@ from seqattn.data.sequences import Floats, Integers, Sequences, valid_mask
 from seqattn.data.spacing import Spacing
 
 CHUNK_NUMBERS = 2**18
-"""Values that `Windows.chunks` gathers together."""
+"""Number of values that `Windows.chunks` gathers together."""
 
 
 class WindowNames(collections.abc.Sequence[str]):
-    """Names of sequences: the name of the series, or series@step with the first step of the target.
+    """Names of sequences: `series`, or `series@step` with the first step of the target.
 
     Args:
         of_series: names of all series.
-        series_index: (N,) the series of each sequence.
-        step: text of the first target step of sequence k; None: names are those of the series.
+        series_index: (N,) index of the series of each sequence.
+        step: function that returns the first target step of sequence k as text, or None to use the
+            names of the series alone.
     """
 
     def __init__(
@@ -73,12 +75,12 @@ class WindowNames(collections.abc.Sequence[str]):
 
 @dataclass(frozen=True, eq=False)
 class SeriesSteps:
-    """The times of the rows that windows are cut from.
+    """The times of the rows from which windows are cut.
 
     Attributes:
-        order: (rows,) time of each row, numbers or dates; None: steps are counted.
-        spacing: the step interval of each series; None without `order`.
-        series_index: (N,) the series of each window.
+        order: (rows,) time of each row, as numbers or dates, or None if steps are counted.
+        spacing: step interval of each series, or None without `order`.
+        series_index: (N,) index of the series of each window.
     """
 
     order: NDArray[np.generic] | None
@@ -86,28 +88,29 @@ class SeriesSteps:
     series_index: Integers
 
     def select(self, indices: slice | Integers) -> SeriesSteps:
-        """The steps of some windows."""
+        """Return the steps of some windows."""
         return replace(self, series_index=self.series_index[indices])
 
     def spacings(self) -> Spacing | None:
-        """The step interval of each window."""
+        """Return the step interval of each window, or None if steps are counted."""
         return None if self.spacing is None else self.spacing.select(self.series_index)
 
     def of_rows(self, rows: Integers) -> NDArray[np.generic] | None:
-        """The times of rows; None: steps are counted."""
+        """Return the times of rows, or None if steps are counted."""
         has_steps = self.order is not None and self.spacing is not None
         return np.asarray(self.order[rows]) if has_steps else None  # type: ignore[index]
 
 
 class Windows(Sequences):
-    """N sequences whose values are gathered each time they are read.
+    """N sequences with values that are gathered each time they are read.
 
-    A subclass of `Sequences`. Its array attributes gather all sequences, which may not fit in
-    memory; `chunks` and `select` gather some of them. Empty source cells are interpolated linearly
-    between the observed values of the same source; at an end the nearest value is repeated.
+    The array attributes gather all sequences, which may not fit in memory; `chunks` and `select`
+    gather some of them. Empty source cells are interpolated linearly between the observed values of
+    the same source. At the ends, the nearest observed value is repeated.
 
     Args:
-        sources, targets: the rows of each sequence.
+        sources: the rows of each source.
+        targets: the rows of each target.
         names: names of the sequences.
         steps: times of the rows.
         has_empty: whether any cell of the arrays is NaN.
@@ -201,14 +204,15 @@ class Windows(Sequences):
         return self._gather(indices, self._last_steps(indices), spacing)
 
     def subset(self, indices: Integers) -> Windows:
-        """Some of the sequences, without gathering them."""
+        """Return some of the sequences without gathering their values."""
         return Windows(
             self.sources.select(indices), self.targets.select(indices), self.names.select(indices),
             self.steps.select(indices), has_empty=self.has_empty,
         )  # fmt: skip
 
     def select_points(self, indices: slice | Integers) -> Sequences:
-        """The same as `select` without steps and spacing, as a training step needs it."""
+        """Return the sequences as `select` does, but without times and spacing, which a training
+        step does not need."""
         return self._gather(indices, None, None)
 
     def chunks(self) -> Iterator[tuple[slice, Sequences]]:
@@ -223,8 +227,8 @@ class Windows(Sequences):
             yield slice(first, min(first + size, len(self)))
 
     def observed_sources(self) -> Iterator[tuple[slice, NDArray[np.bool_]]]:
-        """Yields (slice of indices, (n, F) whether each source has an observed value of a
-        feature)."""
+        """Yield pairs (slice of indices, array (n, F)). The array indicates whether each source has
+        an observed value of each feature."""
         for indices in self._chunk_slices():
             keep = self._valid(self.sources, indices)
             values = self.sources.gather(indices)
@@ -268,7 +272,8 @@ class Windows(Sequences):
     def _observed(
         self, rows: RowRanges, indices: slice | Integers
     ) -> tuple[Floats, NDArray[np.bool_]]:
-        """(n, L, F) values of sources or targets, 0 at padding, and which cells were observed."""
+        """Return the values (n, L, F) of sources or targets, with 0 at padding, and a mask of the
+        observed cells."""
         values, keep = rows.gather(indices), self._valid(rows, indices)
         observed = np.broadcast_to(keep, values.shape)
         if self.has_empty:
@@ -279,11 +284,11 @@ class Windows(Sequences):
 
     @staticmethod
     def _valid(rows: RowRanges, indices: slice | Integers) -> NDArray[np.bool_]:
-        """(n, L, 1): True at valid steps."""
+        """Return a mask (n, L, 1) that is True at valid steps."""
         return valid_mask(rows.lengths[indices], rows.longest)[:, :, None]
 
     def _has_unobserved(self, rows: RowRanges) -> bool:
-        """Whether a valid cell was not observed."""
+        """Return whether any valid cell was not observed."""
         if not self.has_empty:
             return False
         for indices in self._chunk_slices():

@@ -1,4 +1,4 @@
-"""Figures: functions from arrays to a matplotlib `Figure`, and pictures of run folders."""
+"""Functions that draw arrays as a matplotlib `Figure`, and functions that draw run folders."""
 
 from seqattn.plots.attention import attention_figure
 from seqattn.plots.comparison import band_figure, comparison_figure, sweep_figure

@@ -1,4 +1,4 @@
-"""Attention heatmaps: one row per query step, one column per attended step."""
+"""Attention heatmaps with one row per query step and one column per attended step."""
 
 from __future__ import annotations
 
@@ -35,12 +35,13 @@ MAP_AXES: dict[str, tuple[Side, Side]] = {
     "encoder_self": ("source", "source"),
     "decoder_self": ("target", "target"),
 }
-"""Kind of attention -> the sequences of its rows and of its columns."""
-MAX_NUMBERED_CELLS = 12  # a side: the numbers in more cells are too small to read
-MAX_NAMED_TICKS = 4  # an axis: more ticks are labelled "3" instead of "Point 3"
+"""For each kind of attention, the sequence along the rows and the sequence along the columns."""
+MAX_NUMBERED_CELLS = 12  # with more rows or columns, the numbers would be too small to read
+MAX_NAMED_TICKS = 4  # an axis with more ticks has the labels "3" instead of "Point 3"
 MAX_TICKS = 8
 MAX_UNIT_SCALE_COLUMNS = 16
-"""With more columns weights are small, so the colour scale ends at the largest weight, not at 1."""
+"""Maximum number of columns for a colour scale that ends at 1. With more columns, the weights are
+small, so the scale ends at the largest weight."""
 COLORS = "viridis"
 DIVERGING = "RdBu_r"
 DECODER_STEPS = "decoder steps, named by the point they forecast"
@@ -60,31 +61,32 @@ def attention_figure(
     columns: int | None = None,
     max_weight: float | None = None,
 ) -> Figure:
-    """Heatmaps of several sequences with one colour scale.
+    """Draw heatmaps of several sequences with a common colour scale.
 
-    The scale runs from 0 to 1, or to the largest weight where there are many columns. For signed
-    strengths it is symmetric about 0, which is white. Points are numbered from the first source
-    point through the targets: after a source of 2 points the first target is point 3. Cells at
-    padding (NaN) are hatched.
+    The scale runs from 0 to 1, or from 0 to the largest weight if there are many columns. For
+    signed read strengths, the scale is symmetric about 0, and 0 is white. The numbers of the target
+    points continue those of the source points: after a source of 2 points, the first target point
+    has the number 3. Cells at padding (NaN) are hatched.
 
     Args:
         weights: one array per panel: (T, S), (S, S) or (T, T).
         titles: one title per panel.
-        signed: whether the weights are read strengths of either sign.
-        kind: cross, encoder_self or decoder_self.
-        source_lengths: number of source points of each panel; None: the number of its columns
+        signed: whether the weights are signed read strengths.
+        kind: "cross", "encoder_self" or "decoder_self".
+        source_lengths: the number of source points of each panel; None for the number of columns
             with weights.
-        alignment: for each panel the true column of each row, which is outlined; -1 without one.
-        columns: panels per row of the figure; None: as many as fit.
-        max_weight: largest absolute weight of the scale, for figures that share one; None: of
-            these weights.
+        alignment: for each panel, the true column of each row, or -1 if a row has none. The true
+            columns are outlined.
+        columns: the number of panels in a row of the figure; None for as many as fit.
+        max_weight: the largest absolute weight of the scale, for figures with a common scale; None
+            for the largest absolute weight in `weights`.
     """
     if source_lengths is None:
         source_lengths = [int(np.isfinite(panel).any(axis=0).sum()) for panel in weights]
     scale = _ColorScale(weights, signed, max_weight)
     size = _panel_size(
         weights, 3.8 if columns is None else 2.4
-    )  # smaller where the number of columns is given
+    )  # panels are smaller if the caller sets the number of columns
     shape = grid_shape(len(weights), size[0] + 0.6, max_width=18)
     if columns is not None:
         shape = (-(-len(weights) // columns), columns)
@@ -109,24 +111,25 @@ def attention_figure(
 
 
 def index_offsets(kind: str, source_length: int) -> tuple[int, int]:
-    """Number of points of the sequence before the first row, and before the first column."""
+    """Return the number of points of a sequence before the first row and before the first column of
+    its heatmap."""
     offsets = {"source": 0, "target": source_length}
     rows, columns = MAP_AXES[kind]
     return offsets[rows], offsets[columns]
 
 
 def _panel_size(weights: Sequence[Weights], max_side: float) -> tuple[float, float]:
-    """Width and height of the panels in inches, at most `max_side`."""
+    """Return the width and the height of the panels in inches, both at most `max_side`."""
     rows = max(panel.shape[0] for panel in weights)
     columns = max(panel.shape[1] for panel in weights)
     return float(np.clip(0.62 * columns, 1.5, max_side)), float(np.clip(0.62 * rows, 1.1, max_side))
 
 
 class _ColorScale:
-    """Mapping from weights to colours.
+    """A mapping from weights to colours.
 
     Attributes:
-        bar_width: width in inches of the colour bar with its ticks.
+        bar_width: the width of the colour bar with its ticks, in inches.
     """
 
     def __init__(self, weights: Sequence[Weights], signed: bool, max_weight: float | None) -> None:
@@ -137,17 +140,19 @@ class _ColorScale:
         self.norm = Normalize(-max_abs if signed else 0, highest)
         self.label = "read strength" if signed else "attention weight"
         long_ticks = highest < 0.1
-        self.bar_width = 1.1 if long_ticks else 1.0 if signed else 0.85  # room for a minus sign
+        # With signed weights, the bar leaves room for a minus sign.
+        self.bar_width = 1.1 if long_ticks else 1.0 if signed else 0.85
 
     def text_color_on(self, weight: float) -> str:
-        """Black or white, whichever has more contrast with the colour of a weight (WCAG 2.2)."""
+        """Return "black" or "white", whichever has more contrast with the colour of a weight (WCAG
+        2.2)."""
         *color, _ = colormaps[self.colors](np.clip(self.norm(weight), 0, 1))
         linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in color]
         luminance = float(np.dot([0.2126, 0.7152, 0.0722], linear))
         return "black" if (luminance + 0.05) ** 2 > 1.05 * 0.05 else "white"
 
     def draw_bar(self, figure: Figure) -> None:
-        """Draw the colour bar, as high as all panels."""
+        """Draw the colour bar, which is as high as all panels together."""
         width, panels = figure.get_size_inches()[0], figure.subplotpars
         left = 1 - (self.bar_width - 0.15) / width
         bar = figure.add_axes((left, panels.bottom, 0.14 / width, panels.top - panels.bottom))
@@ -157,10 +162,14 @@ class _ColorScale:
 def _draw_heatmap(
     axes: Axes, weights: Weights, scale: _ColorScale, offsets: tuple[int, int]
 ) -> None:
-    """Draw weights (rows, columns) into a panel.
+    """Draw a heatmap into a panel.
 
     Args:
-        offsets: number of points before the first row and column; see `index_offsets`.
+        axes: the panel.
+        weights: (rows, columns), the weights.
+        scale: the colour scale.
+        offsets: the number of points before the first row and before the first column; see
+            `index_offsets`.
     """
     axes.set_facecolor("white")
     axes.patch.set(hatch="////", edgecolor="#b0b0b0", linewidth=0)
@@ -184,8 +193,11 @@ def _draw_heatmap(
 
 
 def _outline_cells(axes: Axes, columns: NDArray[np.int64]) -> None:
-    """Outline the true column of each row, light within dark to be visible on every colour, and
-    thinner for small cells."""
+    """Outline the true column of each row.
+
+    An outline is a light line within a dark line, which is visible on every colour. The lines are
+    thinner for small cells.
+    """
     line_width = float(np.clip(20 / len(columns), 0.25, 1.3))
     for row, column in enumerate(columns):
         if column >= 0:

@@ -1,4 +1,4 @@
-"""Figures of many seeds of several variants: each seed is a point, each median has an interval."""
+"""Figures of several variants with many seeds: losses, learning curves and sweeps."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from seqattn.plots.style import (
     with_style,
 )
 
-MAX_NAME_LETTERS = 34  # letters of a variant's name
+MAX_NAME_LETTERS = 34  # longer names of variants are shortened
 COLORS = (BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY, BLACK, GREY)
 FINITE_STAND_IN = 1e300  # replaces inf: np.percentile cannot interpolate to inf
 INTERVAL_STYLE: dict[str, Any] = {"lw": 2.4, "solid_capstyle": "butt"}
@@ -41,17 +41,20 @@ def comparison_figure(
     title: str,
     no_interval_reason: str = "",
 ) -> Figure:
-    """One row per variant: a point for each seed, and below them the median with its interval.
+    """Draw the losses of several variants, with one row per variant.
+
+    Each row shows a point for each seed, and the median with its interval below the points.
 
     Args:
-        names: names of the variants.
-        losses: losses of the seeds of each variant; inf for diverged seeds, which are counted at
-            the right of the row.
-        intervals: median, low and high of each variant; NaN without an interval, inf beyond the
-            right edge.
-        lines: names and values of the reference losses, drawn as vertical lines.
-        title: title of the figure.
-        no_interval_reason: label of the medians where no variant has an interval.
+        names: the names of the variants.
+        losses: the losses of the seeds of each variant, inf for diverged seeds. The number of
+            diverged seeds is written to the right of the row.
+        intervals: the median of each variant, and the lower and upper bound of its interval. Both
+            bounds are NaN if there is no interval. An interval with the upper bound inf is drawn up
+            to the right edge.
+        lines: the names and values of the reference losses, which are drawn as vertical lines.
+        title: the title of the figure.
+        no_interval_reason: the reason why no variant has an interval, for the legend.
     """
     height = 1.5 + 0.62 * len(names) + 0.22 * len(lines)
     figure = Figure(figsize=(8.2, height), layout="constrained")
@@ -95,12 +98,15 @@ def comparison_figure(
 def band_figure(
     names: Sequence[str], losses: Sequence[NDArray[np.float64]], *, title: str
 ) -> Figure:
-    """Median loss over epochs with the interquartile band, one line per variant.
+    """Draw the median loss of each variant over the epochs, with the band between the quartiles.
 
-    A line ends when half of the seeds have diverged, its band when a quarter have.
+    A line ends when half of the seeds have diverged. The band of a line ends when a quarter of the
+    seeds have diverged.
 
     Args:
-        losses: (seeds, epochs) losses of each variant; inf after a seed diverged.
+        names: the names of the variants.
+        losses: for each variant, the losses (seeds, epochs), inf after a seed diverged.
+        title: the title of the figure.
     """
     figure = Figure(figsize=(7.5, 4.4), layout="constrained")
     axes = figure.add_subplot()
@@ -123,7 +129,14 @@ def band_figure(
 
 
 def quartiles(runs: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Quartiles over seeds, (seeds, epochs) -> (3, epochs); NaN where they are not finite."""
+    """Compute the quartiles over seeds.
+
+    Args:
+        runs: (seeds, epochs), the losses, inf after a seed diverged.
+
+    Returns:
+        The quartiles of each epoch, (3, epochs); NaN for a quartile that is not finite.
+    """
     beyond = np.nan_to_num(runs, posinf=FINITE_STAND_IN)
     found: NDArray[np.float64] = np.percentile(beyond, [25, 50, 75], axis=0)
     largest = np.where(np.isfinite(runs), runs, 0.0).max(axis=0)
@@ -141,19 +154,22 @@ def sweep_figure(
     reference: tuple[str, NDArray[np.float64], NDArray[np.float64]] | None,
     title: str,
 ) -> Figure:
-    """Loss over the values of a config key: a line through the medians, and a point for each seed.
+    """Draw the loss over the values of a config key.
 
-    A second panel shows the alignment accuracy where it is known.
+    Each seed is a point, and a line connects the medians. A second panel shows the alignment
+    accuracy if it is known.
 
     Args:
-        names: names of the lines.
+        names: the names of the lines.
         sweep_values: for each line, the values of the key.
-        losses: for each line and value, the losses of the seeds, inf for diverged ones. A line has
-            no point where half of them diverged.
-        accuracies: the same for the alignment accuracy; empty arrays where it is unknown.
+        losses: for each line and value, the losses of the seeds, inf for diverged seeds. A line has
+            a gap at values for which half of the seeds diverged.
+        accuracies: for each line and value, the alignment accuracies of the seeds; an empty array
+            if they are unknown.
         key: the config key.
-        reference: name, values of the key and losses of a reference line.
-        title: title of the figure.
+        reference: the name of a reference line, the values of the key, and the losses at these
+            values; None for a figure without a reference line.
+        title: the title of the figure.
     """
     has_accuracies = any(len(seeds) for seeds_by_value in accuracies for seeds in seeds_by_value)
     figure = Figure(figsize=(7.0, 6.2 if has_accuracies else 4.2), layout="constrained")
@@ -189,8 +205,10 @@ def _draw_medians(
     sweep_values: Sequence[NDArray[np.float64]],
     results: Sequence[Sequence[NDArray[np.float64]]],
 ) -> None:
-    """A line through the medians over seeds, and a point for each seed; no line for a variant
-    without seeds. See `sweep_figure`."""
+    """Draw a point for each seed, and a line through the medians over seeds; see `sweep_figure`.
+
+    A variant without seeds gets no line.
+    """
     lines = zip(names, sweep_values, results, strict=True)
     for index, (name, values, seeds_by_value) in enumerate(lines):
         color, dashes = COLORS[index % len(COLORS)], DASHES[index % len(DASHES)]
@@ -205,8 +223,11 @@ def _draw_medians(
 
 
 def _set_log_ticks(axes: Axes, *, vertical: bool = False) -> None:
-    """Ticks at 1, 2 and 5 of each decade, or equal steps where fewer than three of those are
-    visible, with plain numbers. The limits of the axes must be final."""
+    """Set the ticks of a logarithmic axis, with plain numbers as labels.
+
+    The ticks are at 1, 2 and 5 of each decade, or at equal distances if fewer than three of these
+    ticks are visible. The limits of the axis must be final.
+    """
     axis = axes.yaxis if vertical else axes.xaxis
     low, high = axes.get_ylim() if vertical else axes.get_xlim()
     locator: Locator = LogLocator(base=10, subs=(1.0, 2.0, 5.0), numticks=12)

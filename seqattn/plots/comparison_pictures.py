@@ -1,4 +1,4 @@
-"""Pictures of a comparison, drawn from the files of its runs."""
+"""Pictures of a comparison, which are drawn from the files of its runs."""
 
 from __future__ import annotations
 
@@ -30,14 +30,15 @@ from seqattn.plots import (
 from seqattn.runs import read_lengths
 from seqattn.runs.storage import atomic_write
 
-MAX_TITLE_LETTERS = 24  # of a variant's name
+MAX_TITLE_LETTERS = 24  # longer names of variants are shortened
 
 
 def draw_comparison(result: ComparisonResult) -> None:
-    """Write comparison.png, curves.png, attention.png and along.png.
+    """Write `comparison.png`, `curves.png`, `attention.png` and `along.png`.
 
-    attention.png needs a variant with attention, along.png a sweep over a config key, and all need
-    a run that did not diverge. Pictures without content are deleted, since they are outdated.
+    `attention.png` needs a variant with attention, and `along.png` needs a sweep over a config key.
+    All four pictures need a run that did not diverge. If a picture cannot be drawn, its old file is
+    deleted, because it is outdated.
     """
     variants = [variant for variant in result.variants if variant.losses]
     has_losses = any(variant.summaries for variant in variants)
@@ -89,7 +90,7 @@ def _attention_picture(_: ComparisonResult, variants: Sequence[VariantResult]) -
 
 
 def _sweep_picture(result: ComparisonResult, variants: Sequence[VariantResult]) -> bytes | None:
-    """Losses over the values of the sweep key, with the mean of the targets as reference."""
+    """Draw the losses over the values of the sweep key, with the mean baseline as reference."""
     if not result.sweep_key:
         return None
     groups: dict[str, list[VariantResult]] = {}
@@ -110,7 +111,10 @@ def _sweep_picture(result: ComparisonResult, variants: Sequence[VariantResult]) 
 
 
 def _mean_baseline_losses(variants: Sequence[VariantResult]) -> dict[float, float]:
-    """Sweep value -> median loss of forecasting the mean of the training targets, in order."""
+    """Return the median loss of the mean baseline for each sweep value, in ascending order.
+
+    The mean baseline forecasts the mean of the training targets.
+    """
     found = dict[float, float]()
     for variant in sorted(variants, key=_sweep_value):
         if losses := [
@@ -126,7 +130,8 @@ PICTURES: dict[str, Callable[[ComparisonResult, Sequence[VariantResult]], bytes 
     "attention.png": _attention_picture,
     "along.png": _sweep_picture,
 }
-"""File name -> function that draws it, and returns None where there is nothing to draw."""
+"""The function that draws each picture, by file name. A function returns None if there is nothing
+to draw."""
 
 
 def _sweep_value(variant: VariantResult) -> float:
@@ -135,9 +140,10 @@ def _sweep_value(variant: VariantResult) -> float:
 
 
 def validation_losses(variant: VariantResult) -> NDArray[np.float64]:
-    """Validation losses of a variant, (seeds, epochs).
+    """Return the validation losses of a variant, (seeds, epochs).
 
-    A run that stopped early keeps its last loss; a diverged run has inf after its last epoch.
+    A run that stopped early keeps its last loss. A diverged run has the loss inf after its last
+    epoch.
     """
     histories = {
         seed: [record.validation_loss for record in variant.folders[seed].read_metrics()]
@@ -146,7 +152,7 @@ def validation_losses(variant: VariantResult) -> NDArray[np.float64]:
     }  # fmt: skip
     histories = {seed: losses for seed, losses in histories.items()
                  if losses or seed in variant.diverged}  # fmt: skip
-    if not histories:  # no metrics.csv is left
+    if not histories:  # metrics.csv is missing from all run folders
         return np.full((1, 1), np.inf)
     longest = max(1, *map(len, histories.values()))
     found = np.full((len(histories), longest), np.inf)
@@ -159,13 +165,13 @@ def validation_losses(variant: VariantResult) -> NDArray[np.float64]:
 
 @dataclass(frozen=True)
 class MedianAttention:
-    """Attention weights of a variant.
+    """The median attention weights of a variant.
 
     Attributes:
-        weights: (T, S) median over seeds.
-        alignment: (T,) true source step of each target step where all sequences and seeds agree;
-            -1 elsewhere.
-        title: name of the variant, and what the weights are averaged over.
+        weights: (T, S), the median over seeds.
+        alignment: (T,), the true source step of each target step; -1 for a target step with
+            different true source steps in different sequences or seeds.
+        title: the name of the variant, and a description of how the weights are averaged.
     """
 
     weights: NDArray[np.float64]
@@ -174,14 +180,15 @@ class MedianAttention:
 
 
 def median_attention(variant: VariantResult) -> MedianAttention | None:
-    """Median over seeds of the mean attention weights of a variant.
+    """Compute the median over seeds of the mean attention weights of a variant.
 
-    The mean of a seed is over layers, heads and the test sequences with the most common lengths; a
-    seed without such sequences is left out.
+    The mean of a seed is taken over layers, heads and the test sequences with the most common
+    lengths. A seed without such sequences is left out.
 
     Returns:
-        None without attention, and for signed read strengths: their sign is arbitrary for each
-        seed, so a median over seeds has no meaning.
+        The median weights; None if the model has no attention, or if its weights are signed read
+        strengths. The sign of read strengths is arbitrary for each seed, so a median over seeds
+        has no meaning.
     """
     if not variant.summaries:
         return None
@@ -192,7 +199,7 @@ def median_attention(variant: VariantResult) -> MedianAttention | None:
         lengths.append(read_lengths(variant.folders[seed].attention))
     S, T = _most_common_lengths(list(itertools.chain(*lengths)))
     means, alignments = list[NDArray[Any]](), list[NDArray[Any]]()
-    for seed in variant.summaries:  # one file's weights at a time
+    for seed in variant.summaries:  # keeps the weights of only one file in memory
         arrays = variant.folders[seed].read_attention()
         if str(arrays["meaning"]) == "strength":
             return None
@@ -220,6 +227,9 @@ def median_attention(variant: VariantResult) -> MedianAttention | None:
 
 
 def _most_common_lengths(lengths: Sequence[tuple[int, int]]) -> tuple[int, int]:
-    """The most common source and target length; of equally common ones the longest."""
+    """Return the most common pair of source and target length.
+
+    If several pairs are equally common, the function returns the longest of these pairs.
+    """
     counts = Counter(lengths)
     return max(counts, key=lambda pair: (counts[pair], sum(pair), pair))

@@ -25,11 +25,11 @@ from seqattn.plots.style import (
 
 @with_style
 def importance_figure(importance: Mapping[str, float], title: str) -> Figure:
-    """One bar per config key, the most important at the top.
+    """Draw one bar per config key, with the most important key at the top.
 
     Args:
-        importance: config key -> share; the shares sum to 1.
-        title: title of the figure.
+        importance: the share of each config key; the shares sum to 1.
+        title: the title of the figure.
     """
     figure = Figure(figsize=(6.5, 0.9 + 0.32 * len(importance)), layout="constrained")
     axes = figure.subplots()
@@ -44,7 +44,7 @@ def importance_figure(importance: Mapping[str, float], title: str) -> Figure:
 
 @dataclass(frozen=True)
 class LossHistory:
-    """Losses by epoch, one value per epoch."""
+    """The losses of a run, with one value per epoch."""
 
     epochs: Sequence[int]
     training: Sequence[float]
@@ -62,14 +62,17 @@ def loss_figure(
     title: str,
     scaled: bool = False,
 ) -> Figure:
-    """Training and validation losses on a log scale, with noise floor and best baseline as lines.
+    """Draw the training and validation losses on a log scale.
+
+    The noise floor and the best baseline are horizontal lines.
 
     Args:
-        history: losses by epoch, mean squared errors.
-        best_epoch: the epoch to mark, counted from 1; 0: none.
-        noise_floor: irreducible mean squared error; None where unknown.
-        baseline: name and mean squared error of the best parameter-free baseline.
-        title: title of the figure.
+        history: the losses, which are mean squared errors.
+        best_epoch: the epoch to mark, counted from 1; 0 for none.
+        noise_floor: the irreducible mean squared error; None if it is unknown.
+        baseline: the name and the mean squared error of the best parameter-free baseline; None for
+            a figure without a baseline.
+        title: the title of the figure.
         scaled: whether the errors are in scaled units.
     """
     figure = Figure()
@@ -98,7 +101,7 @@ def loss_figure(
 def _draw_curves(axes: Axes, history: LossHistory, best_epoch: int) -> None:
     """Draw the three curves, and a marker at the best epoch unless it is 0."""
     epochs, validation = history.epochs, history.validation
-    marker = "o" if len(epochs) < 2 else None  # one epoch is a point, not an invisible line
+    marker = "o" if len(epochs) < 2 else None  # a line through one point would be invisible
     axes.plot(epochs, history.training, color=GREY, lw=1.2, marker=marker, label="training")
     axes.plot(
         epochs, history.validation_teacher_forced, color=ORANGE, lw=1.4, ls=(0, (5, 2)),
@@ -115,10 +118,11 @@ def _draw_curves(axes: Axes, history: LossHistory, best_epoch: int) -> None:
 
 
 def _draw_references(axes: Axes, lines: Sequence[tuple[str, float, str, str]]) -> list[str]:
-    """Draw horizontal lines, and return their labels, which are right of the axes.
+    """Draw horizontal lines with labels to the right of the axes, and return the labels.
 
     Args:
-        lines: name, loss, colour and dashes of each line.
+        axes: the axes.
+        lines: the name, loss, colour and dashes of each line.
     """
     labels = [f"{name}\n{loss:.4g}" for name, loss, _, _ in lines]
     lowest = min((loss for _, loss, _, _ in lines), default=0.0)
@@ -133,13 +137,16 @@ def _draw_references(axes: Axes, lines: Sequence[tuple[str, float, str, str]]) -
 
 
 def _set_loss_ticks(axes: Axes) -> None:
-    """Plain numbers on a logarithmic axis, with ticks between the decades where these are few."""
+    """Set the ticks of a logarithmic loss axis, with plain numbers as labels.
+
+    An axis with few decades also gets ticks between the decades.
+    """
     plain = FuncFormatter(lambda value, _: f"{value:g}")
     axes.yaxis.set_major_formatter(plain)
     low, high = axes.get_ylim()
-    if high / low < 3:  # ticks at 1, 2 and 5 may all be out of range
+    if high / low < 3:  # all ticks at 1, 2 and 5 may be out of range
         axes.yaxis.set_major_locator(MaxNLocator(5))
         axes.yaxis.set_minor_formatter(NullFormatter())
-    elif high / low < 1000:  # few decades: label ticks between them as well
+    elif high / low < 1000:  # with few decades, label the ticks between them as well
         axes.yaxis.set_minor_locator(LogLocator(subs=(2, 5)))
         axes.yaxis.set_minor_formatter(plain)

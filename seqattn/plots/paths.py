@@ -32,12 +32,12 @@ from seqattn.plots.style import (
 
 Floats = NDArray[np.floating]
 MAX_NUMBERED_POINTS = 8
-MAX_TICK_INTERVALS = 5  # per axis
+MAX_TICK_INTERVALS = 5  # on each axis
 TITLE_SIZE, TICK_SIZE = 8.5, 7.0  # points
 PANEL_SIDE, ROW_HEIGHT, LONG_PANEL_WIDTH = 2.15, 1.25, 6.5  # inches
-MAX_MARKED_POINTS = 60  # of a line; the markers of more points would overlap
-MAX_FEATURES, MAX_COLUMNS = 6, 5  # where each feature has a row
-MAX_LABEL_LETTERS = 20  # of a feature's name
+MAX_MARKED_POINTS = 60  # the markers of a line with more points would overlap
+MAX_FEATURES, MAX_COLUMNS = 6, 5  # rows and columns of a figure with one row per feature
+MAX_LABEL_LETTERS = 20  # longer names of features are shortened
 
 SOURCE: dict[str, Any] = {"color": BLACK, "marker": "o", "lw": 1.4}
 TRUTH: dict[str, Any] = {"color": BLUE, "marker": "o", "mfc": "white", "lw": 1.2, "ls": (0, (4, 2))}
@@ -56,23 +56,24 @@ def paths_figure(
     use_rmse: bool = False,
     units: Units | None = None,
 ) -> Figure:
-    """Sequences with their forecasts, and the error of each forecast where the target is known.
+    """Draw sequences with their forecasts, and write the errors of forecasts with known targets.
 
-    Two features with equal units and similar spread, in both source and target, are drawn as a path
-    in their plane. Other features are drawn over the steps: one feature in a panel per sequence,
-    several in a row each, target features first. Only the first sequences and features fit there.
-    The line of a forecast starts at the last source point of the same feature.
+    If source and target have the same two features, with equal units and similar spread, each
+    sequence is drawn as a path in the plane of these features. Otherwise, the features are drawn
+    over the steps. A single feature gets one panel per sequence. Several features get one row each,
+    with the target features first; only the first sequences and features are then drawn. The line
+    of a forecast starts at the last source point of the same feature.
 
     Args:
         source: one (S, F) array per sequence, without padding.
-        target: one (T, G) array per sequence; T = 0 where the target is unknown.
+        target: one (T, G) array per sequence, with T = 0 if the target is unknown.
         forecast: one (T, G) array per sequence.
         titles: one title per sequence.
-        features: names of the F source features.
-        target_features: names of the G target features; None: `features`.
-        use_rmse: write the root mean squared error in the units of the data, instead of the mean
-            squared error.
-        units: feature -> unit, for features that have one.
+        features: the names of the F source features.
+        target_features: the names of the G target features; None if they equal `features`.
+        use_rmse: whether to write the root mean squared error in the units of the data, instead of
+            the mean squared error.
+        units: the units, by feature name. A feature without a unit has no entry.
     """
     target_features, units = features if target_features is None else target_features, units or {}
     sequences = zip(source, target, forecast, titles, strict=True)
@@ -84,7 +85,14 @@ def paths_figure(
 
 @dataclass(frozen=True)
 class _Example:
-    """A sequence to draw: source (S, F), target (T, G) or (0, G), forecast (T, G)."""
+    """A sequence to draw.
+
+    Attributes:
+        source: (S, F), the source.
+        target: (T, G), the target, or (0, G) if the target is unknown.
+        forecast: (T, G), the forecast.
+        title: the title of the sequence.
+    """
 
     source: Floats
     target: Floats
@@ -101,7 +109,7 @@ class _Example:
 def _plane_figure(
     examples: Sequence[_Example], features: Sequence[str], use_rmse: bool, units: Units
 ) -> Figure:
-    """One panel per sequence, drawn as a path in the plane of two features."""
+    """Draw each sequence in its own panel, as a path in the plane of two features."""
     shape = grid_shape(len(examples), 2.5)
     figure, panels = _make_panels(shape, len(examples))
     unit = units.get(features[0])
@@ -135,7 +143,10 @@ def _steps_figure(
     use_rmse: bool,
     units: Units,
 ) -> Figure:
-    """Features over the steps: one panel per sequence, or one row for each of several features."""
+    """Draw the features over the steps, with one panel per sequence and one row per feature.
+
+    The panels of a single feature may fill several rows.
+    """
     all_features = list(dict.fromkeys([*target_features, *features]))
     names = all_features[:MAX_FEATURES]
     if single_feature := len(names) == 1:
@@ -183,7 +194,14 @@ def _steps_figure(
 
 
 def _make_panels(shape: tuple[int, int], count: int) -> tuple[Figure, list[Axes]]:
-    """A figure with (rows, columns) panels and small, round ticks, and its first `count` panels."""
+    """Create a figure with a grid of panels, and return it with its first `count` panels.
+
+    The panels have a few ticks at round numbers, with small labels.
+
+    Args:
+        shape: the number of rows and of columns.
+        count: the number of panels to use. The others stay empty.
+    """
     figure, panels = panel_grid(shape, count)
     for axes in panels:
         axes.tick_params(labelsize=TICK_SIZE, length=2)
@@ -194,17 +212,20 @@ def _make_panels(shape: tuple[int, int], count: int) -> tuple[Figure, list[Axes]
 
 
 def _tick_label_space(panels: Sequence[Axes]) -> float:
-    """Width in inches of the tick labels of the vertical axes."""
+    """Return the width of the tick labels of the vertical axes, in inches."""
     return 0.1 + max(tick_width(axes.yaxis, TICK_SIZE) for axes in panels)
 
 
 def _error_line(
     target: Floats | None, forecast: Floats | None, use_rmse: bool, unit: str | None
 ) -> str:
-    """The error as a line of a title; "" where the target is unknown.
+    """Return the error as a line of a title, or "" if the target is unknown.
 
     Args:
-        unit: unit of the root mean squared error.
+        target: the target values; None if the feature is not a target feature.
+        forecast: the forecast values; None if the feature is not a target feature.
+        use_rmse: whether to return the root mean squared error instead of the mean squared error.
+        unit: the unit of the root mean squared error; None if it is unknown.
     """
     if target is None or forecast is None or not len(target) or not np.isfinite(target).any():
         return ""
@@ -214,7 +235,8 @@ def _error_line(
 
 
 def _draw_legend(figure: Figure, axes: Axes, columns: int, examples: Sequence[_Example]) -> float:
-    """Draw the legend, in one row if there are several columns, and return its height in inches."""
+    """Draw the legend, in one row if the figure has several columns, and return the height of the
+    legend in inches."""
     lines = {"given": SOURCE}
     lines |= (
         {"true continuation": TRUTH} if any(len(example.target) for example in examples) else {}
@@ -251,7 +273,13 @@ def _draw_plane(axes: Axes, source: Floats, target: Floats, forecast: Floats) ->
 
 
 def _feature_values(points: Floats, names: Sequence[str], name: str) -> Floats | None:
-    """Values (L,) of a feature of points (L, F); None where the points do not have it."""
+    """Return the values of a feature, (L,); None if the points do not have the feature.
+
+    Args:
+        points: (L, F), the points.
+        names: the names of the F features of the points.
+        name: the name of the feature.
+    """
     return points[:, list(names).index(name)] if name in names else None
 
 
@@ -261,10 +289,12 @@ def _draw_steps(
     """Draw one feature over the steps.
 
     Args:
-        S: number of source steps.
-        source: (S,) values; None where the feature is not a source feature.
-        target: (T,) values, NaN where not observed; None where it is not a target feature.
-        forecast: (T,) values; None likewise.
+        axes: the panel.
+        S: the number of source steps.
+        source: (S,), the source values; None if the feature is not a source feature.
+        target: (T,), the target values, NaN if not observed; None if the feature is not a target
+            feature.
+        forecast: (T,), the forecast values; None if the feature is not a target feature.
     """
     total = S + (0 if forecast is None else len(forecast))
     size = 4.0 if total <= MAX_NUMBERED_POINTS else 2.0 if total <= MAX_MARKED_POINTS else 0.0
@@ -282,7 +312,7 @@ def _draw_steps(
 
 
 def _set_common_limits(panels: Sequence[Axes], points: Sequence[Floats]) -> None:
-    """Give all panels the same limits, so that their paths can be compared."""
+    """Set the same limits for all panels, so that their paths can be compared."""
     all_features = np.vstack(points)
     all_features = all_features[np.isfinite(all_features).all(axis=1)]
     if not len(all_features):

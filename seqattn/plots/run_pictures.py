@@ -1,4 +1,4 @@
-"""Pictures of a run, drawn from its data files without torch."""
+"""Pictures of a run, which are drawn from the files of the run folder without torch."""
 
 from __future__ import annotations
 
@@ -31,15 +31,16 @@ Arrays = Mapping[str, NDArray[Any]]
 EXAMPLES = 10
 MAX_PANELS = 20
 MAX_GRID_PANELS = 144
-STRIP_EPOCHS = 8  # columns of an attention history
+STRIP_EPOCHS = 8  # number of columns in a picture of an attention history
 MAX_STRIP_SEQUENCES = 4
 MAX_FRAMES = 60
 WEIGHT_KEYS = {"cross": "weights", "encoder_self": "encoder_self", "decoder_self": "decoder_self"}
-"""Kind of attention -> key of its weights in an attention file."""
+"""The key of the weights in an attention file, by kind of attention."""
 
 
 def draw_run(folder: RunFolder) -> Iterator[Path]:
-    """Draw the pictures that the folder has data for; yields the path of each after writing it."""
+    """Write all pictures for which the folder has data, and yield the path of each picture after
+    writing it."""
     summary = folder.read_results()
     atomic_write(folder.loss_picture, as_bytes(loss_picture(folder, summary)))
     yield folder.loss_picture
@@ -55,19 +56,19 @@ def draw_run(folder: RunFolder) -> Iterator[Path]:
 
 
 def save(figure: Figure, path: Path) -> None:
-    """Write a figure to a file of the user, in the format of the file name ending.
+    """Write a figure to a path that the user chose, in the format of the file name's ending.
 
     Raises:
-        UsageError: the ending is not one of `FORMATS`.
+        UsageError: if the ending is not one of `FORMATS`.
     """
     write_output(path, as_bytes(figure, picture_ending(path)))
 
 
 def picture_ending(path: Path) -> str:
-    """The file name ending of a picture: png, svg or pdf.
+    """Return the ending of a picture's file name: "png", "svg" or "pdf".
 
     Raises:
-        UsageError: the path has another ending.
+        UsageError: if the path has another ending.
     """
     ending = path.suffix.lower().removeprefix(".")
     if ending not in FORMATS:
@@ -79,7 +80,7 @@ def picture_ending(path: Path) -> str:
 
 
 def loss_picture(folder: RunFolder, summary: Mapping[str, Any]) -> Figure:
-    """The losses of a run by epoch, with noise floor and best baseline."""
+    """Draw the losses of a run by epoch, with the noise floor and the best baseline."""
     records = folder.read_metrics()
     best = summary["best_baseline"]
     return loss_figure(
@@ -104,19 +105,19 @@ def predictions_picture(
     scaled: bool = False,
     units: Mapping[str, str] | None = None,
 ) -> Figure:
-    """The first test sequences with their forecasts and errors.
+    """Draw the first test sequences with their forecasts and errors.
 
     Args:
-        predictions: arrays of predictions.npz.
-        examples: maximum number of sequences.
+        predictions: the arrays of `predictions.npz`.
+        examples: the maximum number of sequences.
         scaled: whether the loss is in scaled units. The errors are then root mean squared errors
             in the units of the data, and mean squared errors otherwise.
-        units: feature -> unit, for features that have one.
+        units: the units, by feature name. A feature without a unit has no entry.
     """
     n = min(examples, len(predictions["ids"]))
     source, forecast = ([_without_padding(rows) for rows in predictions[key][:n]]
                         for key in ("source", "forecast"))  # fmt: skip
-    # Unobserved target points are NaN too, so the length comes from the forecast.
+    # Unobserved target points are NaN, too, so the length comes from the forecast.
     target = [
         rows[: len(steps)] for rows, steps in zip(predictions["target"][:n], forecast, strict=True)
     ]
@@ -135,11 +136,14 @@ class Panel:
     """A heatmap of one sequence, layer and head.
 
     Attributes:
-        weights: (rows, columns), without padding.
-        title: title of the sequence, with layer and head where there are several.
-        source_length: number of source points.
-        alignment: the true column of each row, -1 without one; None where unknown.
-        first_row, first_column: number of points of the sequence before the first row and column.
+        weights: (rows, columns), the weights without padding.
+        title: the title of the sequence, with the layer if there are several layers, and the head
+            if there are several heads.
+        source_length: the number of source points.
+        alignment: (rows,), the true column of each row, or -1 if a row has none; None if the
+            alignment is unknown.
+        first_row, first_column: the number of points of the sequence before the first row and
+            before the first column.
     """
 
     weights: NDArray[Any]
@@ -159,17 +163,17 @@ def attention_panels(
     layer: int | None = None,
     head: int | None = None,
 ) -> list[Panel]:
-    """One panel for each layer and head of the first sequences.
+    """Return one panel for each layer and head of the first sequences.
 
     Args:
-        attention: arrays of an attention file, weights (N, layers, A, T, S).
+        attention: the arrays of an attention file, with weights (N, layers, A, T, S).
         titles: one title per sequence.
-        examples: maximum number of sequences.
-        kind: cross, encoder_self or decoder_self.
-        layer, head: index of a single one; None: all.
+        examples: the maximum number of sequences.
+        kind: "cross", "encoder_self" or "decoder_self".
+        layer, head: the index of the layer and of the head to draw; None for all.
 
     Raises:
-        UsageError: the model has no such kind, layer or head.
+        UsageError: if the model has no such kind of attention, layer or head.
     """
     weights = attention[_weight_key(attention, kind)]
     _, layers, heads, _, _ = weights.shape
@@ -216,23 +220,24 @@ def attention_picture(
     head: int | None = None,
     as_grid: bool = False,
 ) -> tuple[Figure, str]:
-    """Heatmaps of the first sequences, with one panel for each layer and head.
+    """Draw heatmaps of the first sequences, with one panel for each layer and head.
 
-    With several layers or heads, at most about `MAX_PANELS` panels are drawn.
+    If there are several layers or heads, the figure has at most about `MAX_PANELS` panels.
 
     Args:
-        attention: arrays of an attention file, weights (N, layers, A, T, S).
+        attention: the arrays of an attention file, with weights (N, layers, A, T, S).
         titles: one title per sequence.
-        examples: maximum number of sequences.
-        kind: cross, encoder_self or decoder_self.
-        layer, head: index of a single one; None: all.
-        as_grid: draw all layers as rows and all heads as columns.
+        examples: the maximum number of sequences.
+        kind: "cross", "encoder_self" or "decoder_self".
+        layer, head: the index of the layer and of the head to draw; None for all.
+        as_grid: whether to draw all layers as rows and all heads as columns.
 
     Returns:
-        the figure, and a sentence about what it omits; "" where it omits nothing.
+        The figure, and a sentence about what the figure omits; "" if it omits nothing.
 
     Raises:
-        UsageError: the model has no such kind, layer or head, or a grid has too many panels.
+        UsageError: if the model has no such kind of attention, layer or head, or if a grid has too
+            many panels.
     """
     _, layers, heads, _, _ = attention[_weight_key(attention, kind)].shape
     rows, columns = (
@@ -256,7 +261,7 @@ def _figure_of(drawn: Sequence[Panel], arrays: Arrays, **layout: Any) -> Figure:
 
     Args:
         drawn: the panels.
-        arrays: arrays of the attention file of the panels.
+        arrays: the arrays of the attention file from which the panels come.
         layout: further arguments of `attention_figure`.
     """
     alignment = [panel.alignment for panel in drawn if panel.alignment is not None]
@@ -268,15 +273,16 @@ def _figure_of(drawn: Sequence[Panel], arrays: Arrays, **layout: Any) -> Figure:
 
 
 def _panel_budget(examples: int, maps: int, as_grid: bool) -> tuple[int, int, str]:
-    """Choose how many sequences, and how many layers and heads of each, to draw.
+    """Choose the number of sequences to draw, and the number of panels per sequence.
 
     Args:
-        examples: number of sequences.
-        maps: number of layers times heads of a sequence.
-        as_grid: draw all layers and heads.
+        examples: the number of available sequences.
+        maps: the number of layers times the number of heads.
+        as_grid: whether to draw all layers and heads.
 
     Returns:
-        number of sequences, number of panels per sequence, and a sentence about what they omit.
+        The number of sequences, the number of panels per sequence, and a sentence about what is
+        omitted; "" if nothing is omitted.
     """
     drawn = maps if as_grid else min(maps, MAX_PANELS)
     n = min(examples, max(1, MAX_PANELS // drawn)) if drawn > 1 else examples
@@ -290,15 +296,15 @@ def _panel_budget(examples: int, maps: int, as_grid: bool) -> tuple[int, int, st
 def attention_history_picture(
     history: Arrays, examples: int, *, layer: int = 0, head: int = 0
 ) -> Figure:
-    """The attention history: one row per sequence, one column per recorded epoch.
+    """Draw the attention history, with one row per sequence and one column per recorded epoch.
 
     Args:
-        history: arrays of film.npz, weights (epochs, sequences, layers, A, T, S).
-        examples: maximum number of sequences.
-        layer, head: index of the layer and head.
+        history: the arrays of `film.npz`, with weights (epochs, sequences, layers, A, T, S).
+        examples: the maximum number of sequences.
+        layer, head: the indices of the layer and of the head.
 
     Raises:
-        UsageError: the model has no such layer or head.
+        UsageError: if the model has no such layer or head.
     """
     frames = _history_frames(history, STRIP_EPOCHS, min(examples, MAX_STRIP_SEQUENCES), layer, head)
     in_rows = [panel for of_sequence in zip(*frames, strict=True) for panel in of_sequence]
@@ -309,12 +315,12 @@ def save_animation(history: Arrays, path: Path, *, layer: int = 0, head: int = 0
     """Write the attention history of the first sequences as an animated GIF.
 
     Args:
-        history: arrays of film.npz, weights (epochs, sequences, layers, A, T, S).
-        path: file to write.
-        layer, head: index of the layer and head.
+        history: the arrays of `film.npz`, with weights (epochs, sequences, layers, A, T, S).
+        path: the file to write.
+        layer, head: the indices of the layer and of the head.
 
     Raises:
-        UsageError: the model has no such layer or head.
+        UsageError: if the model has no such layer or head.
     """
     frames = _history_frames(history, MAX_FRAMES, MAX_STRIP_SEQUENCES, layer, head)
     largest = float(np.nanmax(np.abs(history["weights"][:, :MAX_STRIP_SEQUENCES, layer, head])))
@@ -324,10 +330,10 @@ def save_animation(history: Arrays, path: Path, *, layer: int = 0, head: int = 0
 def _history_frames(
     history: Arrays, max_frames: int, examples: int, layer: int, head: int
 ) -> list[list[Panel]]:
-    """The panels of evenly spaced recorded epochs, with the first and the last one.
+    """Return the panels of evenly spaced recorded epochs, among them the first and the last epoch.
 
     Raises:
-        UsageError: the model has no such layer or head.
+        UsageError: if the model has no such layer or head.
     """
     count, titles = len(history["weights"]), sequence_titles(history, "validation")
     frames = []
@@ -341,9 +347,10 @@ def _history_frames(
 
 
 def _selected_indices(option: str, index: int | None, count: int) -> list[int]:
-    """
+    """Return the index as a list, or all indices below `count` if it is None.
+
     Raises:
-        UsageError: the index of the option is out of range.
+        UsageError: if the index is out of range.
     """
     if index is not None and index >= count:
         raise UsageError(f"{option} {index}: this model has {count}, counted from 0.")
@@ -351,7 +358,7 @@ def _selected_indices(option: str, index: int | None, count: int) -> list[int]:
 
 
 def sequence_titles(predictions: Arrays, split: str = "test") -> list[str]:
-    """The title of each sequence in a picture: split, id, and the label from the task."""
+    """Return the title of each sequence in a picture, with split, id and the label of the task."""
     ids = [str(name) for name in predictions["ids"]]
     labels = [str(label) for label in predictions["labels"]] or [""] * len(ids)
     return [
@@ -366,6 +373,6 @@ def _printable_id(name: str) -> str:
 
 
 def _without_padding(rows: NDArray[np.floating]) -> NDArray[np.floating]:
-    """The rows without NaN."""
+    """Return the rows that contain no NaN."""
     real: NDArray[np.floating] = rows[np.isfinite(rows).all(axis=-1)]
     return real

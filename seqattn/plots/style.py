@@ -1,8 +1,8 @@
 """Style and layout of all figures.
 
-Line colours are the colour-blind safe palette of Okabe and Ito (2008); lines also differ by dashes
-or markers. Names from files are drawn literally: '$' starts no formula, and control characters are
-escaped.
+The line colours are the colour-blind-safe palette of Okabe and Ito (2008). Lines also differ in
+their dashes or markers. Names from files are drawn literally: a `$` does not start a formula, and
+control characters are escaped.
 """
 
 from __future__ import annotations
@@ -50,7 +50,8 @@ FORMATS = ("png", "svg", "pdf")
 
 
 def with_style(draw: Callable[Arguments, Figure]) -> Callable[Arguments, Figure]:
-    """Decorator that draws with `STYLE`, whatever the matplotlib settings of the caller."""
+    """Decorate a drawing function, so that it uses `STYLE` instead of the caller's matplotlib
+    settings."""
 
     @functools.wraps(draw)
     def draw_with_style(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Figure:
@@ -61,11 +62,11 @@ def with_style(draw: Callable[Arguments, Figure]) -> Callable[Arguments, Figure]
 
 
 def as_bytes(figure: Figure, ending: str = "png") -> bytes:
-    """The content of a picture file; the same figure gives the same bytes.
+    """Return the content of a picture file. Equal figures give equal bytes.
 
     Args:
         figure: the figure to draw.
-        ending: one of `FORMATS`.
+        ending: the ending of the file name, one of `FORMATS`.
     """
     no_date = {"png": {"Software": None}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}
     buffer = io.BytesIO()
@@ -73,8 +74,8 @@ def as_bytes(figure: Figure, ending: str = "png") -> bytes:
         if ending == "png":
             FigureCanvasAgg(figure)
         if (layout := figure.get_layout_engine()) is not None:
-            # Executing the layout once and removing it saves a second drawing. The engine "none"
-            # would leave a placeholder that draws again.
+            # Executing the layout engine once and then removing it saves a second drawing. The
+            # engine "none" would leave a placeholder that draws again.
             layout.execute(figure)
             figure.set_layout_engine(None)
         for text in figure.findobj(Text):
@@ -89,13 +90,13 @@ def as_bytes(figure: Figure, ending: str = "png") -> bytes:
 
 
 def as_gif(figures: Iterable[Figure], seconds: float = 0.4) -> bytes:
-    """An endless animated GIF of figures; the last frame stays longer.
+    """Return an endless animated GIF. Its last frame is shown for two seconds.
 
     Args:
-        figures: the frames, drawn one after the other.
-        seconds: time of a frame in seconds.
+        figures: the frames in order.
+        seconds: the duration of each frame except the last, in seconds.
     """
-    from PIL import Image  # matplotlib's own library for pictures
+    from PIL import Image  # Pillow is a dependency of matplotlib
 
     images = [Image.open(io.BytesIO(as_bytes(figure))).convert("RGB") for figure in figures]
     size = (max(image.width for image in images), max(image.height for image in images))
@@ -111,7 +112,7 @@ def as_gif(figures: Iterable[Figure], seconds: float = 0.4) -> bytes:
 
 
 def _escape_control(text: str) -> str:
-    """Text with its control characters escaped, except line breaks."""
+    """Return the text with all control characters except line breaks escaped."""
     return "".join(
         char if char.isprintable() or char == "\n" else char.encode("unicode_escape").decode()
         for char in text
@@ -119,12 +120,12 @@ def _escape_control(text: str) -> str:
 
 
 def grid_shape(panels: int, panel_width: float, *, max_width: float = 14.0) -> tuple[int, int]:
-    """Number of rows and columns for a number of panels: at most five columns.
+    """Choose the number of rows and columns of a grid of panels, with at most five columns.
 
     Args:
-        panels: number of panels.
-        panel_width: width of a panel in inches.
-        max_width: maximum width of all columns in inches.
+        panels: the number of panels.
+        panel_width: the width of a panel in inches.
+        max_width: the maximum width of all columns together in inches.
     """
     columns = max(1, min(5, panels, int(max_width / panel_width)))
     rows = math.ceil(panels / columns)
@@ -132,7 +133,12 @@ def grid_shape(panels: int, panel_width: float, *, max_width: float = 14.0) -> t
 
 
 def panel_grid(shape: tuple[int, int], count: int) -> tuple[Figure, list[Axes]]:
-    """A figure with (rows, columns) panels, and its first `count` panels; the others stay empty."""
+    """Create a figure with a grid of panels, and return it with its first `count` panels.
+
+    Args:
+        shape: the number of rows and of columns.
+        count: the number of panels to use. The others stay empty.
+    """
     figure = Figure()
     panels = list(figure.subplots(*shape, squeeze=False).ravel())
     for axes in panels[count:]:
@@ -144,17 +150,18 @@ def set_layout(
     figure: Figure, panel: tuple[float, float], shape: tuple[int, int], *, left: float,
     right: float, bottom: float, top: float, gaps: tuple[float, float] = (0.0, 0.0),
 ) -> None:  # fmt: skip
-    """Set size and margins of a figure with equal panels, all in inches.
+    """Set the size and the margins of a figure with equal panels. All lengths are in inches.
 
-    A layout engine draws every text several times, which for ten panels takes longer than drawing
-    the figure; here only the texts that differ between figures are measured.
+    This function replaces a layout engine, because an engine draws every text several times, which
+    takes longer than drawing the figure if there are ten panels. Callers measure only the texts
+    that differ between figures.
 
     Args:
         figure: the figure to change.
-        panel: width and height of the axes of one panel.
-        shape: number of rows and columns.
-        left, right, bottom, top: margins around all panels.
-        gaps: horizontal and vertical distance of two panels.
+        panel: the width and the height of the axes of one panel.
+        shape: the number of rows and of columns.
+        left, right, bottom, top: the margins around all panels.
+        gaps: the horizontal and the vertical distance between two panels.
     """
     rows, columns = shape
     width = left + columns * panel[0] + (columns - 1) * gaps[0] + right
@@ -167,18 +174,18 @@ def set_layout(
 
 
 def label_axes(figure: Figure, horizontal: str, vertical: str) -> None:
-    """Write one label for the horizontal axes of all panels, and one for the vertical axes."""
+    """Write one label for the horizontal axes of all panels, and another for the vertical axes."""
     width, height = figure.get_size_inches()
     figure.supxlabel(horizontal, y=0.07 / height, fontsize=9)
     figure.supylabel(vertical, x=0.07 / width, fontsize=9)
 
 
 def text_width(texts: Iterable[str], size: float) -> float:
-    """Width of the longest text in inches.
+    """Return the width of the longest text in inches.
 
     Args:
-        texts: texts in the font of the figures.
-        size: font size in points.
+        texts: the texts, which are drawn in the font of the figures.
+        size: the font size in points.
     """
     font = FontProperties(size=size)
     widths = [text_to_path.get_text_width_height_descent(text, font, False)[0] for text in texts]
@@ -186,19 +193,33 @@ def text_width(texts: Iterable[str], size: float) -> float:
 
 
 def tick_width(axis: Axis, size: float) -> float:
-    """Width of the longest tick label in inches, minor ticks included."""
+    """Return the width of the longest tick label in inches, including the labels of minor ticks.
+
+    Args:
+        axis: the axis.
+        size: the font size in points.
+    """
     labels = axis.get_ticklabels(which="both")
     return text_width((label.get_text() for label in labels), size)
 
 
 def title_height(titles: Iterable[str], size: float) -> float:
-    """Height of the highest panel title in inches, with the space below it."""
+    """Return the height of the tallest panel title, with the space below it, in inches.
+
+    Args:
+        titles: the titles.
+        size: the font size in points.
+    """
     lines = max((title.count("\n") + 1 for title in titles), default=0)
     return (lines * size * 1.2 + 7) / POINTS_PER_INCH
 
 
 def shorten_name(name: str, max_letters: int) -> str:
-    """A name without its middle, since long names often begin alike."""
+    """Return a name with at most `max_letters` letters.
+
+    An ellipsis replaces the middle of a longer name, because long names often begin in the same
+    way.
+    """
     if len(name) <= max_letters:
         return name
     half = max_letters // 2
@@ -206,5 +227,5 @@ def shorten_name(name: str, max_letters: int) -> str:
 
 
 def tick_positions(count: int, max_ticks: int) -> list[int]:
-    """At most `max_ticks` evenly spaced indices below `count`, starting at 0."""
+    """Return at most `max_ticks` evenly spaced indices below `count`, starting at 0."""
     return list(range(0, count, max(1, math.ceil(count / max_ticks))))

@@ -1,4 +1,4 @@
-"""Figure of one attention step as vectors: query and keys, and the context from the values."""
+"""A figure of one attention step as vectors: query and keys, and the context as a sum of values."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ def vectors_figure(
     title: str,
     cosines: bool = False,
 ) -> Figure:
-    """Two panels: query and keys from the origin, and the context as a chain of weighted values.
+    """Draw an attention step in two panels.
 
-    Vectors with more than two components are projected on their first two principal directions,
-    without centring, so that the origin stays fixed. The title of the panel gives the share of the
-    squared length that the projection keeps.
+    The left panel shows the query and the keys. The right panel shows the context as a chain of
+    weighted values. Vectors with more than two components are projected onto their first two
+    principal directions, without centring, so that the origin stays fixed. The title of a panel
+    gives the share of the squared length that the projection keeps.
 
     Args:
-        query: (K,); None for weights without a query.
-        keys: (S, K).
-        values: (S, V).
-        context: (V,), the sum of weights times values.
-        weights: (S,).
-        title: title of the figure.
-        cosines: whether to list the cosines of query and keys.
+        query: (K,), the query; None if the weights do not depend on a query.
+        keys, values: (S, K) and (S, V), the keys and the values.
+        context: (V,), the sum of the weighted values.
+        weights: (S,), the attention weights.
+        title: the title of the figure.
+        cosines: whether to list the cosine of the angle between the query and each key.
     """
     figure = Figure()
     left, right = figure.subplots(1, 2)
@@ -66,7 +66,7 @@ def vectors_figure(
     corner = np.zeros(2)
     for weight, value in zip(weights, drawn[:-1], strict=True):
         part = weight * value
-        if np.linalg.norm(part) > 0.03 * np.abs(drawn).max():  # a shorter arrow is only its head
+        if np.linalg.norm(part) > 0.03 * np.abs(drawn).max():  # a shorter arrow is only a head
             _draw_arrow(right, part, BLUE, start=corner)
         corner = corner + part
     _draw_arrow(right, drawn[-1], VERMILION, "context", lw=2.2, label_at_middle=True)
@@ -79,7 +79,15 @@ def vectors_figure(
 
 
 def _project_to_plane(vectors: Floats) -> tuple[Floats, float]:
-    """Project vectors (n, K) to (n, 2), and return the share of squared length that is kept."""
+    """Project vectors onto a plane.
+
+    Args:
+        vectors: (n, K), the vectors.
+
+    Returns:
+        The projected vectors, (n, 2), and the share of the squared length that the projection
+        keeps.
+    """
     n, K = vectors.shape
     if K <= 2:
         return np.hstack([vectors, np.zeros((n, 2 - K))]), 1.0
@@ -121,7 +129,7 @@ def _draw_arrow(
 
 
 def _label_tips(axes: Axes, vectors: Floats, color: str) -> None:
-    """Write the number of each vector at its tip; tips that nearly coincide share a label."""
+    """Write the number of each vector at its tip, with one label for tips that nearly coincide."""
     near = 0.08 * float(np.abs(vectors).max() or 1.0)
     left = list(range(len(vectors)))
     while left:
@@ -137,7 +145,7 @@ def _label_tips(axes: Axes, vectors: Floats, color: str) -> None:
 
 
 def _draw_list(axes: Axes, what: str, numbers: Floats) -> None:
-    """Write the first numbers as a list in the upper left corner."""
+    """Write the first `MAX_LISTED` numbers as a list into the upper left corner of a panel."""
     lines = [f"{s + 1}:  {number:.2f}" for s, number in enumerate(numbers[:MAX_LISTED])]
     lines += ["..."] if len(numbers) > MAX_LISTED else []
     axes.text(0.02, 0.98, "\n".join([what, *lines]), transform=axes.transAxes, va="top",

@@ -1,9 +1,10 @@
-"""HTML pages of runs and comparisons that work offline.
+"""HTML pages of runs and comparisons, which work offline.
 
-A page contains its data, style and script, and plotly (the extra `report`). A page with a live model
-also contains ONNX Runtime Web (`vendor/`). A content security policy forbids all requests and all
-other scripts, so names from files cannot run or load anything. With a live model the policy allows
-WebAssembly, and scripts from `blob:` addresses, which only a script of the page can create.
+A page contains its data, its style, its script and plotly (the extra `report`). A page with a live
+model also contains ONNX Runtime Web (`vendor/`). A content security policy forbids all requests and
+all other scripts, so names from files cannot run or load anything. With a live model the policy
+also allows WebAssembly, and scripts from `blob:` addresses, which only a script of the page can
+create.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import base64
 import contextlib
 import hashlib
 import json
+from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -19,11 +21,12 @@ from typing import Any
 from seqattn import __version__
 from seqattn.analysis.comparison import ComparisonResult, is_comparison, read_comparison
 from seqattn.errors import UsageError
-from seqattn.report.content import comparison_content, run_content
+from seqattn.report.content import comparison_content, run_content, runs_content
 from seqattn.runs import PAGE, RunFolder, find_run
 from seqattn.runs.output_files import write_output
 from seqattn.runs.storage import folder_lock
 
+MAX_SIDE_BY_SIDE = 4
 OUTPUT_HINT = "write elsewhere with --output FILE"
 RUNTIME_FILES = {"script": "ort.wasm.bundle.min.mjs", "wasm": "ort-wasm-simd-threaded.wasm"}
 """Key in page.html -> file of ONNX Runtime Web. The element of a file has the id `ort-KEY`."""
@@ -34,17 +37,18 @@ def report(path: Path, output: Path | None = None, *, live: bool = True) -> Path
     """Write the page of a run, of many seeds, or of a comparison.
 
     Args:
-        path: folder of the run, the seeds or the comparison.
-        output: file to write; None: report.html in the folder.
-        live: put the model into the page, so that readers can change its input and weights.
+        path: the folder of the run, the seeds or the comparison.
+        output: the file to write; None for `report.html` in the folder.
+        live: whether to put the model into the page, so that readers can change its input and its
+            weights.
 
     Returns:
-        path of the page.
+        The path of the page.
 
     Raises:
-        UsageError: plotly or Jinja2 is not installed.
-        CheckpointError: the folder has no results, or they cannot be read.
-        FolderLockedError: without `output`, another process writes to the folder.
+        UsageError: if plotly or Jinja2 is not installed.
+        CheckpointError: if the folder has no results, or if its results cannot be read.
+        FolderLockedError: if `output` is None and another process writes to the folder.
     """
     _require_libraries()
     is_many = path.is_dir() and is_comparison(path) and not RunFolder(path).is_run
@@ -54,20 +58,48 @@ def report(path: Path, output: Path | None = None, *, live: bool = True) -> Path
             result = read_comparison(path)
             if output is None:
                 _check_finished(result)
-            content = comparison_content(result, None if output is None else output.parent)
+            content = comparison_content(
+                result, None if output is None else output.parent, live=live
+            )
         else:
             content = run_content(RunFolder(folder), live=live)
         target = output or folder / PAGE
-        # A path may contain bytes that are not text, which are lone surrogates in Python.
+        # A path may contain bytes that are not text. Python represents them as lone surrogates.
         write_output(target, render_page(content).encode(errors="backslashreplace"))
     return target
 
 
-def _check_finished(result: ComparisonResult) -> None:
-    """Check that no seed is in training, since the page in the folder would be outdated.
+def report_side_by_side(runs: Sequence[Path], output: Path) -> Path:
+    """Write a page that shows several runs side by side on one input.
+
+    Args:
+        runs: two to four run folders that share their source and target features.
+        output: the file to write.
+
+    Returns:
+        The path of the page.
 
     Raises:
-        FolderLockedError: a seed is in training.
+        UsageError: if a library is not installed, there are more than four runs, the runs do not
+            share their features, or a model cannot be in a page.
+        CheckpointError: if a folder is not a finished run, or cannot be read.
+    """
+    _require_libraries()
+    if len(runs) > MAX_SIDE_BY_SIDE:
+        raise UsageError(
+            f"seqattn report: shows at most {MAX_SIDE_BY_SIDE} runs side by side, and"
+            f" {len(runs)} were given."
+        )
+    folders = [RunFolder(find_run(path)[0].path) for path in runs]
+    write_output(output, render_page(runs_content(folders)).encode(errors="backslashreplace"))
+    return output
+
+
+def _check_finished(result: ComparisonResult) -> None:
+    """Check that no seed is being trained, because the page in the folder would become outdated.
+
+    Raises:
+        FolderLockedError: if a seed is being trained.
     """
     for variant in result.variants:
         for seed, folder in variant.folders.items():
@@ -81,7 +113,7 @@ def render_page(content: dict[str, Any]) -> str:
     from jinja2 import Environment, PackageLoader, StrictUndefined
     from plotly.offline import get_plotlyjs
 
-    # Without angle brackets and ampersands, the data cannot end their element.
+    # Without angle brackets and ampersands, the data cannot end the HTML element around them.
     data = json.dumps(content, allow_nan=False, separators=(",", ":"))
     for char in "<>&\u2028\u2029":
         data = data.replace(char, f"\\u{ord(char):04x}")
@@ -119,4 +151,4 @@ def _require_libraries() -> None:
         raise UsageError(INSTALL_HINT) from None
 
 
-__all__ = ["INSTALL_HINT", "PAGE", "render_page", "report"]
+__all__ = ["INSTALL_HINT", "PAGE", "render_page", "report", "report_side_by_side"]

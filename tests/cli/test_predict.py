@@ -122,7 +122,11 @@ def test_the_last_checkpoint_can_be_named(seqattn: Command, attention_run: Path)
         (["--steps", "0"], 2, "--steps"),
         (["--output", "my.csv/x.csv"], 5, "my.csv"),
         (["--output", "."], 5, "Is a directory"),
-        (["--input", "large.csv"], 3, "large.csv: line 2, column 'x' is 1e+39; values up to 1e+15"),
+        (
+            ["--input", "large.csv"],
+            3,
+            "large.csv: line 2, column 'x' is 1e+39; the largest supported value is 1e+15",
+        ),
     ],
     ids=range(17),
 )

@@ -274,12 +274,12 @@ def test_parts_below_the_folder_do_not_train(tmp_path: Path) -> None:
              for name, first in (("validation", 60), ("test", 80))}  # fmt: skip
     splits = load_data(config(top, **parts))
     assert {*splits.train.ids} == {f"s{k}" for k in range(60)}
-    assert "2 of the 3 files are those of the other two parts" in " ".join(splits.notes)
+    assert "2 of the 3 files belong to the other parts" in " ".join(splits.notes)
     (top / "copy.parquet").write_bytes((top / "test" / "part-0.parquet").read_bytes())
-    with pytest.raises(DataError, match=r"has the bytes of .*, which belongs to another"):
+    with pytest.raises(DataError, match=r"has the same content as .*, which belongs to another"):
         load_data(config(top, **parts))
     parts["test_path"] = parts["validation_path"]
-    with pytest.raises(DataError, match="is the file of two parts"):
+    with pytest.raises(DataError, match="is used by two parts"):
         load_data(config(top, **parts))
 
 

@@ -210,7 +210,7 @@ def test_a_source_is_filled_from_its_own_points(tmp_path: Path, cut: dict[str, i
         assert part.source[0].tolist() == [[10, 0], [10, 1], [10, 2]]
         assert np.array_equal(part.target[0], [[80, np.nan], [160, 4]], equal_nan=True)
     empty = text.replace("s4,0,10.0", "s4,0,")
-    with pytest.raises(DataError, match="sequence 's4' has no 'x' in its source: nothing to"):
+    with pytest.raises(DataError, match="sequence 's4' has no 'x' in its source, so it cannot"):
         loaded(tmp_path, empty, missing="interpolate", **cut)
 
 
@@ -278,7 +278,7 @@ def test_target_columns_can_differ_from_source_columns(tmp_path: Path) -> None:
     ("text", "keys", "words"),
     [
         (paths(1), {"source_length": 2}, "of 1 sequences the validation part would get 0"),
-        (paths(2), {"source_length": 2}, "Three parts need three at least"),
+        (paths(2), {"source_length": 2}, "Three parts need at least three"),
         (paths(20), {"source_length": 2, "split": {"validation": 0.01}}, "validation part would get 0"),
         (paths(20), {}, "source and target are not defined"),
         (paths(20), {"source_length": 6}, "no sequence has more than data.source_length = 6 points; the longest, 's0', has 6"),
@@ -370,11 +370,11 @@ def test_check_says_how_a_file_is_laid_out_and_what_comes_again(
 ) -> None:
     (tmp_path / "w.csv").write_text("sequence,x_1,x_2\na,1,2\nb,3,4\nc,1,2\n")
     done = seqattn("data", "check", "w.csv")
-    assert "w.csv: csv, a sequence a row, 3 sequences of 2 steps" in done.out
+    assert "w.csv: csv, one sequence per row, 3 sequences of 2 steps" in done.out
     assert "duplicate sequences: 1" in done.out
     (tmp_path / "l.csv").write_text("id,t,x\na,1,2\na,2,3\nb,1,0\n")
     done = seqattn("data", "check", "l.csv")
-    assert "l.csv: csv, a point a row, sequences identified by 'id', 2 sequences" in done.out
+    assert "l.csv: csv, one point per row, sequences identified by 'id', 2 sequences" in done.out
     np.savez(tmp_path / "s.npz", source=np.ones((2, 3, 1)), target=np.zeros((2, 1, 1)))
     done = seqattn("data", "check", "s.npz")
     assert "s.npz: npz, separate source and target, 2 sequences of 3 steps" in done.out
@@ -385,7 +385,7 @@ def test_what_check_prints_can_be_trained_on(seqattn: Command, tmp_path: Path) -
     (tmp_path / "one.csv").write_text(table(rows, "date,co2"))
     done = seqattn("data", "check", "one.csv")
     assert "1 of 28 cells empty" in done.out
-    assert "one.csv: csv, a point a row, all of one sequence, 1 sequence of 28" in done.out
+    assert "one.csv: csv, one point per row, all of one sequence, 1 sequence of 28" in done.out
     section = done.out.partition("config:\n\n")[2]
     (tmp_path / "c.yaml").write_text(section + "training: {epochs: 1}\nname: one\n")
     done = seqattn("train", "c.yaml", "--quiet", "--plots", "none")
@@ -501,7 +501,7 @@ def test_a_forecast_goes_on_from_the_last_window(
         messages = {
             "refuse": "line 2, column 'y' is empty",
             "drop_sequence": "all of its sequences (1) have empty cells and were dropped",
-            "interpolate": "nothing to interpolate between",
+            "interpolate": "so it cannot be interpolated",
         }
         assert messages[missing] in " ".join(done.err.split())
 

@@ -342,7 +342,7 @@ def test_what_is_inferred_without_options(text: str | bytes, same: str) -> None:
         (HEAD + "a,1,1.0,1.5m\na,2,1.0,1.5\n", "line 2, column 'y' holds '1.5m', not a number"),
         (HEAD + 'a,1,1,"1,500"\n', "column 'y' holds numbers such as '1,500', whose comma may be a thousands separator or a decimal mark. Set data.thousands"),
         (HEAD + "a,1,-inf,1\n", "line 2, column 'x' holds '-inf', not a number"),
-        (HEAD + "a,1,1e16,1\n", "line 2, column 'x' is 1e+16; values up to 1e+15"),
+        (HEAD + "a,1,1e16,1\n", "line 2, column 'x' is 1e+16; the largest supported value is 1e+15"),
         (HEAD + "a,1,1_0,1\n", "line 2, column 'x' holds '1_0', not a number"),
         (HEAD + "a,1_0,1,1\n", "line 2, column 'step' holds '1_0'"),
         (HEAD + "a,one,1,1\n", "line 2, column 'step' holds 'one', not a number"),
@@ -405,7 +405,7 @@ def test_without_pyarrow_only_arrow_files_are_refused(
         ("{", "f.jsonl:1: is not valid JSON"),
         ("[1]", "f.jsonl:1: is no object"),
         ('{"target": [[1, 2]]}', "f.jsonl:1: has no 'source'; it has target"),
-        ('{"source": []}', "'source' must be a list of points, one at least"),
+        ('{"source": []}', "'source' must be a list of at least one point"),
         ('{"source": [[1, 2], [3]]}', "point 2 of 'source' has 1 numbers, the first has 2"),
         ('{"source": [[1, "2"]]}', "point 1 of 'source', number 2, is \"2\", not a number"),
         ('{"source": [[1, true]]}', "number 2, is true"),
@@ -575,7 +575,7 @@ def test_an_npy_file_is_mapped(tmp_path: Path) -> None:
 def test_what_is_written_is_read_again(task: Any, goes_on: bool, form: str, tmp_path: Path) -> None:
     part = load_data(task).test if isinstance(task, Squares) else tasks.generate(task, 50, 3)
     if form in ("npy", "wide") and not goes_on:
-        with pytest.raises(UsageError, match="sources and targets of their own"):
+        with pytest.raises(UsageError, match="separate sources and targets"):
             write_sequences(
                 part, "csv" if form == "wide" else form, wide=form == "wide", is_continuation=False
             )

@@ -331,7 +331,7 @@ def test_an_index_of_dates_without_a_name_is_the_time() -> None:
     (pd.DataFrame({"t": pd.Series([datetime.datetime(2021, 1, 1), pd.Timestamp("2021", tz="UTC")],
                                   dtype=object)}), "times with a time zone and times without"),
     (pd.DataFrame({"t": np.array([10**13], dtype="datetime64[s]")}), "dates beyond the year 294247"),
-    (pd.DataFrame({"w": pd.Series(["\ud800"], dtype=object)}), "which is no UTF-8 text"),
+    (pd.DataFrame({"w": pd.Series(["\ud800"], dtype=object)}), "which is not valid UTF-8 text"),
     (pd.DataFrame({"x": [1.0, np.inf]}), "the DataFrame: row 2, column 'x' is inf"),
 ])  # fmt: skip
 def test_what_no_table_holds_is_refused(frame: Any, words: str) -> None:

@@ -152,8 +152,8 @@ def test_rows_without_series_and_time_where_the_user_says_so(seqattn: Run) -> No
 
 
 @pytest.mark.parametrize(("one", "words"), [
-    ("data.window.source=5", "the model is trained"), ("training.epochs=2", "the model is trained"),
-    ("series=x", "the model is trained"), ("data.decimal=;", "decimal"),
+    ("data.window.source=5", "the model is already trained"), ("training.epochs=2", "the model is already trained"),
+    ("series=x", "the model is already trained"), ("data.decimal=;", "decimal"),
 ])  # fmt: skip
 def test_only_how_a_file_is_read_can_be_set(seqattn: Run, one: str, words: str) -> None:
     train_on_nine(seqattn)

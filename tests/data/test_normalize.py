@@ -114,8 +114,8 @@ def test_each_source_has_mean_0_and_standard_deviation_1(
     assert notes == [
         "y is constant in 1 of 2 training sources: shifted there, not scaled by its own standard"
         " deviation (data.normalize)",
-        "z is a target but no source feature, so that no source has a mean of it: it keeps the scaling of"
-        " the training part (data.scaling)",
+        "z is a target feature but not a source feature, so it has no mean in a source; it keeps"
+        " the scaling of the training part (data.scaling)",
     ]
     back = made.inverse_transform(np.asarray(target), part)
     seen = part.target_cells

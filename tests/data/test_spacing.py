@@ -236,7 +236,9 @@ def test_one_file_is_no_two_parts(tmp_path: Path) -> None:
     described = {"path": str(tmp_path / "train.csv"), "source_length": 3, **paths}
     load_data(OwnFile.model_validate(described))
     (tmp_path / "test.csv").write_text(text.replace("s0", "train"))
-    with pytest.raises(DataError, match=r"test.csv: has the bytes of .*train.csv, which belongs"):
+    with pytest.raises(
+        DataError, match=r"test.csv: has the same content as .*train.csv, which belongs"
+    ):
         load_data(OwnFile.model_validate(described))
 
 

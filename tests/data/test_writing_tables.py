@@ -175,7 +175,7 @@ def test_parts_of_an_id_are_kept_apart(tmp_path: Path) -> None:
     assert step_text(piece.order[8]) == "8"  # type: ignore[index]
     again = "\n".join(["store,item,t,x", *rows, "a,b/c,0,1"])
     (tmp_path / "g.csv").write_text(again + "\n")
-    with pytest.raises(DataError, match="'a/b/c' comes twice"):
+    with pytest.raises(DataError, match="'a/b/c' occurs twice"):
         read_all(tmp_path / "g.csv", ReadOptions(series=("store", "item"), time=("t",)))
 
 

@@ -178,8 +178,9 @@ def test_the_numbers_are_scipys() -> None:
     assert low < found.estimate < high < 0
     assert found.is_decided
     assert found.describe() == (
-        f"a is better than b: the typical difference (Hodges-Lehmann) is {-found.estimate:.2g}, 95%"
-        f" interval {-high:.2g} to {-low:.2g}; better in 20 of 20 seeds."
+        "a is better than b: the typical difference in loss, b minus a (Hodges-Lehmann), is"
+        f" {-found.estimate:.2g}, 95% interval {-high:.2g} to {-low:.2g}; a is better in 20 of 20"
+        " seeds."
     )
     spread = SeedSummary.of(first)
     assert spread.median_interval is not None
@@ -216,21 +217,23 @@ def test_words_say_no_more_than_the_numbers() -> None:
         return PairedTest(**{**known, **changed}).describe()
 
     assert pair() == (
-        "b is better than a: the typical difference (Hodges-Lehmann) is 0.01, 95% interval 0.004 to"
-        " 0.02; better in 29 of 32 seeds."
+        "b is better than a: the typical difference in loss, a minus b (Hodges-Lehmann), is 0.01,"
+        " 95% interval 0.004 to 0.02; b is better in 29 of 32 seeds."
     )
     assert pair(p=0.1, p_holm=0.1, interval=(-0.01, 0.02)) == (
-        "32 seeds cannot tell a and b apart: the typical difference a less b (Hodges-Lehmann) is"
-        " 0.01, 95% interval -0.01 to 0.02."
+        "32 seeds cannot tell a and b apart: the typical difference in loss, a minus b"
+        " (Hodges-Lehmann), is 0.01, 95% interval -0.01 to 0.02."
     )
     several = pair(p=0.02, p_holm=0.2, interval=(-0.01, 0.02), num_tests=10)
-    assert several.endswith("; p is 0.02 for this pair alone, but 0.2 with 10 pairs tested (Holm).")
+    assert several.endswith(
+        "; p is 0.02 for this pair alone, but 0.2 with Holm's correction for 10 pairs."
+    )
     assert "4 seeds are too few" in pair(seeds=4, p_holm=0.13, smallest_p=0.125)
-    assert pair(ties=2).endswith("; better in 27 of 32 seeds, 2 tied.")
+    assert pair(ties=2).endswith("; b is better in 27 of 32 seeds, 2 tied.")
     # Holm's correction may decide what the wider, simultaneous interval leaves open.
     assert pair(p_holm=0.04, interval=(-0.001, 0.02)).startswith(
-        "b is better than a (p = 0.04, Holm): the typical difference (Hodges-Lehmann) is 0.01, 95%"
-        " interval -0.001 to 0.02; "
+        "b is better than a (p = 0.04, Holm): the typical difference in loss, a minus b"
+        " (Hodges-Lehmann), is 0.01, 95% interval -0.001 to 0.02; "
     )
 
 
@@ -239,9 +242,11 @@ def test_equal_losses_are_wins_of_neither(sign: int, better: str, worse: str) ->
     gaps = sign * np.concatenate([[0.0, 0.0, 0.0], np.linspace(0.125, 1, 17)])
     losses = {"a": dict(enumerate(2 + gaps)), "b": dict(enumerate(np.full(20, 2.0)))}
     (found,) = paired_tests([losses])
-    assert found.describe().startswith(f"{better} is better than {worse}: the typical difference")
-    assert "difference where they are not tied (Hodges-Lehmann)" in found.describe()
-    assert found.describe().endswith("; better in 17 of 20 seeds, 3 tied.")
+    assert found.describe().startswith(
+        f"{better} is better than {worse}: the typical difference in loss over the seeds that are"
+        f" not tied, {worse} minus {better} (Hodges-Lehmann), is 0."
+    )
+    assert found.describe().endswith(f"; {better} is better in 17 of 20 seeds, 3 tied.")
 
 
 @pytest.mark.parametrize("sign", [-1, 1])
@@ -254,9 +259,9 @@ def test_a_majority_against_which_the_test_speaks_decides_nothing(sign: int) -> 
     (found,) = paired_tests([losses])
     assert found.p_holm < 0.05
     assert not found.is_decided
-    speaks_for, other = ("b", "a") if sign > 0 else ("a", "b")
+    favoured, other = ("b", "a") if sign > 0 else ("a", "b")
     assert "400 seeds cannot tell a and b apart" in found.describe()
-    assert f"speaks for {speaks_for} (p = " in found.describe()
+    assert f"favours {favoured} (p = " in found.describe()
     assert found.describe().endswith(f"but {other} is better in 240 of 400 seeds.")
 
 
@@ -414,7 +419,7 @@ def test_a_variant_that_diverges_is_worse_than_one_that_does_not(
     assert wild["failed"] == "6"
     assert wild["unfinished"] == "0"
     name = wild["variant"]
-    assert f"6 of 6 seeds of {name} diverged; each ranks below every" in done.out
+    assert f"6 of 6 seeds of {name} diverged; a diverged seed ranks below" in done.out
     assert f"better in 6 of 6 seeds ({name} diverged in 6)." in done.out
     assert f"{name} diverged in 6" in describe_result(read_comparison(tmp_path / "outputs/mine"))[0]
 
@@ -453,7 +458,7 @@ def test_a_pair_has_in_common_what_was_not_varied(seqattn: Command, tmp_path: Pa
     ):
         assert seqattn(*words, f"{key}={values}", "--name", key).code == 0
         text = (tmp_path / "outputs" / key / "comparison.md").read_text()
-        assert "draws, unless the variation changes them" in text
+        assert "draws, unless the varied key changes them" in text
         assert text.count("The variants differ in their data") == from_splits
 
 

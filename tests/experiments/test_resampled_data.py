@@ -144,7 +144,7 @@ def test_own_files_are_the_same_for_all_seeds(tmp_path: Path) -> None:
         plan_comparison(path, resample_data=True)
     outcome = compare(planned, tmp_path, threads=1)
     assert (
-        "your files: the results hold for this training set and this"
+        "your files, so the results hold for this training set and this"
         in describe_result(outcome)[-1]
     )
     assert describe_result(read_comparison(outcome.path)) == describe_result(outcome)
@@ -188,7 +188,7 @@ def test_a_folder_of_the_other_kind_is_refused_with_what_to_type(
 
 def test_words_say_what_the_results_are_about(finished: Path, tmp_path: Path) -> None:
     assert (
-        "the results hold for new data of this kind"
+        "so the results hold for new data of this kind."
         in describe_result(read_comparison(finished))[-1]
     )
     fixed = compare(
@@ -206,7 +206,7 @@ def test_many_seeds_of_train_say_that_the_data_are_the_same(
     text = TEXT[: TEXT.index("compare:")]
     done = seqattn("train", config(tmp_path, text), "--seeds", "2")
     assert done.code == 0, done.err
-    assert "the data are the same: the results hold for this training set" in done.out
+    assert "the data are the same, so the results hold for this training set" in done.out
     assert "bootstrap" not in done.out
     assert len({seeds_of(tmp_path / f"outputs/mine/seed-{seed}") for seed in (3, 4)}) == 1
 
@@ -359,9 +359,7 @@ def test_a_variant_of_a_comparison_is_many_seeds(
     text = (home / "seed-3/config.yaml").read_text()
     assert "\nseed: 3\n" in text
     (home / "seed-4/config.yaml").write_text(text.replace("\nseed: 3\n", "\nseed: 4\n"))
-    with pytest.raises(
-        CheckpointError, match="seed-5 is of another config than seed-3.*data.train"
-    ):
+    with pytest.raises(CheckpointError, match="seed-5 has another config than seed-3.*data.train"):
         read_comparison(home)
 
 

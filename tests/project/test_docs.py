@@ -99,8 +99,9 @@ def test_every_command_of_the_ten_minutes_page_does_what_the_page_states(
     )
     assert "in 47 both on point 2, in 14 both on point 1" in page_text
     sentence = (
-        "scaled_dot is better than uniform: the typical difference (Hodges-Lehmann) is 0.16, 95%"
-        " interval 0.12 to 0.2; better in 12 of 12 seeds."
+        "scaled_dot is better than uniform: the typical difference in loss, uniform minus"
+        " scaled_dot (Hodges-Lehmann), is 0.16, 95% interval 0.12 to 0.2; scaled_dot is better in"
+        " 12 of 12 seeds."
     )
     assert sentence in everything
     assert sentence in page_text

@@ -114,9 +114,9 @@ def test_a_table_without_peers_has_empty_cells_and_says_why(
     row = script.results_table({"air": {"seqattn": ours}}).splitlines()[2]
     assert row.startswith("| air, thousand passengers | **2** (1.5 to 2.5) | 0.40 | 3 |")
     assert re.findall(r"\|\s+(?=\|)", row) == ["|  "] * 8
-    assert "neuralforecast is not installed: its columns are empty." in script.notes({})
+    assert "neuralforecast is not installed, so its columns are empty." in script.notes({})
     results = {"air": {"seqattn": ours, "neural": {"NHITS": {"rmse": 1.6}, "DLinear": {"rmse": 2}}}}
-    assert script.notes(results)[0] == "air: +25.0% of the best neural peer (NHITS)"
+    assert script.notes(results)[0] == "air: +25.0% against the best neural peer (NHITS)"
 
 
 def test_a_data_set_whose_package_is_not_there_says_which(
@@ -134,5 +134,5 @@ def test_the_page_has_the_table_of_the_recorded_figures(script: Any) -> None:
     assert script.results_table(record) in page
     for note in script.notes(record):
         if "neural peer" in note:
-            name, share, peer = re.match(r"(\w+): (\S+) of .* \((\w+)\)", note).groups()  # type: ignore[union-attr]
+            name, share, peer = re.match(r"(\w+): (\S+) against .* \((\w+)\)", note).groups()  # type: ignore[union-attr]
             assert re.search(rf"{name} {re.escape(share)}\s+\({peer}\)", page), note

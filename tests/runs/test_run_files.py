@@ -276,4 +276,4 @@ def test_no_seed_is_left_out_without_a_word(two: Path, seqattn: Command) -> None
     for words in (("report", two), ("report", home), ("doctor", home)):
         done = seqattn(*words)
         assert done.code == 4
-        assert "seed-3: is not the folder of a run (no environment.json)" in done.err
+        assert "seed-3: is not a run folder (no environment.json)" in done.err

@@ -1,4 +1,4 @@
-"""Results of several variants and seeds: statistics, tests and tables."""
+"""Results of several variants and seeds: statistics, significance tests and tables."""
 
 from seqattn.analysis.comparison.reading import (
     collect_result,

@@ -1,4 +1,4 @@
-"""Checks that the runs in a folder are the ones that its manifest lists."""
+"""Checks that the run folders of a comparison contain the runs that its manifest lists."""
 
 from __future__ import annotations
 
@@ -22,15 +22,17 @@ from seqattn.training import PATHS, file_digests
 from seqattn.training.compatibility import MUTABLE_ON_RESUME
 
 IGNORED_KEYS = frozenset({"name", "seed", *MUTABLE_ON_RESUME}) - {"training.epochs"}
-"""Keys in which the seeds of one config may differ: they do not affect the trained weights."""
+"""Config keys that may differ between the seeds of one config, because these keys do not affect the
+trained weights."""
 Runs = Mapping[int, RunFolder]
 
 
 def check_seeds(path: Path, runs: Runs) -> None:
-    """Check the folders `path / seed-K` of `train --seeds`.
+    """Check the folders `path / seed-K` that `train --seeds` wrote.
 
     Raises:
-        CheckpointError: a folder holds the run of another seed, or configs or data files differ.
+        CheckpointError: if a folder contains the run of another seed, or if the runs differ in
+            their configs or data files.
     """
     configs = {seed: _read_config(folder) for seed, folder in runs.items()}
     (first, config), *_ = configs.items()
@@ -40,7 +42,7 @@ def check_seeds(path: Path, runs: Runs) -> None:
         found = _describe_differences(config, configs[seed], harmless)
         if found:
             raise CheckpointError(
-                f"{path}: {folder.path.name} is of another config than {runs[first].path.name}"
+                f"{path}: {folder.path.name} has another config than {runs[first].path.name}"
                 f" ({found}), so they are not seeds of one config. Train them again, or move"
                 " the other runs away."
             )
@@ -49,9 +51,10 @@ def check_seeds(path: Path, runs: Runs) -> None:
 
 
 def is_resampled(configs: Sequence[Config]) -> bool:
-    """Whether every run has its own data seeds, as in a comparison that resamples the data.
+    """Return whether every run has its own data seeds, as in a comparison that resamples the data.
 
-    False for a single run, and where runs share the training, validation or test seed.
+    The result is False for a single run, and if all runs share the training, validation or test
+    seed.
     """
     seeds = [
         tuple(getattr(config.data, f"{part}_seed") for part in PARTS)
@@ -68,14 +71,14 @@ def check_variants(
     """Check the folders `VARIANT/seed-K` of a comparison.
 
     Args:
-        manifest: path of its comparison.json.
-        variants: variant name -> config as nested dictionaries, from the manifest.
-        runs: variant name -> seed -> run folder.
+        manifest: the path of the comparison's `comparison.json`.
+        variants: the configs in the manifest as nested dictionaries, by variant name.
+        runs: the run folders, by variant name and seed.
         resampled: whether each seed has its own generated data.
 
     Raises:
-        CheckpointError: a run belongs to another variant or seed, the config of a variant is
-            invalid, or runs with the same data section were trained on different files.
+        CheckpointError: if a run belongs to another variant or seed, if the config of a variant
+            is invalid, or if runs with the same data section were trained on different files.
     """
     checked = list[tuple[RunFolder, Config]]()
     for name, plain in variants.items():
@@ -91,8 +94,8 @@ def check_variants(
             if found:
                 raise CheckpointError(
                     f"{folder.path}: is not a run of the variant {name}, whose config is in"
-                    f" {manifest} ({found}). Restore the run that belongs there, or move it away"
-                    " and compare again."
+                    f" {manifest} ({found}). Restore the run that belongs in this folder, or move"
+                    " the folder away, and compare again."
                 )
             _check_seed(folder, config, seed)
             checked.append((folder, config))
@@ -103,7 +106,7 @@ def check_files(runs: Iterable[tuple[RunFolder, Config]]) -> None:
     """Check that runs with the same data section were trained on the same files.
 
     Raises:
-        CheckpointError: the SHA-256 digest of a file differs.
+        CheckpointError: if the SHA-256 digest of a file differs between two runs.
     """
     seen = dict[str, tuple[RunFolder, tuple[str, ...]]]()
     for folder, config in runs:
@@ -117,7 +120,8 @@ def check_files(runs: Iterable[tuple[RunFolder, Config]]) -> None:
             raise CheckpointError(
                 f"{folder.path}: was trained on other files than {first.path}, though"
                 f" data.path of both is {config.data.path}: the files changed in between."
-                " Their losses cannot be compared; train one of them again (--overwrite)."
+                " The losses of the two runs cannot be compared; train one of the runs again"
+                " (--overwrite)."
             )
 
 
@@ -131,8 +135,8 @@ def _read_config(folder: RunFolder) -> Config:
 def _check_seed(folder: RunFolder, config: Config, seed: int) -> None:
     if config.seed != seed:
         raise CheckpointError(
-            f"{folder.path}: holds the run of seed {config.seed} (config.yaml), not of seed {seed}"
-            " as its name says. Rename it, or restore the run that belongs there."
+            f"{folder.path}: contains the run of seed {config.seed} (config.yaml), but its name"
+            f" belongs to seed {seed}. Rename the folder, or restore the run of seed {seed}."
         )
     if folder.summary.exists():
         check_summary(folder, as_plain(config.model), seed)

@@ -1,4 +1,4 @@
-"""Reading comparisons, and many seeds of one config, from their folders."""
+"""Functions that read comparisons, and many seeds of one config, from their folders."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from seqattn.runs import COMPARISON, RunFolder, read_manifest
 
 
 def is_comparison(path: Path) -> bool:
-    """Whether a folder holds a comparison, or several seeds of one config."""
+    """Return whether a folder contains a comparison or several seeds of one config."""
     return (path / COMPARISON).is_file() or bool(find_seed_folders(path))
 
 
@@ -23,10 +23,11 @@ def find_seed_folders(path: Path) -> dict[int, RunFolder]:
     """Find the run folders `path / seed-K`.
 
     Returns:
-        seed -> run folder, in the order of the seeds.
+        The run folders by seed, in ascending order of the seeds.
 
     Raises:
-        CheckpointError: a folder lacks a file that every run has, so its seed would be left out.
+        CheckpointError: if a folder lacks a file that every run has. Without this error, the
+            result would lack the seed of the folder.
     """
     found = {}
     for folder in map(RunFolder, path.glob("seed-*")):
@@ -37,17 +38,18 @@ def find_seed_folders(path: Path) -> dict[int, RunFolder]:
             found[int(number)] = folder
         elif not folder.is_available:
             raise CheckpointError(
-                f"{folder.path}: is not the folder of a run ({folder.missing_files}), so its seed"
+                f"{folder.path}: is not a run folder ({folder.missing_files}), so its seed"
                 " would be left out. Restore the file, or move the folder away."
             )
     return dict(sorted(found.items()))
 
 
 def read_comparison(path: Path) -> ComparisonResult:
-    """Read a comparison or the seeds of one config from its folder, finished or not.
+    """Read a comparison, or the seeds of one config, from a folder. The runs may be unfinished.
 
     Raises:
-        CheckpointError: the folder holds neither, or cannot be read.
+        CheckpointError: if the folder contains neither a comparison nor seeds of one config, or
+            if it cannot be read.
     """
     if not (path / COMPARISON).is_file():
         return collect_seeds(path, path.name, require_seed_folders(path))
@@ -67,7 +69,7 @@ def collect_seeds(path: Path, name: str, folders: Mapping[int, RunFolder]) -> Co
     """Collect the seeds of one config, or of one variant of a comparison, in the folder `path`.
 
     Raises:
-        CheckpointError: the seeds have several configs, or a summary cannot be read.
+        CheckpointError: if a summary cannot be read.
     """
     configs = [read_stored(folder.config) for folder in folders.values()]
     resampled = is_resampled(configs)
@@ -81,14 +83,14 @@ def require_seed_folders(path: Path) -> dict[int, RunFolder]:
     """Find and check the run folders of many seeds of one config.
 
     Returns:
-        seed -> run folder.
+        The run folders by seed.
 
     Raises:
-        CheckpointError: there are none, or they differ in config or data files.
+        CheckpointError: if there are no run folders, or if they differ in config or data files.
     """
     folders = find_seed_folders(path)
     if not folders:
-        raise CheckpointError(f"{path}: is not the folder of a comparison or of many seeds.")
+        raise CheckpointError(f"{path}: is not the folder of a comparison or of several seeds.")
     check_seeds(path, folders)
     return folders
 
@@ -101,11 +103,13 @@ def collect_result(
     *,
     resampled: bool,
 ) -> ComparisonResult:
-    """Test all pairs of variants, and check which data and units they share.
+    """Test all pairs of variants, and determine which data and units the variants share.
 
     Args:
-        data: variant name -> `data` section of its config.
-        sweep_key: config key of a sweep, or "".
+        path: the folder of the comparison.
+        variants: the results of the variants, in the order of the config.
+        data: the `data` section of each variant's config, by variant name.
+        sweep_key: the config key of a sweep; "" without a sweep.
         resampled: whether each seed has its own generated data.
     """
     groups: dict[tuple[Any, ...], dict[str, dict[int, float]]] = {}
@@ -129,15 +133,15 @@ def collect_result(
 
 
 def _unit_of_losses(data: Mapping[str, Any]) -> str:
-    """A key that is equal for data sections whose test losses have the same units."""
+    """Return a key that is equal for data sections with the same unit of the test loss."""
     return repr((data.get("scaling", "none"), data.get("relative", False)))
 
 
 def _unit_of_training(data: Mapping[str, Any]) -> str:
-    """A key that is equal for data sections whose training losses have the same units."""
+    """Return a key that is equal for data sections with the same unit of the training loss."""
     return _unit_of_losses(data) + ("instance" if data.get("normalize") == "instance" else "")
 
 
 def _sequences_of(data: Mapping[str, Any]) -> str:
-    """A key that is equal for data sections with the same sequences and units."""
+    """Return a key that is equal for data sections with the same sequences and units."""
     return repr({key: value for key, value in data.items() if key != "normalize"})

@@ -1,4 +1,4 @@
-"""Results of a comparison: its variants, and the tests between them."""
+"""Result types of a comparison: the results of its variants, and the tests of all pairs."""
 
 from __future__ import annotations
 
@@ -14,15 +14,16 @@ from seqattn.errors import counted
 from seqattn.runs import RunFolder
 
 DataOfSeeds = Literal["new", "same", "files", "one"]
-"""new: each seed has its own generated data. same: all seeds share the generated data. files: all
-seeds use the user's files. one: there is only one seed."""
+"""The data of the seeds. With `new`, each seed has its own generated data. With `same`, all seeds
+share the generated data. With `files`, all seeds use the user's files. `one` means that there is
+only one seed."""
 
 
 def describe_seed_counts(counts: Iterable[int]) -> str:
-    """The number of seeds of the variants as text: `3 seeds each`, `2 to 3 seeds`.
+    """Describe the numbers of seeds of several variants, as in `3 seeds each` or `2 to 3 seeds`.
 
     Args:
-        counts: number of seeds of each variant; not empty.
+        counts: the number of seeds of each variant. There must be at least one variant.
     """
     found = list(counts)
     least, most = min(found), max(found)
@@ -31,15 +32,17 @@ def describe_seed_counts(counts: Iterable[int]) -> str:
 
 @dataclass(frozen=True)
 class VariantResult:
-    """Runs of one variant.
+    """The runs of one variant.
 
     Attributes:
-        name: name of the variant.
-        folders: seed -> run folder, for all seeds.
-        summaries: seed -> content of summary.json, for the seeds that finished with a finite loss.
-        diverged: the diverged seeds.
-        sweep_group: in a sweep over a config key, the variant without the value of the key.
-        sweep_value: the value of that key; None without a sweep.
+        name: the name of the variant.
+        folders: the run folders, by seed.
+        summaries: the content of `summary.json` by seed, for the seeds that finished with a
+            finite loss.
+        diverged: the seeds of the diverged runs.
+        sweep_group: in a sweep over a config key, the name of the variant without the value of
+            the key; "" without a sweep.
+        sweep_value: the value of the key of a sweep; None without a sweep.
     """
 
     name: str
@@ -60,7 +63,7 @@ class VariantResult:
         """Read the summaries of a variant's runs.
 
         Raises:
-            CheckpointError: a summary cannot be read.
+            CheckpointError: if a summary cannot be read.
         """
         diverged = frozenset(
             seed for seed, folder in folders.items() if folder.divergence() is not None
@@ -74,44 +77,49 @@ class VariantResult:
 
     @cached_property
     def losses(self) -> dict[int, float]:
-        """Seed -> test loss, inf where the run diverged; unfinished seeds are left out."""
+        """The test losses, by seed.
+
+        The loss of a diverged run is inf. An unfinished run has no entry.
+        """
         found = {seed: float(summary["test_loss"]) for seed, summary in self.summaries.items()}
         found.update(dict.fromkeys(self.diverged, math.inf))
         return {seed: found[seed] for seed in self.folders if seed in found}
 
     @cached_property
     def seed_summary(self) -> SeedSummary | None:
-        """Statistics of the test losses; None where no seed has finished."""
+        """Statistics of the test losses; None if no seed has a result."""
         return SeedSummary.of(self.losses) if self.losses else None
 
     @property
     def any_summary(self) -> Mapping[str, Any]:
-        """The summary of one seed, for values that all seeds share: the number of parameters."""
+        """The summary of one finished seed, for values that are equal for all seeds, such as the
+        number of parameters."""
         return next(iter(self.summaries.values()))
 
     @property
     def unfinished(self) -> int:
-        """Number of seeds without a result: interrupted, or still in training."""
+        """The number of seeds without a result. Their runs were interrupted, or still continue."""
         return len(self.folders) - len(self.losses)
 
 
 @dataclass(frozen=True)
 class ComparisonResult:
-    """A finished or unfinished comparison.
+    """The results of a comparison, which may be unfinished.
 
     Attributes:
-        path: folder of the comparison.
-        name: name of the folder.
-        variants: results in the order of the config.
-        pairs: tests of all pairs of variants with comparable losses.
+        path: the folder of the comparison.
+        name: the name of the folder.
+        variants: the results of the variants, in the order of the config.
+        pairs: the tests of all pairs of variants with comparable losses.
         same_data: whether all variants have the same sequences for each seed.
-        same_data_in_pairs: whether the two variants of every pair do; in a sweep, a pair has one
-            value of the key.
-        same_units: whether the test losses of all variants have the same units. Variants with
+        same_data_in_pairs: whether the two variants of every pair have the same sequences for
+            each seed. In a sweep, both variants of a pair have the same value of the key.
+        same_units: whether the test losses of all variants have the same unit. Variants with
             different units are not paired.
-        same_training_units: whether their training and validation losses have the same units.
-        data_of_seeds: which data the seeds of a variant are trained on.
-        sweep_key: the config key of a sweep, or "".
+        same_training_units: whether the training and validation losses of all variants have the
+            same unit.
+        data_of_seeds: the data on which the seeds of a variant are trained.
+        sweep_key: the config key of a sweep; "" without a sweep.
     """
 
     path: Path

@@ -1,18 +1,19 @@
 """Wilcoxon's signed-rank test with its estimate and confidence interval.
 
-The test is from Wilcoxon (1945, Biometrics Bulletin 1:80-83), estimate and interval are from Hodges
-and Lehmann (1963, Annals of Mathematical Statistics 34:598-611). All three use the Walsh averages,
-the means (d_i + d_j) / 2 of all pairs of differences, i <= j: the statistic is the number of Walsh
-averages above 0, the estimate is their median, and the interval contains the shifts that the test
-does not reject. Test and interval therefore agree: p < level exactly if the interval excludes 0.
+The test is from Wilcoxon (1945, Biometrics Bulletin 1:80-83). The estimate and the interval are
+from Hodges and Lehmann (1963, Annals of Mathematical Statistics 34:598-611). All three use the
+Walsh averages, the means (d_i + d_j) / 2 of all pairs of differences with i <= j. The statistic is
+the number of Walsh averages above 0, the estimate is the median of the Walsh averages, and the
+interval contains the shifts that the test does not reject. The test and the interval therefore
+agree: p < level if and only if the interval excludes 0.
 
-Level and coverage are exact for differences that are continuous and symmetric about the shift.
-With ties both are conservative:
+The level and the coverage are exact for differences that are continuous and symmetric about the
+shift. With ties, both are conservative:
 
-- A difference of 0 has no sign; such pairs are left out.
+- A difference of 0 has no sign, so the pair is left out.
 - A Walsh average of exactly 0 counts against both directions.
 - Infinite differences share the highest ranks (midranks), and the null distribution is
-  conditional on their number.
+  conditional on the number of infinite differences.
 """
 
 from __future__ import annotations
@@ -28,24 +29,25 @@ from scipy import stats
 
 Floats = NDArray[np.float64]
 MAX_EXACT_DIFFERENCES = 256
-"""Maximum number of differences for the exact null distribution; with more, a normal
-approximation."""
+"""Maximum number of differences for which the exact null distribution is used. For more
+differences, the normal approximation is used."""
 MAX_STORED_DIFFERENCES = 2048
-"""Maximum number of finite differences whose Walsh averages are all stored, in 16 MiB."""
-MAX_BISECTIONS = 200  # more than the bits of a float
+"""Maximum number of finite differences for which all Walsh averages are stored (16 MiB)."""
+MAX_BISECTIONS = 200  # more than the number of bits in a float
 
 
 @dataclass(frozen=True)
 class SignedRank:
-    """Result of the signed-rank test.
+    """The result of a signed-rank test.
 
     Attributes:
-        pairs: number of nonzero differences.
-        p: two-sided p value.
-        estimate: Hodges-Lehmann estimate; infinite where most Walsh averages are, NaN without a
-            pair or with equally many +inf and -inf averages.
-        interval: confidence interval of the estimate, with bounds that may be infinite; None with
-            too few pairs.
+        pairs: the number of nonzero differences.
+        p: the two-sided p-value.
+        estimate: the Hodges-Lehmann estimate of the shift. It is infinite if at least half of the
+            Walsh averages are +inf, or at least half are -inf. It is NaN if both hold, and if
+            there are no pairs.
+        interval: the confidence interval of the shift, with possibly infinite bounds; None if
+            there are too few pairs.
     """
 
     pairs: int
@@ -55,11 +57,11 @@ class SignedRank:
 
 
 def signed_rank(differences: Floats, level: float) -> SignedRank:
-    """Compute test, estimate and interval.
+    """Compute the test, the estimate and the interval.
 
     Args:
-        differences: (n,) differences of pairs, may contain +-inf; no NaN.
-        level: 1 minus the confidence of the interval.
+        differences: (n,), the differences of the pairs. They may contain inf and -inf, but no NaN.
+        level: 1 minus the confidence level of the interval.
     """
     nonzero = differences[differences != 0]
     if not len(nonzero):
@@ -72,26 +74,31 @@ def signed_rank(differences: Floats, level: float) -> SignedRank:
 
 
 def smallest_p(pairs: int) -> float:
-    """The smallest possible p value: that of nonzero differences with equal signs."""
+    """Return the smallest possible p-value, which results if all differences have the same sign.
+
+    Args:
+        pairs: the number of nonzero differences.
+    """
     return min(1.0, 2.0 ** (1 - pairs))
 
 
 def pairs_needed(level: float) -> int:
-    """Minimum number of pairs for an interval, and for p to reach the level."""
+    """Return the smallest number of pairs for which an interval exists and p can reach `level`."""
     return math.ceil(1 - math.log2(level))
 
 
 def _one_sided_p(nonzero: Floats) -> float:
-    """One-sided p value, with Walsh averages of 0 counted as negative."""
+    """Return the one-sided p-value for a positive shift; Walsh averages of 0 count as negative."""
     finite, above, num_infinite = _split_infinite(nonzero)
     return _upper_tail(len(finite), num_infinite)(above + 2 * _count_above(np.sort(finite), 0.0))
 
 
 def _lower_bound(nonzero: Floats, tail: float) -> float:
-    """Lower confidence bound of the shift.
+    """Return the lower confidence bound of the shift.
 
     Args:
-        tail: one-sided level.
+        nonzero: (n,), the nonzero differences.
+        tail: the one-sided level.
     """
     finite, above, num_infinite = _split_infinite(nonzero)
     critical = _critical_value(len(finite), num_infinite, tail)
@@ -99,10 +106,14 @@ def _lower_bound(nonzero: Floats, tail: float) -> float:
 
 
 def _estimate(nonzero: Floats) -> float:
-    """Median of the Walsh averages; an average of inf and -inf counts half for each side."""
+    """Return the median of the Walsh averages.
+
+    The average of inf and -inf counts half as inf and half as -inf.
+    """
     finite, above, num_infinite = _split_infinite(nonzero)
     n = len(finite)
-    half = n * (n + 1) / 2 + num_infinite * (2 * n + num_infinite + 1) / 2  # of twice the averages
+    # `above` and `below` are doubled counts, so half of the total is the number of Walsh averages.
+    half = n * (n + 1) / 2 + num_infinite * (2 * n + num_infinite + 1) / 2
     below = _split_infinite(-nonzero)[1]
     if above >= half or below >= half:
         return math.nan if above == below else math.copysign(math.inf, above - below)
@@ -113,7 +124,8 @@ def _estimate(nonzero: Floats) -> float:
 
 
 def _split_infinite(nonzero: Floats) -> tuple[Floats, int, int]:
-    """The finite differences, twice the rank sum of +inf, and the number of infinite ones."""
+    """Return the finite differences, twice the rank sum of +inf, and the number of infinite
+    differences."""
     finite = nonzero[np.isfinite(nonzero)]
     num_infinite = len(nonzero) - len(finite)
     return (
@@ -127,14 +139,25 @@ def _split_infinite(nonzero: Floats) -> tuple[Floats, int, int]:
 
 
 def _count_above(ordered: Floats, shift: float) -> int:
-    """Number of Walsh averages of sorted differences that exceed a shift."""
+    """Return the number of Walsh averages that exceed a shift.
+
+    Args:
+        ordered: (n,), finite differences in ascending order.
+        shift: the value to exceed.
+    """
     limits = 2 * shift - ordered
     beyond = len(ordered) - np.searchsorted(ordered, limits, side="right")
     return int(beyond.sum() + (ordered > limits).sum()) // 2
 
 
 def _kth_largest(finite: Floats, k: int) -> float:
-    """The k-th largest Walsh average, counted from 1; infinite where k is out of range."""
+    """Return the k-th largest Walsh average.
+
+    Args:
+        finite: (n,), the finite differences.
+        k: the rank, counted from 1. The result is inf for a smaller k, and -inf for a k above the
+            number of Walsh averages.
+    """
     n = len(finite)
     if k < 1 or k > n * (n + 1) // 2:
         return math.inf if k < 1 else -math.inf
@@ -159,11 +182,13 @@ def _kth_largest(finite: Floats, k: int) -> float:
 
 @functools.lru_cache(maxsize=256)
 def _upper_tail(finite: int, num_infinite: int) -> Callable[[int], float]:
-    """Upper tail probability under the null hypothesis, as a function of twice the statistic.
+    """Return the upper tail probability under the null hypothesis.
+
+    The result is a function of twice the statistic, because twice a midrank is an integer.
 
     Args:
-        finite: number of finite differences, which have the ranks 1, 2, ...
-        num_infinite: number of infinite differences, which share the mean of the higher ranks.
+        finite: the number of finite differences, which have the ranks 1, 2, ...
+        num_infinite: the number of infinite differences, which share the mean of the higher ranks.
     """
     scores = [*range(2, 2 * finite + 1, 2), *[2 * finite + num_infinite + 1] * num_infinite]
     if len(scores) > MAX_EXACT_DIFFERENCES:
@@ -181,7 +206,8 @@ def _upper_tail(finite: int, num_infinite: int) -> Callable[[int], float]:
 
 @functools.lru_cache(maxsize=1024)
 def _critical_value(finite: int, num_infinite: int, tail: float) -> int:
-    """Smallest value of twice the statistic with an upper tail probability of at most `tail`."""
+    """Return the smallest value of twice the statistic with an upper tail probability of at most
+    `tail`."""
     upper_tail = _upper_tail(finite, num_infinite)
     low, high = 0, finite * (finite + 1) + num_infinite * (2 * finite + num_infinite + 1) + 1
     while high - low > 1:  # upper_tail(low) > tail >= upper_tail(high)

@@ -20,7 +20,8 @@ Floats = NDArray[np.float64]
 Interval = tuple[float, float]
 LEVEL = 0.05
 SEEDS_NEEDED = pairs_needed(LEVEL)
-"""Minimum number of seeds for a 95% interval of the median and for a significant difference."""
+"""The smallest number of seeds for which a 95% interval of the median exists and a difference can
+be significant."""
 
 
 @dataclass(frozen=True)
@@ -28,12 +29,14 @@ class SeedSummary:
     """Summary statistics of one value over seeds.
 
     Attributes:
-        median: median over all seeds; inf where half of them or more diverged.
-        median_interval: 95% interval, see `median_interval`; None with fewer than 6 seeds.
-        mean: None where a seed diverged. It has no interval: losses over seeds are skewed, and
-            with so few of them neither Student's t nor a bootstrap reaches its nominal coverage.
-        best, worst: lowest and highest value.
-        best_seed, worst_seed: seeds of these values.
+        median: the median over all seeds; inf if at least half of the seeds diverged.
+        median_interval: the 95% interval of the median, as the function `median_interval` computes
+            it; None for fewer than 6 seeds.
+        mean: the mean over all seeds; None if a seed diverged. The mean has no interval, because
+            losses over seeds are skewed, and neither Student's t nor a bootstrap reaches its
+            nominal coverage with so few seeds.
+        best, worst: the lowest and the highest value.
+        best_seed, worst_seed: the seeds with the lowest and the highest value.
     """
 
     median: float
@@ -49,7 +52,7 @@ class SeedSummary:
         """Summarize the values of at least one seed.
 
         Args:
-            values: seed -> value; inf for a diverged seed.
+            values: the value of each seed, inf for a diverged seed.
         """
         seeds, numbers = list(values), np.array(list(values.values()), dtype=np.float64)
         low, high = int(numbers.argmin()), int(numbers.argmax())
@@ -61,19 +64,19 @@ class SeedSummary:
 
 
 def median_interval(values: Floats, level: float = LEVEL) -> Interval | None:
-    """Distribution-free confidence interval of the median between two order statistics (Conover
-    1999, Practical Nonparametric Statistics, section 3.2).
+    """Compute a distribution-free confidence interval of the median from two order statistics.
 
     The bounds are the k-th lowest and the k-th highest value, for the largest k with
-    2 P(Binomial(n, 1/2) < k) <= level.
+    2 P(Binomial(n, 1/2) < k) <= level (Conover 1999, Practical Nonparametric Statistics,
+    section 3.2).
 
     Args:
-        values: (n,), may contain inf.
-        level: 1 minus the confidence.
+        values: (n,), the values; they may contain inf.
+        level: 1 minus the confidence level.
 
     Returns:
-        lower and upper bound; None where even the lowest and highest value have less confidence
-        than asked for: below 6 values for 95%.
+        The lower and the upper bound; None if there are too few values for this confidence level,
+        which is the case below 6 values for 95%.
     """
     n = len(values)
     k = int(stats.binom.ppf(level / 2, n, 0.5))
@@ -85,26 +88,27 @@ def median_interval(values: Floats, level: float = LEVEL) -> Interval | None:
 
 @dataclass(frozen=True)
 class PairedTest:
-    """Paired test of two variants over the seeds that both have; a pair is one seed of both.
+    """A paired test of two variants. Each seed that both variants have gives a pair of runs.
 
     Attributes:
-        first, second: names of the variants. The difference is first - second: negative where the
-            first has the lower loss.
-        seeds: number of pairs.
-        estimate: Hodges-Lehmann estimate of the difference over the pairs that are not tied; see
-            `SignedRank`.
-        interval: simultaneous 95% interval of the difference (Bonferroni over all pairs of the
-            comparison). None with too few pairs.
-        first_wins: number of pairs in which the first variant has the lower loss.
-        p: two-sided p value of Wilcoxon's signed-rank test.
-        p_holm: p value with Holm's correction (1979) for all tests of the comparison.
-        effect: matched-pairs rank-biserial correlation (Kerby 2014), -1 where the first variant is
-            better in every pair, 1 where the second is.
-        smallest_p: p_holm if all untied pairs of every test had the same sign; at 0.05 or more, no
-            difference can be significant.
-        ties: number of pairs with equal losses, such as where both diverged.
-        num_tests: number of tests of the comparison.
-        diverged: number of diverged seeds of the first and of the second variant.
+        first, second: the names of the variants. The difference of a pair is the loss of the first
+            variant minus the loss of the second variant. It is negative if the first variant is
+            better.
+        seeds: the number of pairs.
+        estimate: the Hodges-Lehmann estimate of the difference over the pairs that are not tied;
+            see `SignedRank`.
+        interval: the simultaneous 95% interval of the difference (Bonferroni correction for all
+            tests of the comparison); None if there are too few pairs.
+        first_wins: the number of pairs in which the first variant has the lower loss.
+        p: the two-sided p-value of Wilcoxon's signed-rank test.
+        p_holm: the p-value with Holm's correction (1979) for all tests of the comparison.
+        effect: the matched-pairs rank-biserial correlation (Kerby 2014). It is -1 if the first
+            variant is better in every pair, and 1 if the second variant is.
+        smallest_p: the value that `p_holm` would have if, in every test, all untied differences
+            had the same sign. If it is 0.05 or more, no difference can be significant.
+        ties: the number of pairs with equal losses. A pair in which both runs diverged is tied.
+        num_tests: the number of tests of the comparison.
+        diverged: the number of diverged seeds of the first and of the second variant.
     """
 
     first: str
@@ -123,7 +127,7 @@ class PairedTest:
 
     @property
     def second_wins(self) -> int:
-        """Number of pairs in which the second variant has the lower loss."""
+        """The number of pairs in which the second variant has the lower loss."""
         return self.seeds - self.first_wins - self.ties
 
     @property
@@ -133,7 +137,7 @@ class PairedTest:
         return self.p_holm < LEVEL and more * self.effect >= 0
 
     def describe(self) -> str:
-        """The result of the test as a sentence."""
+        """Return the result of the test as a sentence."""
         both = f"{self.first} and {self.second}"
         if self.is_decided:
             return self._describe_decision()
@@ -144,7 +148,7 @@ class PairedTest:
             return (
                 f"{self.seeds} seeds{ties} are too few to tell {both} apart, whatever their losses."
             )
-        estimate = self._describe_estimate(f"{self.first} less {self.second}", 1)
+        estimate = self._describe_estimate(f"{self.first} minus {self.second}", 1)
         words = (
             f"{self.seeds} seeds cannot tell {both} apart: {estimate}{self._describe_divergence()}"
         )
@@ -152,13 +156,13 @@ class PairedTest:
             one, other = (self.first, self.second) if self.effect < 0 else (self.second, self.first)
             most = max(self.first_wins, self.second_wins)
             words += (
-                f"; the test, which weighs the large differences, speaks for {one}"
+                f"; the test, which gives large differences more weight, favours {one}"
                 f" (p = {self.p_holm:.2g}), but {other} is better in {most} of {self.seeds} seeds"
             )
         elif self.p < LEVEL:  # so there are several tests
             words += (
-                f"; p is {self.p:.2g} for this pair alone, but {self.p_holm:.2g} with"
-                f" {self.num_tests} pairs tested (Holm)"
+                f"; p is {self.p:.2g} for this pair alone, but {self.p_holm:.2g} with Holm's"
+                f" correction for {self.num_tests} pairs"
             )
         return f"{words}."
 
@@ -169,22 +173,24 @@ class PairedTest:
         size_is_known = self.interval is not None and self.interval[0] * self.interval[1] > 0
         evidence = "" if size_is_known else f" (p = {self.p_holm:.2g}, Holm)"
         ties = f", {self.ties} tied" if self.ties else ""
+        estimate = self._describe_estimate(f"{worse} minus {better}", sign)
         return (
-            f"{better} is better than {worse}{evidence}: {self._describe_estimate('', sign)};"
-            f" better in {won} of {self.seeds} seeds{ties}{self._describe_divergence()}."
+            f"{better} is better than {worse}{evidence}: {estimate};"
+            f" {better} is better in {won} of {self.seeds} seeds{ties}"
+            f"{self._describe_divergence()}."
         )
 
-    def _describe_estimate(self, of: str, sign: int) -> str:
-        """The estimated difference and its interval as text.
+    def _describe_estimate(self, subtraction: str, sign: int) -> str:
+        """Return the estimated difference and its interval as text.
 
         Args:
-            of: name of the difference.
-            sign: 1, or -1 to describe second - first.
+            subtraction: the difference in words, such as `a minus b`.
+            sign: 1 if the text describes the loss of the first variant minus that of the second
+                variant, and -1 if it describes the reverse difference.
         """
-        of = f" {of}" if of else ""
-        where = " where they are not tied" if self.ties else ""
+        untied = " over the seeds that are not tied" if self.ties else ""
         size = "unknown" if math.isnan(self.estimate) else format_number(sign * self.estimate)
-        words = f"the typical difference{of}{where} (Hodges-Lehmann) is {size}"
+        words = f"the typical difference in loss{untied}, {subtraction} (Hodges-Lehmann), is {size}"
         if self.interval is None:
             return f"{words}, without an interval (needs {self.pairs_needed} seeds)"
         low, high = sorted(sign * bound for bound in self.interval)
@@ -192,11 +198,12 @@ class PairedTest:
 
     @property
     def pairs_needed(self) -> int:
-        """Minimum number of untied pairs for an interval."""
+        """The smallest number of untied pairs for which an interval exists."""
         return pairs_needed(LEVEL / self.num_tests)
 
     def _describe_divergence(self) -> str:
-        """The number of diverged seeds of each variant in parentheses; "" where none diverged."""
+        """Return the number of diverged seeds of each variant in parentheses, or "" if no seed
+        diverged."""
         names = (self.first, self.second)
         found = [f"{name} diverged in {count}"
                  for name, count in zip(names, self.diverged, strict=True) if count]  # fmt: skip
@@ -204,10 +211,11 @@ class PairedTest:
 
 
 def format_number(value: float, spec: str = ".2g") -> str:
-    """A number as text, with an infinite one spelled out.
+    """Format a number. An infinite number becomes `infinity`.
 
     Args:
-        spec: format specification; one that begins with "+" shows the sign of positive numbers.
+        value: the number.
+        spec: a format specification. If it begins with "+", positive numbers get a sign, too.
     """
     if not math.isinf(value):
         return format(value, spec)
@@ -215,11 +223,12 @@ def format_number(value: float, spec: str = ".2g") -> str:
 
 
 def paired_tests(groups: Iterable[Mapping[str, Mapping[int, float]]]) -> list[PairedTest]:
-    """Test every pair of variants within each group, corrected for the number of all tests.
+    """Test every pair of variants within each group, with corrections for the number of all tests.
 
     Args:
-        groups: each variant -> seed -> loss, inf where the seed diverged. The pairs of a test are
-            the seeds that both variants have; a test needs two.
+        groups: for each group, the losses by variant name and seed, inf for a diverged seed. The
+            pairs of a test are the seeds that both variants have. Variants with fewer than two
+            common seeds are not tested against each other.
     """
     pairs = list[tuple[str, str, Floats, tuple[int, int]]]()
     every = [(losses, *two) for losses in groups for two in itertools.combinations(losses, 2)]
@@ -246,13 +255,20 @@ def paired_tests(groups: Iterable[Mapping[str, Mapping[int, float]]]) -> list[Pa
 
 
 def subtract_pairs(first: Floats, second: Floats) -> Floats:
-    """first - second, (n,); 0 where both diverged, +-inf where one did."""
+    """Subtract the losses of paired runs, (n,).
+
+    The difference is 0 if both runs of a pair diverged, and inf or -inf if only one of them
+    diverged.
+    """
     return np.subtract(first, second, out=np.zeros(len(first)), where=first != second)
 
 
 def holm(p: Sequence[float]) -> list[float]:
-    """p values with Holm's correction (1979, Scandinavian Journal of Statistics 6:65-70), which
-    bounds the probability of rejecting any true null hypothesis by the level."""
+    """Apply Holm's correction (1979, Scandinavian Journal of Statistics 6:65-70) to p-values.
+
+    With this correction, the probability of rejecting any true null hypothesis is at most the
+    level.
+    """
     order = np.argsort(p, kind="stable")
     corrected, highest = [0.0] * len(p), 0.0
     for rank, place in enumerate(order):
@@ -262,8 +278,11 @@ def holm(p: Sequence[float]) -> list[float]:
 
 
 def rank_biserial(differences: Floats) -> float:
-    """Rank-biserial correlation of differences (n,): the share of positive ranks minus the share of
-    negative ranks; 0 where all differences are 0."""
+    """Return the rank-biserial correlation of differences, (n,).
+
+    The correlation is the share of the rank sum that belongs to positive differences, minus the
+    share that belongs to negative differences. It is 0 if all differences are 0.
+    """
     nonzero = differences[differences != 0]
     if not len(nonzero):
         return 0.0

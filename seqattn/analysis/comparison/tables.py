@@ -1,4 +1,4 @@
-"""Tables and sentences of a comparison: CSV, Markdown and text."""
+"""Tables and sentences that describe a comparison, as CSV, Markdown and text."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ SEED_COLUMNS = (
 
 
 def write_tables(result: ComparisonResult) -> bool:
-    """Write variants.csv, pairs.csv, seeds.csv and comparison.md.
+    """Write `variants.csv`, `pairs.csv`, `seeds.csv` and `comparison.md`.
 
     Returns:
-        whether seeds.csv changed: the files describe other runs or losses than before.
+        Whether `seeds.csv` changed, because the files describe other runs or losses than before.
     """
     seeds_file = result.path / "seeds.csv"
     before = read_regular_file(seeds_file) if seeds_file.is_file() else None
@@ -65,7 +65,10 @@ def write_tables(result: ComparisonResult) -> bool:
 
 
 def _seed_summary(variant: VariantResult, seed: int) -> Mapping[str, Any]:
-    """The summary of a seed for seeds.csv; loss inf where it diverged, empty where unfinished."""
+    """Return the summary of a seed for `seeds.csv`.
+
+    A diverged seed has the test loss inf. The summary of an unfinished seed is empty.
+    """
     return variant.summaries.get(seed, {"test_loss": math.inf} if seed in variant.diverged else {})
 
 
@@ -76,7 +79,7 @@ def _seed_value(summary: Mapping[str, Any], key: str) -> Any:
 
 
 def alignment_accuracies(variant: VariantResult) -> list[float]:
-    """Alignment accuracy of each seed, where the alignment is known."""
+    """Return the alignment accuracies of the finished seeds with a known accuracy."""
     found = [_seed_value(summary, "alignment_accuracy") for summary in variant.summaries.values()]
     return [accuracy for accuracy in found if accuracy is not None]
 
@@ -98,7 +101,11 @@ def _csv_row(variant: VariantResult) -> tuple[Any, ...]:
 
 
 def _median_value(variant: VariantResult, key: str) -> float | None:
-    """Median of a loss over seeds, inf for the diverged ones; None where the loss is unknown."""
+    """Return the median of a loss over seeds.
+
+    The loss of a diverged seed is inf. The result is None if the loss of a finished seed is
+    unknown.
+    """
     found = [summary[key] for summary in variant.summaries.values()]
     if any(value is None for value in found):
         return None
@@ -106,18 +113,19 @@ def _median_value(variant: VariantResult, key: str) -> float | None:
 
 
 def _median_seconds(variant: VariantResult) -> float | None:
-    """Median training time over the finished seeds; None where there are none."""
+    """Return the median training time of the finished seeds in seconds; None if there are none."""
     found = [summary["seconds"] for summary in variant.summaries.values()]
     return float(np.median(found)) if found else None
 
 
 def count_wins(variant: VariantResult) -> int:
-    """Number of seeds that beat the best parameter-free baseline of their test sequences."""
+    """Return the number of seeds that beat the best parameter-free baseline on their test
+    sequences."""
     return sum(bool(summary["beats_best_baseline"]) for summary in variant.summaries.values())
 
 
 def variant_table(variants: Sequence[VariantResult]) -> tuple[list[str], list[list[str]]]:
-    """Headings and rows for display, without columns that are empty for all variants."""
+    """Return headings and rows for display, without columns that are empty for all variants."""
     rows = [variant_cells(variant) for variant in variants]
     filled = [any(row[i] != EMPTY_CELL for row in rows) for i in range(len(HEADINGS))]
     kept = [i for i, has_cells in enumerate(filled) if i == 0 or has_cells]
@@ -125,7 +133,7 @@ def variant_table(variants: Sequence[VariantResult]) -> tuple[list[str], list[li
 
 
 def variant_cells(variant: VariantResult) -> list[str]:
-    """A variant's row for display: the columns of `HEADINGS`."""
+    """Return a variant's row for display, with one cell per heading in `HEADINGS`."""
     summary, diverged = variant.seed_summary, len(variant.diverged)
     if summary is None:
         return [variant.name, *[EMPTY_CELL] * (len(HEADINGS) - 2), "no results yet"]
@@ -173,10 +181,10 @@ NARROW_COLUMNS = (
 
 
 def reference_losses(result: ComparisonResult) -> list[tuple[str, float]]:
-    """Names and losses of the noise floor and the parameter-free baselines.
+    """Return the names and losses of the noise floor and of the parameter-free baselines.
 
-    Medians over the finished seeds where each seed has its own data. Empty where the variants
-    have different data.
+    The losses are medians over the finished seeds, because each seed may have its own data. The
+    list is empty if the variants have different data.
     """
     if not result.same_data:
         return []
@@ -193,7 +201,7 @@ def reference_losses(result: ComparisonResult) -> list[tuple[str, float]]:
 
 
 def describe_references(result: ComparisonResult) -> str:
-    """The reference losses as a sentence; "" where there are none."""
+    """Return the reference losses as a sentence, or "" if there are none."""
     losses = ", ".join(f"{name} {loss:.4f}" for name, loss in reference_losses(result))
     if not losses:
         return ""
@@ -205,34 +213,38 @@ BRACKETS = "Brackets are distribution-free 95% intervals of the median (order st
 
 
 def describe_scope(data_of_seeds: DataOfSeeds) -> str:
-    """What differs between the seeds, and therefore what the results hold for."""
+    """Describe what differs between the seeds, and for which data the results hold."""
     match data_of_seeds:
         case "new":
             return (
                 "Each seed has its own initial weights, batch order, teacher-forcing draws and"
-                " data; variants share the data of a seed unless they vary them: the results hold"
-                " for new data of this kind."
+                " data, so the results hold for new data of this kind. All variants have the same"
+                " data for a seed, unless they vary the data."
             )
         case "same":
             return (
                 "The seeds vary initial weights, batch order and teacher-forcing draws; the data"
-                " are the same: the results hold for this training set and this test set."
+                " are the same, so the results hold for this training set and this test set."
             )
         case "files":
             return (
                 "The seeds vary initial weights, batch order and teacher-forcing draws; the data"
-                " are your files: the results hold for this training set and this test set."
+                " are your files, so the results hold for this training set and this test set."
             )
         case "one":
             return (
                 "This is one seed: its results hold for its initial weights, batch order,"
-                " teacher-forcing draws, training set and test set, and do not show how other seeds"
-                " differ."
+                " teacher-forcing draws, training set and test set. They do not show how much the"
+                " results of other seeds differ."
             )
 
 
 def describe_result(result: ComparisonResult) -> list[str]:
-    """The results as sentences: every pair, the decided ones first, then what limits them."""
+    """Return the results as sentences.
+
+    The tests of all pairs come first, with the decided pairs before the undecided ones. The
+    limitations of the results follow.
+    """
     words = _describe_pairs(result.pairs) + _describe_limits(result)
     return [*words, describe_scope(result.data_of_seeds)]
 
@@ -254,13 +266,13 @@ def _describe_pairs(pairs: Sequence[PairedTest]) -> list[str]:
 
 
 def _describe_limits(result: ComparisonResult) -> list[str]:
-    """Sentences about seeds without a loss, and about different data and units."""
+    """Describe diverged and unfinished seeds, and differences in data and units."""
     words = []
     for variant in result.variants:
         if diverged := len(variant.diverged):
             words.append(
-                f"{diverged} of {len(variant.folders)} seeds of {variant.name} diverged; each ranks"
-                " below every seed that did not."
+                f"{diverged} of {len(variant.folders)} seeds of {variant.name} diverged; a diverged"
+                " seed ranks below every seed that did not diverge."
             )
         if variant.unfinished:
             words.append(
@@ -280,14 +292,14 @@ def _describe_limits(result: ComparisonResult) -> list[str]:
         )
     if not result.same_data_in_pairs:
         words.append(
-            "The variants differ in their data: their losses need not be of the same test"
-            " sequences, and the two runs of a pair share only their seed."
+            "The variants differ in their data, so their losses may come from different test"
+            " sequences; the two runs of a pair share only their seed."
         )
     return words
 
 
 def markdown(result: ComparisonResult) -> str:
-    """The content of comparison.md."""
+    """Return the content of `comparison.md`."""
     lines = [f"# {result.name}", "", "Mean squared error on the test sequences, free running.", ""]
     lines += _markdown_table(*variant_table(result.variants))
     lines += [""]
@@ -305,21 +317,22 @@ def markdown(result: ComparisonResult) -> str:
 
 
 def _explain_pairs(count: int) -> str:
-    """A description of the columns of the pairs.
+    """Describe the columns of the table of pairs.
 
     Args:
-        count: number of pairs.
+        count: the number of pairs.
     """
     several = count > 1
     together = " The intervals of all pairs are simultaneous 95% confidence intervals (Bonferroni)."
     holm = f" with Holm's correction for {count} pairs"
     return (
         "Each seed is a pair: both variants have the same data, batch order and teacher-forcing"
-        " draws, unless the variation changes them. The difference is the first variant's loss"
-        " minus the second's: the Hodges-Lehmann estimate over untied pairs, with the interval that"
-        f" inverts Wilcoxon's signed-rank test.{together * several} p is from the same"
-        f" test{holm * several}. The effect is the rank-biserial correlation (-1: the first is"
-        " better for every seed). A diverged seed ranks below every seed that did not diverge;"
+        " draws, unless the varied key changes them. The difference is the first variant's loss"
+        " minus the second variant's loss, so a negative difference means that the first variant is"
+        " better. It is the Hodges-Lehmann estimate over untied pairs; its interval inverts"
+        f" Wilcoxon's signed-rank test.{together * several} p is from the same"
+        f" test{holm * several}. The effect is the rank-biserial correlation (-1: the first variant"
+        " is better for every seed). A diverged seed ranks below every seed that did not diverge;"
         " two diverged seeds are tied."
     )
 

@@ -1,7 +1,10 @@
-"""Diagnosis of a trained run: problems in its weights and losses, with the measured number, the
-meaning and the config line to change.
+"""The doctor: a diagnosis of a trained run from its attention weights and losses.
 
-Letters: N sequences, L layers, A heads, T target steps, S source steps. NumPy only.
+Each finding has a measured value. If the finding is a problem, it also has the meaning of the
+problem and the config lines to change.
+
+The letters in shapes are N (sequences), L (layers), A (heads), T (target steps) and S (source
+steps).
 """
 
 from seqattn.analysis.doctor import losses, weights
@@ -16,13 +19,13 @@ CHECKS: tuple[Check, ...] = (
     weights.dead_heads, weights.identical_heads, weights.attention_does_not_matter,
     losses.exposure_bias, losses.seed_spread, losses.overfitting,
 )  # fmt: skip
-"""Ordered by priority: the first problem to fix comes first."""
+"""All checks, in order of priority: the problem to fix first comes first."""
 CHECK_NAMES = tuple(check.name for check in CHECKS)
 WEIGHT_CHECK_NAMES = tuple(check.name for check in CHECKS if check.needs_weights)
 
 
 def examine(evidence: Evidence) -> list[Finding]:
-    """Run every check; those of attention weights only if the model has attention."""
+    """Run all checks. For a model without attention, leave out the checks of attention weights."""
     return [
         check(evidence)
         for check in CHECKS

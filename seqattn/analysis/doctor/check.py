@@ -1,4 +1,4 @@
-"""Checks and findings of the doctor."""
+"""The types of the doctor's checks and findings."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from seqattn.analysis.doctor.collect import Evidence
 
 State = Literal["found", "fine", "unknown"]
 Verdict = tuple[State, str] | tuple[State, str, str, str]
-"""The fields of a `Finding` after its name."""
+"""The fields of a `Finding` that follow its name."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """Result of a check.
+    """The result of a check.
 
     Attributes:
-        name: name of the problem.
-        state: "found", "fine" where the run does not have the problem, or "unknown" where the run
-            cannot show it.
+        name: the name of the problem.
+        state: "found" if the run has the problem, "fine" if it does not, or "unknown" if the run
+            cannot show whether it has the problem.
         number: the measured values as text.
-        meaning: consequence of the problem; "" unless found.
-        change: lines of the config or command line to try; "" unless found.
+        meaning: the consequence of the problem; "" unless the problem was found.
+        change: lines of the config or the command line to try; "" unless the problem was found.
     """
 
     name: str
@@ -37,17 +37,20 @@ class Finding:
 
 
 class UndecidableError(Exception):
-    """The run cannot show whether it has a problem; the message is the reason."""
+    """An error that a check raises if the run cannot show whether it has the problem.
+
+    The message is the reason.
+    """
 
 
 @dataclass(frozen=True)
 class Check:
-    """A check for one problem; call it with `Evidence` to get a `Finding`.
+    """A check for one problem. Calling it with `Evidence` returns a `Finding`.
 
     Attributes:
-        name: name of the problem.
+        name: the name of the problem.
         needs_weights: whether the check reads attention weights.
-        judge: function that decides; it may raise `UndecidableError`.
+        judge: the function that decides; it may raise `UndecidableError`.
     """
 
     name: str
@@ -62,12 +65,12 @@ class Check:
 
 
 def define_check(name: str, *, needs_weights: bool = False) -> Callable[..., Check]:
-    """Decorator that turns the function `judge` into a `Check`."""
+    """Return a decorator that turns the function `judge` into a `Check`."""
     return lambda judge: Check(name, needs_weights, judge)
 
 
 def summarize(findings: Sequence[Finding]) -> str:
-    """The names of the problems found, as a sentence."""
+    """Return a sentence that names the problems found."""
     found = [finding.name for finding in findings if finding.state == "found"]
     decided = sum(finding.state != "unknown" for finding in findings)
     if not found:

@@ -1,4 +1,4 @@
-"""Measurements of a trained model that the checks of the doctor read."""
+"""Measurements of a trained model, on which the checks of the doctor are based."""
 
 from __future__ import annotations
 
@@ -30,22 +30,27 @@ class Evidence:
     """Measurements of a model on N test sequences.
 
     Attributes:
-        weights: (N, L, A, T, S) cross-attention weights, NaN at padding; None without attention.
+        weights: (N, L, A, T, S), the cross-attention weights, with NaN at padding; None if the
+            model has no attention.
         meaning: "distribution", or "strength" for signed weights; see
             `seqattn.models.AttentionMap`.
-        source_lengths: (N,) number of source points.
-        alignment: (N, T) true source step of each target step, -1 without one; None if unknown.
-        padding_mass: largest sum of a step's weights on padding.
-        normalizer: softmax, sparsemax or hard; "" for weights without a normalizer.
-        loss: free-running mean squared error.
-        loss_teacher_forced: teacher-forced mean squared error.
-        override_losses: override mode -> free-running loss with replaced attention weights.
-        baseline: name and loss of the best parameter-free baseline.
-        seeds: test losses of all seeds of this run; empty for a single run.
-        kind: kind of model: recurrent, transformer or fast_weights.
-        teacher_forcing: schedule, and probability in the last epoch.
-        fitted: name and loss of the best fitted baseline; None without one.
-        history: records of the training epochs; empty where unknown.
+        source_lengths: (N,), the number of source points of each sequence.
+        alignment: (N, T), the true source step of each target step, or -1 if a target step has
+            none; None if the alignment is unknown.
+        padding_mass: the largest sum of a step's weights on padding.
+        normalizer: "softmax", "sparsemax" or "hard"; "" for weights without a normalizer.
+        loss: the free-running mean squared error.
+        loss_teacher_forced: the teacher-forced mean squared error.
+        override_losses: for each override mode, the free-running loss with the replaced attention
+            weights.
+        baseline: the name and the loss of the best parameter-free baseline.
+        seeds: the test losses of this run and of the other seeds that were trained with it; empty
+            for a single run.
+        kind: the kind of model: "recurrent", "transformer" or "fast_weights".
+        teacher_forcing: the schedule of teacher forcing, and the teacher-forcing probability in
+            the last epoch.
+        fitted: the name and the loss of the best fitted baseline; None if there is none.
+        history: the records of the training epochs; empty if they are unknown.
     """
 
     weights: NDArray[np.float32] | None
@@ -65,18 +70,26 @@ class Evidence:
     history: tuple[EpochRecord, ...] = ()
 
     def heads(self) -> Iterator[tuple[int, int]]:
-        """Indices of all layers and heads; empty without attention."""
+        """Yield the layer index and the head index of every head.
+
+        A model without attention has no heads.
+        """
         if self.weights is not None:
             yield from np.ndindex(*self.weights.shape[1:3])
 
     def head_name(self, layer: int, head: int) -> str:
-        """Name of a layer and head, as far as there are several; else ""."""
+        """Return the name of a head, such as `layer 0, head 1`.
+
+        The name contains the layer only if there are several layers, and the head only if there
+        are several heads. If there is one layer with one head, the name is "".
+        """
         assert self.weights is not None
         _, L, A, *_ = self.weights.shape
         return ", ".join([f"layer {layer}"] * (L > 1) + [f"head {head}"] * (A > 1))
 
     def rows(self, layer: int, head: int) -> NDArray[np.float32]:
-        """Weights (n, S) of all real target steps whose source has at least two points."""
+        """Return the weights of a head, (n, S), at the real target steps of all sequences with at
+        least two source points."""
         assert self.weights is not None
         has_choice = self.source_lengths > 1
         rows = self.weights[has_choice, layer, head].reshape(-1, self.weights.shape[-1])
@@ -89,17 +102,20 @@ def collect_evidence(
     seeds: Sequence[float] = (),
     history: Sequence[EpochRecord] = (),
 ) -> Evidence:
-    """Run a model on its first test sequences: free-running, teacher-forced, and with overridden
-    attention weights.
+    """Run a model on its first `MAX_SEQUENCES` test sequences, and collect the measurements.
+
+    The forecasts are free-running, teacher-forced, and free-running with overridden attention
+    weights.
 
     Args:
         trained: the model.
-        data: the data it was trained on.
-        seeds: test losses of all seeds of this run; empty for a single run.
-        history: records of the training epochs; empty where unknown.
+        data: the data on which the model was trained.
+        seeds: the test losses of this run and of the other seeds that were trained with it; empty
+            for a single run.
+        history: the records of the training epochs; empty if they are unknown.
 
     Raises:
-        DataError: no target of these test sequences was observed.
+        DataError: if no target of these test sequences was observed.
     """
     part = data.test.select(slice(0, MAX_SEQUENCES))
     check_observed(part, f"the first {len(part)} test sequences")
@@ -144,7 +160,10 @@ def _padding_mass(weights: NDArray[np.float32] | None, part: Sequences) -> float
 
 
 def _override_losses(trained: LoadedModel, part: Sequences, data: Splits) -> dict[str, float]:
-    """Override mode -> loss; empty for a model whose weights cannot be overridden."""
+    """Return the loss of each override mode.
+
+    The result is empty if the model's weights cannot be overridden.
+    """
     found = dict[str, float]()
     for mode in ("uniform", "shuffled"):
         try:
@@ -152,7 +171,7 @@ def _override_losses(trained: LoadedModel, part: Sequences, data: Splits) -> dic
                 trained.model, part, part.target_steps, Override.parse(mode),
                 with_attention=False, scaling=data.scaling,
             )  # fmt: skip
-        except UsageError:  # the model has no override of this mode
+        except UsageError:  # the model does not support this override mode
             return {}
         loss = forecast_loss(forecast, part, data.scaling)
         assert loss is not None
@@ -161,13 +180,18 @@ def _override_losses(trained: LoadedModel, part: Sequences, data: Splits) -> dic
 
 
 def read_history(folder: RunFolder) -> list[EpochRecord]:
-    """Records of the training epochs; empty for a checkpoint without a run folder."""
+    """Return the records of the training epochs.
+
+    The list is empty for a checkpoint without a run folder.
+    """
     return folder.read_metrics() if folder.metrics.exists() else []
 
 
 def sibling_losses(folder: RunFolder) -> list[float]:
-    """Test losses of all seeds that a run was trained with, inf for diverged ones; empty for a
-    single run."""
+    """Return the test losses of all seeds in the parent folder of a run folder `seed-K`.
+
+    The loss of a diverged seed is inf. The list is empty for a single run.
+    """
     path = folder.path
     if not path.name.startswith("seed-"):
         return []

@@ -1,4 +1,5 @@
-"""Checks of losses: against baselines, free-running, over seeds and over epochs."""
+"""Checks that are based on losses: worse than a baseline, exposure bias, spread over seeds, and
+overfitting."""
 
 from __future__ import annotations
 
@@ -10,14 +11,14 @@ import numpy as np
 from seqattn.analysis.doctor.check import Finding, Verdict, define_check
 from seqattn.analysis.doctor.collect import Evidence
 
-MIN_EXPOSURE_RATIO = 1.5  # free-running loss, of the teacher-forced loss
-MIN_EXPOSURE_GAP = 0.01  # of the loss of the best parameter-free baseline
-MIN_LINEAR_GAIN = 0.01  # of the loss of the best parameter-free baseline
-MAX_SEED_RATIO = 2.0  # loss of the worst seed, of the median
-MAX_TRAINING_RATIO = 0.7  # training loss at the end, of that at the best epoch
-MIN_VALIDATION_RATIO = 1.25  # validation loss at the end, of the best
-MIN_GENERALIZATION_RATIO = 3.0  # teacher-forced validation loss at the end, of the training loss
-MIN_EPOCHS = 10  # for a trend
+MIN_EXPOSURE_RATIO = 1.5  # free-running loss / teacher-forced loss
+MIN_EXPOSURE_GAP = 0.01  # as a share of the loss of the best parameter-free baseline
+MIN_LINEAR_GAIN = 0.01  # as a share of the loss of the best parameter-free baseline
+MAX_SEED_RATIO = 2.0  # loss of the worst seed / median loss
+MAX_TRAINING_RATIO = 0.7  # training loss at the end / training loss at the best epoch
+MIN_VALIDATION_RATIO = 1.25  # validation loss at the end / best validation loss
+MIN_GENERALIZATION_RATIO = 3.0  # teacher-forced validation loss / training loss, both at the end
+MIN_EPOCHS = 10  # the minimum number of epochs that shows a trend
 SEED_SPREAD = "seeds fall apart"
 LESS_OVERFITTING = (
     "more training sequences (data.n_train, or a larger file), model.hidden_dim: (narrower), or"
@@ -27,10 +28,11 @@ LESS_OVERFITTING = (
 
 @define_check("worse than a baseline")
 def worse_than_baseline(evidence: Evidence) -> Verdict:
-    """Compare with the best parameter-free baseline and the best fitted one.
+    """Compare the loss with the best parameter-free baseline and the best fitted baseline.
 
-    An exactly linear task has a fitted loss of about 0, so the fitted baseline must be better by
-    `MIN_LINEAR_GAIN` of the parameter-free loss.
+    In an exactly linear task, the loss of a fitted baseline is about 0. Therefore, the fitted
+    baseline must be better than the model by at least `MIN_LINEAR_GAIN` times the loss of the
+    parameter-free baseline.
     """
     baseline, baseline_loss = evidence.baseline
     number = f"loss {evidence.loss:.4g}, against {baseline_loss:.4g} of {baseline!r}"
@@ -71,12 +73,12 @@ def exposure_bias(evidence: Evidence) -> Verdict:
 
 
 def _reduce_teacher_forcing(kind: str, schedule: str, probability: float) -> str:
-    """Config lines for training on more of the model's own forecasts.
+    """Return the config lines that make a model train more on its own forecasts.
 
     Args:
-        kind: kind of model.
-        schedule: schedule of teacher forcing.
-        probability: teacher-forcing probability in the last epoch.
+        kind: the kind of model.
+        schedule: the schedule of teacher forcing.
+        probability: the teacher-forcing probability in the last epoch.
     """
     if kind == "transformer":
         return (
@@ -85,8 +87,8 @@ def _reduce_teacher_forcing(kind: str, schedule: str, probability: float) -> str
         )
     if probability == 0:
         return (
-            "training.epochs: (more), or model.hidden_dim: (wider): it already trains on its own"
-            " forecasts"
+            "training.epochs: (more), or model.hidden_dim: (wider); the model already trains on its"
+            " own forecasts"
         )
     down = "training.teacher_forcing: {schedule: linear, end: 0}"
     if schedule == "constant" and probability > 0.5:
@@ -103,7 +105,7 @@ def check_seed_spread(seeds: Sequence[float]) -> Finding:
     """Check whether the losses of several seeds are similar.
 
     Args:
-        seeds: test losses; inf for diverged seeds.
+        seeds: the test loss of each seed, inf for a diverged seed.
     """
     return Finding(SEED_SPREAD, *_judge_seed_spread(seeds))
 
@@ -126,15 +128,16 @@ def _judge_seed_spread(losses: Sequence[float]) -> Verdict:
 
 @define_check("overfitting")
 def overfitting(evidence: Evidence) -> Verdict:
-    """Check whether the training loss kept falling after the best validation loss, or is several
-    times lower than the teacher-forced validation loss.
+    """Check whether the model fits the training sequences without generalizing.
 
-    Losses are moving averages over a twentieth of the epochs. Training uses teacher forcing, at
-    least in part, so its loss is compared with the teacher-forced validation loss.
+    This is the case if the training loss kept falling after the epoch with the best validation
+    loss, or if it is several times lower than the teacher-forced validation loss. The check uses
+    moving averages of the losses over a twentieth of the epochs. Training uses teacher forcing at
+    least in part, so the training loss is compared with the teacher-forced validation loss.
     """
     epochs = len(evidence.history)
     if epochs < MIN_EPOCHS:
-        return "unknown", f"needs the losses of {MIN_EPOCHS} epochs, has {epochs}"
+        return "unknown", f"needs the losses of {MIN_EPOCHS} epochs, but the run has {epochs}"
     width = max(3, epochs // 20)
     training, validation, forced = (
         np.convolve([getattr(record, key) for record in evidence.history],

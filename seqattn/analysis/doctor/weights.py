@@ -1,4 +1,4 @@
-"""Checks of attention weights."""
+"""Checks that are based on attention weights."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from numpy.typing import NDArray
 from seqattn.analysis.doctor.check import UndecidableError, Verdict, define_check
 from seqattn.analysis.doctor.collect import Evidence
 
-MIN_UNIFORM_SHARE = 0.95  # entropy, of the maximum
-MIN_DEAD_SHARE = 0.99  # entropy, of the maximum
-MIN_STUCK_SHARE = 0.95  # of the steps with their largest weight at one source step
-MAX_IDENTICAL_DISTANCE = 0.02  # mean total variation distance of two heads
-SATURATED_WEIGHT = 0.999  # largest weight of a step
-MIN_SATURATED_SHARE = 0.95  # of the steps
+MIN_UNIFORM_SHARE = 0.95  # entropy / maximum entropy
+MIN_DEAD_SHARE = 0.99  # entropy / maximum entropy
+MIN_STUCK_SHARE = 0.95  # share of the steps with the largest weight at the same source step
+MAX_IDENTICAL_DISTANCE = 0.02  # mean total variation distance between two heads
+SATURATED_WEIGHT = 0.999  # a step is saturated if its largest weight exceeds this value
+MIN_SATURATED_SHARE = 0.95  # share of saturated steps
 MAX_PADDING_MASS = 1e-6
-MAX_LOSS_RATIO = 1.02  # loss with overridden weights, of the model's loss
+MAX_LOSS_RATIO = 1.02  # loss with overridden weights / loss with the model's own weights
 NO_CHOICE = "no source has two or more points"
 
 
@@ -83,9 +83,14 @@ def stuck_on_one_step(evidence: Evidence) -> Verdict:
 
 
 def _most_common_position(rows: NDArray[np.float32]) -> tuple[float, str]:
-    """The most common position of the largest weight in rows (n, S): its share, and its name."""
+    """Return the share and the name of the most common position of the largest weight.
+
+    Args:
+        rows: (n, S), the weights of n target steps.
+    """
     positions = np.nanargmax(rows, axis=1)
-    # Also counted from the end: the last points of sources of several lengths have many positions.
+    # Also count from the end: the last points of sources with different lengths have different
+    # positions.
     from_end = np.isfinite(rows).sum(axis=1) - positions
     ((position, count),) = Counter(positions.tolist()).most_common(1)
     ((distance, count_from_end),) = Counter(from_end.tolist()).most_common(1)
@@ -150,7 +155,8 @@ def saturated_softmax(evidence: Evidence) -> Verdict:
 
 
 def _alignment_accuracy(evidence: Evidence) -> float:
-    """Share of the steps in which the best head has its largest weight at the true source step."""
+    """Return the share of the steps in which the best head has its largest weight at the true
+    source step."""
     weights, true = evidence.weights, evidence.alignment
     if weights is None or true is None or not (true >= 0).any():
         return 0.0
@@ -191,7 +197,7 @@ def identical_heads(evidence: Evidence) -> Verdict:
     names = "; ".join(f"layer {i}: heads {j} and {k}" for i, j, k in same[:4])
     return (
         "found", f"{number} ({names})",
-        "Heads with equal weights are one head with more parameters.",
+        "Heads with equal weights do what one head would do, with more parameters.",
         "heads: (fewer), or training.epochs: (more) if they are similar at the start",
     )  # fmt: skip
 
@@ -209,12 +215,18 @@ def attention_does_not_matter(evidence: Evidence) -> Verdict:
         "found", number,
         f"The forecasts are as good with {mode} weights: the task is solved without attention, and"
         " the heatmap explains nothing.",
-        "model.hidden_dim: (narrower), longer sequences, or a task that needs it: recall",
+        "model.hidden_dim: (narrower), longer sequences, or a task that needs attention: recall",
     )  # fmt: skip
 
 
 def entropy_share(rows: NDArray[np.float32]) -> float:
-    """Mean entropy of rows of weights (n, S) as a share of the maximum, the log of their length."""
+    """Return the mean ratio of a row's entropy to the largest possible entropy.
+
+    The largest possible entropy is the logarithm of the number of weights in the row.
+
+    Args:
+        rows: (n, S), the weights of n target steps, with NaN at padding.
+    """
     real = np.isfinite(rows)
     p = np.where(real, rows, 0.0).astype(np.float64)
     logs = np.log(np.where(p > 0, p, 1.0))
@@ -222,17 +234,17 @@ def entropy_share(rows: NDArray[np.float32]) -> float:
 
 
 def _entropy_shares(evidence: Evidence) -> dict[tuple[int, int], float]:
-    """(layer, head) -> `entropy_share`, for heads with rows."""
+    """Return the entropy share of each head that has rows, by layer index and head index."""
     return {
         head: entropy_share(rows) for head in evidence.heads() if len(rows := evidence.rows(*head))
     }
 
 
 def _require_distribution(evidence: Evidence) -> NDArray[np.float32]:
-    """The weights (N, L, A, T, S), which are a distribution over the source.
+    """Return the weights, (N, L, A, T, S), if they are a distribution over the source.
 
     Raises:
-        UndecidableError: the weights are signed read strengths.
+        UndecidableError: if the weights are signed read strengths.
     """
     assert evidence.weights is not None
     if evidence.meaning == "strength":
@@ -241,10 +253,11 @@ def _require_distribution(evidence: Evidence) -> NDArray[np.float32]:
 
 
 def _require_several_heads(evidence: Evidence) -> NDArray[np.float32]:
-    """The weights (N, L, A, T, S) of several heads.
+    """Return the weights, (N, L, A, T, S), if there are several heads.
 
     Raises:
-        UndecidableError: there is only one head, or no source has two points.
+        UndecidableError: if the weights are signed read strengths, if there is only one head, or
+            if no source has two or more points.
     """
     weights = _require_distribution(evidence)
     if weights.shape[2] < 2:

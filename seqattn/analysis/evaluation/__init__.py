@@ -1,4 +1,4 @@
-"""Evaluation of trained models: free-running forecasts, their errors next to baselines, and
+"""Evaluation of trained models: free-running forecasts, errors of models and baselines, and
 attention metrics."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Writing of attention files without holding all weights in memory."""
+"""A writer of attention files that does not keep all weights in memory."""
 
 from __future__ import annotations
 
@@ -22,17 +22,19 @@ from seqattn.runs.output_files import output_file
 from seqattn.runs.storage import open_atomic
 
 MAX_MEMORY_BYTES = 2**26
-"""Maximum size of the spooled weights in memory; larger ones go to the disk."""
+"""Maximum size of the spooled weights in memory, in bytes. Larger weights are spooled to disk."""
 
 
 class AttentionSpool(Spool):
-    """Temporary file of attention weights until the attention file is written.
+    """A temporary file that collects attention weights until the attention file is written.
 
-    An NPZ file needs the shape of each array first, and one array after the other, but weights
-    arrive for all kinds together, some sequences at a time, from parts of different lengths.
+    In an NPZ file, the arrays follow one another, and each array begins with its shape. The
+    weights, however, arrive for a few sequences at a time, for all kinds of attention together, and
+    from parts with different lengths.
 
     Args:
-        folder: folder with space for all weights, uncompressed; None: that of temporary files.
+        folder: a folder with space for all uncompressed weights; None for the system's folder of
+            temporary files.
     """
 
     def __init__(self, folder: Path | None) -> None:
@@ -44,12 +46,13 @@ class AttentionSpool(Spool):
         self.alignment: NDArray[np.int64] | None = None
 
     def start_part(self, part: Sequences, steps: int | None = None) -> None:
-        """Start the sequences of a part; their weights are added next.
+        """Start a part. The next calls of `add` add the weights of the sequences in this part.
 
         Args:
             part: the sequences.
-            steps: number of forecast steps of each sequence; None: the length of its target. Only
-                then the alignment is known, and only of a single part.
+            steps: the number of forecast steps of each sequence; None if it is the length of the
+                sequence's target. The attention file contains the alignment only if `steps` is
+                None, and only for a single part.
         """
         self.ids.append(part.ids)
         if steps is None:
@@ -58,7 +61,10 @@ class AttentionSpool(Spool):
         self.lengths.append((part.source_lengths, target))
 
     def add(self, meaning: WeightSemantics, maps: Maps, positions: slice) -> None:
-        """Add the weights of the next sequences of the current part; an `AttentionCallback`."""
+        """Add the weights of the next sequences of the current part.
+
+        This method is an `AttentionCallback`.
+        """
         self.meaning = meaning
         source, target = self.lengths[-1]
         masked = masked_weights(maps, source[positions], target[positions])  # type: ignore[arg-type]
@@ -72,7 +78,10 @@ class AttentionSpool(Spool):
             self._write(file)
 
     def write_output(self, path: Path) -> None:
-        """Write an attention file of the user; see `seqattn.runs.output_files.output_file`."""
+        """Write the attention file to a path that the user chose.
+
+        See `seqattn.runs.output_files.output_file`.
+        """
         with output_file(path) as file:
             self._write(cast("BinaryIO", _ForwardOnlyFile(file)))
 
@@ -91,11 +100,11 @@ class AttentionSpool(Spool):
         write_npz(file, {**contents, "ids": string_array(*self.ids)})
 
     def _read(self, name: str, shape: tuple[int, ...]) -> Iterator[NDArray[np.float32]]:
-        """Yield the weights of one kind, some sequences at a time, padded with NaN.
+        """Yield the weights of one kind of attention, a few sequences at a time, padded with NaN.
 
         Args:
-            name: key of the kind in the attention file.
-            shape: shape of the weights of a sequence in the file.
+            name: the key of the kind in the attention file.
+            shape: the shape of the weights of one sequence in the file.
         """
         for offset, (n, *sizes) in self.chunks[name]:
             self.file.seek(offset)
@@ -112,13 +121,15 @@ class AttentionSpool(Spool):
 
 
 def _padded_shape(chunks: list[tuple[int, tuple[int, ...]]]) -> tuple[int, ...]:
-    """The smallest shape that holds the weights of every sequence."""
+    """Return the smallest shape into which the weights of every sequence fit."""
     return tuple(max(sizes) for sizes in zip(*(shape[1:] for _, shape in chunks), strict=True))
 
 
 class _ForwardOnlyFile:
-    """A file without `seek`, so that `zipfile` does not rewrite earlier bytes: a pipe cannot, and a
-    file in append mode would do it wrong."""
+    """A file without the method `seek`, so that `zipfile` does not rewrite earlier bytes.
+
+    A pipe cannot rewrite bytes. A file in append mode would append the new bytes instead.
+    """
 
     def __init__(self, file: BinaryIO) -> None:
         self.file = file
@@ -132,9 +143,13 @@ class _ForwardOnlyFile:
 
 @contextlib.contextmanager
 def open_attention_spool(output: Path | None) -> Iterator[AttentionSpool | None]:
-    """Context of a spool that writes the user's attention file at the end; None without a file.
+    """Open an attention spool that writes the user's attention file when the context ends.
 
-    The temporary file is in the folder of the output, which needs the space anyway.
+    The temporary file is in the folder of the output, because this folder needs the space anyway.
+
+    Args:
+        output: the path of the attention file. If it is None, the context provides None instead of
+            a spool.
     """
     if output is None:
         yield None

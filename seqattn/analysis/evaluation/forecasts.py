@@ -1,6 +1,7 @@
 """Free-running and teacher-forced forecasts of a trained model, in chunks of sequences.
 
-Letters: N sequences, n sequences of a chunk, T steps, F features, A heads, S source length.
+The letters in shapes are N (sequences), n (sequences of a chunk), T (steps), F (features), A
+(heads) and S (source length).
 """
 
 from __future__ import annotations
@@ -27,18 +28,18 @@ from seqattn.runs import attention_arrays
 from seqattn.training.batches import batch_in_order, chunk_slices
 
 MAX_CHUNK_SEQUENCES = 2048
-MAX_CHUNK_PAIRS = 2**22  # pairs of points in a chunk, which limits the attention weights
+MAX_CHUNK_PAIRS = 2**22  # pairs of points, which determine the size of the attention weights
 
 
 @dataclass(frozen=True)
 class FreeRunningForecast:
-    """Forecasts from sources alone.
+    """Forecasts that are computed from the sources alone.
 
     Attributes:
-        values: (N, T, F) in the units of the data.
-        maps: kind -> weights, "cross" (N, layers, A, T, S) and the other kinds of the model; empty
-            without attention. See `AttentionMap`.
-        meaning: whether the weights are a distribution or signed strengths.
+        values: (N, T, F), the forecasts in the units of the data.
+        maps: the weights of each kind of attention, such as "cross" with the shape
+            (N, layers, A, T, S); empty if the model has no attention. See `AttentionMap`.
+        meaning: whether the weights are a distribution or signed read strengths.
     """
 
     values: NDArray[np.float64]
@@ -53,15 +54,15 @@ class FreeRunningForecast:
         return cls(np.concatenate([chunk.values for chunk in chunks]), maps, chunks[0].meaning)
 
     def attention_arrays(self, part: Sequences, *, steps_real: bool) -> dict[str, NDArray[Any]]:
-        """The arrays of an attention file.
+        """Return the arrays of an attention file.
 
         Args:
             part: the sequences of the forecast.
-            steps_real: whether steps beyond the length of a target are padding; else all T steps
-                are real.
+            steps_real: True if the steps beyond the length of a target are padding, False if all T
+                steps are real.
 
         Raises:
-            ValueError: the model has no attention.
+            ValueError: if the model has no attention.
         """
         if not self.maps:
             raise ValueError("a model without attention has no weights")
@@ -80,7 +81,8 @@ class FreeRunningForecast:
 
 Maps = Mapping[AttentionKind, NDArray[np.float32]]
 AttentionCallback = Callable[[WeightSemantics, Maps, slice], None]
-"""Called with meaning, kind -> weights (n, layers, A, rows, columns), and slice of n sequences."""
+"""A function that is called with the meaning of the weights, the weights of n sequences as arrays
+(n, layers, A, rows, columns) by kind of attention, and the slice of these sequences in the part."""
 
 
 def free_run(
@@ -98,16 +100,18 @@ def free_run(
     Args:
         model: the model.
         part: the sequences.
-        steps: number of points to forecast.
-        override: replaces the attention weights; None: the weights of the model.
-        with_attention: keep the weights, which for long sequences take most of the memory.
-        scaling: conversion to the units of the model and back; None: the units are the same.
-        on_attention: called with the weights of each chunk, kept or not.
+        steps: the number of points to forecast.
+        override: the replacement of the attention weights; None for the model's own weights.
+        with_attention: whether the result contains the weights, which take most of the memory for
+            long sequences.
+        scaling: the conversion to the units of the model and back; None if the units are the same.
+        on_attention: a function that is called with the weights of each chunk, whether or not the
+            result contains them.
 
     Raises:
-        DataError: the linear skip of the model has no weights for a source length.
-        UsageError: the override does not fit the model or a sequence, or the linear skip has no
-            weights for so many steps.
+        DataError: if the model's linear skip connection has no weights for a source length.
+        UsageError: if the override does not fit the model or a sequence, or if the linear skip
+            connection has no weights for so many steps.
     """
     values = np.empty((len(part), steps, len(part.target_features)))
     maps = dict[AttentionKind, list[Tensor]]()
@@ -130,10 +134,11 @@ class ForecastChunk(NamedTuple):
     """Free-running forecasts of n sequences.
 
     Attributes:
-        places: slice of the sequences in their part.
-        values: (n, T, F) in the units of the part.
-        maps: kind -> weights (n, layers, A, rows, columns); empty if not requested.
-        meaning: whether the weights are a distribution or signed strengths.
+        places: the slice of the sequences in their part.
+        values: (n, T, F), the forecasts in the units of the part.
+        maps: the weights of each kind of attention, (n, layers, A, rows, columns); empty if the
+            weights were not requested.
+        meaning: whether the weights are a distribution or signed read strengths.
     """
 
     places: slice
@@ -158,12 +163,13 @@ def forecast_chunks(
     with_attention: bool,
     scaling: Scaling | None = None,
 ) -> Iterator[ForecastChunk]:
-    """Forecast `steps` points of every sequence, and yield chunks in order; see `free_run`.
+    """Forecast `steps` points of every sequence, and yield the chunks in order; see `free_run`.
 
     Raises:
-        DataError, UsageError: see `free_run`.
+        DataError: see `free_run`.
+        UsageError: see `free_run`.
     """
-    if model.skip is not None:  # with the ids of the sequences in messages
+    if model.skip is not None:  # checked here, so that messages name the ids of the sequences
         model.skip.check_steps(steps)
         model.skip.check_sources(part.source_lengths, part.ids)
     of_chunk = None if override is None else fit_override(override, model, part, steps)
@@ -194,7 +200,11 @@ def forecast_chunks(
 def forecast_loss(
     result: FreeRunningForecast, part: Sequences, scaling: Scaling | None = None
 ) -> float | None:
-    """Mean squared error of forecasts; None where their targets are shorter or not observed."""
+    """Return the mean squared error of forecasts.
+
+    The result is None if the forecasts and the targets have different lengths, or if no target was
+    observed.
+    """
     if result.values.shape[1] != part.target_steps or not part.target_cells.any():
         return None
     return forecast_mse(result.values, part, None if scaling is None else scaling.target.scale)
@@ -203,7 +213,12 @@ def forecast_loss(
 def teacher_forced_chunks(
     model: Seq2SeqModel, part: Sequences, scaling: Scaling | None = None
 ) -> Iterator[tuple[slice, Floats]]:
-    """Yield teacher-forced forecasts of chunks: their slice, and (n, T, F) in the part's units."""
+    """Compute teacher-forced forecasts of a part.
+
+    Yields:
+        The slice of a chunk of n sequences in the part, and the forecasts of these sequences,
+        (n, T, F), in the units of the part.
+    """
     batch = batch_in_order(part, *_device_and_type(model), scaling=scaling)
     truth = torch.ones(batch.target_steps, dtype=torch.bool)
     for places in chunk_slices(
@@ -221,11 +236,16 @@ def teacher_forced_chunks(
 def pair_with_targets(
     part: Sequences, forecasts: Iterable[tuple[slice, Floats]]
 ) -> Iterator[tuple[slice, Sequences, Floats]]:
-    """Yield the chunks of a part with their forecasts: (slice, sequences, (n, T, F) values).
+    """Pair the chunks of a part with their forecasts.
 
     Args:
         part: the sequences.
-        forecasts: (slice, values) of all sequences in order, in chunks of any size.
+        forecasts: the forecasts of all sequences in order, in chunks of any size. Each chunk is a
+            pair of a slice of the part and the forecasts of this slice, (n, T, F).
+
+    Yields:
+        The slice of a chunk in the part, the sequences of the chunk, and the forecasts of these
+        sequences, (n, T, F).
     """
     remaining, incoming = (
         np.empty((0, part.target_steps, len(part.target_features))),
@@ -254,10 +274,10 @@ def _to_user_units(
 
 
 def sequences_per_chunk(steps: int) -> int:
-    """How many sequences are forecast together.
+    """Return the number of sequences that are forecast together.
 
     Args:
-        steps: length of the longest source plus length of the longest target.
+        steps: the length of the longest source plus the length of the longest target.
     """
     return max(1, min(MAX_CHUNK_SEQUENCES, MAX_CHUNK_PAIRS // steps**2))
 

@@ -1,4 +1,4 @@
-"""Reading of DataFrames for a trained model, through a Parquet file."""
+"""A reader of DataFrames for a trained model, which converts them to Parquet files first."""
 
 from __future__ import annotations
 
@@ -20,22 +20,27 @@ from seqattn.training import LoadedModel
 
 @dataclass(frozen=True)
 class FrameReader:
-    """Reads a DataFrame for a trained model, as `InputReader` reads a file."""
+    """A reader that reads a DataFrame for a trained model in the way `InputReader` reads files.
+
+    Attributes:
+        reader: the reader of files.
+        frame: the DataFrame.
+    """
 
     reader: InputReader
     frame: Any
 
     @classmethod
     def of(cls, trained: LoadedModel, frame: Any, note: Callable[[str], None]) -> FrameReader:
-        """Make a reader of a DataFrame.
+        """Create a reader of a DataFrame.
 
         Args:
             trained: the model.
             frame: the DataFrame.
-            note: called with sentences for the user.
+            note: a function that receives messages for the user.
 
         Raises:
-            DataError: `frame` is not a DataFrame.
+            DataError: if `frame` is not a DataFrame.
         """
         if frame_kind(frame) is None:
             raise DataError(f"expected a DataFrame, got {type(frame).__name__}.")
@@ -45,7 +50,10 @@ class FrameReader:
         return cls(InputReader(trained, config, note), frame)
 
     def read_chunks(self) -> Iterator[tuple[Chunk, Sequences]]:
-        """Read the sequences as sources, and yield (chunk as read, its sequences).
+        """Read the sequences as sources.
+
+        Yields:
+            A chunk of the DataFrame as read, and the sequences of the chunk.
 
         Raises:
             DataError: see `InputReader.read_sources`.
@@ -68,7 +76,7 @@ class FrameReader:
             return self.reader.read_with_targets(path, NAME)
 
     def make_frame(self, columns: Mapping[str, Any]) -> Any:
-        """Make a DataFrame of the same library."""
+        """Create a DataFrame of the same library as `frame`."""
         if hasattr(self.frame, "from_pydict"):  # a pyarrow table
             return type(self.frame).from_pydict(dict(columns))
         return type(self.frame)(dict(columns))
@@ -77,7 +85,12 @@ class FrameReader:
 def forecast_columns(
     reader: FrameReader, trained: LoadedModel, steps: int | None
 ) -> dict[str, Any]:
-    """Forecasts as columns of a long table: series, time, and target features.
+    """Return forecasts as the columns of a table in long format: series, time, and target features.
+
+    Args:
+        reader: the reader of the DataFrame with the sources.
+        trained: the model.
+        steps: the number of steps to forecast; None for the target length of the training.
 
     Raises:
         DataError: see `InputReader.read_sources`.
@@ -103,7 +116,7 @@ def forecast_columns(
 
 
 def _column_names(chunk: Chunk, features: Sequence[str]) -> tuple[tuple[str, ...], str]:
-    """Names of the series columns and of the time column of a chunk."""
+    """Return the names of the series columns and of the time column of a chunk."""
 
     def unused_name(name: str, taken: Sequence[str]) -> str:
         return unused_name(f"{name}_", taken) if name in taken else name

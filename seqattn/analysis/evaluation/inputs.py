@@ -1,4 +1,5 @@
-"""Reading of the user's sequences for a trained model, in the same way as its training data."""
+"""A reader of the user's sequences for a trained model, which treats them in the same way as the
+training data."""
 
 from __future__ import annotations
 
@@ -35,19 +36,23 @@ READING_KEYS = (
     "format", "layout", "series", "time", "ignore", "missing", "na_values", "time_format",
     "delimiter", "decimal", "thousands", "comment", "skip_rows", "header", "encoding",
 )  # fmt: skip
-"""Keys of `data` about reading a file, which may differ from the training."""
+"""Keys of the `data` section that control how a file is read. Their values may differ from those of
+the training."""
 
 
 def input_config(trained: LoadedModel, overrides: Sequence[str] = ()) -> OwnFile:
-    """The `data` section for reading files for a model; the default for a model of generated data.
+    """Return the `data` section that controls how files for a model are read.
+
+    The result is the section of the training config. For a model that was trained on generated
+    data, the section has the default values.
 
     Args:
         trained: the model.
-        overrides: assignments "data.KEY=VALUE" of `READING_KEYS`.
+        overrides: assignments "data.KEY=VALUE", where KEY is one of `READING_KEYS`.
 
     Raises:
-        UsageError: a key that only a training can set.
-        ConfigError: an invalid value.
+        UsageError: if an override sets a key that only a training can set.
+        ConfigError: if a value is invalid.
     """
     config = trained.config.data
     config = config if isinstance(config, OwnFile) else OwnFile(path="-")
@@ -57,8 +62,8 @@ def input_config(trained: LoadedModel, overrides: Sequence[str] = ()) -> OwnFile
         key = override.partition("=")[0].strip()
         if key.removeprefix("data.") not in READING_KEYS or not key.startswith("data."):
             raise UsageError(
-                f"--set {override}: the model is trained, so only how --input is read can be set:"
-                f" data.{', data.'.join(READING_KEYS)}."
+                f"--set {override}: the model is already trained, so --set can only change how"
+                f" --input is read: data.{', data.'.join(READING_KEYS)}."
             )
     draft = Draft.read(None, overrides)
     plain = as_plain(config)
@@ -70,12 +75,12 @@ def input_config(trained: LoadedModel, overrides: Sequence[str] = ()) -> OwnFile
 
 @dataclass(frozen=True)
 class InputReader:
-    """Reader of files for a trained model.
+    """A reader of files for a trained model.
 
     Attributes:
         trained: the model.
-        config: how files are read.
-        note: called with sentences for the user.
+        config: the `data` section that controls how files are read.
+        note: a function that receives messages for the user.
     """
 
     trained: LoadedModel
@@ -88,7 +93,7 @@ class InputReader:
 
     @property
     def has_key(self) -> bool:
-        """Whether the config has the key data.missing; that of generated data does not."""
+        """Whether the config has the key `data.missing`. A config with generated data lacks it."""
         return isinstance(self.trained.config.data, OwnFile)
 
     def read_sources(
@@ -96,15 +101,17 @@ class InputReader:
     ) -> Iterator[tuple[Chunk, Sequences, tuple[str, ...]]]:
         """Read the sequences of a file as sources.
 
-        Yields:
-            chunk as read, its sequences, and the names of the features in the file.
-
         Args:
-            file: the file; "-" is standard input.
-            name: name of the file in messages.
+            file: the path of the file; "-" means standard input.
+            name: the name of the file in messages; None for the path.
+
+        Yields:
+            A chunk of the file as read, the sequences of the chunk, and the names of the features
+            in the file.
 
         Raises:
-            DataError, UsageError: see `read_chunks`.
+            DataError: see `read_chunks`.
+            UsageError: see `read_chunks`.
         """
         config, spec = self.config, self.spec
         options = replace(
@@ -136,14 +143,15 @@ class InputReader:
             )
 
     def read_with_targets(self, file: Path, name: str | None = None) -> Sequences:
-        """Read all sequences of a file as sources and targets, in the same way as in training.
+        """Read all sequences of a file as sources and targets, in the same way as in the training.
 
         Args:
-            file: the file; "-" is standard input.
-            name: name of the file in messages.
+            file: the path of the file; "-" means standard input.
+            name: the name of the file in messages; None for the path.
 
         Raises:
-            DataError, UsageError: see `read_chunks`.
+            DataError: see `read_chunks`.
+            UsageError: see `read_chunks`.
         """
         config, spec, name = self.config, self.spec, name or _display_name(file)
         options = make_read_options(config)
@@ -186,16 +194,17 @@ class InputReader:
     def _chunks(self, file: Path, name: str, options: ReadOptions) -> Iterator[Chunk]:
         try:
             yield from read_chunks(file, options)
-        except AmbiguousData as ambiguity:  # before any chunk
+        except AmbiguousData as ambiguity:  # is raised before the first chunk
             yield from read_chunks(file, self._resolve_reading(file, name, options, ambiguity))
 
     def _resolve_reading(
         self, file: Path, name: str, options: ReadOptions, ambiguity: AmbiguousData
     ) -> ReadOptions:
-        """Options that read an ambiguous file in the same way as in training.
+        """Return options that read an ambiguous file in the same way as in the training.
 
         Raises:
-            AmbiguousData: the training does not decide it, or standard input cannot be read again.
+            AmbiguousData: if the training does not resolve the ambiguity, or if the file is
+                standard input, which cannot be read again.
         """
         roles = self.spec.roles
         answer = None if roles is None else roles.choose_reading(ambiguity.choices)
@@ -206,7 +215,12 @@ class InputReader:
         return replace(options, **answer)  # type: ignore[arg-type]
 
     def file_format(self, file: Path) -> str:
-        """The format from the file name; that of the training for equal or unknown endings."""
+        """Return the format of a file.
+
+        The format is "auto" if the ending of the file name is known and differs from the ending of
+        the training file. Otherwise, it is the format of the training. Standard input is CSV unless
+        the format of the training is another text format.
+        """
         config, ending = self.config, file.suffix.lower()
         if str(file) == "-":
             return config.format if config.format in ("csv", "tsv", "jsonl") else "csv"
@@ -216,11 +230,12 @@ class InputReader:
 
     @property
     def _frequency(self) -> Frequency | None:
-        """The interval between steps in the training data."""
+        """The interval between the steps of the training data; None if it is unknown."""
         return self.spec.frequency if self.has_key else Frequency("number", 1)
 
     def _handle_missing(self, chunk: Chunk, name: str) -> Series:
-        """The sources of a chunk, with empty cells rejected, dropped or filled as in training."""
+        """Return the sources of a chunk, after rejecting, dropping or filling empty cells as in the
+        training."""
         config = self.config
         spacing = infer_spacing(chunk, self._frequency)
         if spacing is None:
@@ -234,7 +249,7 @@ class InputReader:
             chunk = select_rows(chunk, ~ended)
         last = None if config.window is None else config.window.source
         if last is not None:
-            chunk = keep_last_rows(chunk, last)  # at least the window length
+            chunk = keep_last_rows(chunk, last)  # keeps at least the length of the window
         chunk = replace(chunk, target=None, where_target=None)
         series = regularize(chunk, name, uncut_config, spacing, has_key=self.has_key, last=last)
         if series.empty:
@@ -265,7 +280,10 @@ def join_sources(parts: Sequence[Sequences]) -> Sequences:
 
 
 def _select_id_parts(chunk: Chunk, ids: Sequence[str]) -> tuple[tuple[str, ...], ...] | None:
-    """The id columns of some sequences of a chunk; None where the id is a single column."""
+    """Return the values in the id columns for some sequences of a chunk.
+
+    The result is None if the id is a single column.
+    """
     if chunk.id_parts is None:
         return None
     parts = dict(zip(chunk.ids, chunk.id_parts, strict=True))
@@ -275,7 +293,7 @@ def _select_id_parts(chunk: Chunk, ids: Sequence[str]) -> tuple[tuple[str, ...],
 def _all_dropped_message(name: str, count: int) -> str:
     return (
         f"{name}: all of its sequences ({count:,}) have empty cells and were dropped"
-        " (data.missing), so none is left."
+        " (data.missing), so no sequence is left."
     )
 
 

@@ -1,4 +1,4 @@
-"""Loading of a run: its model, and the data it was trained on."""
+"""Functions that load the model of a run and the data on which it was trained."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from seqattn.training import (
 
 
 def open_run(path: Path, epoch: int | None = None) -> tuple[RunFolder, LoadedModel]:
-    """Load a run from a run folder, or from a checkpoint in one.
+    """Load a run from a run folder, or from a checkpoint in a run folder.
 
     Args:
         path: a run folder, or a checkpoint in one.
-        epoch: a recorded epoch whose parameters the model gets; None: those of the checkpoint.
+        epoch: a recorded epoch whose parameters the model gets; None for those of the checkpoint.
 
     Raises:
-        CheckpointError: there is no checkpoint, or it is corrupt, or does not match the config of
-            the folder.
-        UsageError: the epoch was not recorded.
+        CheckpointError: if there is no checkpoint, if the checkpoint is corrupt, or if it does not
+            match the config of the folder.
+        UsageError: if the epoch was not recorded.
     """
     folder, checkpoint = find_run(path)
     if epoch is not None and not path.is_dir():
@@ -54,17 +54,20 @@ def open_run(path: Path, epoch: int | None = None) -> tuple[RunFolder, LoadedMod
 
 
 class SplitsChangedWarning(FutureWarning):
-    """The splits differ from the training: an earlier version split the series differently."""
+    """A warning that the splits differ from those of the training.
+
+    An earlier version of seqattn split the series differently.
+    """
 
 
 def load_splits(trained: LoadedModel) -> Splits:
-    """Load the data that a model was trained on.
+    """Load the data on which a model was trained.
 
-    Warns with `SplitsChangedWarning` where an earlier version split the series differently, so that
-    the test part may contain training data.
+    The function warns with `SplitsChangedWarning` if an earlier version of seqattn split the series
+    differently, because the test part may then contain training data.
 
     Raises:
-        DataError: a file is missing, or has changed since the training.
+        DataError: if a file is missing, or has changed since the training.
     """
     data = load_data(trained.config.data)
     check_data_unchanged(data.digests, trained.spec.digests, "since the training")
@@ -88,7 +91,7 @@ def _are_other_parts(trained: LoadedModel, data: Splits) -> bool:
 
 
 def remove_paths(config: Config) -> Config:
-    """A config without the paths of its files."""
+    """Return a config without the paths of its data files."""
     if not isinstance(config.data, OwnFile):
         return config
     none = {"path": UNKNOWN, "validation_path": None, "test_path": None}

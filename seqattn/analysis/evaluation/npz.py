@@ -1,4 +1,4 @@
-"""Writing of NPZ files whose arrays are not fully in memory."""
+"""A writer of NPZ files that does not keep entire arrays in memory."""
 
 from __future__ import annotations
 
@@ -19,11 +19,12 @@ STRINGS_PER_CHUNK = 2**14
 
 
 class Spool:
-    """Temporary file for rows of an NPZ file; a context that closes it.
+    """A temporary file for the rows of an NPZ file. As a context manager, it closes the file.
 
     Args:
-        folder: folder with space for all rows, uncompressed; None: that of temporary files.
-        in_memory: maximum size in memory in bytes; larger files go to the disk.
+        folder: a folder with space for all uncompressed rows; None for the system's folder of
+            temporary files.
+        in_memory: the maximum size in memory, in bytes. A larger file is moved to the disk.
     """
 
     def __init__(self, folder: Path | None, in_memory: int) -> None:
@@ -42,9 +43,9 @@ class StreamedArray:
     """An array that is written in chunks of rows.
 
     Attributes:
-        shape: shape of the array.
-        dtype: type of its elements.
-        parts: function that returns the chunks, (n, ...) arrays with all rows in order.
+        shape: the shape of the array.
+        dtype: the type of the elements.
+        parts: a function that returns the chunks, which are arrays (n, ...) with all rows in order.
     """
 
     shape: tuple[int, ...]
@@ -57,7 +58,11 @@ class StreamedArray:
 
 
 def string_array(*several: Sequence[str]) -> StreamedArray:
-    """Concatenated strings, as `np.array(strings, dtype=np.str_)` would store them."""
+    """Return an array that stores strings as `np.array(strings, dtype=np.str_)` would.
+
+    Args:
+        several: lists of strings, which the array concatenates.
+    """
 
     def parts() -> Iterator[Sequence[str]]:
         for words in several:
@@ -73,7 +78,7 @@ def string_array(*several: Sequence[str]) -> StreamedArray:
 
 
 def write_npz(file: BinaryIO, arrays: Mapping[str, NDArray[Any] | StreamedArray]) -> None:
-    """The bytes that `seqattn.runs.storage.save_arrays` would write of these arrays."""
+    """Write an NPZ file, byte for byte as `seqattn.runs.storage.save_arrays` would."""
     packed = sum(one.nbytes for one in arrays.values()) > MIN_COMPRESSED_BYTES
     how = zipfile.ZIP_DEFLATED if packed else zipfile.ZIP_STORED
     with zipfile.ZipFile(file, "w", how) as archive:

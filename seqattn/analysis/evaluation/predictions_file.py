@@ -1,6 +1,7 @@
-"""Writing of predictions.npz without holding all forecasts in memory.
+"""A writer of `predictions.npz` that does not keep all forecasts in memory.
 
-Letters: N sequences, n sequences of a chunk, T target steps, F features.
+The letters in shapes are N (sequences), n (sequences of a chunk), T (target steps) and F
+(features).
 """
 
 from __future__ import annotations
@@ -17,18 +18,20 @@ from seqattn.data.sequences import Floats
 from seqattn.runs.storage import open_atomic
 
 MAX_MEMORY_BYTES = 2**22
-"""Maximum size of the spooled forecasts in memory; larger ones go to the disk."""
+"""Maximum size of the spooled forecasts in memory, in bytes. Larger forecasts are spooled to
+disk."""
 MAX_CHUNK_NUMBERS = 2**18
-"""Maximum number of values of a chunk that is written."""
+"""Maximum number of values in a chunk of sequences that is written at once."""
 ReadChunk = Callable[[Sequences, slice], Floats]
-"""(sequences, their slice in the part) -> (n, steps, features)."""
+"""A function that returns values, (n, steps, features), of some sequences of a part. Its arguments
+are the sequences and the slice of the part that contains them."""
 
 
 class ForecastSpool(Spool):
-    """Temporary file of forecasts until predictions.npz is written.
+    """A temporary file that collects forecasts until `predictions.npz` is written.
 
     Args:
-        folder: folder with space for all forecasts.
+        folder: a folder with space for all forecasts.
         part: the sequences of the forecasts.
     """
 
@@ -37,11 +40,18 @@ class ForecastSpool(Spool):
         self.part = part
 
     def add(self, values: Floats) -> None:
-        """Add the forecasts (n, T, F) of the next sequences of the part."""
+        """Add the forecasts of the next n sequences of the part.
+
+        Args:
+            values: (n, T, F), the forecasts.
+        """
         self.file.write(np.ascontiguousarray(values, np.float64).data)
 
     def write(self, path: Path) -> None:
-        """Write predictions.npz with the arrays of `seqattn.data.files.writing.forecast_arrays`."""
+        """Write `predictions.npz`.
+
+        The file has the same arrays as `seqattn.data.files.writing.forecast_arrays` returns.
+        """
         part = self.part
         contents: dict[str, NDArray[np.generic] | StreamedArray] = {
             "ids": string_array(part.ids),
@@ -80,7 +90,7 @@ def _target(some: Sequences, _: slice) -> Floats:
 
 
 def _chunks(part: Sequences) -> Iterator[tuple[Sequences, slice]]:
-    """Yield (sequences, their slice in the part), a few megabytes at a time."""
+    """Yield chunks of sequences of a few megabytes, each with its slice of the part."""
     numbers = part.source_steps * len(part.features) + part.target_steps * len(part.target_features)
     size = max(1, MAX_CHUNK_NUMBERS // numbers)
     for places, some in part.chunks():

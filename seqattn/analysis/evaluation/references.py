@@ -1,4 +1,4 @@
-"""Reference losses of a part: baselines, and the noise floor."""
+"""Reference losses of a part: the losses of baselines, and the noise floor."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from seqattn.data.units import Units
 
 @dataclass(frozen=True)
 class ReferenceLosses:
-    """Reference losses of a part, which are the same for every model.
+    """The reference losses of a part, which are the same for every model.
 
-    Losses are mean squared errors. With scaling, errors are divided by the scale of their feature
-    first. `rmse` and `errors` are in the units of the data.
+    The losses are mean squared errors. If the data are scaled, each error is divided by the scale
+    of its feature before it is squared. `rmse` and `errors` are in the units of the data.
 
     Attributes:
-        noise_floor: irreducible error; None where unknown.
-        baselines: name of a parameter-free baseline -> loss.
-        fitted: name of a fitted baseline -> loss.
-        rmse: name of a baseline -> root mean squared error of each target feature; None for a
-            feature without observed cells.
-        in_sample: season and MASE scale from the training series; None for generated data.
-        errors: with `in_sample`, name of a baseline -> MAE, RMSE and MASE.
-        notes: sentences about baselines that are missing.
-        units: feature -> unit, for features that have one.
+        noise_floor: the irreducible error; None if it is unknown.
+        baselines: the loss of each parameter-free baseline, by name.
+        fitted: the loss of each fitted baseline, by name.
+        rmse: for each baseline, by name, a list with the root mean squared error of each target
+            feature. The error is None for a feature without observed cells.
+        in_sample: the season and the MASE scale of the training series; None for generated data.
+        errors: MAE, RMSE and MASE of each baseline, by name; empty if `in_sample` is None.
+        notes: sentences about missing baselines.
+        units: the units, by feature name. A feature without a unit has no entry.
     """
 
     noise_floor: float | None
@@ -56,15 +56,18 @@ class ReferenceLosses:
 
         Args:
             part: the sequences to score.
-            train: the sequences for the mean baseline and the fitted baselines.
-            rule: name and forecast of the task's parameter-free rule; None without one.
-            scaling: units of the losses; None: the units of the part.
-            in_sample: season and MASE scale of the training series; None for generated data.
-            in_training_units: use the units of the training loss, which may be normalized for each
-                sequence.
+            train: the sequences from which the mean baseline and the fitted baselines are computed.
+            rule: the name and the forecast of the task's parameter-free rule; None if the task has
+                no such rule.
+            scaling: the scaling that defines the units of the losses; None for the units of the
+                part.
+            in_sample: the season and the MASE scale of the training series; None for generated
+                data.
+            in_training_units: whether the losses have the units of the training loss, which may be
+                normalized for each sequence.
 
         Raises:
-            DataError: a source is shorter than the season that the config gives.
+            DataError: if a source is shorter than the season in the config.
         """
         scale = None if scaling is None else scaling.target.scale
         if scaling is not None and in_training_units:
@@ -94,10 +97,10 @@ class ReferenceLosses:
     def from_splits(
         cls, part: Sequences, data: Splits, *, in_training_units: bool = False
     ) -> ReferenceLosses:
-        """Score all baselines on a part, with the training part and units of a data set.
+        """Score all baselines on a part, with the training part and the units of a data set.
 
         Args:
-            part: a part of the data set, or sequences of the user that were read like it.
+            part: a part of the data set, or sequences of the user that were read in the same way.
             data: the data set.
             in_training_units: see `from_part`.
         """
@@ -112,7 +115,8 @@ class ReferenceLosses:
         return replace(found, units=data.units)
 
     def keep_shared(self, other: ReferenceLosses) -> ReferenceLosses:
-        """Drop the parameter-free baselines that `other` does not have, and add its notes."""
+        """Return a copy without the parameter-free baselines that `other` lacks, and with the notes
+        of `other`."""
         lacking = self.baselines.keys() - other.baselines.keys()
         baselines = {name: self.baselines[name] for name in self.baselines if name not in lacking}
         rmse = {name: self.rmse[name] for name in self.rmse if name not in lacking}

@@ -25,21 +25,23 @@ from seqattn.models import Seq2SeqModel, WeightSemantics
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Errors of a model on a part with known targets.
+    """The errors of a model on a part with known targets.
 
     Attributes:
-        loss: free-running mean squared error over all observed target cells, in the units of
+        loss: the free-running mean squared error over all observed target cells, in the units of
             `ReferenceLosses`.
-        loss_teacher_forced: teacher-forced mean squared error.
-        loss_by_step: free-running loss of each of the T steps; None for a step without observed
+        loss_teacher_forced: the teacher-forced mean squared error.
+        loss_by_step: the free-running loss of each of the T steps; None for a step without observed
             cells.
-        rmse: free-running root mean squared error of each target feature in the units of the data;
-            None for a feature without observed cells.
-        references: reference losses of the part.
-        attention: attention metrics; None without attention and for signed read strengths.
-        features: names of the target features.
+        rmse: the free-running root mean squared error of each target feature in the units of the
+            data; None for a feature without observed cells.
+        references: the reference losses of the part.
+        attention: the attention metrics; None if the model has no attention, or if its weights are
+            signed read strengths.
+        features: the names of the target features.
         scaled: whether the losses are in scaled units instead of the units of the data.
-        errors: free-running MAE, RMSE and MASE in the units of the data; None for generated data.
+        errors: the free-running MAE, RMSE and MASE in the units of the data; None for generated
+            data.
     """
 
     loss: float
@@ -54,13 +56,14 @@ class Evaluation:
 
     @property
     def best_baseline(self) -> str:
-        """The parameter-free baseline with the lowest loss."""
+        """The name of the parameter-free baseline with the lowest loss."""
         baselines = self.references.baselines
         return min(baselines, key=lambda name: baselines[name])
 
     @property
     def above_floor(self) -> float | None:
-        """Loss minus noise floor: the excess error; None where the floor is unknown."""
+        """The excess error, which is the loss minus the noise floor; None if the noise floor is
+        unknown."""
         floor = self.references.noise_floor
         return None if floor is None else self.loss - floor
 
@@ -101,9 +104,9 @@ def evaluate(
     Args:
         model: the model.
         part: the sequences.
-        references: reference losses of the part.
-        scaling: units of the losses; None: the units of the part.
-        on_chunk: called with each chunk of free-running forecasts.
+        references: the reference losses of the part.
+        scaling: the scaling that defines the units of the losses; None for the units of the part.
+        on_chunk: a function that is called with each chunk of free-running forecasts.
     """
     metrics = _CrossAttentionMetrics(part)
     scale = None if scaling is None else scaling.target.scale
@@ -143,14 +146,14 @@ def evaluate_and_forecast(
     references: ReferenceLosses,
     scaling: Scaling | None = None,
 ) -> tuple[Evaluation, FreeRunningForecast]:
-    """Score a model, and keep all forecasts with their weights in memory."""
+    """Score a model, and keep all forecasts and attention weights in memory; see `evaluate`."""
     chunks = list[ForecastChunk]()
     scored = evaluate(model, part, references, scaling, on_chunk=chunks.append)
     return scored, FreeRunningForecast.from_chunks(chunks)
 
 
 class _CrossAttentionMetrics:
-    """Attention metrics of cross-attention weights that are not signed strengths.
+    """An accumulator of attention metrics that leaves out signed read strengths.
 
     Args:
         part: the sequences of the weights.
@@ -161,7 +164,7 @@ class _CrossAttentionMetrics:
         self.metrics: AttentionMetricsAccumulator | None = None
 
     def add(self, meaning: WeightSemantics, maps: Maps, places: slice) -> None:
-        """Add the weights of some sequences; an `AttentionCallback`."""
+        """Add the weights of some sequences. This method is an `AttentionCallback`."""
         if meaning == "strength":
             return
         part = self.part
@@ -173,5 +176,5 @@ class _CrossAttentionMetrics:
         self.metrics.add(maps["cross"], part.source_lengths[places], on_chunk, alignment)
 
     def result(self) -> AttentionMetrics | None:
-        """The metrics; None without such weights."""
+        """Return the metrics; None if no weights were added."""
         return None if self.metrics is None else self.metrics.result()

@@ -1,12 +1,12 @@
-"""One attention step of a trained model as arithmetic that a pocket calculator can follow.
+"""One attention step of a trained model as arithmetic that a pocket calculator can repeat.
 
 Every stage is computed from the *printed* numbers of earlier stages
-(`seqattn.models.attention.arithmetic`), so the result differs from the model's output by rounding;
-both are shown. Scores, normalizers and locations explain themselves; this package explains the rest
-of each kind of model.
+(`seqattn.models.attention.arithmetic`). The result therefore differs from the model's output by
+rounding; the explanation shows both. The classes of scores, normalizers and locations explain their
+own arithmetic, and this package explains the rest of each kind of model.
 
-Letters: S source length, F features, H width of the state, K width in which queries meet keys,
-V width of values, A heads.
+The letters in shapes are S (source length), F (features), H (width of the state), K (width of
+queries and keys), V (width of values) and A (heads).
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ def explain(
 
     Args:
         model: the model.
-        source: (S, F) in the units of the model, without padding.
-        step: step of the forecast, counted from 1.
-        layer, head: indices of the layer and head to show, counted from 0.
-        features: names of the F source features.
-        target_features: names of the target features; empty: `features`.
-        title: name of the sequence.
+        source: (S, F), the source in the units of the model, without padding.
+        step: the step of the forecast to explain, counted from 1.
+        layer, head: the indices of the layer and the head to show, counted from 0.
+        features: the names of the F source features.
+        target_features: the names of the target features; empty if they are those of the source.
+        title: the name of the sequence.
 
     Raises:
-        UsageError: the model has no attention, or no such layer or head.
+        UsageError: if the model has no attention, or no such layer or head.
     """
     record = Explanation(f"{title}, forecast step {step}")
     record.add("Source points", "", source, columns=features)

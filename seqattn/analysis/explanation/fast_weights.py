@@ -1,4 +1,4 @@
-"""One read of a fast weight memory as arithmetic."""
+"""One read from a fast-weight memory as arithmetic."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def explain_fast_weights(
     record: Explanation, model: FastWeightsModel, source: Tensor, forecast: Tensor, layer: int,
     head: int, features: Sequence[str],
 ) -> None:  # fmt: skip
-    """Explain the last step of a forecast; see `explain_recurrent`."""
+    """Explain the last step of a forecast of a fast-weights model; see `explain_recurrent`."""
     check_index("--layer", layer, 1)
     check_index("--head", head, 1)
     *_, step, _ = forecast.shape
@@ -56,7 +56,13 @@ def explain_fast_weights(
 
 
 def _normalized(record: Explanation, norm: LayerNorm, z: Array) -> tuple[Array, str]:
-    """Layer norm of z (H,), and its formula."""
+    """Explain the layer normalization of a vector, and return the result with its formula.
+
+    Args:
+        record: the explanation to which the stages are added.
+        norm: the layer normalization.
+        z: (H,), the vector.
+    """
     gain, bias = as_printed(norm.gain.value), as_printed(norm.bias.value)
     table = np.stack([z, gain, bias])
     record.add("Layer norm's input, gain and bias", "held + A h", table, ["z", "gain", "bias"])

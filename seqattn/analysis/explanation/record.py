@@ -1,4 +1,4 @@
-"""Explanations: their stages, and the vectors for a figure."""
+"""The class `Explanation`, which contains stages of arithmetic and vectors for a figure."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from seqattn.models.attention.arithmetic import Array, Record, as_printed, colum
 
 @dataclass
 class Explanation(Record):
-    """All stages of one step.
+    """All stages of one attention step.
 
     Attributes:
-        title: name of the sequence, and the step.
-        prediction: (F,) the point computed from the printed numbers; empty if the shown layers do
-            not determine it.
-        model_prediction: (F,) the point computed by the model.
-        vectors: vectors for a figure: query (K,), keys (S, K), values (S, V), context (V,), weights
-            (S,).
-        cosines: whether the score depends on the angle between query and key.
+        title: the name of the sequence, and the step.
+        prediction: (F,), the point computed from the printed numbers; empty if the shown layers do
+            not determine the point.
+        model_prediction: (F,), the point computed by the model.
+        vectors: the vectors for a figure, by name: query (K,), keys (S, K), values (S, V), context
+            (V,), weights (S,).
+        cosines: whether the score depends on the angle between the query and a key.
     """
 
     title: str
@@ -34,7 +34,15 @@ class Explanation(Record):
     cosines: bool = False
 
     def add_context(self, weights: Array, values: Array) -> Array:
-        """Add the sum of values (S, V) weighted by weights (S,), and return it, (V,)."""
+        """Add the context, and return it.
+
+        Args:
+            weights: (S,), the attention weights.
+            values: (S, V), the values.
+
+        Returns:
+            The context, (V,), which is the sum of the weighted values.
+        """
         parts = self.add("Weighted values", "weight times value", weights[:, None] * values)
         return self.add_row("Context", "the sum of the weighted values", "c", parts.sum(axis=0))
 
@@ -42,9 +50,9 @@ class Explanation(Record):
         """Add the contexts of all heads, and return their concatenation, (A V,).
 
         Args:
-            of_model: (A, V) contexts of the model.
-            head: index of the explained head.
-            context: (V,) its context from the printed numbers.
+            of_model: (A, V), the contexts that the model computed.
+            head: the index of the explained head.
+            context: (V,), the context of the explained head, computed from the printed numbers.
         """
         contexts = as_printed(of_model)
         contexts[head] = context
@@ -56,13 +64,13 @@ class Explanation(Record):
         self, model: RecurrentModel | FastWeightsModel, vector: Array, name: str,
         features: Sequence[str],
     ) -> None:  # fmt: skip
-        """Add the output layer, applied to a printed vector.
+        """Add the output layer and its result for a printed vector.
 
         Args:
             model: the model.
-            vector: (H,) input of the output layer.
-            name: its name in the formula.
-            features: names of the target features.
+            vector: (H,), the input of the output layer.
+            name: the name of the vector in the formula.
+            features: the names of the target features.
         """
         weight, bias = as_printed(model.output.weight), as_printed(model.output.bias)
         columns = [*column_numbers(weight.shape[1]), "bias"]
@@ -75,8 +83,13 @@ class Explanation(Record):
 def check_index(option: str, value: int, count: int) -> None:
     """Check the index of a layer or head.
 
+    Args:
+        option: the command-line option that sets the index, for the message.
+        value: the index, counted from 0.
+        count: the number of layers or heads of the model.
+
     Raises:
-        UsageError: the index is out of range.
+        UsageError: if the index is out of range.
     """
     if not 0 <= value < count:
         raise UsageError(f"{option} {value}: this model has {count}, counted from 0.")

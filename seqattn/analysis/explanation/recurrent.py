@@ -19,18 +19,18 @@ def explain_recurrent(
     record: Explanation, model: RecurrentModel, source: Tensor, forecast: Tensor, layer: int,
     head: int, features: Sequence[str],
 ) -> None:  # fmt: skip
-    """Explain the last step of a forecast.
+    """Explain the last step of a forecast of a recurrent model.
 
     Args:
-        record: the explanation to add stages to.
+        record: the explanation to which the stages are added.
         model: the model.
-        source: (1, S, F).
-        forecast: (1, T, F), up to the explained step.
-        layer, head: indices of the layer and head, counted from 0.
-        features: names of the target features.
+        source: (1, S, F), the source.
+        forecast: (1, T, F), the forecast up to the explained step.
+        layer, head: the indices of the layer and the head, counted from 0.
+        features: the names of the target features.
 
     Raises:
-        UsageError: the model has no attention, or no such layer or head.
+        UsageError: if the model has no attention, or no such layer or head.
     """
     attention = model.attention
     if attention is None:
@@ -65,13 +65,18 @@ def _decoder_step(
     model: RecurrentModel, attention: Attention, memory: AttentionMemory, state: DecoderState,
     point: Tensor,
 ) -> tuple[Tensor, AttentionOutput, Tensor]:  # fmt: skip
-    """One step of the decoder.
+    """Compute one step of the decoder.
 
     Args:
-        point: (1, F) input of the step.
+        model: the model.
+        attention: the attention of the model.
+        memory: the keys and values.
+        state: the decoder state before the step.
+        point: (1, F), the input of the step.
 
     Returns:
-        the query state (1, H), its context and weights, and the new state (1, H).
+        The query state, (1, H), the output of the attention for this query, and the new state,
+        (1, H).
     """
     projected = model.decoder.project(point)
     if model.context_is_input:
@@ -88,7 +93,8 @@ def _decoder_step(
 def _context_of_head(
     record: Explanation, attention: Attention, step: AttentionStep, memory: AttentionMemory
 ) -> Array:
-    """Explain query, keys, scores, weights and values of one head, and return its context."""
+    """Explain the query, keys, scores, weights and values of one head, and return the context of
+    this head, (V,)."""
     query, keys, scores, record.cosines = attention.score.explain(step)
     if attention.location is None:
         everywhere = np.ones(len(scores), dtype=bool)
@@ -111,7 +117,15 @@ def _context_of_head(
 def _readout(
     record: Explanation, model: RecurrentModel, query: Tensor, context: Array, new: Tensor
 ) -> tuple[Array, str]:
-    """The input of the output layer, from the context and the states (1, H), and its name."""
+    """Return the input of the output layer and its name.
+
+    Args:
+        record: the explanation to which the stages are added.
+        model: the model.
+        query: (1, H), the query state.
+        context: (A V,), the context.
+        new: (1, H), the new state.
+    """
     if model.context_is_input:
         formula = "from the point fed, the context and h, by the recurrent cell"
         return record.add_from_model("New state h'", formula, new, ["h'"])[0], "h'"

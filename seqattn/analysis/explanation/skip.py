@@ -1,4 +1,4 @@
-"""A forecast as the sum of network and linear skip."""
+"""A forecast as the sum of the network's output and a linear skip connection."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from seqattn.models.attention.arithmetic import MAX_PRINTED_SIDE, as_printed, co
 def explain_skip(
     record: Explanation, skip: LinearSkip, source: Tensor, forecast: Tensor, features: Sequence[str]
 ) -> None:
-    """Add the shares of network and skip, and their sum.
+    """Add the shares of the network and of the linear skip connection, and their sum.
 
     Args:
-        record: the explanation to add stages to.
-        skip: the linear skip.
-        source: (1, S, F).
-        forecast: (1, T, F), up to the explained step.
-        features: names of the target features.
+        record: the explanation to which the stages are added.
+        skip: the linear skip connection.
+        source: (1, S, F), the source.
+        forecast: (1, T, F), the forecast up to the explained step.
+        features: the names of the target features.
     """
     *_, step, _ = forecast.shape
     share = skip(source, None, step)[:, -1]
     network = np.array(record.prediction)
-    if not record.prediction:  # the shown layers do not determine it
+    if not record.prediction:  # the shown layers do not determine the network's share
         rest = forecast[:, -1] - share
         network = record.add_from_model("Network's share", "from the layers that follow", rest,
                                       ["network"], features)[0]  # fmt: skip

@@ -18,7 +18,11 @@ def explain_transformer(
     """Explain the cross-attention of one layer and head in one step; see `explain_recurrent`.
 
     Args:
-        step: step of the forecast, counted from 1.
+        record: the explanation to which the stages are added.
+        model: the model.
+        source: (1, S, F), the source.
+        step: the step of the forecast to explain, counted from 1.
+        layer, head: the indices of the layer and the head, counted from 0.
     """
     check_index("--layer", layer, len(model.decoder))
     trace = model.trace_cross_attention(source, step, layer)

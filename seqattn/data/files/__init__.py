@@ -1,4 +1,4 @@
-"""Reads and writes sequences in files of several formats."""
+"""Readers and writers of sequences in files of several formats."""
 
 from __future__ import annotations
 
@@ -39,15 +39,16 @@ COMPRESSED_SUFFIXES = (".gz", ".zst")
 
 
 def read_chunks(path: Path, options: ReadOptions, *, whole: bool = False) -> Iterator[Chunk]:
-    """Yields the sequences of a file in chunks, in bounded memory.
+    """Yield the sequences of a file in chunks, in bounded memory.
 
     Args:
-        path: `-` is standard input.
-        options: how to read the file.
-        whole: whether one chunk is enough where the file is memory-mapped.
+        path: the file, or `-` for standard input.
+        options: the options for reading the file.
+        whole: whether a memory-mapped file becomes a single chunk.
 
     Raises:
-        DataError: the file cannot be used; the message has row and column, and what to change.
+        DataError: if the file cannot be used; the message states the row and the column, and
+            describes the correction.
     """
     name = "standard input" if str(path) == "-" else str(path)
     seen = SeenIds()
@@ -56,18 +57,18 @@ def read_chunks(path: Path, options: ReadOptions, *, whole: bool = False) -> Ite
         repeated = seen.find_repeat(chunk.ids)
         if repeated is not None:
             raise DataError(
-                f"{name}: the sequence {repeated!r} comes twice. Rows of one sequence stand"
-                " together, and every sequence has a name of its own."
+                f"{name}: the sequence {repeated!r} occurs twice. The rows of a sequence must be"
+                " together, and every sequence needs a unique name."
                 + (" If a row is a point, set data.layout to long." if chunk.is_wide else "")
             )
         yield chunk
 
 
 def read_all(path: Path, options: ReadOptions) -> Chunk:
-    """All sequences of a file in one chunk.
+    """Read all sequences of a file as one chunk.
 
     Raises:
-        DataError, UsageError: see `read_chunks`.
+        DataError: if the file cannot be used, or standard input has too many numbers.
     """
     chunks, size = list[Chunk](), 0
     for chunk in read_chunks(path, options, whole=True):
@@ -82,10 +83,13 @@ def read_all(path: Path, options: ReadOptions) -> Chunk:
 
 
 def file_format(path: Path, given: str = "auto") -> str:
-    """The format of a file: `given`, or by the suffix if `given` is auto; standard input is CSV.
+    """Return the format of a file.
+
+    The format is `given`. If `given` is "auto", the suffix determines the format, and standard
+    input is CSV.
 
     Raises:
-        DataError: the suffix is unknown.
+        DataError: if the suffix is unknown.
     """
     if given != "auto":
         return given
@@ -101,13 +105,13 @@ def file_format(path: Path, given: str = "auto") -> str:
 
 
 def format_of_suffix(path: Path) -> str | None:
-    """The format of the suffix of a file name; None: unknown."""
+    """Return the format for the suffix of a file name, or None if the suffix is unknown."""
     name = Path(path.stem) if path.suffix.lower() in COMPRESSED_SUFFIXES else path
     return SUFFIXES.get(name.suffix.lower().removeprefix("."))
 
 
 def file_kind(path: Path, form: str) -> str:
-    """The format of a file, with the prefix `NESTED` if each line is a sequence, not a row."""
+    """Return the format of a file, with the prefix `NESTED` if each line is a whole sequence."""
     return f"{NESTED}{form}" if form == "jsonl" and has_nested_points(path) else form
 
 
@@ -115,7 +119,7 @@ def check_file(path: Path) -> None:
     """Check that a path is a regular file.
 
     Raises:
-        DataError: it is not.
+        DataError: if the path is not a regular file.
     """
     text = str(path)
     if "://" in text or (text.startswith(("http:/", "https:/", "s3:/", "ftp:/"))):

@@ -1,10 +1,10 @@
-"""Reads NPY and NPZ files: arrays of numbers, never pickles.
+"""Readers of NPY and NPZ files, which accept arrays of numbers but no pickles.
 
-NPY: one array (N, L, F), or (N, L) for one feature; it is memory-mapped. Trailing steps that are
-NaN in every feature are padding. NPZ: `source` and `target`, or `values` for both; optionally
-`source_lengths`, `target_lengths` or `lengths`, `ids`, and the names of features in `features` and
-`said` (target), as `seqattn data sample` and predictions.npz of a run folder have them. Features
-with names are selected by name, like the columns of a table.
+An NPY file contains one array (N, L, F), or (N, L) for one feature, which is memory-mapped.
+Trailing steps that are NaN in every feature are padding. An NPZ file contains the arrays `source`
+and `target`, or the array `values` for both. Optional arrays are `source_lengths`, `target_lengths`
+or `lengths`, `ids`, `features` (names of source features) and `said` (names of target features), as
+in `predictions.npz` and the output of `seqattn data sample`. Features are selected by their names.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ ZIP_MAGIC = b"PK\x03\x04"
 
 
 def read_npy(path: Path, options: ReadOptions, *, whole: bool = False) -> Iterator[Chunk]:
-    """Yields chunks of an NPY file; their values are views of the mapped file if possible.
+    """Yield chunks of an NPY file. The values are views of the mapped file if possible.
 
     Args:
         path: the file.
-        options: how to read it.
-        whole: one chunk for the whole file.
+        options: the options for reading the file.
+        whole: whether to yield the whole file as one chunk.
 
     Raises:
-        DataError: the file is no array of numbers, or has a wrong shape.
+        DataError: if the file contains no array of numbers or the array has a wrong shape.
     """
     with path.open("rb") as file:
         is_npz = file.read(len(ZIP_MAGIC)) == ZIP_MAGIC
-    if is_npz:  # np.load does not close a damaged one
+    if is_npz:  # np.load would not close a damaged NPZ file
         raise DataError(f"{path}: is an NPZ file under another name. End it in .npz.")
     try:
         array = np.load(path, mmap_mode="r", allow_pickle=False)
@@ -64,10 +64,10 @@ def read_npy(path: Path, options: ReadOptions, *, whole: bool = False) -> Iterat
 
 
 def read_npz(file: Path | BinaryIO, name: str, options: ReadOptions) -> Iterator[Chunk]:
-    """Yields the single chunk of an NPZ file.
+    """Yield the single chunk of an NPZ file.
 
     Raises:
-        DataError: the file is damaged or too large when decompressed, or shapes disagree.
+        DataError: if the file is damaged or too large when decompressed, or if shapes disagree.
     """
     arrays = read_npz_arrays(file, name)
     key = _main_array(arrays, name)
@@ -106,10 +106,10 @@ def read_npz(file: Path | BinaryIO, name: str, options: ReadOptions) -> Iterator
 
 
 def _main_array(arrays: dict[str, NDArray[Any]], name: str) -> str:
-    """The name of the array of sources, or of whole sequences.
+    """Return the name of the array of sources or of whole sequences.
 
     Raises:
-        DataError: there is none, or there are several candidates.
+        DataError: if no array or more than one array qualifies.
     """
     for key in ("source", "values"):
         if key in arrays:
@@ -131,11 +131,11 @@ def _choose_target_features(
     """Select the target features.
 
     Args:
-        arrays: of the file.
-        name: of the file, for messages.
-        source: names of the source features that are read.
+        arrays: the arrays of the file by name.
+        name: name of the file, for messages.
+        source: names of the selected source features.
         G: number of target features in the file.
-        options: how to read the file.
+        options: the options for reading the file.
     """
     words, features = "said", None
     if words not in arrays and len(arrays.get("features", ())) == G:
@@ -148,24 +148,24 @@ def _choose_target_features(
 
 
 def default_names(features: int) -> tuple[str, ...]:
-    """Names of features without names: x and y for two, else f1, f2, ..."""
+    """Return names for unnamed features: x and y for two features, otherwise f1, f2, ..."""
     return ("x", "y") if features == 2 else tuple(f"f{i}" for i in range(1, features + 1))
 
 
 def default_target_names(source: tuple[str, ...], features: int) -> tuple[str, ...]:
-    """Names of target features without names: those of the source for the same number, else t1, t2,
-    ..."""
+    """Return names for unnamed target features: the names of the source features if their number is
+    equal, otherwise t1, t2, ..."""
     same = len(source) == features
     return source if same else tuple(f"t{i}" for i in range(1, features + 1))
 
 
 @dataclass(frozen=True)
 class _FeatureChoice:
-    """The features of an array that are read.
+    """The selected features of an array.
 
     Attributes:
-        names: of the features.
-        places: their indices in the array; None: all in order.
+        names: names of the features.
+        indices: indices of the features in the array, or None for all features in order.
         notes: notes for the user.
     """
 
@@ -178,18 +178,18 @@ class _FeatureChoice:
         cls, arrays: dict[str, NDArray[Any]], words: str, name: str, key: str, F: int,
         options: ReadOptions,
     ) -> _FeatureChoice:  # fmt: skip
-        """Select by the names in the file; without names, by position.
+        """Select features by the names in the file, or by position if the file has no names.
 
         Args:
-            arrays: of the file.
-            words: name of the array with the names of features.
-            name: of the file, for messages.
+            arrays: the arrays of the file by name.
+            words: name of the array with the feature names.
+            name: name of the file, for messages.
             key: name of the array of values.
-            F: its number of features.
-            options: how to read the file.
+            F: number of features of the array of values.
+            options: the options for reading the file.
 
         Raises:
-            DataError: a feature is missing, or the number of names is wrong.
+            DataError: if a feature is missing or the number of names is wrong.
         """
         if words not in arrays:
             return cls.in_order(key, F, options)
@@ -211,7 +211,7 @@ class _FeatureChoice:
         """Take all features in order.
 
         Raises:
-            DataError: the number of names is wrong.
+            DataError: if the number of names is wrong.
         """
         names = default_names(F) if options.features is None else options.features
         if len(names) != F:
@@ -226,7 +226,7 @@ def _array_chunk(
     values: NDArray[np.floating], lengths: Integers | None, ids: tuple[str, ...],
     which: _FeatureChoice, key: str, first: int,
 ) -> Chunk:  # fmt: skip
-    """An array (N, L, F) as one chunk; without lengths, trailing steps of NaN are padding."""
+    """Convert an array (N, L, F) to a chunk. Without lengths, trailing steps of NaN are padding."""
     if which.indices is not None:
         values = values[:, :, which.indices]
     N, L, F = values.shape

@@ -1,4 +1,4 @@
-"""Reads text in blocks of whole lines; from a slow pipe, the lines that have arrived."""
+"""Readers of text in blocks of whole lines. A slow pipe yields the lines that have arrived."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import BinaryIO
 from seqattn.errors import DataError
 
 PIPE_WAIT_SECONDS = 0.2
-"""Seconds to wait for more bytes of a block."""
+"""Maximum time to wait for more bytes of a block, in seconds."""
 
 
 def read_line_blocks(
@@ -18,20 +18,20 @@ def read_line_blocks(
 ) -> Iterator[tuple[bytes, bool]]:
     """Read the rest of a stream in blocks that end at the end of a line.
 
-    Blocks of a file depend on the file alone. A block of a slow pipe has the bytes that arrived
-    within `PIPE_WAIT_SECONDS`, so that they can be answered before the pipe ends.
+    The blocks of a file depend only on the file. A block from a slow pipe contains the bytes that
+    arrived within `PIPE_WAIT_SECONDS`, so that these bytes can be processed before the pipe ends.
 
     Args:
         raw: a buffered stream.
-        size: bytes of a block.
-        longest: most bytes of a line.
-        too_long: makes the error for a longer line from the number of lines before it.
+        size: size of a block in bytes.
+        longest: maximum length of a line in bytes.
+        too_long: function that makes the error for a longer line from the number of earlier lines.
 
     Yields:
-        (block, whether the sender pauses after it).
+        pairs (block, whether the sender pauses after the block).
 
     Raises:
-        DataError: a line is too long.
+        DataError: if a line is too long.
     """
     rest, lines = b"", 0
     while True:
@@ -51,8 +51,11 @@ def read_line_blocks(
 
 
 def _read_block(raw: BinaryIO, size: int) -> tuple[bytes, bool]:
-    """Up to `size` bytes, none at the end of the stream; and whether the sender pauses after
-    them."""
+    """Read up to `size` bytes.
+
+    Returns:
+        the bytes, which are empty at the end of the stream, and whether the sender then pauses.
+    """
     data = bytearray(raw.read1(size))  # type: ignore[attr-defined]
     until = time.monotonic() + PIPE_WAIT_SECONDS
     while data and len(data) < size:
@@ -66,8 +69,9 @@ def _read_block(raw: BinaryIO, size: int) -> tuple[bytes, bool]:
 
 
 def _has_more(raw: BinaryIO, until: float) -> bool:
-    """Whether more bytes or the end arrive before a time; True if the stream is no pipe."""
+    """Return whether more bytes or the end of the stream arrive before the time `until`. The result
+    is True if the stream is not a pipe."""
     try:
         return bool(select.select([raw.fileno()], [], [], max(0.0, until - time.monotonic()))[0])
-    except (OSError, ValueError):  # a stream in memory, or no support by the system
+    except (OSError, ValueError):  # the stream is in memory, or the system does not support select
         return True

@@ -1,4 +1,4 @@
-"""Chunks of whole sequences of a file."""
+"""Chunks of whole sequences from a file."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ if TYPE_CHECKING:
     from seqattn.data.column_roles import ColumnRoles
 
 MAX_VALUE = 1e15
-"""Largest absolute value in a file: its square must be finite in float32."""
+"""Largest absolute value in a file; its square must be finite in float32."""
 MAX_LINE_BYTES = 16 * 2**20
-"""Longest line of a text file in bytes; longer lines are damaged files."""
+"""Maximum length of a line of a text file in bytes. A longer line indicates a damaged file."""
 MAX_PIPED = 2**24
-"""Most values of a sequence from a pipe, and of all sequences that are needed at once, since a pipe
-may have no end."""
+"""Maximum number of values from a pipe, for one sequence and for all sequences that are read at
+once, because a pipe may never end."""
 DATES = "datetime64[us]"
 Where = Callable[[int, int], str]
-"""(row, feature) -> text for the place in the file."""
+"""Function that returns the location of a cell in the file as text, given its row and feature."""
 
 
 @dataclass(frozen=True, eq=False)
 class Ragged:
-    """A ragged array: the rows of N sequences, concatenated.
+    """A ragged array: the concatenated rows of N sequences.
 
     Attributes:
-        values: (rows, F); NaN where a cell is empty.
-        offsets: (N + 1,) first row of each sequence, and the end of the last.
-        features: F names.
+        values: (rows, F) values; an empty cell is NaN.
+        offsets: (N + 1,) index of the first row of each sequence, and the end of the last sequence.
+        features: names of the F features.
     """
 
     values: NDArray[np.floating]
@@ -53,11 +53,11 @@ class Ragged:
         return np.diff(self.offsets)
 
     def of(self, k: int) -> NDArray[np.floating]:
-        """(L, F) the rows of sequence k."""
+        """Return the rows of sequence k as an array (L, F)."""
         return self.values[self.offsets[k] : self.offsets[k + 1]]
 
     def select(self, indices: Sequence[int] | Integers) -> Ragged:
-        """The sequences at these indices."""
+        """Return the sequences at these indices."""
         lengths = self.lengths[np.asarray(indices, dtype=np.int64)]
         offsets = to_offsets(lengths)
         values = np.empty((int(offsets[-1]), self.values.shape[1]), dtype=self.values.dtype)
@@ -68,22 +68,22 @@ class Ragged:
 
 @dataclass(frozen=True, eq=False)
 class Chunk:
-    """Whole sequences, in the order of the file.
+    """Whole sequences in the order of the file.
 
     Attributes:
-        ids: N names.
+        ids: N names of the sequences.
         points: values of the requested columns.
-        where: text for the place of a cell of `points` in the file, from (row of `points`,
-            feature).
-        target: separate targets of the same sequences; None: the file has none.
-        where_target: the same as `where`, for `target`.
-        order: (rows,) time of each row of `points`, numbers or dates that increase within each
-            sequence; None: rows are in order.
+        where: function that returns the location in the file of a cell of `points`, as text, given
+            its row and feature.
+        target: separate targets of the same sequences, or None if the file has none.
+        where_target: function like `where` for the cells of `target`.
+        order: (rows,) time of each row of `points`, as numbers or dates that increase within each
+            sequence, or None if the order of the rows is the time order.
         groups: N group names, or None.
         notes: notes for the user on how the file was read.
-        is_wide: whether a row of the table was a sequence.
-        id_parts: the parts of each id that joins several columns; None: no id does.
-        roles: roles of the columns of a table; None: the file is no table.
+        is_wide: whether each row of the table was a sequence.
+        id_parts: parts of each id if ids join the values of several columns, otherwise None.
+        roles: roles of the columns of a table, or None if the file is not a table.
     """
 
     ids: tuple[str, ...]
@@ -103,28 +103,28 @@ class Chunk:
 
     @property
     def style(self) -> TableStyle:
-        """The style for writing a forecast like this file."""
+        """The style for writing a forecast in the same form as the file."""
         return DEFAULT_STYLE if self.roles is None else self.roles.style
 
     def cells(self) -> Iterator[tuple[Ragged, Where]]:
-        """Yields `points` and `target`, if there are any, with the functions for their places."""
+        """Yield `points`, and `target` if it exists, each with the function for cell locations."""
         yield self.points, self.where
         if self.target is not None and self.where_target is not None:
             yield self.target, self.where_target
 
 
 def to_offsets(lengths: Integers) -> Integers:
-    """(N + 1,) offsets of sequences from their lengths (N,)."""
+    """Return the offsets (N + 1,) of sequences with the given lengths (N,)."""
     offsets = np.zeros(len(lengths) + 1, dtype=np.int64)
     np.cumsum(lengths, out=offsets[1:])
     return offsets
 
 
 def check_values(name: str, chunk: Chunk) -> None:
-    """Check that no value is infinite or larger than `MAX_VALUE`; empty cells are allowed.
+    """Check that no value is infinite or larger than `MAX_VALUE`. Empty cells are allowed.
 
     Raises:
-        DataError: with the place of the first such value.
+        DataError: if there is such a value; the message states the location of the first one.
     """
     for ragged, where in chunk.cells():
         for first, rows in row_blocks(ragged.values):
@@ -136,7 +136,7 @@ def check_values(name: str, chunk: Chunk) -> None:
 
 
 def raise_bad_value(place: str, value: float) -> None:
-    """Raise the error for an infinite or too large value.
+    """Raise the error for a value that is infinite or too large.
 
     Raises:
         DataError: always.
@@ -144,25 +144,26 @@ def raise_bad_value(place: str, value: float) -> None:
     if math.isinf(value):
         raise DataError(f"{place} is {value}; it must be finite.")
     raise DataError(
-        f"{place} is {value:g}; values up to {MAX_VALUE:g} can be worked with. Give it in larger"
+        f"{place} is {value:g}; the largest supported value is {MAX_VALUE:g}. Give it in larger"
         " units."
     )
 
 
 def first_line(error: BaseException) -> str:
-    """The first line of an error of a library, shortened."""
+    """Return the first line of an error message from a library, shortened if it is long."""
     lines = str(error).strip().splitlines() or [type(error).__name__]
     return re.sub(r"^[A-Z][A-Za-z ]+ Error: ", "", lines[0])[:200]
 
 
 class SeenIds:
-    """Detects repeated names with 8 bytes of memory per name."""
+    """A set of names that detects repeated names and needs 8 bytes of memory per name."""
 
     def __init__(self) -> None:
         self.sorted: list[NDArray[np.int64]] = []
 
     def find_repeat(self, ids: Sequence[str]) -> str | None:
-        """The first of these names that was seen before, or that is repeated among them."""
+        """Return the first name in `ids` that was seen before or occurs twice. If there is no such
+        name, add the names to the set and return None."""
         new = np.fromiter(map(hash, ids), np.int64, len(ids))
         order = np.argsort(new, kind="stable")
         ranked = new[order]
@@ -172,7 +173,8 @@ class SeenIds:
             twice = np.concatenate([twice, np.flatnonzero(part[at] == new)])
         if twice.size:
             return ids[int(twice.min())]
-        # Sorted arrays of doubling size: few are searched, and each hash is sorted few times.
+        # The arrays have doubling sizes, so that a search visits few arrays and each hash is sorted
+        # a few times only.
         while self.sorted and len(self.sorted[-1]) <= len(ranked):
             ranked = np.sort(np.concatenate([self.sorted.pop(), ranked]))
         if ranked.size:
@@ -181,7 +183,7 @@ class SeenIds:
 
 
 def concat_chunks(chunks: Sequence[Chunk]) -> Chunk:
-    """Concatenate chunks of one file."""
+    """Concatenate the chunks of one file."""
     first, *others = chunks
     if not others:
         return first
@@ -200,7 +202,7 @@ def concat_chunks(chunks: Sequence[Chunk]) -> Chunk:
 
 
 def _concat_ragged(parts: Sequence[tuple[Ragged, Where]]) -> tuple[Ragged, Where]:
-    """Concatenate ragged arrays, with the function for the places of rows."""
+    """Concatenate ragged arrays, and combine their functions for cell locations."""
     starts = to_offsets(np.array([len(ragged.values) for ragged, _ in parts]))
     lengths = np.concatenate([ragged.lengths for ragged, _ in parts])
     values = np.concatenate([ragged.values for ragged, _ in parts])
@@ -213,6 +215,6 @@ def _concat_ragged(parts: Sequence[tuple[Ragged, Where]]) -> tuple[Ragged, Where
 
 
 def _concat_words(parts: Iterable[tuple[Any, ...] | None]) -> tuple[Any, ...] | None:
-    """Concatenate tuples; None if all are None."""
+    """Concatenate tuples, or return None if all of them are None."""
     known = [words for words in parts if words is not None]
     return tuple(itertools.chain.from_iterable(known)) if known else None

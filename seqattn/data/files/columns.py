@@ -1,4 +1,4 @@
-"""Selects the features of a file by name."""
+"""Selection of the features of a file by name."""
 
 from __future__ import annotations
 
@@ -7,21 +7,25 @@ from collections.abc import Sequence
 from seqattn.data.files.options import ReadOptions
 from seqattn.errors import DataError
 
-MAX_SHOWN = 40  # characters of a name or of a cell in a message
+MAX_SHOWN = 40  # maximum length of a name or a cell in a message, in characters
 
 
 def select_features(
     others: Sequence[str], options: ReadOptions, lacks: str, found: str
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The features to read, and notes for the user.
+    """Select the features to read.
 
     Args:
         others: names in the file that can be features.
-        options: how to read the file.
-        lacks, found: parts of the message of the error.
+        options: the options for reading the file.
+        lacks: part of the error message that names what is missing.
+        found: part of the error message that names what was found.
+
+    Returns:
+        the names of the features in the file, and notes for the user.
 
     Raises:
-        DataError: a requested feature is missing.
+        DataError: if a requested feature is missing.
     """
     requested = options.features
     if requested is None:
@@ -39,12 +43,12 @@ def select_features(
 
 
 def join_names(names: Sequence[str]) -> str:
-    """The first names of a list, as text for a message."""
+    """Join the first twelve names of a list for a message, and append the number of other names."""
     shown = list(map(shorten, names[:12]))
     more = [f"and {len(names) - 12} more"] if len(names) > 12 else []
     return ", ".join([*shown, *more]) or "nothing"
 
 
 def shorten(text: str, size: int = MAX_SHOWN) -> str:
-    """The first `size` characters of a text for a message."""
+    """Shorten a text to its first `size` characters for a message."""
     return text if len(text) <= size else f"{text[:size]}..."

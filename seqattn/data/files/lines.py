@@ -1,8 +1,8 @@
-"""Reads JSON lines: one object per sequence with `source`, and optionally `target` and `id`.
+"""Reader of JSON lines: one object per sequence with `source`, and optionally `target` and `id`.
 
 {"id": "a", "source": [[-1.02, -0.97], [-1.05, 1.01]], "target": [[1.0, 1.0]]}
 
-A step is a list of numbers, or a number if there is one feature; null is an empty cell.
+A step is a list of numbers, or a single number if there is one feature. An empty cell is null.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from seqattn.data.files.options import ReadOptions
 from seqattn.data.sequences import Floats, Integers
 from seqattn.errors import DataError
 
-BLOCK_BYTES = 2**20  # bytes of a block that is read
+BLOCK_BYTES = 2**20  # size in bytes of the blocks that are read
 BOM = b"\xef\xbb\xbf"
-MAX_CHUNK_VALUES = 2**18  # values after which a chunk ends
+MAX_CHUNK_VALUES = 2**18  # number of values at which a chunk ends
 
 
 def has_nested_points(path: Path) -> bool:
-    """Whether the first line is an object with a list of steps; otherwise objects are rows."""
+    """Return whether the first line indicates that each line is a whole sequence, not a row."""
     with path.open("rb") as file:
         first = next((line for line in file if line.strip()), b"")
     if b'"target"' in first and b"[" in first:
@@ -40,7 +40,7 @@ def check_json_lines(path: Path, name: str) -> None:
     """Check the lines of a file.
 
     Raises:
-        DataError: a line is too long or not valid JSON.
+        DataError: if a line is too long or not valid JSON.
     """
     number = 0
     with path.open("rb") as file:
@@ -57,7 +57,7 @@ def _parse_json(line: bytes, place: str, **hooks: Any) -> Any:
     """Parse a line.
 
     Raises:
-        DataError: it is not valid JSON.
+        DataError: if the line is not valid JSON.
     """
     try:
         return json.loads(line, **hooks)
@@ -68,10 +68,11 @@ def _parse_json(line: bytes, place: str, **hooks: Any) -> Any:
 
 
 def read_json_lines(raw: BinaryIO, name: str, options: ReadOptions) -> Iterator[Chunk]:
-    """Yields the chunks of a file.
+    """Yield the chunks of a file.
 
     Raises:
-        DataError: a line cannot be used; the message has its number, and what to change.
+        DataError: if a line cannot be used; the message states the line number and describes the
+            correction.
     """
     reader = _Reader(name, options)
     pending, size = list[_Line](), 0
@@ -105,7 +106,7 @@ def read_json_lines(raw: BinaryIO, name: str, options: ReadOptions) -> Iterator[
 
 
 class _Line(NamedTuple):
-    """A sequence: source (S, F), and target (T, G) or None."""
+    """A sequence with its source (S, F), and its target (T, G) or None."""
 
     number: int
     id: str
@@ -115,11 +116,11 @@ class _Line(NamedTuple):
 
 
 class _Reader:
-    """Parses the lines of a file, which must have the same features.
+    """A parser of the lines of a file, which must have the same features.
 
     Attributes:
-        widths: number of source and target features, None without a target; None before the first
-            line.
+        widths: the number of source features, and the number of target features or None if there is
+            no target. `widths` is None before the first line.
     """
 
     def __init__(self, name: str, options: ReadOptions) -> None:
@@ -147,7 +148,7 @@ class _Reader:
         """Check the number of features.
 
         Raises:
-            DataError: it differs from earlier lines, or from the number of names.
+            DataError: if the number differs from earlier lines or from the number of names.
         """
         names = self.options.features
         if self.widths is None and names is not None and len(names) != source:
@@ -172,9 +173,9 @@ class _Reader:
 
     @staticmethod
     def points(given: Any, side: str, place: str) -> Floats:
-        """(L, F) the values of a list of steps; null is NaN."""
+        """Return the values of a list of steps as an array (L, F), with NaN for null."""
         if not isinstance(given, list) or not given:
-            raise DataError(f"{place}: {side!r} must be a list of points, one at least.")
+            raise DataError(f"{place}: {side!r} must be a list of at least one point.")
         rows = [point if isinstance(point, list) else [point] for point in given]
         width = len(rows[0])
         for step, row in enumerate(rows, start=1):
@@ -219,7 +220,7 @@ def _parse_object(line: bytes, place: str) -> dict[str, Any]:
     """Parse a line as an object.
 
     Raises:
-        DataError: it is no JSON object with a source.
+        DataError: if the line is not a JSON object with a source.
     """
     content: Any = _parse_json(
         line, place, object_pairs_hook=lambda pairs: _unique_keys(pairs, place),
@@ -258,5 +259,6 @@ def _unique_keys(pairs: list[tuple[str, Any]], place: str) -> dict[str, Any]:
 
 
 def _parse_constant(word: str) -> float | None:
-    """Parse NaN, which some programs write for an empty cell, and Infinity; neither is in JSON."""
+    """Parse NaN and Infinity, which are not valid JSON. Some programs write NaN for an empty cell,
+    so NaN becomes None."""
     return None if word == "NaN" else float(word.replace("Infinity", "inf"))

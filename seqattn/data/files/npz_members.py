@@ -1,4 +1,4 @@
-"""Reads the arrays of an NPZ archive: numbers and strings, never pickles."""
+"""Reader of the arrays in an NPZ archive, which accepts numbers and strings but no pickles."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ from seqattn.runs.storage import MAX_UNPACKED_BYTES
 
 
 def read_npz_arrays(file: Path | BinaryIO, name: str) -> dict[str, NDArray[Any]]:
-    """All arrays of an NPZ file by name.
+    """Read all arrays of an NPZ file, and return them by name.
 
     Raises:
-        DataError: the file is damaged, too large when decompressed, or holds Python objects.
+        DataError: if the file is damaged, is too large when decompressed, or contains Python
+            objects.
     """
     try:
         with zipfile.ZipFile(file) as archive:

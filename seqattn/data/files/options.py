@@ -13,34 +13,44 @@ Auto = Literal["auto"]
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """How to read a file. Auto and None stand for values that are detected, unless noted.
+    """Options for reading a file.
+
+    The value "auto" or None means that the reader detects the value, unless the description of the
+    attribute gives another meaning.
 
     Attributes:
-        format: csv, tsv, jsonl, json, npz, npy, parquet or arrow; auto: by the suffix of the file.
-        layout: of a table: long, wide, or auto.
-        delimiter, comment, encoding, has_header: of a text file.
-        skip_rows: number of lines of a text file before its header.
-        decimal, thousands: decimal mark and thousands separator of a text file. `thousands` None:
-            there is no separator.
-        na_values: words for empty cells besides the usual ones; None: only the usual ones, and
-            numbers that look like a missing value are handled as `is_training` says.
-        time_format: strftime format of dates.
-        series: columns with the series id; (): all rows are one series.
-        time: columns with the time; None: rows are in order.
-        group: column with the group; None: there is none.
-        features: columns to read, in this order; None: all columns without another role. A feature
-            of a `one_hot` column is called column=word.
-        ignore: columns to leave out.
-        one_hot: columns of words that become one feature per word.
-        may_rename: whether to take the columns in order if none has the name of a feature, but
-            their number matches.
-        is_training: whether a number that looks like a missing value is an error; else it is a
-            note.
-        source_and_target: source and target features of an NPZ file with separate arrays; None:
-            `features` for the source, and all target features.
-        roles: roles of the columns of the training table, for options that are auto; None: there
-            are none.
-        max_values: most values of one sequence of a long table; None: no limit.
+        format: csv, tsv, jsonl, json, npz, npy, parquet or arrow. With "auto", the suffix of the
+            file determines the format.
+        layout: layout of a table: long, wide or auto.
+        delimiter: delimiter of a text file.
+        comment: prefix of comment lines in a text file.
+        encoding: encoding of a text file.
+        has_header: whether a text file has a header.
+        skip_rows: number of lines before the header of a text file.
+        decimal: decimal mark of a text file.
+        thousands: thousands separator of a text file, or None if it has no separator.
+        na_values: words for empty cells in addition to the usual words. With None, only the usual
+            words indicate an empty cell, and `is_training` determines the effect of a number that
+            looks like a missing value.
+        time_format: `strftime` format of dates.
+        series: names of the columns with the series id, or () if all rows are one series.
+        time: names of the columns with the time, or None if the order of the rows is the time
+            order.
+        group: name of the column with the group, or None if there is no group.
+        features: names of the columns to read, in this order, or None for all columns without
+            another role. A feature from a `one_hot` column has the name column=word.
+        ignore: names of columns to leave out.
+        one_hot: names of columns that contain words. Each word becomes a feature.
+        may_rename: whether to take the columns in order if there are as many columns as features
+            but no column has the name of a feature.
+        is_training: whether a number that looks like a missing value is an error. If False, such a
+            number only causes a note.
+        source_and_target: names of the source features and of the target features in an NPZ file
+            with separate arrays. With None, `features` applies to the source, and all target
+            features are read.
+        roles: roles of the columns of the training table, or None. These roles replace the value
+            "auto" of other attributes.
+        max_values: maximum number of values in one sequence of a long table, or None for no limit.
     """
 
     format: str = "auto"
@@ -68,13 +78,13 @@ class ReadOptions:
 
     @property
     def number_columns(self) -> tuple[str, ...] | None:
-        """The features that are columns of numbers; None: all."""
+        """Names of the features that are numeric columns, or None for all numeric columns."""
         if self.features is None:
             return None
         return tuple(name for name in self.features if not self._is_word(name))
 
     def words(self, column: str) -> tuple[str, ...] | None:
-        """The words of a one-hot column that are features; None: all."""
+        """Return the words of a one-hot column that are features, or None for all words."""
         begin = f"{column}="
         found = [n.removeprefix(begin) for n in self.features or () if n.startswith(begin)]
         return tuple(found) or None

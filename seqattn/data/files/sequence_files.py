@@ -1,4 +1,4 @@
-"""Writes generated sequences as a file that `read_chunks` reads back."""
+"""Writer of generated sequences as files that `read_chunks` can read."""
 
 from __future__ import annotations
 
@@ -16,17 +16,21 @@ from seqattn.errors import DataError, UsageError
 def write_sequences(
     part: Sequences, form: str, *, wide: bool = False, is_continuation: bool
 ) -> tuple[bytes, str]:
-    """Sequences as the content of a file, and the keys of the `data:` section that reads it.
+    """Convert sequences to the content of a file.
 
     Args:
         part: the sequences.
         form: one of `FORMATS`.
-        wide: write a table with one sequence per row.
-        goes_on: whether the target continues the source, so that they are written as one series;
-            else the target has columns of its own.
+        wide: whether to write a table with one sequence per row.
+        is_continuation: whether the target continues the source. If True, source and target are
+            written as one series. Otherwise, the target gets separate columns.
+
+    Returns:
+        the content of the file, and the keys of the `data:` section that reads it.
 
     Raises:
-        UsageError: the format cannot hold these sequences, or pyarrow is not installed for Arrow.
+        UsageError: if the format cannot represent these sequences, or if the format is Arrow and
+            pyarrow is not installed.
     """
     source = [p[:n] for p, n in zip(part.source, part.source_lengths, strict=True)]
     target = [p[:n] for p, n in zip(part.target, part.target_lengths, strict=True)]
@@ -48,8 +52,8 @@ def write_sequences(
         paths = [np.concatenate(both) for both in zip(source, target, strict=True)]
     elif form == "npy" or wide:
         raise UsageError(
-            f"{'a wide table' if wide else 'NPY'} has one path a sequence, and these have sources"
-            " and targets of their own. Write JSON lines or NPZ."
+            f"{'a wide table' if wide else 'NPY'} contains one path per sequence, but these"
+            " sequences have separate sources and targets. Write JSON lines or NPZ."
         )
     else:
         paths = [_concat_columns(s, t) for s, t in zip(source, target, strict=True)]
@@ -67,10 +71,10 @@ def write_sequences(
 
 
 def _cut_section(part: Sequences) -> str:
-    """The key that says where all sources end.
+    """Return the config key that defines where all sources end.
 
     Raises:
-        UsageError: neither sources nor targets have one length.
+        UsageError: if neither all sources nor all targets have equal lengths.
     """
     for key, lengths in (
         ("source_length", part.source_lengths), ("target_length", part.target_lengths),
@@ -78,13 +82,13 @@ def _cut_section(part: Sequences) -> str:
         if (lengths == lengths[0]).all():
             return f"  {key}: {lengths[0]}\n"
     raise UsageError(
-        "tables and NPY have one path a sequence, and no one number says where the sources"
-        " of these end. Write JSON lines or NPZ."
+        "tables and NPY contain one path per sequence, but no single length defines where the"
+        " sources of these sequences end. Write JSON lines or NPZ."
     )
 
 
 def _stack_padded(paths: Sequence[Floats]) -> Floats:
-    """(N, L, F) paths padded with NaN."""
+    """Return an array (N, L, F) of paths padded with NaN."""
     found = np.full((len(paths), max(map(len, paths)), paths[0].shape[1]), np.nan)
     for row, path in zip(found, paths, strict=True):
         row[: len(path)] = path
@@ -92,7 +96,7 @@ def _stack_padded(paths: Sequence[Floats]) -> Floats:
 
 
 def _concat_columns(source: Floats, target: Floats) -> Floats:
-    """(L, F + G) source and target side by side, padded with NaN."""
+    """Return source and target as columns of one array (L, F + G) padded with NaN."""
     F = source.shape[1]
     found = np.full((max(len(source), len(target)), F + target.shape[1]), np.nan)
     found[: len(source), :F] = source

@@ -1,4 +1,4 @@
-"""Times as text."""
+"""Conversion of times to text."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from seqattn.data.files.chunk import DATES
 
 
 def step_text(step: Any) -> str:
-    """A time as text for a file: a date in ISO 8601, or a number."""
+    """Return a time as text for a file: a date in ISO 8601 format, or a number."""
     if isinstance(step, np.datetime64):
         text = str(step.astype(DATES)).removesuffix(".000000")
         return text.removesuffix("T00:00:00")

@@ -1,4 +1,4 @@
-"""The style of a table file, so that forecasts are written like the input."""
+"""The style of a table file, so that forecasts are written in the same form as the input."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from dataclasses import dataclass, replace
 
 @dataclass(frozen=True)
 class TableStyle:
-    """How a table is written.
+    """The form in which a table is written.
 
     Attributes:
-        separator: of a text file; None: that of the format.
-        decimal: the decimal mark of a text file.
-        series: columns with the series id; empty: there are none.
-        time: columns with the time; empty: there are none.
-        time_formats: strftime format of each column of `time`, with %q for the quarter; empty:
+        separator: separator of a text file, or None for the usual separator of the format.
+        decimal: decimal mark of a text file.
+        series: names of the columns with the series id; empty if there are none.
+        time: names of the columns with the time; empty if there are none.
+        time_formats: `strftime` format of each column in `time`, with %q for the quarter; empty for
             ISO 8601 in one column.
     """
 
@@ -25,7 +25,7 @@ class TableStyle:
     time_formats: tuple[str, ...] = ()
 
     def without_format(self) -> TableStyle:
-        """The style with the column names alone, for a file of another format."""
+        """Return the style with only the column names, for a file of another format."""
         return replace(self, separator=None, decimal=".", time=self.time[:1], time_formats=())
 
 

@@ -1,4 +1,4 @@
-"""Writes columns to a CSV, TSV, Parquet or Arrow file in blocks of rows."""
+"""Writer of columns to a CSV, TSV, Parquet or Arrow file in blocks of rows."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def import_pyarrow() -> Any:
     """Import pyarrow.
 
     Raises:
-        UsageError: it is not installed.
+        UsageError: if pyarrow is not installed.
     """
     try:
         import pyarrow as pa
@@ -39,26 +39,26 @@ def import_pyarrow() -> Any:
 
 
 def quote_cell(text: str, separator: str = ",") -> str:
-    """A cell of a CSV file, in quotes where it needs them."""
+    """Return the text of a cell for a CSV file, in quotes if necessary."""
     if any(sign in text for sign in (separator, '"', "\n", "\r")):
         return '"' + text.replace('"', '""') + '"'
     return text
 
 
 class TableFile:
-    """Writes rows to a file object block by block.
+    """A writer of rows to a file object, block by block.
 
     The database writes text to an unnamed temporary file, which disappears with the process. A
-    Parquet file is made from the text of all rows at the end, so memory is bounded.
+    Parquet file is made from the text of all rows at the end, so that memory use is bounded.
 
     Args:
-        file: text is written after each block, other formats on `close`.
+        file: the file object. Text is written after each block, and other formats on `close`.
         form: csv, tsv, parquet or arrow.
-        names: of the columns.
-        style: of a text file.
+        names: names of the columns.
+        style: style of a text file.
 
     Raises:
-        UsageError: pyarrow is not installed for Arrow.
+        UsageError: if the format is Arrow and pyarrow is not installed.
     """
 
     def __init__(
@@ -96,9 +96,10 @@ class TableFile:
         """Write a block of rows.
 
         Args:
-            columns: (rows,) each: strings (dtype object), integers, floats or dates; NaN and NaT
-                are empty cells. Dates are one column, whatever the style.
-            counted: (rows,) integers that a text file has where a date is NaT.
+            columns: arrays (rows,) of strings (dtype object), integers, floats or dates. NaN and
+                NaT are empty cells. Dates are a single array, even if the style has several time
+                columns.
+            counted: (rows,) integers that replace NaT dates in a text file.
         """
         if self.form == "arrow":
             self._append_arrow(columns)
@@ -127,7 +128,7 @@ class TableFile:
             (self.file if self.is_text else self.spool).write(block_file.read())
 
     def close(self) -> None:
-        """Write the remaining rows, and `discard`. The file object stays open."""
+        """Write the remaining rows and call `discard`. The file object stays open."""
         if self.form == "arrow":
             if self.writer is not None:
                 self.writer.close()
@@ -140,7 +141,7 @@ class TableFile:
             self.discard()
 
     def discard(self) -> None:
-        """Close the database and the temporary files; unwritten rows are lost."""
+        """Close the database and the temporary files. Unwritten rows are lost."""
         if self.form != "arrow":
             self.database.close()
             if self.spool is not None:
@@ -159,10 +160,10 @@ class TableFile:
                 self.file.write(block)
 
     def _copy(self, query: str, to: Any, options: str) -> None:
-        """Write the result of a query.
+        """Write the result of a query to a file.
 
         Raises:
-            OSError: the disk is full.
+            OSError: if the disk is full.
         """
         try:
             self.database.execute(
@@ -178,7 +179,7 @@ class TableFile:
         )
 
     def _cells(self, name: str, column: NDArray[Any], may_count: bool) -> list[str]:
-        """SQL expressions for the text of a column."""
+        """Return the SQL expressions for the text of a column."""
         if column.dtype.kind == "M":
             return self._dates(name, column, may_count)
         if column.dtype.kind != "f":
@@ -189,8 +190,8 @@ class TableFile:
         return [f"CASE WHEN isnan({name}) THEN NULL ELSE {text} END"]
 
     def _dates(self, name: str, column: NDArray[Any], may_count: bool) -> list[str]:
-        """SQL expressions for dates: in the formats of the style if these are exact, else ISO
-        8601."""
+        """Return the SQL expressions for dates. A date is written in the formats of the style if
+        they represent it exactly, otherwise in ISO 8601 format."""
         known = column[~np.isnat(column)].astype("datetime64[us]").astype(np.int64)
         are_days, are_seconds = (not (known % unit).any() for unit in (DAY, SECOND))
         iso = "%Y-%m-%d" if are_days else "%Y-%m-%dT%H:%M:%S"
@@ -225,7 +226,7 @@ class TableFile:
 
 
 def _descriptor_path(file: Any) -> str:
-    """A path that opens an unnamed file."""
+    """Return a path that opens an unnamed file."""
     return f"/dev/fd/{file.fileno()}"
 
 

@@ -1,4 +1,4 @@
-"""Writes sequences and forecasts as files that `read_chunks` reads back."""
+"""Writers of sequences and forecasts as files that `read_chunks` can read."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from seqattn.data.spacing import Frequency, Spacing
 from seqattn.errors import DataError
 
 SEQUENCE, STEP = "sequence", "step"
-FLOAT32_DIGITS = 8  # significant digits of float32
+FLOAT32_DIGITS = 8  # number of significant digits of float32
 
 
 class ForecastSteps:
-    """Times of forecasts, which continue each sequence with its step interval.
+    """The times of forecasts, which continue each sequence with its step interval.
 
     Args:
-        last: (N,) time of the last step, numbers or dates.
-        spacing: the step interval of each sequence.
+        last: (N,) time of the last step, as numbers or dates.
+        spacing: step interval of each sequence.
     """
 
     def __init__(self, last: NDArray[Any], spacing: Spacing) -> None:
@@ -33,12 +33,12 @@ class ForecastSteps:
 
     @property
     def unknown(self) -> NDArray[np.int64]:
-        """Indices of sequences with an unknown step interval."""
+        """Indices of the sequences with an unknown step interval."""
         return np.flatnonzero(~self.spacing.is_known)
 
     def after(self, steps: int) -> NDArray[Any]:
-        """(N, steps) the times after the last step, numbers or dates. If the step interval is
-        unknown, numbers count from 1 and dates are NaT."""
+        """Return the times after the last step as an array (N, steps) of numbers or dates. If the
+        step interval is unknown, numbers count from 1 and dates are NaT."""
         found = self.spacing.steps_after(self.last, steps)
         if found.dtype.kind != "M":
             found[self.unknown] = np.arange(1, steps + 1)
@@ -46,19 +46,19 @@ class ForecastSteps:
 
     @classmethod
     def counted(cls, lengths: NDArray[np.int64]) -> ForecastSteps:
-        """Times of sequences whose steps count from 1."""
+        """Return the times of forecasts for sequences in which steps count from 1."""
         return cls(
             lengths.astype(np.float64), Spacing.uniform(len(lengths), Frequency("number", 1))
         )
 
     @classmethod
     def of_sources(cls, part: Sequences, lengths: NDArray[np.int64] | None = None) -> ForecastSteps:
-        """Times after the sources of a part.
+        """Return the times of forecasts that follow the sources of a part.
 
         Args:
             part: the sequences.
-            lengths: (N,) length of each series that a source is the end of; None: sources are whole
-                series.
+            lengths: (N,) length of the whole series that ends with each source, or None if the
+                sources are whole series.
         """
         if part.last_steps is None or part.spacing is None:
             return cls.counted(part.source_lengths if lengths is None else lengths)
@@ -69,9 +69,9 @@ def round_forecast(forecast: Floats, scale: Floats | None = None) -> NDArray[np.
     """Round a forecast to the precision of float32.
 
     Args:
-        forecast: (N, T, F) in the user's units.
-        scale: (F,) of the scaling, from which the number of decimals follows; None: the forecast
-            was not scaled and is cast to float32.
+        forecast: (N, T, F) forecast in the user's units.
+        scale: (F,) scale of each target feature, which determines the number of decimals, or None
+            if the forecast was not scaled. Without a scale, the forecast is cast to float32.
     """
     if scale is None:
         return forecast.astype(np.float32)
@@ -81,16 +81,16 @@ def round_forecast(forecast: Floats, scale: Floats | None = None) -> NDArray[np.
 
 
 class TableWriter:
-    """Writes forecasts as a long table to CSV, TSV, Parquet or Arrow, block by block.
+    """A writer of forecasts as a long table to CSV, TSV, Parquet or Arrow, block by block.
 
     Args:
         file: an open binary file.
         form: csv, tsv, parquet or arrow.
         features: names of the features.
-        style: of the input file; with several `series` columns, ids have as many parts.
+        style: style of the input file. With several `series` columns, ids have as many parts.
 
     Raises:
-        UsageError: pyarrow is not installed for Arrow.
+        UsageError: if the format is Arrow and pyarrow is not installed.
     """
 
     def __init__(
@@ -111,12 +111,12 @@ class TableWriter:
         """Write some forecasts.
 
         Args:
-            ids: N names, or N tuples with a part per series column.
-            steps: (N, T) times; a text file counts from 1 where a date is NaT.
-            values: (N, T, F).
+            ids: N names, or N tuples with one part per series column.
+            steps: (N, T) times. In a text file, numbers that count from 1 replace NaT dates.
+            values: (N, T, F) forecasts.
 
         Raises:
-            DataError: a date is NaT in a Parquet or Arrow file.
+            DataError: if a date is NaT in a Parquet or Arrow file.
         """
         N, T, F = values.shape
         flat = steps.reshape(-1)
@@ -152,14 +152,14 @@ class TableWriter:
 
 
 def _unused_name(name: str, taken: Sequence[str]) -> str:
-    """A column name that is not taken, from `name`."""
+    """Return `name`, with underscores appended until no column has this name."""
     while name in taken:
         name += "_"
     return name
 
 
 def json_line(name: str, described: dict[str, NDArray[np.floating]]) -> str:
-    """A line of JSON with the id and lists of steps; NaN becomes null."""
+    """Return a line of JSON with the id and the lists of steps. NaN becomes null."""
     lists = {
         key: [[_json_number(v) for v in point] for point in points]
         for key, points in described.items()
@@ -168,21 +168,21 @@ def json_line(name: str, described: dict[str, NDArray[np.floating]]) -> str:
 
 
 def _json_number(value: np.floating) -> float | None:
-    """The shortest decimal number that reads back exactly; None for NaN."""
+    """Return the shortest decimal number that reads back exactly, or None for NaN."""
     return float(str(value)) if np.isfinite(value) else None
 
 
 def forecast_arrays(
     part: Sequences, forecast: Floats, *, with_target: bool
 ) -> dict[str, NDArray[np.generic]]:
-    """Sequences and their forecasts as arrays for an NPZ file; padding and unobserved target cells
-    are NaN.
+    """Return sequences and their forecasts as arrays for an NPZ file. Padding and unobserved target
+    cells are NaN.
 
     Args:
         part: the sequences.
-        forecast: (N, T, F) in the user's units.
-        with_target: whether the targets are known; they are then included, and forecasts are cut
-            to their lengths.
+        forecast: (N, T, F) forecast in the user's units.
+        with_target: whether the targets are known. If True, the result includes the targets, and
+            each forecast is cut to the length of its target.
     """
 
     def mask_padding(points: Floats, keep: NDArray[np.bool_]) -> Floats:

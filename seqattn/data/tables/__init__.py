@@ -1,6 +1,7 @@
-"""Tables: CSV, TSV, JSON records, Parquet and Arrow, read by DuckDB.
+"""Tables in CSV, TSV, JSON, Parquet and Arrow files, read by DuckDB.
 
-file -> Table (raw columns) -> Column (numbers, times, words) -> LongLayout or WideLayout -> Chunk
+A file becomes a `Table` with raw columns. Each column becomes a `Column` of numbers, times or
+words. The columns determine a `LongLayout` or a `WideLayout`, and the layout makes a `Chunk`.
 """
 
 from __future__ import annotations
@@ -32,10 +33,10 @@ def open_table(path: Path, kind: str, options: ReadOptions) -> Iterator[Table]:
     Args:
         path: the file.
         kind: csv, tsv, json, jsonl, parquet or arrow.
-        options: how to read the file.
+        options: the options for reading the file.
 
     Raises:
-        DataError: the file cannot be read.
+        DataError: if the file cannot be read.
     """
     name = str(path)
     if kind in ("csv", "tsv"):
@@ -52,12 +53,14 @@ def open_table(path: Path, kind: str, options: ReadOptions) -> Iterator[Table]:
 
 
 def infer_layout(table: Table, options: ReadOptions) -> LongLayout | WideLayout:
-    """Infer the layout of a table: the roles of columns if a row is a step, or the columns of steps
-    if a row is a sequence.
+    """Infer the layout of a table.
+
+    The result contains the roles of the columns if each row is a step, and the columns of the steps
+    if each row is a sequence.
 
     Raises:
-        DataError: a column is missing, or a cell is invalid.
-        AmbiguousData: two readings are plausible.
+        DataError: if a column is missing or a cell is invalid.
+        AmbiguousData: if two readings are plausible.
     """
     wide = wide_layout(table, options)
     if wide is not None:
@@ -70,10 +73,10 @@ def infer_layout(table: Table, options: ReadOptions) -> LongLayout | WideLayout:
 def table_chunks(
     table: Table, layout: LongLayout | WideLayout, options: ReadOptions, *, whole: bool
 ) -> Iterator[Chunk]:
-    """Yields the sequences of a table in chunks.
+    """Yield the sequences of a table in chunks.
 
     Raises:
-        DataError: see `infer_layout`.
+        DataError: if a column is missing or a cell is invalid.
     """
     if isinstance(layout, WideLayout):
         return wide_chunks(table, layout, options)
@@ -81,16 +84,17 @@ def table_chunks(
 
 
 def read_table(path: Path, kind: str, options: ReadOptions, *, whole: bool) -> Iterator[Chunk]:
-    """Yields the sequences of a table file in chunks.
+    """Yield the sequences of a table file in chunks.
 
     Args:
         path: the file.
-        kind: its format.
-        options: how to read it.
-        whole: one chunk for the whole file.
+        kind: format of the file.
+        options: the options for reading the file.
+        whole: whether to yield the whole file as one chunk.
 
     Raises:
-        DataError, AmbiguousData: see `infer_layout`.
+        DataError: if the file cannot be read, a column is missing or a cell is invalid.
+        AmbiguousData: if two readings are plausible.
     """
     with open_table(path, kind, options) as table:
         options = match_feature_names(table, options)
@@ -98,10 +102,11 @@ def read_table(path: Path, kind: str, options: ReadOptions, *, whole: bool) -> I
 
 
 def match_feature_names(table: Table, options: ReadOptions) -> ReadOptions:
-    """Options with the names that the features have in the file, if `may_rename` allows others.
+    """Return options with the feature names of the file, which may differ from the requested names
+    if `may_rename` is set.
 
     Raises:
-        DataError: a feature is missing, and no column can replace it.
+        DataError: if a feature is missing and no column can replace it.
     """
     if (roles := options.roles) is not None:
         options = roles.with_decimal(options, table.delimiter)

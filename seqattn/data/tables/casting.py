@@ -1,4 +1,4 @@
-"""Infers whether columns of a table hold numbers, times or words, and the SQL that casts them."""
+"""Inference of whether table columns contain numbers, times or words, and SQL that casts them."""
 
 from __future__ import annotations
 
@@ -17,15 +17,16 @@ from seqattn.data.tables.time_formats import find_time_column
 SPACES = " \t\u00a0"
 """Characters that are stripped from cells."""
 SAMPLE_ROWS = 1000
-"""Rows of a sample. A column holds words if no cell of the sample looks like a number or a date."""
+"""Number of rows of a sample. A column contains words if no cell of the sample looks like a number
+or a date."""
 NUMBERS = re.compile(
     r"BOOLEAN|U?(TINY|SMALL|BIG|HUGE)INT|U?INTEGER|DOUBLE|FLOAT|DECIMAL\(\d+,\d+\)"
 )
-"""Database types of numbers."""
+"""Pattern of the numeric types of the database."""
 
 
 def infer_columns(table: Table, options: ReadOptions, names: Sequence[str]) -> dict[str, Column]:
-    """Infer the kinds of some columns; returns them by name."""
+    """Infer the kinds of some columns, and return the columns by name."""
     if not names:
         return {}
     found: dict[str, Column] = {}
@@ -43,8 +44,8 @@ def infer_columns(table: Table, options: ReadOptions, names: Sequence[str]) -> d
 def _plain_number_columns(
     table: Table, names: Sequence[str], options: ReadOptions
 ) -> dict[str, Column]:
-    """The text columns whose cells all cast to finite numbers; checked on a sample, then on all
-    rows."""
+    """Return the text columns in which all cells cast to finite numbers. A sample is checked first,
+    then all rows."""
     if options.decimal == "," or options.na_values:
         return {}
     known = {name: table.column(name) for name in names}
@@ -70,8 +71,10 @@ def _plain_number_columns(
 
 
 def _cleaned_text(table: Table, name: str, options: ReadOptions) -> str:
-    """SQL for the cells of a column as text, NULL if empty. The cells of a text file are cleaned
-    once and in place, since most queries read them."""
+    """Return SQL for the cells of a column as text, NULL if empty.
+
+    The cells of a text file are cleaned once and in place, because most queries read them.
+    """
     cell = table.column(name)
     kind = table.types[table.header.index(name)]
     if kind != "VARCHAR":
@@ -97,7 +100,7 @@ def _cleaned_text(table: Table, name: str, options: ReadOptions) -> str:
 
 
 def _is_clean(table: Table, cell: str, empty: Sequence[str]) -> bool:
-    """Whether no cell has surrounding spaces or counts as empty."""
+    """Return whether no cell has surrounding spaces or counts as empty."""
     cases = {each for word in empty for each in (word, word.upper(), word.capitalize())}
     written = sorted({*cases, "NaN"})
     spaces = literal(f"^[{SPACES}]|[{SPACES}]$")
@@ -121,12 +124,12 @@ def _is_number(word: str) -> bool:
 
 
 def _typed_column(table: Table, name: str, options: ReadOptions) -> Column | None:
-    """A column with a type in the file; None if its type is text."""
+    """Return a column that has a type in the file, or None if this type is text."""
     cell, kind = table.column(name), table.types[table.header.index(name)]
     if kind == "VARCHAR":
         return None
     text = _cleaned_text(table, name, options)
-    if "TIME ZONE" in kind or kind.startswith("TIMESTAMPTZ"):  # TIMESTAMPTZ_NS
+    if "TIME ZONE" in kind or kind.startswith("TIMESTAMPTZ"):  # includes TIMESTAMPTZ_NS
         sql = f"(CAST({cell} AS TIMESTAMPTZ) AT TIME ZONE 'UTC')"
         return Column(name, "time", f"CAST({sql} AS TIMESTAMP)", text, zone=True)
     if kind.startswith("TIMESTAMP") or kind == "DATE":
@@ -147,7 +150,7 @@ def _typed_column(table: Table, name: str, options: ReadOptions) -> Column | Non
 
 
 def _number_sql(table: Table, cell: str, options: ReadOptions) -> str:
-    """SQL for a cell of a numeric type, NULL if it counts as empty."""
+    """Return SQL for a cell of a numeric type, NULL if the cell counts as empty."""
     number = f"CAST({cell} AS DOUBLE)"
     if table.is_text:
         return number
@@ -175,14 +178,15 @@ def _text_column(table: Table, name: str, text: str, options: ReadOptions) -> Co
 
 
 def _is_quantity_or_date(word: str) -> bool:
-    """Whether a word is a date, or a number with an optional unit."""
+    """Return whether a word is a date, or a number with an optional unit."""
     return is_like_value(word) or UNIT.fullmatch(word) is not None
 
 
 def _number_column(
     table: Table, words: Column, n: int, sample: Sequence[str], options: ReadOptions
 ) -> Column | None:
-    """A column of numbers with possibly a few invalid cells; None if it is not numeric."""
+    """Convert a text column to a column of numbers, which may have a few invalid cells. Return None
+    if the column is not numeric."""
     found = find_numeral(table, words.text, n, sample, options, MIN_MATCHING_SHARE)
     if found is None:
         return None
@@ -204,7 +208,8 @@ def _unit_note(unit: str) -> str:
 
 
 def _boolean_column(table: Table, words: Column, sample: Sequence[str]) -> Column | None:
-    """A column of true and false, or yes and no, as 1 and 0; None if it is not boolean."""
+    """Convert a boolean column to 1 for true or yes and 0 for false or no. Return None if the
+    column is not boolean."""
     true, false = ("true", "t", "yes", "y"), ("false", "f", "no", "n")
     if not {word.lower() for word in sample} <= {*true, *false}:
         return None
@@ -222,8 +227,8 @@ def _boolean_column(table: Table, words: Column, sample: Sequence[str]) -> Colum
 def _unify_decimals(
     table: Table, columns: dict[str, Column], options: ReadOptions
 ) -> dict[str, Column]:
-    """Use one decimal mark for all columns: if a column has decimal commas for sure, 1.234 in
-    another is an integer with a thousands separator."""
+    """Use one decimal mark for all columns. If one column certainly has decimal commas, 1.234 in
+    another column is read as an integer with a thousands separator."""
     sure = [c for c in columns.values() if c.kind == "number" and c.decimal == "," and not c.either]
     if not sure or options.decimal != "auto":
         return columns
@@ -238,7 +243,7 @@ def _unify_decimals(
 
 
 def _has_decimal_points(table: Table, column: Column) -> bool:
-    """Whether a column of a text file has numbers with a decimal point."""
+    """Return whether a column of a text file has numbers with a decimal point."""
     if not table.is_text or column.kind != "number" or column.decimal != ".":
         return False
     (count,) = table.one(f"SELECT count(*) FILTER (contains({column.text}, '.')) FROM {ROWS}")

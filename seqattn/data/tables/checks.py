@@ -16,8 +16,8 @@ def check_cells(table: Table, column: Column) -> None:
     """Check the cells of a column.
 
     Raises:
-        AmbiguousData: a cell is neither a number (or date) nor empty, or the comma in its numbers
-            may be a decimal mark or a thousands separator.
+        AmbiguousData: if a cell is neither empty nor of the kind of the column, or if the comma in
+            the numbers of the column may be a decimal mark or a thousands separator.
     """
     if column.either:
         raise AmbiguousData(
@@ -32,7 +32,7 @@ def check_cells(table: Table, column: Column) -> None:
     (text,) = table.one(f"SELECT {column.text} FROM {ROWS} WHERE {ROW} = {row}")
     shown = shorten(text)
     expected = "a number" if column.kind == "number" else "a date"
-    more = f", and {count - 1} more cells hold none" if count > 1 else ""
+    more = f" (and {count - 1} more such cells)" if count > 1 else ""
     raise AmbiguousData(
         f"{table.name}: {table.line(row)}, column {column.name!r} holds {shown!r}, not"
         f" {expected}{more}. Correct the cell, or declare it empty:"
@@ -44,7 +44,7 @@ def check_cells(table: Table, column: Column) -> None:
 
 
 def first_non_number(table: Table, column: Column, options: ReadOptions) -> str:
-    """The place of the first cell of a column that is no number, as text."""
+    """Describe the first cell of a column that is not a number, and its location in the file."""
     text = column.text
     numerals = [f"({numeral.sql(text)}) IS NOT NULL" for numeral in allowed_numerals(options)]
     rows = table.query(
@@ -58,7 +58,8 @@ def first_non_number(table: Table, column: Column, options: ReadOptions) -> str:
 
 
 def describe_empty_cells(table: Table, column: Column) -> str:
-    """A note on the empty cells of a column and their contents; "" if there are none."""
+    """Return a note on the empty cells of a column and their text in the file, or "" if there are
+    no empty cells."""
     (count,) = table.measure(column.empty_count)
     if not count:
         return ""

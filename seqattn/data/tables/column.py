@@ -10,7 +10,7 @@ from seqattn.data.tables.table import ROW, ROWS, Table
 NA_VALUES = ("", "na", "n/a", "#n/a", "nan", "null", "none", "nil", "?", ".", "missing")
 """Common contents of empty cells, compared without case."""
 MIN_MATCHING_SHARE = 0.8
-"""Smallest share of numbers, or dates, in a column for the other cells to be errors."""
+"""Minimum fraction of numbers (or dates) in a column at which all other cells count as errors."""
 Kind = Literal["number", "time", "words", "empty"]
 
 
@@ -19,16 +19,19 @@ class Column:
     """The inferred kind of a column, and the SQL that casts it.
 
     Attributes:
-        name: as in the file.
-        kind: what its cells hold.
-        sql: SQL of its values: DOUBLE, TIMESTAMP or VARCHAR, NULL if a cell is empty.
-        text: SQL of the text in the file, NULL if a cell is empty.
-        formats: strftime formats of dates in a text file; two if day and month are ambiguous.
-        zone: whether times had a time zone; they are converted to UTC.
-        bad: number of invalid cells, and the row of the first.
-        decimal, thousands: decimal mark and thousands separator in a text file.
-        units: units of its numbers if they differ; the column then holds words.
-        either: a cell whose comma may be a decimal mark or a thousands separator; else "".
+        name: name of the column in the file.
+        kind: what the cells contain.
+        sql: SQL expression for the values, of type DOUBLE, TIMESTAMP or VARCHAR; an empty cell is
+            NULL.
+        text: SQL expression for the text in the file; an empty cell is NULL.
+        formats: `strftime` formats of dates in a text file. There are two if the order of day and
+            month is ambiguous.
+        zone: whether the times had a time zone. Such times are converted to UTC.
+        bad: number of invalid cells, and the row of the first invalid cell.
+        decimal: decimal mark in a text file.
+        thousands: thousands separator in a text file.
+        units: units of the numbers if the units differ. The column then contains words.
+        either: a cell with a comma that may be a decimal mark or a thousands separator, or "".
         note: a note for the user.
     """
 
@@ -62,7 +65,7 @@ class Column:
 
 
 def bad_cells(table: Table, text: str, sql: str) -> tuple[int, int]:
-    """The number of cells that are neither empty nor castable, and the row of the first."""
+    """Return the number of cells that are neither empty nor castable, and the row of the first."""
     wrong = f"{text} IS NOT NULL AND ({sql}) IS NULL"
     count, row = table.one(f"SELECT count(*), min({ROW}) FROM {ROWS} WHERE {wrong}")
     return count, row or 0

@@ -1,4 +1,7 @@
-"""The database that reads tables: one per process, in memory, spilling to a temporary folder."""
+"""The database that reads tables.
+
+Each process has one database. The database is in memory and spills to a temporary folder.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ if TYPE_CHECKING:
     import duckdb
 
 MEMORY_LIMIT = "1GB"
-"""Memory of the database before it spills to disk."""
+"""Maximum memory of the database before it spills to disk."""
 
 
 THREADS = 2
@@ -27,13 +30,13 @@ _databases: dict[int, duckdb.DuckDBPyConnection] = {}
 
 @contextmanager
 def connect(name: str = "") -> Iterator[duckdb.DuckDBPyConnection]:
-    """A connection with temporary tables of its own, and without network access.
+    """Open a connection with separate temporary tables and without network access.
 
     Args:
-        name: of the file that is read, for messages.
+        name: name of the file to read, for messages.
 
     Raises:
-        DataError: any error of the database.
+        DataError: if the database reports an error.
     """
     import duckdb
 
@@ -52,7 +55,8 @@ def connect(name: str = "") -> Iterator[duckdb.DuckDBPyConnection]:
 
 
 def _database() -> duckdb.DuckDBPyConnection:
-    """The database of this process; opening one takes longer than reading a small file."""
+    """Return the database of this process. It is opened only once, because opening a database takes
+    longer than reading a small file."""
     import duckdb
 
     process = os.getpid()
@@ -66,7 +70,7 @@ def _database() -> duckdb.DuckDBPyConnection:
                 "autoinstall_known_extensions": "false",
                 "autoload_known_extensions": "false",
                 "memory_limit": MEMORY_LIMIT,
-                "preserve_insertion_order": "true",  # row numbers, and lag() OVER (), rely on it
+                "preserve_insertion_order": "true",  # required by row numbers and lag() OVER ()
                 "temp_directory": folder,
                 "threads": str(min(THREADS, os.cpu_count() or 1)),
             }
@@ -75,8 +79,8 @@ def _database() -> duckdb.DuckDBPyConnection:
 
 
 def _is_usable(database: duckdb.DuckDBPyConnection) -> bool:
-    """Whether a database still answers; after a fatal error, as from a damaged file, it does
-    not."""
+    """Return whether a database still answers. A fatal error, for example from a damaged file,
+    makes a database unusable."""
     import duckdb
 
     try:
@@ -87,12 +91,12 @@ def _is_usable(database: duckdb.DuckDBPyConnection) -> bool:
 
 
 def _remove_folder(folder: str, process: int) -> None:
-    if process == os.getpid():  # not in a forked process
+    if process == os.getpid():  # a forked process must not remove the folder
         shutil.rmtree(folder, ignore_errors=True)
 
 
 def literal(value: Any) -> str:
-    """A value as an SQL literal."""
+    """Return a value as an SQL literal."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, float):  # a DECIMAL such as 1.5 cannot be compared with every number
@@ -109,22 +113,22 @@ def literal(value: Any) -> str:
 
 
 def quote_name(name: str) -> str:
-    """A column name as a quoted SQL identifier."""
+    """Return a column name as a quoted SQL identifier."""
     doubled = name.replace('"', '""')
     return f'"{doubled}"'
 
 
 def sql_call(function: str, path: Path, **options: Any) -> str:
-    """SQL that calls a table function on a file."""
+    """Return SQL that calls a table function on a file."""
     arguments = "".join(f", {key} = {literal(value)}" for key, value in options.items())
     return f"{function}({literal(str(path))}{arguments})"
 
 
 def read_first_lines(path: Path, count: int) -> list[str]:
-    """The first lines of a compressed text file.
+    """Return the first lines of a compressed text file.
 
     Raises:
-        DataError: it cannot be decompressed.
+        DataError: if the file cannot be decompressed.
     """
     import duckdb
 

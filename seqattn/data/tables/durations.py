@@ -1,7 +1,7 @@
-"""Finds the columns of a Parquet file that hold durations, which Parquet stores as integers.
+"""Search for the columns of a Parquet file that are durations, which Parquet stores as integers.
 
-Programs that write with Arrow store its schema as metadata, a FlatBuffers message in base64
-(https://arrow.apache.org/docs/format/Columnar.html, Schema.fbs).
+Programs that write Parquet with Arrow store the Arrow schema as metadata. The schema is a
+FlatBuffers message in base64 (https://arrow.apache.org/docs/format/Columnar.html, Schema.fbs).
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ if TYPE_CHECKING:
     import duckdb
 
 DURATION = 18
-"""Tag of the type Duration in Schema.fbs."""
+"""Tag of the type `Duration` in Schema.fbs."""
 SECONDS_OF_UNIT = (1.0, 1e-3, 1e-6, 1e-9)
-"""Seconds of each unit by its number: second, millisecond, microsecond, nanosecond."""
+"""Length of each unit in seconds, by unit number: second, millisecond, microsecond, nanosecond."""
 MILLISECOND = 1
 
 
 def read_durations(connection: duckdb.DuckDBPyConnection, path: Path) -> dict[str, float]:
-    """Length of the unit in seconds, by name of a duration column.
+    """Return the length of the unit in seconds for each duration column by name.
 
     Raises:
-        duckdb.Error: the file is damaged.
+        duckdb.Error: if the file is damaged.
     """
     found = connection.execute(
         f"SELECT value FROM {sql_call('parquet_kv_metadata', path)} WHERE key = 'ARROW:schema'"
     ).fetchall()
     try:
         return _parse_schema(base64.b64decode(bytes(found[0][0]))) if found else {}
-    except (ValueError, struct.error, IndexError):  # not a schema written by Arrow
+    except (ValueError, struct.error, IndexError):  # Arrow did not write this schema
         return {}
 
 
@@ -46,7 +46,7 @@ def _parse_schema(message: bytes) -> dict[str, float]:
         return int(struct.unpack_from(f"<{form}", buffer, at)[0])
 
     def field(table: int, index: int) -> int:
-        """Position of a field of a table; 0: it has its default value."""
+        """Return the position of a field of a table, or 0 if the field has its default value."""
         layout = table - number("i", table)
         if 4 + 2 * index >= number("H", layout):
             return 0

@@ -1,4 +1,4 @@
-"""Facts about the columns of a table, for inferring their roles."""
+"""Facts about the columns of a table from which the column roles are inferred."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from seqattn.errors import NoRows
 
 IGNORED_BY_USER = "by data.ignore"
 ROUNDING = 1e-12
-"""Relative rounding error of float64 in equal steps."""
+"""Relative rounding error of float64 that is allowed in equal steps."""
 MIN_ROWS = 8
-"""Fewest rows for equal steps to be evidence of a time column."""
+"""Minimum number of rows at which equal steps indicate a time column."""
 
 
 class TableFacts:
@@ -25,12 +25,12 @@ class TableFacts:
 
     Attributes:
         rows: number of rows.
-        columns: columns by name.
-        ignored: reason by column that is left out.
-        reasons: a sentence per inference.
+        columns: the columns by name.
+        ignored: the reason for leaving out a column, by column name.
+        reasons: one sentence for each inference.
 
     Raises:
-        DataError: a requested column is missing, or there are no rows.
+        DataError: if a requested column is missing or there are no rows.
     """
 
     def __init__(self, table: Table, options: ReadOptions) -> None:
@@ -48,42 +48,47 @@ class TableFacts:
         table.measure(*(s for c in numbers for s in (c.empty_count, c.broken_count, *c.range)))
 
     def without_role(self, *taken: str) -> list[str]:
-        """Columns without a role, other than `taken`."""
+        """Return the names of the columns without a role, except the columns in `taken`."""
         assigned = {*taken, *(self.options.features or ()), *self.options.one_hot}
         if self.options.group is not None:
             assigned.add(self.options.group)
         return [name for name in self.columns if name not in self.ignored and name not in assigned]
 
     def count(self, sql: str) -> int:
-        """The value of an aggregate that counts rows."""
+        """Return the value of an aggregate that counts rows."""
         return int(self.table.measure(sql)[0])
 
     def distinct(self, *sql: str) -> int:
-        """Number of distinct combinations of values."""
+        """Return the number of distinct combinations of values."""
         return self.count(distinct(*sql))
 
     def is_integer(self, name: str) -> bool:
-        """Whether all cells of a column are integers."""
+        """Return whether all cells of a column are integers."""
         column = self.columns[name]
         if column.kind != "number" or column.bad[0]:
             return False
         return not self.count(column.broken_count)
 
     def increases(self, name: str) -> bool:
-        """Whether the numbers of a column increase in at least three of four rows."""
+        """Return whether the numbers of a column increase in at least three of four rows."""
         if self.columns[name].kind != "number":
             return False
         return self._steps(name, "step <= 0 OR step IS NULL") * 4 <= self.rows
 
     def increments_by_one(self, name: str) -> bool:
-        """Whether each number of a column is one more than the number before."""
+        """Return whether the numbers of a column increase by one in every row."""
         if self.columns[name].kind != "number" or self.rows <= 2:
             return False
         return not self._steps(name, "step IS DISTINCT FROM 1")
 
     def _steps(self, name: str, which: str) -> int:
-        """Number of rows, but for the first, whose difference `step` to the row before fulfils an
-        SQL condition; it must hold for NULL."""
+        """Return the number of rows after the first for which an SQL condition is true.
+
+        Args:
+            name: name of the column.
+            which: condition on `step`, the difference from the previous row. The condition must be
+                true if `step` is NULL.
+        """
         value = self.columns[name].sql
         (count,) = self.table.one_cached(
             f"SELECT count(*) FILTER ({which}) FROM (SELECT {value} - lag({value}) OVER () AS step"
@@ -92,7 +97,7 @@ class TableFacts:
         return int(count) - 1
 
     def is_contiguous(self, name: str) -> bool:
-        """Whether the rows of each value are contiguous."""
+        """Return whether the rows of each value are contiguous."""
         text = self.columns[name].text
         changes = self.table.one(
             f"SELECT count(*) FILTER (word IS DISTINCT FROM before) FROM (SELECT {text} AS word,"
@@ -101,7 +106,8 @@ class TableFacts:
         return bool(changes == self.distinct(text))
 
     def identifies_rows(self, names: Sequence[str], time: TimeColumn) -> bool:
-        """Whether columns and the time identify each row, with more than two rows per series."""
+        """Return whether columns and the time identify each row, with more than two rows per series
+        on average."""
         texts = [self.columns[name].text for name in names]
         if not self.rows > 2 * self.distinct(*texts):
             return False
@@ -109,14 +115,14 @@ class TableFacts:
         return in_order or self.distinct(*texts, time.sql) == self.rows
 
     def is_constant_in(self, series: Sequence[str], column: Column) -> bool:
-        """Whether a column has one value in each series, and is never empty."""
+        """Return whether a column has a single value in each series and no empty cells."""
         texts = [self.columns[name].text for name in series]
         first = " AND ".join(
             f"{text} = (SELECT {text} FROM {ROWS} ORDER BY {ROW} LIMIT 1)" for text in texts
         )
         some = f"(SELECT {column.text} AS v FROM {ROWS} WHERE {first} LIMIT 1000)"
         if self.table.one(f"SELECT count(DISTINCT v) FROM {some}")[0] > 1:
-            return False  # a quick check that decides for most features
+            return False  # this quick check is enough for most features
         groups = self.distinct(*texts)
         return (
             1 < groups < self.rows
@@ -125,7 +131,7 @@ class TableFacts:
         )
 
     def to_time_column(self, name: str) -> TimeColumn:
-        """A column as the time; see `to_time_column`."""
+        """Convert a column to the time with the function `to_time_column`."""
         return to_time_column(self.table, self.columns[name], self.options)
 
     def find_counter(self, series: Sequence[str]) -> TimeColumn | None:

@@ -1,4 +1,4 @@
-"""Detects the header of a text file."""
+"""Detection of the header of a text file."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ MONTH = re.compile(
     r"|[A-Za-z]{3,9}[ -]\d{2,4}|\d{4} ?[A-Za-z]{3}|\d{4} ?[Qq][1-4])( \d.*)?"
 )
 MAX_SHOWN = 60
-"""Most characters of a line in a message."""
+"""Maximum number of characters of a line in a message."""
 
 
 def is_comment(line: str, comment: str) -> bool:
-    """Whether a line begins with the comment prefix."""
+    """Return whether a line begins with the comment prefix."""
     return bool(comment) and line.lstrip().startswith(comment)
 
 
 def is_like_value(cell: str) -> bool:
-    """Whether a cell is a number or a date rather than a name."""
+    """Return whether a cell is a number or a date rather than a name."""
     return bool(NUMBER.fullmatch(cell) or DATE.fullmatch(cell) or MONTH.fullmatch(cell))
 
 
 def requested_names(options: ReadOptions) -> set[str]:
-    """Column names in the options, which a header must contain; without those that look like
-    values."""
+    """Return the column names in the options, which a header must contain. Names that look like
+    values are left out."""
     named = [*(options.features or ()), *options.ignore, *options.one_hot]
     for columns in (options.series, options.time):
         named += [] if columns is None or columns == "auto" else columns
@@ -40,7 +40,7 @@ def requested_names(options: ReadOptions) -> set[str]:
 
 
 def is_header(cells: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
-    """Whether the first row is a header: names, or the steps of a wide table."""
+    """Return whether the first row is a header: names, or the steps of a wide table."""
     values = [cell for cell in cells if is_like_value(cell)]
     if not values:
         return any(cells)
@@ -51,7 +51,7 @@ def is_header(cells: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
 
 
 def _are_steps(cells: Sequence[str], values: Sequence[str], below: Sequence[Sequence[str]]) -> bool:
-    """Whether values in the first row are the steps of a wide table."""
+    """Return whether the values in the first row are the steps of a wide table."""
     names = [cell for cell in cells if cell and cell not in values]
     if not names:
         return _is_arithmetic(values) and int(values[0]) in (0, 1)
@@ -66,7 +66,7 @@ def _are_dates(cells: Sequence[str]) -> bool:
 
 
 def _is_arithmetic(cells: Sequence[str]) -> bool:
-    """Whether cells are integers with a constant positive difference."""
+    """Return whether cells are integers with a constant positive difference."""
     if len(cells) < 2 or not all(map(str.isdecimal, cells)):
         return False
     numbers = [int(cell) for cell in cells]
@@ -75,7 +75,7 @@ def _is_arithmetic(cells: Sequence[str]) -> bool:
 
 
 def value_columns(rows: Sequence[Sequence[str]]) -> list[int]:
-    """Indices of the columns in which all rows have numbers or dates."""
+    """Return the indices of the columns in which all rows have numbers or dates."""
     return [
         index for index in range(len(rows[0]))
         if all(is_like_value(row[index].strip()) for row in rows)
@@ -83,7 +83,7 @@ def value_columns(rows: Sequence[Sequence[str]]) -> list[int]:
 
 
 def _has_names_above_values(cells: Sequence[str], below: Sequence[Sequence[str]]) -> bool:
-    """Whether the first row has words in most columns of values."""
+    """Return whether the first row has words in most columns of values."""
     indices = value_columns(below) if below else []
     words = [i for i in indices if len(cells[i]) > 1 and not is_like_value(cells[i])]
     return len(words) * 2 > len(indices)
@@ -92,8 +92,8 @@ def _has_names_above_values(cells: Sequence[str], below: Sequence[Sequence[str]]
 def commented_header(
     lines: Sequence[str], comment: str, delimiter: str, width: int
 ) -> tuple[str, ...]:
-    """The names in the last comment before the first row, if their number is that of the
-    columns."""
+    """Return the names in the last comment before the first row if there is one name per column,
+    otherwise an empty tuple."""
     for line in reversed(lines):
         if is_comment(line, comment):
             text = line.lstrip().removeprefix(comment).strip()
@@ -105,11 +105,12 @@ def commented_header(
 def complete_header(
     cells: tuple[str, ...], rows: Sequence[tuple[int, Sequence[str]]], name: str
 ) -> tuple[str, ...]:
-    """Complete a header that lacks one name: of the row numbers, as R writes it, or of an empty
-    last column.
+    """Complete a header that lacks one name.
+
+    Such a header lacks the name of the row numbers, as in files from R, or of an empty last column.
 
     Raises:
-        DataError: the rows have one cell too many.
+        DataError: if the rows have one cell too many.
     """
     below = [row for _, row in rows[1:] if len(row) > len(cells)]
     if all(not row[-1].strip() for row in below):
@@ -125,6 +126,6 @@ def complete_header(
 
 
 def column_letters(index: int) -> str:
-    """The name of a column in spreadsheets: A, B, ..., Z, AA, AB, ..."""
+    """Return the name of a column in spreadsheets: A, B, ..., Z, AA, AB, ..."""
     before = column_letters(index // 26 - 1) if index >= 26 else ""
     return before + chr(ord("A") + index % 26)

@@ -1,4 +1,4 @@
-"""Infers the series id columns of a table."""
+"""Inference of the series id columns of a table."""
 
 from __future__ import annotations
 
@@ -21,13 +21,18 @@ from seqattn.data.tables.time_columns import TimeColumn
 from seqattn.errors import AmbiguousData
 
 MIN_ROWS_PER_TIME = 1.2
-"""Average rows per time from which on word columns without a usual name may be series ids."""
+"""Minimum average number of rows per time at which columns of words can be series ids even without
+a usual name."""
 
 
 def find_series(
     facts: TableFacts, time: TimeColumn | None
 ) -> tuple[tuple[str, ...], TimeColumn | None]:
-    """The series id columns; and the time column, which may be found only with them."""
+    """Find the series id columns, and the time column if it depends on them.
+
+    Returns:
+        the names of the series id columns, and the time column or None.
+    """
     series_option = facts.options.series
     if series_option != "auto":
         check_names(facts.table, series_option, "data.series")
@@ -49,21 +54,21 @@ def find_series(
 def _series_of_times(
     facts: TableFacts, unassigned: Sequence[str], named: Sequence[str], time: TimeColumn
 ) -> tuple[str, ...]:
-    """The columns that make repeated times unique.
+    """Return the columns that make repeated times unique.
 
     Args:
-        facts: about the table.
-        unassigned: columns without a role.
-        named: those of them with a usual name of series ids.
+        facts: facts about the table.
+        unassigned: names of the columns without a role.
+        named: the names in `unassigned` that are usual for series ids.
         time: the time column.
 
     Raises:
-        AmbiguousData: no columns do for sure.
+        AmbiguousData: if it is uncertain which columns make the times unique.
     """
     words = [n for n in unassigned if facts.columns[n].kind == "words" and n not in named]
     integers = [n for n in unassigned if n not in named and facts.is_integer(n)]
     if MIN_ROWS_PER_TIME * facts.distinct(time.sql) > facts.rows:
-        words = integers = []  # few repeated times are errors; any column could make them unique
+        words = integers = []  # few repeated times are errors that any column could make unique
     if facts.options.time == "auto":
         _check_hour_column(facts, time)
     keys = _key_columns(facts, named, words, time)
@@ -84,8 +89,11 @@ def _series_of_times(
 
 
 def _named_series(facts: TableFacts, named: Sequence[str]) -> tuple[str, ...]:
-    """A column with an unambiguous name, unless it numbers the rows or is unique in each of them.
-    Its name alone decides if there are few rows."""
+    """Return the column with an unambiguous name for series ids.
+
+    A column with a different value in each row is rejected if the table has at least `MIN_ROWS`
+    rows or the column counts the rows.
+    """
     name = next((name for name in named if fold_name(name) in SERIES_NAMES[:SURE_SERIES]), None)
     if name is None:
         return ()
@@ -98,8 +106,8 @@ def _named_series(facts: TableFacts, named: Sequence[str]) -> tuple[str, ...]:
 
 
 def _block_series(facts: TableFacts, named: Sequence[str]) -> tuple[str, ...]:
-    """A column with the name of an id, as of trips or sessions, whose values have contiguous rows,
-    two or more on average."""
+    """Return a column with the name of an id, such as `trip_id`. The rows of each value must be
+    contiguous, with two or more rows per value on average."""
     for name in named:
         folded = fold_name(name)
         if folded not in SERIES_NAMES[:BLOCK_SERIES] and not folded.endswith("_id"):
@@ -114,7 +122,7 @@ def _block_series(facts: TableFacts, named: Sequence[str]) -> tuple[str, ...]:
 def _key_columns(
     facts: TableFacts, named: Sequence[str], words: Sequence[str], time: TimeColumn
 ) -> tuple[str, ...] | None:
-    """The fewest columns that make each time unique; None if there are none."""
+    """Return the fewest columns that make each time unique, or None if no columns do."""
     every = [*named, *words]
     single = [name for name in every if facts.identifies_rows((name,), time)]
     if single:
@@ -139,9 +147,10 @@ def _key_columns(
 
 
 def _check_hour_column(facts: TableFacts, time: TimeColumn) -> None:
-    """
+    """Check whether dates need an hour from another column.
+
     Raises:
-        AmbiguousData: a date repeats, and an hour in a column of its own makes it unique.
+        AmbiguousData: if a date repeats and an hour in a separate column makes it unique.
     """
     if not time.is_date:
         return
@@ -153,9 +162,10 @@ def _check_hour_column(facts: TableFacts, time: TimeColumn) -> None:
 
 
 def _raise_repeated_times(facts: TableFacts, time: TimeColumn) -> None:
-    """
+    """Raise the error for two rows with the same time.
+
     Raises:
-        AmbiguousData: always: two rows have one time, and no column identifies series.
+        AmbiguousData: always, because no column identifies the series of the two rows.
     """
     first, second = facts.table.one(
         f"SELECT min({ROW}), list({ROW} ORDER BY {ROW})[2] FROM {ROWS} GROUP BY {time.sql}"
@@ -179,15 +189,22 @@ def _raise_repeated_times(facts: TableFacts, time: TimeColumn) -> None:
 def _series_without_time(
     facts: TableFacts, unassigned: Sequence[str], named: Sequence[str]
 ) -> tuple[tuple[str, ...], TimeColumn | None]:
-    """The series id columns of a table without a time: by name, or words in contiguous rows; and a
-    column that counts up within each series."""
+    """Infer the series id columns of a table without a time.
+
+    A series id column has a usual name, or contains words in contiguous rows. A column that counts
+    up within each series becomes the time.
+
+    Returns:
+        the names of the series id columns, and the time column or None.
+    """
     series = _named_series(facts, named) or _repeated_words(facts, unassigned, named)
     if series:
         return series, facts.find_counter(series)
     time = facts.find_counter(())
     if time is not None:
         return (), time
-    for name in unassigned:  # integers in contiguous rows, with another column that counts up
+    # Look for integers in contiguous rows together with another column that counts up.
+    for name in unassigned:
         if name not in named and facts.is_integer(name) and facts.is_contiguous(name):
             time = facts.find_counter((name,))
             if time is not None:
@@ -200,7 +217,7 @@ def _series_without_time(
 def _repeated_words(
     facts: TableFacts, unassigned: Sequence[str], named: Sequence[str]
 ) -> tuple[str, ...]:
-    """A column whose values have two or more rows on average."""
+    """Return a column in which values have two or more rows on average."""
     words = [n for n in unassigned if facts.columns[n].kind == "words" and n not in named]
     for name in [*named, *words]:
         if 2 * facts.distinct(facts.columns[name].text) <= facts.rows and (

@@ -1,4 +1,4 @@
-"""Infers the time column of a table."""
+"""Inference of the time column of a table."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from seqattn.errors import AmbiguousData
 
 
 def find_time(facts: TableFacts) -> TimeColumn | None:
-    """The time column; None if there is none, or it depends on the series."""
+    """Find the time column. Return None if there is no time or the time depends on the series."""
     time_option = facts.options.time
     if time_option is None:
         return None
@@ -40,10 +40,10 @@ def find_time(facts: TableFacts) -> TimeColumn | None:
 
 
 def _choose_date_column(facts: TableFacts, dates: Sequence[str]) -> str:
-    """Choose the time among columns of dates by name.
+    """Choose the time column among columns of dates by name.
 
     Raises:
-        AmbiguousData: no name is usual for a time.
+        AmbiguousData: if no column has a usual name for a time.
     """
     named = known_names(dates, TIME_NAMES) if len(dates) > 1 else dates
     if not named:
@@ -60,10 +60,10 @@ def _choose_date_column(facts: TableFacts, dates: Sequence[str]) -> str:
 
 
 def _check_broken_times(facts: TableFacts, names: Sequence[str]) -> None:
-    """Check columns with an unambiguous name of a time.
+    """Check the columns with an unambiguous name for a time.
 
     Raises:
-        DataError: a cell is no time. Without this error rows would be taken in order.
+        DataError: if a cell is not a time. Without this error, rows would be taken in order.
     """
     for name in names:
         column = facts.columns[name]
@@ -75,9 +75,10 @@ def _check_broken_times(facts: TableFacts, names: Sequence[str]) -> None:
 
 
 def _check_date_parts(facts: TableFacts, unassigned: Sequence[str]) -> None:
-    """
+    """Check that the time is not divided into columns such as year and month.
+
     Raises:
-        AmbiguousData: year, month and possibly smaller units have separate columns.
+        AmbiguousData: if year, month and possibly smaller units have separate columns.
     """
     found = []
     for unit in ("year", "month", "day", "hour", "minute"):
@@ -90,10 +91,11 @@ def _check_date_parts(facts: TableFacts, unassigned: Sequence[str]) -> None:
 
 
 def raise_split_time(facts: TableFacts, names: Sequence[str]) -> None:
-    """
+    """Raise the error for a time that is divided into several columns.
+
     Raises:
-        AmbiguousData: always: the columns together can be the time, or all but the last can be the
-            series id.
+        AmbiguousData: always, because the time may consist of all columns, or all columns except
+            the last may be the series id.
     """
     together = ",".join(names)
     *before, last = names

@@ -1,4 +1,4 @@
-"""Reads long tables: rows are steps, which are sorted by series and time."""
+"""Reader of long tables, in which each row is a step. Rows are sorted by series and time."""
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ from seqattn.errors import DataError
 
 COPY, SORTED = "sorted_copy", "sorted_rows"
 CHUNK_ROWS = 2**20
-"""Most rows of a chunk of several sequences."""
+"""Maximum number of rows in a chunk of several sequences."""
 FETCH_ROWS = 2**17
-"""Rows of one fetch from the database."""
+"""Number of rows in one fetch from the database."""
 
 
 def long_chunks(
     table: Table, roles: LongLayout, options: ReadOptions, *, whole: bool
 ) -> Iterator[Chunk]:
-    """Yields the sequences of a long table in chunks.
+    """Yield the sequences of a long table in chunks.
 
     Args:
         table: the rows.
-        roles: of its columns.
-        options: how to read it.
-        whole: one chunk for all sequences.
+        roles: roles of the columns.
+        options: the options for reading the table.
+        whole: whether to yield all sequences as one chunk.
 
     Raises:
-        DataError: a sequence has two rows of one time, or a series id is empty.
+        DataError: if a sequence has two rows with the same time, or if a series id is empty.
     """
     features, values = _feature_sql(table, roles, options)
     notes = _sort(table, roles, values)
@@ -74,13 +74,13 @@ def long_chunks(
 
 
 def _series_sql(roles: LongLayout) -> str:
-    """SQL for the name of a sequence."""
+    """Return SQL for the name of a sequence."""
     keys = ", ".join(f"s{i}" for i in range(len(roles.series)))
     return f"concat_ws('/', {keys})" if keys else "''"
 
 
 def _id_parts(table: Table, roles: LongLayout) -> tuple[tuple[str, ...], ...]:
-    """The values of the series columns of each sequence, in the order of the file."""
+    """Return the values of the series columns of each sequence, in the order of the file."""
     texts = ", ".join(roles.columns[name].text for name in roles.series)
     return tuple(table.query(f"SELECT {texts} FROM {ROWS} GROUP BY ALL ORDER BY min({ROW})"))
 
@@ -95,8 +95,12 @@ def _place_in_table(table: Table, rows: NDArray[Any], features: tuple[str, ...])
 def _feature_sql(
     table: Table, roles: LongLayout, options: ReadOptions
 ) -> tuple[tuple[str, ...], list[str]]:
-    """Names of the features, and the SQL of each: a column of numbers, or an indicator of a
-    word."""
+    """Return the names of the features and the SQL expression of each feature. A feature is a
+    numeric column or an indicator of a word.
+
+    Raises:
+        DataError: if a feature column contains words.
+    """
     names, values = list(roles.features), [roles.columns[name].sql for name in roles.features]
     for name in roles.features:
         if roles.columns[name].kind == "words":
@@ -118,10 +122,10 @@ def _feature_sql(
 
 
 def _one_hot_words(table: Table, name: str, text: str, options: ReadOptions) -> tuple[str, ...]:
-    """The words of a one-hot column that are features: those in the options, or all.
+    """Return the words of a one-hot column that are features: the words in the options, or all.
 
     Raises:
-        DataError: the column holds another word.
+        DataError: if the column contains a word that is not in the options.
     """
     known = options.words(name)
     if known is None:
@@ -143,8 +147,14 @@ def _one_hot_words(table: Table, name: str, text: str, options: ReadOptions) -> 
 
 
 def _sort(table: Table, roles: LongLayout, values: list[str]) -> tuple[str, ...]:
-    """Create the view `SORTED` of the rows, sorted by sequence (in the order of first rows) and
-    time, with their positions. Copies the rows only if they are not sorted yet. Returns notes."""
+    """Create the view `SORTED` of the rows with their positions, and return notes for the user.
+
+    The view is sorted by sequence, in the order of the first row of each sequence, and by time. The
+    rows are copied only if they are not already sorted.
+
+    Raises:
+        DataError: if a series id is empty, or if a sequence has two rows with the same time.
+    """
     texts = [roles.columns[name].text for name in roles.series]
     for name, text in zip(roles.series, texts, strict=True):
         (row,) = table.one(f"SELECT min({ROW}) FROM {ROWS} WHERE {text} IS NULL")
@@ -172,7 +182,7 @@ def _sort(table: Table, roles: LongLayout, values: list[str]) -> tuple[str, ...]
 
 
 def _column_notes(table: Table, roles: LongLayout) -> Iterator[str]:
-    """Notes for the user on features and on columns that are left out."""
+    """Yield notes for the user on features and on columns that are left out."""
     for name in roles.features:
         column = roles.columns[name]
         if column.note:
@@ -196,7 +206,7 @@ def _copy_sorted(table: Table, typed: str, keys: Sequence[str]) -> None:
 
 
 def _were_moved(table: Table) -> bool:
-    """Whether the sorted rows are in another order than in the file."""
+    """Return whether the order of the sorted rows differs from the order in the file."""
     back = f"SELECT {ROW} < lag({ROW}) OVER () AS back FROM {COPY}"
     return bool(table.one(f"SELECT count(*) FILTER (back) FROM ({back})")[0])
 
@@ -205,7 +215,7 @@ def _check_times(table: Table, roles: LongLayout) -> None:
     """Check that times are unique in each sequence.
 
     Raises:
-        DataError: a sequence has two rows of one time.
+        DataError: if a sequence has two rows with the same time.
     """
     assert roles.time is not None
     twice = table.query(
@@ -238,7 +248,7 @@ def _raise_several_groups(table: Table, roles: LongLayout, series: str) -> None:
 
 
 def _chunk_bounds(lengths: NDArray[np.int64], whole: bool) -> Iterator[tuple[int, int]]:
-    """Yields the (first, last) sequence of each chunk."""
+    """Yield the range of sequences in each chunk as a pair (first, end)."""
     if whole:
         yield 0, len(lengths)
         return
@@ -254,7 +264,11 @@ def _chunk_bounds(lengths: NDArray[np.int64], whole: bool) -> Iterator[tuple[int
 def _fetch_rows(
     table: Table, roles: LongLayout, width: int, begin: int, end: int
 ) -> tuple[NDArray[Any], NDArray[Any] | None, NDArray[np.float64]]:
-    """(row numbers in the file, times or None, values (rows, F)) of a range of sorted rows."""
+    """Fetch a range of sorted rows.
+
+    Returns:
+        the row numbers in the file, the times or None, and the values (rows, F).
+    """
     cells = "".join(f", coalesce(v{i}, 'nan'::DOUBLE) AS v{i}" for i in range(width))
     rows, points = np.empty(end - begin, np.int64), np.empty((end - begin, width))
     is_date = roles.time is not None and roles.time.is_date
@@ -264,7 +278,7 @@ def _fetch_rows(
         block = slice(first - begin, last - begin)
         found = table.connection.execute(
             f"SELECT {ROW} AS r, step{cells} FROM {SORTED} WHERE place >= {first} AND place <"
-            f" {last}"  # ordered: see preserve_insertion_order in connection.py
+            f" {last}"  # in order because of preserve_insertion_order in connection.py
         ).fetchnumpy()
         rows[block], order[block] = found["r"], found["step"]
         for i in range(width):

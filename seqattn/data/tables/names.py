@@ -16,27 +16,27 @@ SERIES_NAMES = (
     "device", "meter", "user_id", "user", "customer", "country", "region", "city", "site", "name",
 )  # fmt: skip
 """Usual names of series ids, the least ambiguous first."""
-SURE_SERIES = 9  # number of unambiguous names
-BLOCK_SERIES = 24  # number of names that are series ids if their rows are contiguous
+SURE_SERIES = 9  # number of names at the start of the list that are unambiguous
+BLOCK_SERIES = 24  # number of names that indicate series ids if the rows of each id are contiguous
 TIME_NAMES = (
     "ds", "timestamp", "datetime", "date_time", "date", "time", "step", "time_step", "timestep",
     "frame", "time_idx", "t", "tick", "period", "year", "quarter", "month", "week", "day", "hour",
     "minute", "second", "epoch", "index", "idx",
 )  # fmt: skip
 """Usual names of time columns, the least ambiguous first."""
-SURE_TIMES = 9  # number of unambiguous names
+SURE_TIMES = 9  # number of names at the start of the list that are unambiguous
 
 
 def fold_name(name: str) -> str:
-    """A column name in the form of the usual names."""
+    """Convert a column name to the form of the usual names."""
     return name.strip().lower().replace(" ", "_").replace("-", "_")
 
 
 def known_names(names: Iterable[str], known: Sequence[str]) -> list[str]:
-    """The columns with a usual name, the least ambiguous first.
+    """Return the columns with a usual name, the least ambiguous first.
 
     Args:
-        names: of columns.
+        names: names of columns.
         known: usual names, such as `SERIES_NAMES`.
     """
     ranks = {name: rank for rank, name in enumerate(known)}
@@ -48,12 +48,12 @@ def check_names(table: Table, names: Sequence[str], config_keys: str) -> None:
     """Check that columns exist.
 
     Args:
-        table: with the columns.
-        names: of the columns.
-        config_keys: config keys with these names, for the message.
+        table: the table to search.
+        names: names of the columns.
+        config_keys: config keys that contain these names, for the message.
 
     Raises:
-        DataError: a column is missing.
+        DataError: if a column is missing.
     """
     for name in names:
         if name not in table.header:

@@ -1,7 +1,7 @@
-"""Detects the notation of numbers in a text file: decimal mark, thousands separator, units.
+"""Detection of the notation of numbers in a text file: decimal mark, thousands separator, units.
 
-Each notation is a pattern, and the one that matches all cells of a column is used. If two match and
-give different numbers, the column is ambiguous.
+Each notation has a pattern. The pattern that matches all cells of a column determines the notation
+of the column. If two patterns match and give different numbers, the column is ambiguous.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Numeral:
 
     Attributes:
         decimal: decimal mark.
-        thousands: thousands separator; "": none.
+        thousands: thousands separator, or "" for no separator.
     """
 
     decimal: str
@@ -35,7 +35,7 @@ class Numeral:
 
     @property
     def pattern(self) -> str:
-        """Regular expression of a number."""
+        """Regular expression that matches a number in this notation."""
         mark = re.escape(self.decimal)
         plain = rf"\d+({mark}\d*)?|{mark}\d+"
         if self.thousands:
@@ -44,7 +44,7 @@ class Numeral:
         return rf"[+-]?({plain}){EXPONENT}"
 
     def sql(self, text: str) -> str:
-        """SQL that casts a cell to DOUBLE; NULL in another notation."""
+        """Return SQL that casts a cell to DOUBLE, or to NULL if it is in another notation."""
         digits = text
         if self.thousands == " ":
             digits = f"regexp_replace({digits}, {literal(SPACES)}, '', 'g')"
@@ -57,7 +57,7 @@ class Numeral:
 
     @property
     def note(self) -> str:
-        """A note for the user; "" for the plain notation."""
+        """A note for the user, which is "" for the plain notation."""
         phrases = [f"{self.decimal!r} is the decimal mark"] if self.decimal != "." else []
         phrases += [f"{self.thousands!r} the thousands separator"] if self.thousands else []
         return " and ".join(phrases)
@@ -76,11 +76,11 @@ class NumeralMatch:
 
     Attributes:
         numeral: the notation.
-        text: SQL of the cells without the unit.
-        other: another notation that matches and gives other numbers; None: there is none.
-        example: a cell that is ambiguous.
-        unit: the unit after, or before, every number; "": there is none.
-        units: all units if they differ.
+        text: SQL expression for the cells without the unit.
+        other: another notation that matches and gives different numbers, or None.
+        example: an ambiguous cell.
+        unit: unit after or before every number, or "" for no unit.
+        units: all units if the numbers have different units, otherwise empty.
     """
 
     numeral: Numeral
@@ -92,7 +92,7 @@ class NumeralMatch:
 
 
 def allowed_numerals(options: ReadOptions) -> Iterator[Numeral]:
-    """The notations that the options allow."""
+    """Yield the notations that the options allow."""
     for numeral in NUMERALS:
         if options.decimal not in ("auto", numeral.decimal):
             continue
@@ -106,15 +106,15 @@ def allowed_numerals(options: ReadOptions) -> Iterator[Numeral]:
 def find_numeral(
     table: Table, text: str, n: int, sample: Sequence[str], options: ReadOptions, min_share: float
 ) -> NumeralMatch | None:
-    """Detect the notation of the numbers of a column; None if too few of its cells are numbers.
+    """Detect the notation of the numbers of a column. Return None if too few cells are numbers.
 
     Args:
         table: the rows.
-        text: SQL of the cells.
+        text: SQL expression for the cells.
         n: number of cells that are not empty.
-        sample: some of these cells.
-        options: how to read the table.
-        min_share: smallest share of numbers.
+        sample: some of the cells that are not empty.
+        options: the options for reading the table.
+        min_share: minimum fraction of the cells that are numbers.
     """
     unit, units = _units_of_sample(sample)
     if units:
@@ -145,7 +145,7 @@ def find_numeral(
 
 
 def _units_of_sample(sample: Sequence[str]) -> tuple[str, tuple[str, ...]]:
-    """The unit that all numbers of a sample have, or the units if they differ."""
+    """Return the unit that all numbers of a sample share, or "", and the units if units differ."""
     found: dict[str, int] = {}
     for word in sample:
         match = UNIT.fullmatch(word)

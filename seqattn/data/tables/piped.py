@@ -1,4 +1,4 @@
-"""Reads a table from a pipe in blocks, so that a slow sender gets answers."""
+"""Reader of a table from a pipe in blocks, so that no forecast waits for the end of the pipe."""
 
 from __future__ import annotations
 
@@ -23,18 +23,20 @@ from seqattn.data.tables.wide import WideLayout
 from seqattn.errors import DataError
 
 BLOCK_BYTES = 2**22
-"""Bytes of a block of text."""
+"""Size of a block of text in bytes."""
 MIN_LINES = 64
-"""Lines from which roles are inferred, unless fewer are sufficient."""
+"""Number of lines from which roles are inferred, unless fewer lines are sufficient."""
 
 
 def read_piped_table(raw: BinaryIO, name: str, options: ReadOptions, kind: str) -> Iterator[Chunk]:
-    """Yields whole sequences as they arrive; the last one is complete when the next begins.
+    """Yield whole sequences as they arrive. A sequence is complete when the next sequence begins.
 
-    Format and roles are inferred from the first block. The rows of a sequence must be contiguous.
+    The format and the roles are inferred from the first block. The rows of a sequence must be
+    contiguous.
 
     Raises:
-        DataError: the table cannot be used; the message has the row, and what to change.
+        DataError: if the table cannot be used; the message states the row and describes the
+            correction.
     """
 
     def too_long(lines: int) -> DataError:
@@ -91,7 +93,7 @@ def _text_format(block: bytes, name: str, options: ReadOptions, kind: str) -> Te
 
 
 def _merge_first(blocks: Iterator[bytes], is_enough: Callable[[bytes], bool]) -> Iterator[bytes]:
-    """The blocks, with the first ones merged until they are sufficient."""
+    """Yield the blocks, with the first blocks merged until they are sufficient."""
     head = b""
     for block in blocks:
         head += block
@@ -105,8 +107,10 @@ def _merge_first(blocks: Iterator[bytes], is_enough: Callable[[bytes], bool]) ->
 
 
 def _is_enough(head: bytes, name: str, options: ReadOptions, kind: str) -> bool:
-    """Whether the first lines show the series id column: a header and a row do if it is in the
-    options or has an unambiguous name."""
+    """Return whether the first lines are sufficient to find the series id column.
+
+    A header and a row are sufficient if the options name this column or its name is unambiguous.
+    """
     lines = head.count(b"\n")
     if lines < 2 or lines >= MIN_LINES or len(head) >= BLOCK_BYTES:
         return lines >= 2
@@ -122,10 +126,10 @@ def _line_counter(before: int) -> Any:
 
 
 def _append_chunk(incomplete: Chunk | None, chunk: Chunk) -> Chunk:
-    """Concatenate the incomplete last sequence and the next block, in which it may continue.
+    """Concatenate the incomplete last sequence and the next chunk, in which it may continue.
 
     Raises:
-        DataError: its times do not increase.
+        DataError: if the times of the sequence do not increase.
     """
     if incomplete is None:
         return chunk
@@ -157,10 +161,10 @@ def _append_chunk(incomplete: Chunk | None, chunk: Chunk) -> Chunk:
 
 
 def _split_last(chunk: Chunk, options: ReadOptions, name: str) -> tuple[Chunk, Chunk]:
-    """All sequences but the last, possibly none, and the last.
+    """Split a chunk into all sequences except the last, possibly none, and the last sequence.
 
     Raises:
-        DataError: the last has too many values.
+        DataError: if the last sequence has too many values.
     """
     points, n = chunk.points, len(chunk) - 1
     at = int(points.offsets[n])

@@ -1,7 +1,7 @@
-"""Reads columns of plain numbers or ISO dates of a text file with a type, in the first pass.
+"""Reader of text columns of plain numbers or ISO dates, which get a type in the first pass.
 
-A sample of rows shows candidates. A column gets a type only if the type loses nothing of any cell
-that inference needs; all others stay text.
+A sample of rows determines the candidates. A column gets a type only if the type preserves all
+information that later inference needs. All other columns remain text.
 """
 
 from __future__ import annotations
@@ -20,13 +20,14 @@ if TYPE_CHECKING:
     import duckdb
 
 SAMPLE_ROWS = 1000
-"""Rows of the sample."""
+"""Number of rows in the sample."""
 _INTEGER = re.compile(r"0|-?[1-9]\d{0,17}")
 _DECIMAL = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?")
 _TIME = re.compile(r"\d{4}-\d{2}-\d{2}(([T ])\d{2}:\d{2}(:\d{2})?)?")
 NOT_PLAIN = "'a cell is not plain'"
 COMMA = "[0-9],|,[0-9]"
-"""Matches a number that may have a decimal comma; decimal columns are then read as text."""
+"""Pattern of a number that may have a decimal comma. If a text column contains a match, decimal
+columns are read as text."""
 
 
 @dataclass(frozen=True)
@@ -35,8 +36,8 @@ class PlainColumn:
 
     Attributes:
         type: BIGINT, DOUBLE or TIMESTAMP.
-        digits: for times: number of characters of each cell.
-        between: for times: separator between date and time of day; "": dates only.
+        digits: for times, the number of characters of each cell.
+        between: for times, the separator between date and time of day, or "" for dates alone.
     """
 
     type: str
@@ -44,18 +45,19 @@ class PlainColumn:
     between: str = ""
 
     def text(self, cell: str) -> str:
-        """SQL for the text in the file of a typed cell; a decimal number has one canonical text."""
+        """Return SQL for the text of a typed cell in the file, or the canonical text of a decimal
+        number."""
         if self.type != "TIMESTAMP":
             return f"CAST({cell} AS VARCHAR)"
         text = f"left(CAST({cell} AS VARCHAR), {self.digits})"
         return f"replace({text}, ' ', 'T')" if self.between == "T" else text
 
     def is_plain(self, cell: str, typed: str) -> str:
-        """SQL for whether a text can be read with the type; NULL if the cell is empty."""
-        if self.type == "DOUBLE":  # the database reads 1_000 as a number
+        """Return an SQL condition that is true if a cell is empty or can be read with the type."""
+        if self.type == "DOUBLE":  # the database would read 1_000 as a number
             return f"({cell} IS NULL OR isfinite({typed}) AND NOT contains({cell}, '_'))"
         same = f"{self.text(typed)} = {cell}"
-        if self.type == "TIMESTAMP":  # the database reads infinity as a time
+        if self.type == "TIMESTAMP":  # the database would read infinity as a time
             same = f"isfinite({typed}) AND {same}"
         return f"({cell} IS NULL OR {same})"
 
@@ -63,7 +65,7 @@ class PlainColumn:
 def plain_columns(
     header: Sequence[str], rows: Sequence[Sequence[str | None]], options: ReadOptions
 ) -> dict[int, PlainColumn]:
-    """The plain columns of a sample, by index."""
+    """Return the plain columns of a sample by column index."""
     if options.na_values or len(header) == 1:
         return {}
     series = () if options.series == "auto" else options.series
@@ -79,12 +81,12 @@ def plain_columns(
 
 
 def _plain_column(words: Sequence[str], options: ReadOptions, is_name: bool) -> PlainColumn | None:
-    """The type of a column; None: it stays text.
+    """Return the type of a column, or None if the column remains text.
 
     Args:
         words: cells of a sample.
-        options: how to read the file.
-        is_name: whether the text of cells matters, like that of the id 1.50.
+        options: the options for reading the file.
+        is_name: whether the exact text of the cells matters, as for the id 1.50.
     """
     if not words:
         return None
@@ -101,7 +103,7 @@ def _plain_column(words: Sequence[str], options: ReadOptions, is_name: bool) -> 
 
 
 def _plain_time(words: Sequence[str]) -> PlainColumn | None:
-    """The type of a column of times in one format; None otherwise."""
+    """Return the type of a column of times in a single format, or None for any other column."""
     found = {
         (len(word), time[2] or "") if (time := _TIME.fullmatch(word)) else None for word in words
     }
@@ -116,16 +118,16 @@ def create_rows(
     """Create the table `ROWS` from a text file, in one pass if the sample is representative.
 
     Args:
-        connection: to the database.
-        source: SQL of the rows as text, with the columns c0, c1, ...
+        connection: connection to the database.
+        source: SQL for the rows as text, with the columns c0, c1, ...
         header: names of the columns.
-        options: how to read the file; None: all columns stay text.
+        options: the options for reading the file, or None to keep all columns as text.
 
     Returns:
-        the plain columns, by index.
+        the plain columns by column index.
 
     Raises:
-        duckdb.Error: the text cannot be read.
+        duckdb.Error: if the text cannot be read.
     """
     width, plain = len(header), dict[int, PlainColumn]()
     if options is not None:
@@ -151,7 +153,7 @@ def create_rows(
 def _try_create(
     connection: duckdb.DuckDBPyConnection, source: str, width: int, plain: dict[int, PlainColumn]
 ) -> bool:
-    """Create the table; False if a cell is not plain."""
+    """Create the table, and return whether all cells of the plain columns are plain."""
     import duckdb
 
     cells = [f"c{index}" for index in range(width)]
@@ -182,6 +184,6 @@ def _check_all_rows(
 
 
 def _cast_sql(source: str, plain: dict[int, PlainColumn]) -> str:
-    """SQL for the rows as text, with additional columns v0, v1, ... of the plain columns."""
+    """Return SQL for the rows as text, plus the columns v0, v1, ... of the typed plain columns."""
     typed = "".join(f", TRY_CAST(c{i} AS {column.type}) AS v{i}" for i, column in plain.items())
     return f"(SELECT *{typed} FROM {source})"

@@ -1,4 +1,4 @@
-"""Infers the roles of the columns of a long table: series id, time and features.
+"""Inference of the column roles of a long table: series id, time and features.
 
 Roles are inferred from names and values, each with a reason. If two readings are plausible and give
 different sequences, the table is ambiguous.
@@ -32,13 +32,13 @@ class LongLayout:
     """The roles of the columns of a long table.
 
     Attributes:
-        series: columns with the series id; empty: all rows are one series.
-        time: the time; None: rows are in order.
-        features: columns of the features.
-        group: column with the group, or None.
-        ignored: reason by column that is left out.
-        reasons: a sentence per inference.
-        columns: columns by name.
+        series: names of the columns with the series id; empty if all rows are one series.
+        time: the time, or None if the order of the rows is the time order.
+        features: names of the feature columns.
+        group: name of the column with the group, or None.
+        ignored: the reason for leaving out a column, by column name.
+        reasons: one sentence for each inference.
+        columns: the columns by name.
     """
 
     series: tuple[str, ...]
@@ -54,8 +54,8 @@ def infer_roles(table: Table, options: ReadOptions) -> LongLayout:
     """Infer the roles of the columns of a long table.
 
     Raises:
-        DataError: a requested column is missing, or no column is left for features.
-        AmbiguousData: two readings are plausible.
+        DataError: if a requested column is missing or no column remains for features.
+        AmbiguousData: if two readings are plausible.
     """
     facts = TableFacts(table, options)
     for name, column in facts.columns.items():
@@ -77,10 +77,10 @@ def infer_roles(table: Table, options: ReadOptions) -> LongLayout:
 
 
 def check_later_rows(table: Table, roles: LongLayout) -> None:
-    """Check later rows of a pipe against the columns of the first block.
+    """Check later rows from a pipe against the columns of the first block.
 
     Raises:
-        DataError: a cell does not fit its column.
+        DataError: if a cell does not fit its column.
     """
     times = () if roles.time is None else roles.time.names
     for name in (*times, *roles.features):
@@ -93,7 +93,7 @@ def check_later_rows(table: Table, roles: LongLayout) -> None:
 
 
 def drop_index_column(facts: TableFacts) -> None:
-    """Leave out a first column of row numbers, as pandas and R write it."""
+    """Leave out the first column if it contains row numbers, as in files from pandas and R."""
     name = facts.table.header[0]
     options = facts.options
     requested = [*(options.features or ()), *options.series, *(options.time or ())]
@@ -115,7 +115,7 @@ def drop_index_column(facts: TableFacts) -> None:
 def find_features(
     facts: TableFacts, series: Sequence[str], time: TimeColumn | None
 ) -> tuple[str, ...]:
-    """The feature columns: those in the options, or all that are left."""
+    """Return the feature columns: those in the options, or all columns without another role."""
     assigned = (*series, *(time.names if time else ()))
     if facts.options.number_columns is not None:
         for name in facts.without_role(*assigned):
@@ -124,7 +124,7 @@ def find_features(
     unassigned = facts.without_role(*assigned)
     reasons = {name: _reason_to_ignore(facts, name, series, len(unassigned)) for name in unassigned}
     found = [name for name, why in reasons.items() if not why]
-    if not found:  # use constant columns if there are no others
+    if not found:  # without other columns, use the constant ones
         found = [name for name, why in reasons.items() if why.startswith(CONSTANT)]
     facts.ignored |= {name: why for name, why in reasons.items() if name not in found}
     if not found and not facts.options.one_hot:
@@ -145,12 +145,12 @@ def _raise_without_features(facts: TableFacts, unassigned: Sequence[str]) -> NoR
 
 
 def _reason_to_ignore(facts: TableFacts, name: str, series: Sequence[str], unassigned: int) -> str:
-    """The reason to leave out a column; "": it is a feature.
+    """Return the reason to leave out a column, or "" if the column is a feature.
 
     Args:
-        facts: about the table.
-        name: of the column.
-        series: the series id columns.
+        facts: facts about the table.
+        name: name of the column.
+        series: names of the series id columns.
         unassigned: number of columns without a role.
     """
     column = facts.columns[name]
@@ -168,10 +168,10 @@ def _reason_to_ignore(facts: TableFacts, name: str, series: Sequence[str], unass
 
 
 def _reason_to_ignore_words(facts: TableFacts, column: Column, series: Sequence[str]) -> str:
-    """The reason to leave out a column of words.
+    """Return the reason to leave out a column of words.
 
     Raises:
-        AmbiguousData: it has numbers of several units.
+        AmbiguousData: if the column has numbers in several units.
     """
     if column.units:
         raise AmbiguousData(

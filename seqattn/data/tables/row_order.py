@@ -8,17 +8,17 @@ from seqattn.data.tables.table import ROW, ROWS, Table
 
 
 def distinct(*sql: str) -> str:
-    """SQL for the number of distinct combinations of values, compared by a 64-bit hash."""
+    """Return SQL for the number of distinct combinations of values, compared by a 64-bit hash."""
     return f"count(DISTINCT hash({', '.join(sql)}))"
 
 
 def are_in_order(table: Table, keys: Sequence[str], step: str) -> bool:
-    """Whether the rows of each series are contiguous with strictly increasing times.
+    """Return whether the rows of each series are contiguous with strictly increasing times.
 
     Args:
         table: the rows.
-        keys: SQL of the columns with the series id; empty: all rows are one series.
-        step: SQL of the time.
+        keys: SQL expressions for the series id columns; empty if all rows are one series.
+        step: SQL expression for the time.
     """
     rows = f"count(*) = max({ROW})"  # no row was removed, so row numbers are positions
     groups = distinct(*keys) if keys else "least(count(*), 1)"

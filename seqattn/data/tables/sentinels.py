@@ -1,4 +1,4 @@
-"""Detects numbers that stand for missing values, such as -999."""
+"""Detection of numbers that represent missing values, such as -999."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ SENTINELS = (-9.0, -99.0, -99.9, -99.99, -999.0, -999.9, -999.99, -9999.0, -9999
 
 
 def check_sentinels(table: Table, roles: LongLayout, options: ReadOptions) -> None:
-    """Check features for numbers that may stand for missing values.
+    """Check features for numbers that may represent missing values.
 
     Raises:
-        AmbiguousData: a feature has such a number, further from all other values than these are
-            from each other, and data.na_values is not set.
+        AmbiguousData: if `data.na_values` is not set and a feature contains such a number outside
+            the range of its other values. Either the number is negative and the other values are
+            not, or the distance of the number from the range exceeds the width of the range.
     """
     if options.na_values is not None:
         return

@@ -1,4 +1,4 @@
-"""Detects the style of a table, in which its forecasts are written."""
+"""Detection of the style of a table, in which its forecasts are written."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _UNIT_FORMATS = ("%Y", "%m", "%d", "%H", "%M")
 
 
 def to_column_roles(table: Table, roles: LongLayout) -> ColumnRoles:
-    """The roles of the columns of a long table, with the formats of its times and numbers."""
+    """Return the column roles of a long table, with the formats of its times and numbers."""
     names = () if roles.time is None else roles.time.names
     numbers = [roles.columns[name] for name in (*roles.features, *names)]
     decimal = "," if any(c.kind == "number" and c.decimal == "," for c in numbers) else "."
@@ -31,7 +31,7 @@ def to_column_roles(table: Table, roles: LongLayout) -> ColumnRoles:
 
 
 def _formats(table: Table, columns: list[Column]) -> tuple[str, ...]:
-    """The strftime format of each time column; empty: write ISO 8601."""
+    """Return the `strftime` format of each time column, or an empty tuple for ISO 8601 format."""
     words = [
         str(table.one(f"SELECT {c.text} FROM {ROWS} ORDER BY {ROW} LIMIT 1")[0]) for c in columns
     ]
@@ -51,12 +51,12 @@ def _formats(table: Table, columns: list[Column]) -> tuple[str, ...]:
 
 
 def _part_format(form: str, word: str) -> str:
-    """The format of a part of a date; without a leading zero unless the file has one."""
+    """Return the format of a part of a date, with leading zeros only if the file has them."""
     return form if form == "%Y" or word.startswith("0") else f"%-{form[1]}"
 
 
 def _date_format(column: Column, word: str) -> str:
-    """The format of a column of dates; "" if unknown."""
+    """Return the format of a column of dates, or "" if the format is unknown."""
     if column.kind == "number":
         digits = word.removesuffix(".0")
         return {8: "%Y%m%d", 6: "%Y%m"}.get(len(digits), "")
@@ -75,5 +75,5 @@ def _date_format(column: Column, word: str) -> str:
 
 
 def _utc(zone: str) -> str:
-    """UTC in the notation of a time zone."""
+    """Return UTC in the notation of a time zone."""
     return re.sub(r"\d", "0", zone).replace("-", "+")

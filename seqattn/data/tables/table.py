@@ -1,4 +1,4 @@
-"""A file as a table of the database, with the place of each row in the file."""
+"""A file as a table of the database, with the location of each row in the file."""
 
 from __future__ import annotations
 
@@ -23,23 +23,24 @@ ROW = "file_row"
 
 @dataclass(eq=False)
 class Table:
-    """Rows of a file, in a database.
+    """Rows of a file in a database.
 
-    The table `ROWS` has the column `ROW`, the number of each row of the file counted from 1, and
-    the columns c0, c1, ... of the file.
+    The table `ROWS` has the column `ROW`, which is the number of each row in the file, counted from
+    1. The other columns c0, c1, ... are the columns of the file.
 
     Attributes:
-        connection: to the database.
-        name: of the file, for messages.
+        connection: connection to the database.
+        name: name of the file, for messages.
         header: names of the columns.
-        types: database types of the columns; VARCHAR if they are read as text.
-        line: text for the place of a row in the file, from its number.
+        types: database types of the columns; VARCHAR for a column that is read as text.
+        line: function that returns the location of a row in the file as text, given its number.
         is_text: whether the file is a text file.
         notes: notes for the user.
-        empty_words: contents of the empty cells of each text column that was cleaned.
-        delimiter: of a text file; None for other files.
-        texts: SQL for the text of each typed column of a text file.
-        known: cached results of queries, until the rows change.
+        empty_words: contents of the empty cells in each text column that was cleaned, by column
+            name.
+        delimiter: delimiter of a text file, or None for other files.
+        texts: SQL expression for the text of each typed column of a text file.
+        known: cached results of queries, which are valid until the rows change.
     """
 
     connection: duckdb.DuckDBPyConnection
@@ -55,21 +56,21 @@ class Table:
     known: dict[str, Any] = field(default_factory=dict)
 
     def query(self, sql: str) -> list[tuple[Any, ...]]:
-        """All rows of a result."""
+        """Return all rows of a result."""
         return self.connection.execute(sql).fetchall()
 
     def one(self, sql: str) -> tuple[Any, ...]:
-        """The first row of a result."""
+        """Return the first row of a result."""
         return self.query(sql)[0]
 
     def one_cached(self, sql: str) -> tuple[Any, ...]:
-        """The first row of a result, cached."""
+        """Return the first row of a result from the cache, or compute it."""
         if sql not in self.known:
             self.known[sql] = self.one(sql)
         return tuple(self.known[sql])
 
     def measure(self, *aggregates: str) -> tuple[Any, ...]:
-        """Aggregates over all rows, cached; new ones are computed in one pass."""
+        """Return aggregates over all rows. New aggregates are computed in one pass and cached."""
         new = [sql for sql in dict.fromkeys(aggregates) if sql not in self.known]
         if new:
             self.known |= zip(new, self.one(f"SELECT {', '.join(new)} FROM {ROWS}"), strict=True)
@@ -81,11 +82,11 @@ class Table:
         self.known.clear()
 
     def column(self, name: str) -> str:
-        """SQL for a column."""
+        """Return SQL for a column."""
         return f"c{self.header.index(name)}"
 
     def text(self, name: str) -> str:
-        """SQL for the text of a column in the file."""
+        """Return SQL for the text of a column in the file."""
         if name in self.texts:
             return self.texts[name]
         cell = self.column(name)
@@ -101,7 +102,7 @@ def typed_table(path: Path, name: str, kind: str) -> Iterator[Table]:
     """Load a Parquet, Arrow or JSON file.
 
     Raises:
-        DataError: the file cannot be read.
+        DataError: if the file cannot be read.
     """
     with connect(name) as connection:
         try:
@@ -151,7 +152,7 @@ def _typed_source(connection: duckdb.DuckDBPyConnection, path: Path, name: str, 
 
 
 def read_errors() -> tuple[type[Exception], ...]:
-    """Errors that reading a damaged file can raise."""
+    """Return the types of the errors that a damaged file can cause."""
     import duckdb
 
     errors: tuple[type[Exception], ...] = (duckdb.Error, OSError, ValueError, ImportError)

@@ -1,7 +1,7 @@
-"""Detects the format of a text table: encoding, delimiter, lines before the header, header.
+"""Detection of the format of a text table: encoding, delimiter, lines before the header, header.
 
-The format is detected from the first lines of a file. DuckDB could detect most of it, but it reads
-files of an unknown encoding without their header, and renames columns that differ in case.
+The format is detected from the first lines of a file. DuckDB could detect most of the format, but
+it reads files of an unknown encoding without their header and renames columns that differ in case.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from seqattn.data.tables.header import (
 )
 from seqattn.errors import DataError
 
-csv.field_size_limit(2**25)  # longer than any line that is read
+csv.field_size_limit(2**25)  # more than the maximum line length
 HEAD_BYTES = 2**18
-"""Bytes of a file from which its format is detected."""
+"""Number of bytes at the start of a file from which its format is detected."""
 DELIMITERS = (",", ";", "\t", "|")
 COMMENTS = ("#", "%", "//")
 
@@ -42,13 +42,13 @@ class TextFormat:
     """The format of a text table.
 
     Attributes:
-        encoding: its name in Python.
-        delimiter: separates the cells of a row.
-        comment: prefix of comment lines; "": there are none.
-        skip: number of lines before the header, or before the first row without a header.
-        comments: number of comments among these lines.
+        encoding: Python name of the encoding.
+        delimiter: delimiter between the cells of a row.
+        comment: prefix of comment lines, or "" if there are no comments.
+        skip: number of lines before the header, or before the first row if there is no header.
+        comments: number of comments among the skipped lines.
         header: names of the columns.
-        has_header: whether the file has the header as a row.
+        has_header: whether the header is a row of the file.
         notes: notes for the user.
     """
 
@@ -67,11 +67,11 @@ class TextFormat:
 
         Args:
             path: the file.
-            options: how to read it.
-            delimiter: from the suffix of the file; None: unknown.
+            options: the options for reading the file.
+            delimiter: delimiter that the suffix of the file implies, or None if it is unknown.
 
         Raises:
-            DataError: the file is no text table.
+            DataError: if the file is not a text table.
         """
         return cls.of_head(_read_head(path, options), str(path), options, delimiter)
 
@@ -116,7 +116,7 @@ def _decode_lines(head: bytes, encoding: str, name: str) -> list[str]:
     """Decode the first lines.
 
     Raises:
-        DataError: the file is empty.
+        DataError: if the file is empty.
     """
     text = head.decode(encoding, errors="replace").removeprefix("\ufeff")
     if not text.strip():
@@ -127,12 +127,12 @@ def _decode_lines(head: bytes, encoding: str, name: str) -> list[str]:
 
 
 def _skipped_line_notes(lines: Sequence[str], comment: str, *, is_skipped: bool) -> tuple[str, ...]:
-    """Notes for the user on the lines before the header.
+    """Return notes for the user on the lines before the header.
 
     Args:
-        lines: before the header.
+        lines: the lines before the header.
         comment: prefix of comments.
-        is_skipped: whether more lines are skipped than the options say.
+        is_skipped: whether more lines are skipped than the options specify.
     """
     filled = [line for line in lines if line.strip()]
     others = [line for line in filled if not is_comment(line, comment)]
@@ -145,14 +145,14 @@ def _skipped_line_notes(lines: Sequence[str], comment: str, *, is_skipped: bool)
 
 
 def _has_header(cells: Sequence[str], rows: Sequence[Sequence[str]], options: ReadOptions) -> bool:
-    """Whether the first row is a header, by the options or by its cells."""
+    """Return whether the first row is a header, according to the options or its cells."""
     if options.has_header is not None:
         return options.has_header
     return bool(requested_names(options) & set(cells)) or is_header(cells, rows)
 
 
 def _read_head(path: Path, options: ReadOptions) -> bytes:
-    """The first bytes of a file, decompressed."""
+    """Return the first bytes of a file, decompressed."""
     if path.suffix.lower() == ".zst":
         return "\n".join(read_first_lines(path, 2000)).encode()[:HEAD_BYTES]
     opened: BinaryIO
@@ -186,7 +186,7 @@ def _detect_encoding(head: bytes, name: str, options: ReadOptions) -> tuple[str,
     if head.startswith((b"\xff\xfe", b"\xfe\xff")):
         return "utf-16", ("read as UTF-16",)
     if b"\0" in head:
-        raise DataError(f"{name}: has zero bytes, so it is no text.")
+        raise DataError(f"{name}: contains zero bytes, so it is not text.")
     try:
         head[:-4].decode() if len(head) >= HEAD_BYTES else head.decode()
     except UnicodeDecodeError as error:
@@ -204,13 +204,13 @@ def _detect_encoding(head: bytes, name: str, options: ReadOptions) -> tuple[str,
 
 
 def _detect_comment(lines: Sequence[str]) -> str:
-    """The prefix of comments in the first line; "": it is no comment."""
+    """Return the comment prefix of the first line, or "" if the first line is not a comment."""
     first = next((line.lstrip() for line in lines if line.strip()), "")
     return next((sign for sign in COMMENTS if first.startswith(sign)), "")
 
 
 def _rows(lines: Sequence[str], delimiter: str, comment: str) -> Iterator[tuple[int, list[str]]]:
-    """Yields (line number, cells) of rows up to the first invalid one."""
+    """Yield pairs (line index, cells) of rows up to the first invalid row."""
     at_rows = [
         at for at, line in enumerate(lines) if line.strip() and not is_comment(line, comment)
     ]
@@ -227,13 +227,14 @@ def _rows(lines: Sequence[str], delimiter: str, comment: str) -> Iterator[tuple[
 
 
 def _common_width(rows: Sequence[Sequence[str]]) -> int:
-    """The most frequent number of cells of a row."""
+    """Return the most frequent number of cells per row."""
     counts = Counter(len(row) for row in rows)
     return max(counts, key=lambda width: (counts[width], width))
 
 
 def _first_row(rows: Sequence[Sequence[str]], width: int) -> int:
-    """Index of the first row of the table: of the right width, or a header that lacks one name."""
+    """Return the index of the first row of the table, which has `width` cells or is a header that
+    lacks one name."""
     for at, row in enumerate(rows):
         if len(row) == width:
             return at
@@ -244,7 +245,7 @@ def _first_row(rows: Sequence[Sequence[str]], width: int) -> int:
 
 
 def _detect_delimiter(lines: Sequence[str], comment: str, skip: int) -> str:
-    """The delimiter that splits most rows into the same number of cells, two or more."""
+    """Return the delimiter that splits most rows into the same number of cells, two or more."""
     found = {
         sign: _regularity([row for at, row in _rows(lines[:500], sign, comment) if at >= skip])
         for sign in DELIMITERS
@@ -260,7 +261,7 @@ def _detect_delimiter(lines: Sequence[str], comment: str, skip: int) -> str:
 
 
 def _regularity(rows: Sequence[Sequence[str]]) -> tuple[float, int]:
-    """(share of rows with the most frequent number of cells, this number)."""
+    """Return the fraction of rows with the most frequent number of cells, and this number."""
     if not rows:
         return 0.0, 0
     width = _common_width(rows)

@@ -1,4 +1,4 @@
-"""Lines of a text file: the line of a row, and conversion for the database."""
+"""Lines of a text file: search for the line of a row, and conversion for the database."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ from seqattn.data.tables.text_format import TextFormat
 
 
 def line_of_row(path: Path, form: TextFormat, row: int) -> int | None:
-    """The line of the file, from 1, on which a row begins; None if the file is compressed.
+    """Return the number of the line on which a row begins, counted from 1, or None if the file is
+    compressed.
 
     Args:
         path: the file.
-        form: its format.
-        row: number of the row, from 1, without the header.
+        form: format of the file.
+        row: number of the row without the header, counted from 1.
     """
     if path.suffix.lower() in (".gz", ".zst"):
         return None
@@ -44,7 +45,7 @@ def line_of_row(path: Path, form: TextFormat, row: int) -> int | None:
 
 
 def to_plain_text(raw: BinaryIO, form: TextFormat) -> Iterator[bytes]:
-    """The text in UTF-8, with one space between cells if the delimiter is spaces."""
+    """Yield the text in UTF-8. If spaces are the delimiter, a single space separates the cells."""
     text = io.TextIOWrapper(raw, encoding=form.encoding, newline="")
     try:
         if form.delimiter != " ":

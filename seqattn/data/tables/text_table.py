@@ -1,4 +1,4 @@
-"""Loads a text file into the database."""
+"""Functions that load a text file into the database."""
 
 from __future__ import annotations
 
@@ -32,13 +32,14 @@ def open_text_table(
 
     Args:
         path: the file.
-        name: for messages.
+        name: name of the file, for messages.
         form: format of the file.
-        read_options: how to read it; None: all columns stay text, for one block of a pipe.
-        lines_before: number of lines before this block of a pipe; None: the file is whole.
+        read_options: the options for reading the file, or None to keep all columns as text, as for
+            a block of a pipe.
+        lines_before: number of lines before this block of a pipe, or None for a whole file.
 
     Raises:
-        DataError: the file cannot be read, or its rows have different numbers of cells.
+        DataError: if the file cannot be read or its rows have different numbers of cells.
     """
     with connect(name) as connection, _readable_copy(path, name, form) as (file, encoding):
         width = len(form.header)
@@ -50,7 +51,7 @@ def open_text_table(
             "columns": {f"c{i}": "VARCHAR" for i in range(width)},
         }  # fmt: skip
         plain = {}
-        for more in ({}, {"strict_mode": False}):  # the second for mixed line ends
+        for more in ({}, {"strict_mode": False}):  # the second attempt allows mixed line ends
             try:
                 source = sql_call("read_csv", file, **options, **more)
                 plain = create_rows(connection, source, form.header, read_options)
@@ -74,8 +75,8 @@ def open_text_table(
 
 @contextmanager
 def _readable_copy(path: Path, name: str, form: TextFormat) -> Iterator[tuple[Path, str]]:
-    """A file that the database can read, and its encoding: a copy for other encodings, and for
-    cells that are separated by spaces."""
+    """Yield a file that the database can read, and its encoding. The file is a copy if the database
+    lacks the encoding or if spaces separate the cells."""
     if form.delimiter != " " and form.encoding in ENCODINGS:
         yield path, form.encoding
         return
@@ -109,7 +110,7 @@ def _encoding_error(where: str, form: TextFormat, error: Exception) -> DataError
 def _text_error(
     error: Exception, name: str, form: TextFormat, lines_before: int | None
 ) -> DataError:
-    """The error for a text file that the database cannot read."""
+    """Return the error for a text file that the database cannot read."""
     text = str(error)
     at = re.search(r"CSV Error on Line: (\d+)", text)
     original = re.search(r"Original Line: (.*)", text)

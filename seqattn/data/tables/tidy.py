@@ -1,4 +1,4 @@
-"""Removes rows of a table that are no data, and checks that column names are unique."""
+"""Removal of table rows that are not data, and a check that column names are unique."""
 
 from __future__ import annotations
 
@@ -9,18 +9,19 @@ from seqattn.data.tables.table import ROW, ROWS, Table
 from seqattn.errors import DataError
 
 TOTALS = ("total", "totals", "sum", "mean", "average", "count", "gesamt", "summe", "totaal")
-"""First words of a last row with totals."""
+"""First words of a last row that contains totals."""
 
 
 def clean_rows(table: Table, *, is_first: bool = True, is_last: bool = True) -> None:
-    """Remove unnamed empty columns, repeated headers, totals and a row of units, with notes.
+    """Remove unnamed empty columns, repeated headers, totals and a row of units, and add notes.
 
     Args:
-        table: is changed in place.
-        is_first, is_last: whether the table has the first, and the last, rows of the file.
+        table: the table, which is changed in place.
+        is_first: whether the table includes the first rows of the file.
+        is_last: whether the table includes the last rows of the file.
 
     Raises:
-        DataError: two columns have one name.
+        DataError: if two columns have the same name.
     """
     header = list(table.header)
     while len(header) > 1 and header[-1] == "" and _is_empty(table, len(header) - 1):
@@ -31,7 +32,7 @@ def clean_rows(table: Table, *, is_first: bool = True, is_last: bool = True) -> 
         raise DataError(f"{table.name}: the column {twice[0]!r} occurs twice. Rename one of them.")
     if table.is_text:
         if len(header) == 1 and is_last:
-            table.change(  # blank lines at the end are no rows
+            table.change(  # blank lines at the end are not rows
                 f"DELETE FROM {ROWS} WHERE {ROW} > (SELECT coalesce(max({ROW}), 0) FROM {ROWS}"
                 " WHERE trim(coalesce(c0, '')) <> '')"
             )
@@ -50,7 +51,7 @@ def _is_empty(table: Table, index: int) -> bool:
 def _drop_repeated_headers(table: Table) -> None:
     """Remove rows that repeat the header, as in concatenated files."""
     if not all(map(is_like_value, table.texts)):
-        return  # a typed column cannot hold its name
+        return  # a typed column cannot contain its name
     same = " AND ".join(
         f"trim(coalesce({table.text(name)}, '')) = {literal(name)}" for name in table.header
     )
@@ -61,7 +62,8 @@ def _drop_repeated_headers(table: Table) -> None:
 
 
 def _drop_totals(table: Table) -> None:
-    """Remove last rows that begin with a word such as Total if all others begin with a value."""
+    """Remove the last rows if they begin with a word such as Total and all other rows begin with a
+    value."""
     first = table.text(table.header[0])
     rows = table.query(
         f"SELECT {ROW}, trim(coalesce({first}, '')) FROM {ROWS} ORDER BY {ROW} DESC LIMIT 40"
@@ -80,7 +82,7 @@ def _drop_totals(table: Table) -> None:
 
 
 def _drop_units(table: Table) -> None:
-    """Remove a first row of units above columns of values."""
+    """Remove a first row that contains units above columns of values."""
     columns = [table.text(name) for name in table.header]
     rows = table.query(f"SELECT {', '.join(columns)} FROM {ROWS} ORDER BY {ROW} LIMIT 20")
     if len(rows) < 3:
@@ -95,7 +97,8 @@ def _drop_units(table: Table) -> None:
 
 
 def _are_units(units: dict[int, str], others: list[list[str]]) -> bool:
-    """Whether words above columns of values are units: not empty, and in no other row."""
+    """Return whether words above columns of values are units. Units are not empty, and do not occur
+    in any other row."""
     below = {row[index] for row in others for index in units}
     words = set(units.values())
     return not below & words and not {word.lower() for word in words} <= set(NA_VALUES)

@@ -1,4 +1,4 @@
-"""Makes the time of a table from one column or several."""
+"""Conversion of one or several columns to the times of a table."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from seqattn.errors import AmbiguousData, DataError
 
 @dataclass(frozen=True)
 class TimeColumn:
-    """The time of the rows of a table.
+    """The times of the rows of a table.
 
     Attributes:
-        names: of its columns.
-        sql: SQL of its values, TIMESTAMP or DOUBLE.
-        is_date: whether values are dates.
+        names: names of the columns that contain the time.
+        sql: SQL expression for the times, of type TIMESTAMP or DOUBLE.
+        is_date: whether the times are dates.
         note: a note for the user.
     """
 
@@ -34,8 +34,8 @@ def to_time_column(table: Table, column: Column, options: ReadOptions) -> TimeCo
     """Make the time from one column.
 
     Raises:
-        AmbiguousData: the order of day and month is ambiguous.
-        DataError: the column holds words, or a cell is empty.
+        AmbiguousData: if the order of day and month is ambiguous.
+        DataError: if the column contains words or an empty cell.
     """
     if len(column.formats) > 1:
         (word,) = table.one(f"SELECT any_value({column.text} ORDER BY {ROW}) FROM {ROWS}")
@@ -66,10 +66,10 @@ def to_time_column(table: Table, column: Column, options: ReadOptions) -> TimeCo
 
 
 def check_filled(table: Table, name: str, sql: str) -> None:
-    """Check that all cells have a time.
+    """Check that all rows have a time.
 
     Raises:
-        DataError: a cell has none.
+        DataError: if a row has no time.
     """
     (row,) = table.one(
         f"SELECT min({ROW}) FROM {ROWS} WHERE ({sql}) IS NULL OR NOT isfinite({sql})"
@@ -82,8 +82,11 @@ def check_filled(table: Table, name: str, sql: str) -> None:
 
 
 def _digits_of_dates(table: Table, column: Column) -> str | None:
-    """SQL that reads integers such as 20011229 or 200112 as dates; None if they are not all dates
-    of 1900 to 2099, or have a constant difference."""
+    """Return SQL that reads integers such as 20011229 or 200112 as dates.
+
+    Return None if some integers are not dates from 1900 to 2099, or if the integers have a constant
+    difference.
+    """
     value = column.sql
     low, high, fraction = table.one(
         f"SELECT min({value}), max({value}), count(*) FILTER ({value} <> round({value}))"
@@ -114,7 +117,7 @@ def combine_time_columns(
     """Make the time from several columns: year, month and so on, or a date and an hour.
 
     Raises:
-        DataError: a cell is empty or out of range.
+        DataError: if a cell is empty or out of range.
     """
     names = tuple(column.name for column in columns)
     first, *others = columns

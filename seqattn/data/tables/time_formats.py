@@ -1,4 +1,4 @@
-"""Detects the format of dates and times in a text file."""
+"""Detection of the format of dates and times in a text file."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ FORMATS = (
     *(f"{day}{f' {time}' if time else ''}" for day, time in itertools.product(_DATES, _TIMES)),
     *_MONTHS,
 )
-"""Formats of dates to try, in this order."""
+"""Date formats to try, in this order."""
 ISO = r"\d{4}-\d{1,2}-\d{1,2}([T ]\d{1,2}:\d{2}(:\d{2}([.,]\d{1,9})?)?)?"
 ZONE = r" ?(Z|UTC|[+-]\d{2}(:?\d{2})?)"
 QUARTER = r"\d{4}[- ]?[Qq][1-4]"
 
 
 def find_time_column(table: Table, words: Column, n: int, options: ReadOptions) -> Column | None:
-    """The column as dates or times; None if it holds none."""
+    """Return the column as dates or times, or None if it does not contain times."""
     text = words.text
     sample = [
         row[0]
@@ -50,7 +50,7 @@ def find_time_column(table: Table, words: Column, n: int, options: ReadOptions) 
 def _time_candidates(
     words: Column, sample: Sequence[str], options: ReadOptions
 ) -> Iterator[Column]:
-    """Yields readings of a column as times that match most of a sample."""
+    """Yield the readings of a column as times that match most of a sample."""
     text, enough = words.text, MIN_MATCHING_SHARE * len(sample)
 
     def fits(pattern: str) -> bool:
@@ -94,7 +94,8 @@ def _matches(word: str, form: str) -> bool:
 
 
 def _with_swapped_format(table: Table, column: Column, time_format: str | None) -> Column:
-    """Add the format with day and month swapped to a column of dates if it matches, too."""
+    """Add the format with day and month swapped to a column of dates if both formats match and give
+    different dates."""
     if len(column.formats) != 1 or column.bad[0] or time_format is not None:
         return column
     swapped = re.sub("%[dm]", lambda match: "%m" if match[0] == "%d" else "%d", column.formats[0])

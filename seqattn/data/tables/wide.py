@@ -1,4 +1,7 @@
-"""Reads wide tables: rows are sequences, with columns such as x_1, y_1, x_2, y_2, or dates."""
+"""Reader of wide tables, in which each row is a sequence.
+
+The column names contain a feature and a step, such as x_1, y_1, x_2, y_2, or are dates.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,7 @@ from seqattn.data.tables.time_formats import FORMATS
 from seqattn.errors import DataError, NoRows
 
 CHUNK_CELLS = 2**22
-"""Most cells of a chunk."""
+"""Maximum number of cells in a chunk."""
 
 
 @dataclass(frozen=True)
@@ -31,10 +34,10 @@ class WideLayout:
     """The columns of a wide table.
 
     Attributes:
-        series: the series id column; None: the row number is the id.
+        series: name of the series id column, or None if the row number is the id.
         features: names of the features.
-        cells: columns in the order of steps, and of features within a step.
-        steps: (L,) time of each step, numbers or dates; None: steps count from 1.
+        cells: names of the columns, ordered by step and, within a step, by feature.
+        steps: (L,) time of each step, as numbers or dates, or None if steps count from 1.
         notes: notes for the user.
     """
 
@@ -46,7 +49,8 @@ class WideLayout:
 
 
 def wide_columns(header: Sequence[str]) -> dict[tuple[str, int], str]:
-    """(feature, step) -> column for columns such as x_1, x[2], y.3, lat4, or just 1, 2, 3."""
+    """Return the column for each pair (feature, step), from names such as x_1, x[2], y.3, lat4, or
+    a step alone such as 1, 2, 3."""
     values_: dict[tuple[str, int], str] = {}
     for cell in header:
         match = re.fullmatch(r"(.*?)[\s_.\-\[(]?(\d{1,9})[\])]?", cell)
@@ -56,10 +60,10 @@ def wide_columns(header: Sequence[str]) -> dict[tuple[str, int], str]:
 
 
 def wide_layout(table: Table, options: ReadOptions) -> WideLayout | None:
-    """The layout of a wide table; None if the table is long.
+    """Return the layout of a wide table, or None if the table is long.
 
     Raises:
-        DataError: data.layout is wide, and columns are missing.
+        DataError: if `data.layout` is `wide` and columns are missing.
     """
     if options.layout == "long":
         return None
@@ -77,13 +81,14 @@ def wide_layout(table: Table, options: ReadOptions) -> WideLayout | None:
 def _layout_of_steps(
     table: Table, options: ReadOptions, others: Sequence[str], series: str | None
 ) -> WideLayout | None:
-    """The layout of a table whose column names are a feature and a step.
+    """Return the layout of a table with column names that contain a feature and a step, or None if
+    the table is long.
 
     Args:
         table: the rows.
-        options: how to read it.
-        others: columns without another role.
-        series: the series id column.
+        options: the options for reading the table.
+        others: names of the columns without another role.
+        series: name of the series id column, or None.
     """
     steps = wide_columns(others)
     if options.layout == "auto" and not _is_wide(table, options, others, steps, series):
@@ -110,10 +115,10 @@ def _layout_of_steps(
 
 
 def _step_range(table: Table, steps: dict[tuple[str, int], str], features: Sequence[str]) -> range:
-    """The steps of all features.
+    """Return the steps, which all features share.
 
     Raises:
-        DataError: a feature lacks a step that another has.
+        DataError: if a feature lacks a step.
     """
     numbers = [step for feature, step in steps if feature in features]
     every = range(min(numbers), max(numbers) + 1)
@@ -142,13 +147,13 @@ def _series_column(table: Table, options: ReadOptions) -> str | None:
 
 
 def _is_unique(table: Table, name: str) -> bool:
-    """Whether the values of a column are unique and never empty."""
+    """Return whether the values of a column are unique and never empty."""
     column = table.column(name)
     return bool(table.one(f"SELECT count(DISTINCT {column}) = count(*) FROM {ROWS}")[0])
 
 
 def _date_columns(others: Sequence[str]) -> dict[str, str] | None:
-    """ISO date by column, if all names are dates of one format; else None."""
+    """Return the ISO date of each column if all names are dates in one format, otherwise None."""
     from datetime import datetime
 
     if len(others) < 2 or any(NUMBER.fullmatch(cell) for cell in others):
@@ -166,7 +171,8 @@ def _is_wide(
     table: Table, options: ReadOptions, others: Sequence[str], steps: dict[tuple[str, int], str],
     series: str | None,
 ) -> bool:  # fmt: skip
-    """Whether a table is wide: features have two or more steps, no time column, and unique ids."""
+    """Return whether a table is wide. In a wide table, features have two or more steps, no column
+    is a time, and the values of the series id column are unique."""
     requested = set(options.features or ())
     has_time = bool(known_names(others, TIME_NAMES)) if options.time == "auto" else options.time
     if has_time or (requested and requested <= set(table.header)):
@@ -179,7 +185,7 @@ def _is_wide(
     if series is not None:
         return _is_unique(table, series)
     if set(others) - set(steps.values()):
-        return False  # a column that is no step: rows are points
+        return False  # a column without a step indicates that each row is a step
     same, *different = {tuple(sorted(values_)) for values_ in of_feature.values()}
     return not different and len(same) > 1 and same[-1] - same[0] < len(same)
 
@@ -192,10 +198,10 @@ def _steps_of_features(steps: Iterable[tuple[str, int]]) -> dict[str, list[int]]
 
 
 def wide_chunks(table: Table, wide: WideLayout, options: ReadOptions) -> Iterator[Chunk]:
-    """Yields the sequences of a wide table in chunks.
+    """Yield the sequences of a wide table in chunks.
 
     Raises:
-        DataError: a cell is no number.
+        DataError: if a cell is not a number.
     """
     columns = infer_columns(table, options, wide.cells)
     for column in columns.values():
@@ -243,7 +249,7 @@ def _wide_chunk(
     table: Table, wide: WideLayout, rows: NDArray[Any], cells: NDArray[Any],
     words: dict[str, tuple[str, ...]], group: str | None, decimal: str,
 ) -> Chunk:  # fmt: skip
-    """Rows as sequences; empty cells at the end of a row are padding."""
+    """Convert rows to sequences. Empty cells at the end of a row are padding."""
     n, L, F = cells.shape
     empty = np.isnan(cells).all(axis=2)
     lengths = L - np.where(empty.all(axis=1), L, empty[:, ::-1].argmin(axis=1))

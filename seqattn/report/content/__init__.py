@@ -1,13 +1,15 @@
-"""Content of a page as data for JSON, with packed arrays of weights.
+"""The content of a page as data for JSON, with packed arrays of weights.
 
-Letters: N sequences, L layers, A heads, T target steps, S source steps.
+The letters in shapes are N (sequences), L (layers), A (heads), T (target steps) and S (source
+steps).
 """
 
 from seqattn.report.content.comparison import comparison_content, thin_history
 from seqattn.report.content.examples import MAX_EXAMPLES, group_losses, sequence_losses
+from seqattn.report.content.live import runs_content
 from seqattn.report.content.run import run_content
 
 __all__ = [
-    "MAX_EXAMPLES", "comparison_content", "group_losses", "run_content", "sequence_losses",
-    "thin_history",
+    "MAX_EXAMPLES", "comparison_content", "group_losses", "run_content", "runs_content",
+    "sequence_losses", "thin_history",
 ]  # fmt: skip

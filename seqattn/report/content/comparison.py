@@ -1,4 +1,4 @@
-"""Content of the page of a comparison, or of many seeds of one config."""
+"""The content of the page of a comparison, or of many seeds of one config."""
 
 from __future__ import annotations
 
@@ -18,24 +18,30 @@ from seqattn.analysis.comparison.tables import (
     variant_table,
 )
 from seqattn.errors import CheckpointError
+from seqattn.report.content.live import LiveModels, start_sequences
 from seqattn.runs import PAGE, EpochRecord, RunFolder
 
 MAX_PREVIEWS = 400
 MAX_PREVIEW_CELLS = 64 * 64
 """Maximum number of attention weights in the preview of a run."""
 MAX_CURVE_POINTS = 200
-"""Number of points of the loss curve in the preview of a run; up to twice as many are kept."""
+"""Approximate number of points of the loss curve in the preview of a run. A longer curve is thinned
+to at most about twice this number."""
 
 
-def comparison_content(result: ComparisonResult, page_folder: Path | None = None) -> dict[str, Any]:
-    """The content of the page of a comparison, or of many seeds, with a preview of each run.
+def comparison_content(
+    result: ComparisonResult, page_folder: Path | None = None, live: bool = False
+) -> dict[str, Any]:
+    """Return the content of the page of a comparison, or of many seeds, with previews of the runs.
 
     Args:
         result: the comparison.
-        page_folder: the folder of the page, for relative links; None: that of the comparison.
+        page_folder: the folder of the page, for relative links; None for the folder of the
+            comparison.
+        live: whether to put the models into the page.
 
     Raises:
-        CheckpointError: no run has finished with a finite loss.
+        CheckpointError: if no run has finished with a finite loss.
     """
     if not any(variant.summaries for variant in result.variants):
         more = " yet" if any(variant.unfinished for variant in result.variants) else ""
@@ -44,6 +50,7 @@ def comparison_content(result: ComparisonResult, page_folder: Path | None = None
         )
     headings, rows = variant_table(result.variants)
     summaries = [summary for variant in result.variants for summary in variant.summaries.values()]
+    notices = _notices(result)
     return {
         "kind": "comparison",
         "unit": " (scaled)" if any(summary.get("scaled") for summary in summaries) else "",
@@ -58,22 +65,39 @@ def comparison_content(result: ComparisonResult, page_folder: Path | None = None
         "brackets": BRACKETS,
         "headings": headings,
         "rows": rows,
-        "notices": _notices(result),
+        "notices": notices,
+        "live": _live_models(result, notices) if live else None,
     }
 
 
+def _live_models(result: ComparisonResult, notices: list[str]) -> dict[str, Any] | None:
+    """Return the models of all finished seeds, with the test sequences of the first."""
+    models, first = LiveModels(), None
+    for variant in result.variants:
+        for seed in variant.summaries:
+            folder = variant.folders[seed]
+            name = f"seed {seed}" if len(result.variants) == 1 else f"{variant.name}, seed {seed}"
+            if models.add(folder, name, with_history=False) and first is None:
+                first = folder
+    notices.extend(models.reasons)
+    if first is None:
+        return None
+    return (models.content(notices) or {}) | start_sequences(first)
+
+
 def _describe_seeds(result: ComparisonResult) -> list[str]:
-    """Sentences about many seeds of one config."""
+    """Return sentences about many seeds of one config."""
     (variant,) = result.variants
     finding = doctor.check_seed_spread([float(loss) for loss in variant.losses.values()])
     return [f"{finding.number}. {finding.meaning}".strip(), describe_scope(result.data_of_seeds)]
 
 
 def _variant_rows(result: ComparisonResult, page_folder: Path) -> list[dict[str, Any]]:
-    """The points of the seeds of each variant, their median and its interval.
+    """Return the points of the seeds of each variant, the median of the points and its interval.
 
     Args:
-        page_folder: folder of the page.
+        result: the comparison.
+        page_folder: the folder of the page, for relative links.
     """
     variants, previewed = [], 0
     for variant in result.variants:
@@ -102,7 +126,8 @@ def _variant_rows(result: ComparisonResult, page_folder: Path) -> list[dict[str,
 
 
 def _seed_point(variant: VariantResult, seed: int, path: Path, page_folder: Path) -> dict[str, Any]:
-    """A finished seed, with its path in the comparison and its link from the page."""
+    """Return the point of a finished seed, with the path of its run folder in the comparison and
+    the link from the page to this folder."""
     summary, folder = variant.summaries[seed], variant.folders[seed].path
     return {
         "seed": seed,
@@ -117,13 +142,13 @@ def _seed_point(variant: VariantResult, seed: int, path: Path, page_folder: Path
 
 
 def _notices(result: ComparisonResult) -> list[str]:
-    """Sentences about content that is missing from the page."""
+    """Return sentences about content that is missing from the page."""
     notices = []
     total = sum(len(variant.folders) for variant in result.variants)
     if diverged := sum(len(variant.diverged) for variant in result.variants):
         notices.append(
-            f"{diverged} of {total} runs diverged. They have no point; in medians, intervals and"
-            " tests each ranks below every run that did not."
+            f"{diverged} of {total} runs diverged. A diverged run has no point; in medians,"
+            " intervals and tests it ranks below every run that did not diverge."
         )
     if unfinished := sum(variant.unfinished for variant in result.variants):
         notices.append(
@@ -137,12 +162,15 @@ def _notices(result: ComparisonResult) -> list[str]:
 
 
 def _finite(value: float) -> float | None:
-    """A number for JSON: None instead of an infinite one."""
+    """Return the number, or None if it is infinite, because JSON has no infinite numbers."""
     return value if math.isfinite(value) else None
 
 
 def _preview(folder: RunFolder) -> dict[str, Any]:
-    """The loss curve of a run and the weights of its first sequence, without unreadable files."""
+    """Return the loss curve of a run and the attention weights of its first sequence.
+
+    The content of unreadable files is left out.
+    """
     preview: dict[str, Any] = {}
     try:
         preview["curve"] = thin_history(folder.read_metrics())
@@ -164,7 +192,10 @@ def _preview(folder: RunFolder) -> dict[str, Any]:
 
 
 def thin_history(history: Sequence[EpochRecord]) -> list[list[float]]:
-    """Epoch and validation loss of some hundred epochs, with the first, the best and the last."""
+    """Return the numbers and validation losses of a few hundred epochs.
+
+    The first, the best and the last epoch are always among them.
+    """
     if not history:
         return []
     best = min(range(len(history)), key=lambda k: history[k].validation_loss)

@@ -1,4 +1,4 @@
-"""Test sequences of a run: forecasts, errors, attention weights and attention history."""
+"""The test sequences of a run: forecasts, errors, attention weights and attention history."""
 
 from __future__ import annotations
 
@@ -20,9 +20,11 @@ Arrays = Mapping[str, NDArray[Any]]
 
 MAX_EXAMPLES = 1000
 MAX_CELLS = 2**22
-"""Maximum number of weights of one kind in a page; with more, fewer sequences are shown."""
+"""Maximum number of attention weights of one kind in a page. If a run has more weights, the page
+shows fewer sequences."""
 MAX_FINE_CELLS = 2**20
-"""Maximum number of weights that are stored with 16 bits; more are stored with 8 bits."""
+"""Maximum number of weights in an array that is stored with 16 bits per weight. A larger array is
+stored with 8 bits per weight."""
 MAX_GROUPS = 24
 NUM_WORST = 10
 
@@ -32,26 +34,28 @@ def examples_content(
     notices: list[str],
     scale: NDArray[np.float64] | float | None,
     units: Units,
+    max_examples: int = MAX_EXAMPLES,
 ) -> dict[str, Any]:
-    """The sequences for the explorer, and the errors of all sequences.
+    """Return the sequences for the explorer, and the errors of all sequences.
 
     Args:
         folder: the run folder.
-        notices: sentences about omitted content are appended.
+        notices: a list to which sentences about omitted content are appended.
         scale: see `sequence_losses`.
-        units: feature -> unit, for features that have one.
+        units: the units, by feature name. A feature without a unit has no entry.
+        max_examples: the maximum number of sequences.
 
     Raises:
-        CheckpointError: a file of the run cannot be read.
+        CheckpointError: if a file of the run cannot be read.
     """
     predictions = folder.read_predictions()
     attention = folder.read_attention() if folder.attention.exists() else {}
     losses = sequence_losses(predictions, scale)
     worst = np.argsort(-losses, kind="stable")[:NUM_WORST]
-    worst = worst[np.isfinite(losses[worst])]  # NaN: no observed target
+    worst = worst[np.isfinite(losses[worst])]  # the loss is NaN if no target was observed
     weights = {kind: attention[key] for kind, key in WEIGHT_KEYS.items() if key in attention}
     cells = max((int(np.prod(found.shape[1:])) for found in weights.values()), default=1)
-    selected, limit = np.arange(len(losses)), min(MAX_EXAMPLES, max(1, MAX_CELLS // cells))
+    selected, limit = np.arange(len(losses)), min(max_examples, max(1, MAX_CELLS // cells))
     if limit < len(losses):
         others = np.setdiff1d(selected, worst)[: max(0, limit - len(worst))]
         selected = np.sort(np.concatenate([worst[:limit], others]))
@@ -96,7 +100,7 @@ def _example_arrays(
 
 
 def read_labels(arrays: Arrays) -> list[str]:
-    """The label of each sequence from the task; "" without labels."""
+    """Return the label that the task gave to each sequence, or "" if there are no labels."""
     labels = [str(label) for label in arrays["labels"]]
     return labels or [""] * len(arrays["ids"])
 
@@ -104,13 +108,15 @@ def read_labels(arrays: Arrays) -> list[str]:
 def sequence_losses(
     predictions: Arrays, scale: NDArray[np.float64] | float | None = None
 ) -> NDArray[np.float64]:
-    """Mean squared error (N,) of each forecast over observed target cells; NaN without any.
+    """Return the mean squared error of each forecast over its observed target cells, (N,).
+
+    The error of a sequence without observed target cells is NaN.
 
     Args:
-        predictions: arrays of predictions.npz.
-        scale: (F,) divisor of the errors of each feature, as in the loss of the run. None: the
-            standard deviation of each feature, so that different units can be added; 1 if these are
-            similar.
+        predictions: the arrays of `predictions.npz`.
+        scale: (F,), the divisors of the errors of each feature, as in the loss of the run. If it is
+            None, each divisor is the standard deviation of its feature, so that errors in different
+            units can be added. If all standard deviations are similar, the divisor is 1.
     """
     residuals = np.asarray(predictions["forecast"], np.float64) - predictions["target"]
     if scale is None:
@@ -135,7 +141,10 @@ def _is_plane(
 def group_losses(
     predictions: Arrays, losses: NDArray[np.float64], units: Units | None = None
 ) -> list[dict[str, Any]]:
-    """Mean loss of the sequences by label, by length, and by the quadrant of the first point."""
+    """Return the mean loss of groups of sequences.
+
+    The sequences are grouped by label, by length, and by the quadrant of the first point.
+    """
     found = list[dict[str, Any]]()
 
     def add_groups(title: str, groups: Sequence[str]) -> None:
@@ -160,7 +169,7 @@ def group_losses(
 
 
 def attention_history_content(folder: RunFolder, notices: list[str]) -> dict[str, Any] | None:
-    """The attention history of a run; None where it was not recorded or cannot be read."""
+    """Return the attention history of a run; None if it was not recorded or cannot be read."""
     if not folder.film.exists():
         return None
     try:
@@ -189,9 +198,10 @@ def attention_history_content(folder: RunFolder, notices: list[str]) -> dict[str
 
 
 def pack_weights(weights: NDArray[np.floating]) -> dict[str, Any]:
-    """Quantize an array to integers between its extremes, NaN one above, deflated and in base64.
+    """Quantize an array to integers, compress them with zlib, and encode them in base64.
 
-    `decimals` is the number of decimals that the quantization keeps.
+    The integers from 0 to the limit represent the values from `low` to `high`. The next integer
+    represents NaN. `decimals` is the number of decimals that the quantization keeps.
     """
     real = weights[np.isfinite(weights)]
     low = min(0.0, float(real.min())) if real.size else 0.0
@@ -211,7 +221,7 @@ def pack_weights(weights: NDArray[np.floating]) -> dict[str, Any]:
 
 
 def pack_points(points: NDArray[np.floating]) -> dict[str, Any]:
-    """Coordinates as float32, deflated and in base64."""
+    """Convert coordinates to float32, compress them with zlib, and encode them in base64."""
     raw = np.ascontiguousarray(points, dtype="<f4").tobytes()
     data = base64.b64encode(zlib.compress(raw, 6)).decode()
     return {"shape": list(points.shape), "bits": 32, "data": data}

@@ -1,4 +1,4 @@
-"""Content of the page of a run."""
+"""The content of the page of a run."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ UNSCALED_NOTE = " (not scaled as the losses are)"
 
 
 def run_content(folder: RunFolder, examine: bool = True, live: bool = False) -> dict[str, Any]:
-    """The content of the page of a run. Missing or unreadable parts are named in `notices`.
+    """Return the content of the page of a run. The `notices` name missing and unreadable parts.
 
     Args:
         folder: the run folder.
         examine: whether to run the doctor.
-        live: whether the page can evaluate the model.
+        live: whether to put the model into the page.
 
     Raises:
-        CheckpointError: it is not a run folder, or no epoch has finished.
+        CheckpointError: if the folder is not a run folder, or if no epoch has finished.
     """
     if not folder.is_run:
         raise CheckpointError(f"{folder.path}: is not a run folder ({folder.missing_files}).")
@@ -71,10 +71,10 @@ def run_content(folder: RunFolder, examine: bool = True, live: bool = False) -> 
 def _read_summary(
     folder: RunFolder, config: Config | None, epochs: int, notices: list[str]
 ) -> Mapping[str, Any] | None:
-    """Read summary.json; None where the training diverged or is not finished.
+    """Read `summary.json`; return None if the training diverged or is not finished.
 
     Raises:
-        CheckpointError: no epoch has finished, or the summary belongs to another config.
+        CheckpointError: if no epoch has finished, or if the summary belongs to another config.
     """
     diverged = folder.divergence()
     if not epochs:
@@ -87,8 +87,8 @@ def _read_summary(
         return None
     if not folder.summary.exists():
         notices.append(
-            f"The training is not finished: {counted(epochs, 'epoch')} done. Resume it"
-            " (--resume) for forecasts, attention and the doctor's findings."
+            f"The training is not finished: {counted(epochs, 'epoch')} done. Resume the training"
+            " (--resume) to get forecasts, attention and the doctor's findings."
         )
         return None
     if config is None:
@@ -97,7 +97,7 @@ def _read_summary(
 
 
 def _results(folder: RunFolder, summary: Mapping[str, Any], notices: list[str]) -> dict[str, Any]:
-    """Forecasts, errors and weights of a finished run."""
+    """Return the forecasts, errors and attention weights of a finished run."""
     scale = _read_loss_scale(folder, notices) if summary["scaled"] else 1.0
     unit = " (scaled)" if summary["scaled"] else ""
     single = UNSCALED_NOTE if scale is None else unit
@@ -111,7 +111,7 @@ def _results(folder: RunFolder, summary: Mapping[str, Any], notices: list[str]) 
 
 
 def _diagnosis(folder: RunFolder, notices: list[str]) -> dict[str, Any]:
-    """The findings of the doctor."""
+    """Return the findings of the doctor."""
     try:
         _, trained = open_run(folder.path)
         losses, history = doctor.sibling_losses(folder), doctor.read_history(folder)
@@ -125,7 +125,10 @@ def _diagnosis(folder: RunFolder, notices: list[str]) -> dict[str, Any]:
 
 
 def _read_loss_scale(folder: RunFolder, notices: list[str]) -> NDArray[np.float64] | None:
-    """(F,) scales of the target features in the loss of a run; None where they cannot be read."""
+    """Return the scales of the target features in the loss of a run, (F,).
+
+    The result is None if the scales cannot be read.
+    """
     try:
         _, trained = open_run(folder.path)
     except CheckpointError as error:
@@ -138,7 +141,10 @@ def _read_loss_scale(folder: RunFolder, notices: list[str]) -> NDArray[np.float6
 
 
 def _config_rows(folder: RunFolder, notices: list[str]) -> tuple[Config | None, list[list[str]]]:
-    """The config, None where it cannot be read, and its rows (key, value, origin)."""
+    """Return the config and its rows (key, value, origin).
+
+    The config is None if it cannot be read.
+    """
     try:
         config = read_stored(folder.config)
     except ConfigError as error:
@@ -157,7 +163,7 @@ def _config_rows(folder: RunFolder, notices: list[str]) -> tuple[Config | None, 
 def _environment_rows(environment: Mapping[str, Any]) -> list[list[str]]:
     rows = []
     for key, value in environment.items():
-        if key in ("command", "origins", "skipped_checkpoints"):  # the last are in the summary
+        if key in ("command", "origins", "skipped_checkpoints"):  # shown elsewhere
             continue
         text = ", ".join(f"{k} {v}" for k, v in value.items()) if isinstance(value, dict) else value
         rows.append([key.replace("_", " "), str(text)])
@@ -165,14 +171,14 @@ def _environment_rows(environment: Mapping[str, Any]) -> list[list[str]]:
 
 
 def _summary_content(summary: Mapping[str, Any]) -> dict[str, Any]:
-    """The losses with their references, and the verdict as a sentence."""
+    """Return the losses, the reference losses, and a sentence with the verdict."""
     loss, floor = summary["test_loss"], summary["noise_floor"]
     verdict_text = render_verdict(loss, summary["baselines"], summary["fitted"])
-    sentence = f"Free running, its mean squared error on the test sequences is {loss:.4g}: it"
+    sentence = f"The free-running mean squared error on the test sequences is {loss:.4g}. The model"
     sentence += f" {verdict_text}"
     if floor is not None:
         above = loss - floor
-        sentence += f"; it is {above:.2g} above the noise floor ({floor:.4g})"
+        sentence += f". The error is {above:.2g} above the noise floor ({floor:.4g})"
     rows = [["this model, free running", loss, "own"]]
     rows += [["this model, teacher-forced", summary["test_loss_teacher_forced"], ""]]
     rows += [[name, value, ""] for name, value in summary["baselines"].items()]

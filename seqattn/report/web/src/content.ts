@@ -133,7 +133,15 @@ export interface ComparisonContent {
   live?: LiveContent | null;
 }
 
-export type Content = RunContent | ComparisonContent;
+/** Several runs side by side. */
+export interface RunsContent {
+  kind: "runs";
+  name: string;
+  unit: string;
+  live: LiveContent;
+}
+
+export type Content = RunContent | ComparisonContent | RunsContent;
 
 export function readContent(): Content {
   return JSON.parse(document.getElementById("data")!.textContent) as Content;

@@ -38,7 +38,7 @@ async function main(): Promise<void> {
   const content = readContent();
   const live = await showLive(content);
   if (content.kind === "comparison") showComparison(content);
-  else await showRun(content, live);
+  else if (content.kind === "run") await showRun(content, live);
   listParts();
   followTheme();
   document.documentElement.dataset.ready = "yes";

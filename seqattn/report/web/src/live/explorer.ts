@@ -1,5 +1,5 @@
 // The live explorer: a source that can be changed, weights that can be forced, and what the models answer.
-import type { ComparisonContent, Examples, RunContent, WeightMeaning } from "../content";
+import type { Content, Examples, WeightMeaning } from "../content";
 import { byId } from "../dom";
 import { onThemeChange, theme } from "../plots";
 import { WeightBars } from "./bars";
@@ -28,7 +28,7 @@ export interface LivePage {
 }
 
 /** Return what the explorer needs of a page; null if the page is not live. */
-export function livePage(content: RunContent | ComparisonContent): LivePage | null {
+export function livePage(content: Content): LivePage | null {
   const { live } = content;
   if (!live) return null;
   const examples = live.examples ?? (content.kind === "run" ? content.examples : undefined);

@@ -1,5 +1,5 @@
 // The live part of the page: the models, the explorer, and `window.seqattn`.
-import type { ComparisonContent, RunContent } from "../content";
+import type { Content } from "../content";
 import { byId } from "../dom";
 import type { LivePage } from "./explorer";
 import { LiveExplorer, livePage } from "./explorer";
@@ -33,7 +33,7 @@ function findRun(models: readonly LiveModel[], run: number | string = 0): { mode
 }
 
 /** Show the live explorer, and return it; null if the page has none. A damaged model gives a sentence. */
-export async function showLive(content: RunContent | ComparisonContent): Promise<LiveExplorer | null> {
+export async function showLive(content: Content): Promise<LiveExplorer | null> {
   const page = livePage(content);
   if (!page) return null;
   byId("live").hidden = false;
