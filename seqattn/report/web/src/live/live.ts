@@ -5,6 +5,8 @@ import type { LivePage } from "./explorer";
 import { LiveExplorer, livePage } from "./explorer";
 import type { Answer, RunOptions } from "./model";
 import { LiveModel } from "./model";
+import { Share } from "./share";
+import { Tour } from "./tour";
 
 /** The functions of the page for scripts. */
 export interface SeqattnApi {
@@ -49,6 +51,8 @@ export async function showLive(content: Content): Promise<LiveExplorer | null> {
     };
     byId("live-body").hidden = false;
     explorer.draw();
+    new Share(explorer, content);
+    new Tour(explorer);
     return explorer;
   } catch (error) {
     byId("live-error").textContent = `The model of this page could not be loaded (${error instanceof Error ? error.message : String(error)}). The rest of the page works.`;
