@@ -38,7 +38,7 @@ test-long: $(READY)  ## Run the tests of test and test-walks in one session
 test-many: $(READY)  ## Test trainings over several processes
 	$(BIN)/python -m pytest tests/many -n auto --maxprocesses 2
 
-test-browser: $(READY) docs  ## Test the pages of seqattn report and the site of make docs in a browser, and install one if needed
+test-browser: $(READY) docs  ## Test the pages of seqattn report and the site of make docs in browsers, and install them if needed
 	sh scripts/browser.sh
 	$(PYTEST) tests/browser
 

@@ -306,11 +306,29 @@
     return JSON.parse(document.getElementById("data").textContent);
   }
   function decodeBase64(text) {
-    return Uint8Array.from(atob(text), (sign) => sign.charCodeAt(0));
+    const { fromBase64 } = Uint8Array;
+    if (fromBase64) return fromBase64.call(Uint8Array, text);
+    const letters = atob(text);
+    const bytes = new Uint8Array(letters.length);
+    for (let k = 0; k < letters.length; k += 1) bytes[k] = letters.charCodeAt(k);
+    return bytes;
   }
   async function decompress(bytes, format) {
-    const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream(format));
-    return new Response(stream).arrayBuffer();
+    const { readable, writable } = new DecompressionStream(format);
+    const writer = writable.getWriter();
+    const ignore = () => void 0;
+    writer.write(bytes).catch(ignore);
+    writer.close().catch(ignore);
+    const chunks = [];
+    const reader = readable.getReader();
+    for (let next = await reader.read(); !next.done; next = await reader.read()) chunks.push(next.value);
+    const whole = new Uint8Array(chunks.reduce((sum, chunk) => sum + chunk.length, 0));
+    let offset = 0;
+    for (const chunk of chunks) {
+      whole.set(chunk, offset);
+      offset += chunk.length;
+    }
+    return whole.buffer;
   }
   async function unpack(packed) {
     const raw = await decompress(decodeBase64(packed.data), "deflate");
@@ -1317,16 +1335,19 @@
   var MAX_HEIGHT = 420;
   var MAX_CELLS_AS_ELEMENTS = 1600;
   var ALIGNMENT_COLOUR2 = "#e69f00";
-  var HeatmapPlot = class {
+  var HeatmapPlot = class _HeatmapPlot {
     constructor(place2, events) {
       this.place = place2;
       this.events = events;
       this.root = svg("svg", { tabindex: 0, role: "grid" });
+      this.cellId = `live-cell-${_HeatmapPlot.count += 1}`;
       place2.replaceChildren(this.root);
     }
     place;
     events;
     root;
+    static count = 0;
+    cellId;
     column = 0;
     draw(scene, shown) {
       const { state, meaning } = scene;
@@ -1344,16 +1365,25 @@
       this.root.setAttribute("height", String(height));
       this.column = Math.min(this.column, columns - 1);
       const chosen = Math.min(state.step, rows.length - 1);
-      this.root.setAttribute("aria-label", `Attention weights: ${rows.length} steps by ${columns} points. Arrow keys choose a cell${scene.canForce ? ", Enter forces it" : ""}. Step ${chosen + 1}, point ${this.column + 1}: ${rows[chosen][this.column].toFixed(3)}`);
+      const canForce = scene.canForce && state.kind === "cross";
+      this.root.setAttribute("aria-label", `Attention weights. Arrow keys choose a cell${canForce ? ", Enter makes its step attend there only" : ""}.`);
+      this.root.setAttribute("aria-rowcount", String(rows.length));
+      this.root.setAttribute("aria-colcount", String(columns));
       const largest = largestWeight2(rows, meaning);
       const cells = rows.length * columns > MAX_CELLS_AS_ELEMENTS ? this.image(rows, grid, largest, meaning === "strength") : this.cells(rows, grid, largest, meaning === "strength");
-      this.root.replaceChildren(cells, this.labels(scene, grid), this.marks(scene, grid, chosen));
+      this.root.replaceChildren(cells, this.labels(scene, grid), this.marks(scene, grid, chosen), this.currentCell(rows, chosen));
       this.root.onclick = (event) => {
         this.click(event, grid);
       };
       this.root.onkeydown = (event) => {
         this.key(event, grid, chosen);
       };
+    }
+    /** The chosen cell for screen readers, which read it when the keyboard moves to it. */
+    currentCell(rows, chosen) {
+      this.root.setAttribute("aria-activedescendant", this.cellId);
+      const cell2 = svg("g", { id: this.cellId, role: "gridcell", "aria-colindex": this.column + 1, "aria-selected": "true", "aria-label": `step ${chosen + 1}, point ${this.column + 1}: ${rows[chosen][this.column].toFixed(3)}` });
+      return svg("g", { role: "row", "aria-rowindex": chosen + 1, "data-only": "page" }, cell2);
     }
     cells(rows, grid, largest, signed) {
       const group = svg("g", { "aria-hidden": "true" });
@@ -1404,8 +1434,9 @@
         for (const [t, s] of alignment.entries()) if (s >= 0 && t < grid.rows && s < grid.columns) outline(t, s, 1, { stroke: ALIGNMENT_COLOUR2, "stroke-width": 2.5, class: "true-step" });
         for (const row of state.force.list) {
           if (row.layer !== state.layer || row.head !== state.head) continue;
-          const y = MARGIN2.top + (row.step - 0.5) * grid.cellHeight + 4;
-          group.append(svg("text", { x: 30, y, "font-size": 11, fill: warn, "text-anchor": "middle", class: "forced-row" }, "forced"));
+          const middle = MARGIN2.top + (row.step - 0.5) * grid.cellHeight + 4;
+          const hasRoom = grid.cellHeight >= 30;
+          group.append(svg("text", { x: hasRoom ? MARGIN2.left - 6 : 26, y: middle + (hasRoom ? 13 : 0), "font-size": 11, stroke: "none", fill: warn, "text-anchor": hasRoom ? "end" : "start", class: "forced-row" }, hasRoom ? "forced" : "\u25B8"));
           outline(row.step - 1, 0, grid.columns, { stroke: warn, "stroke-width": 1.5, "stroke-dasharray": "5 3" });
         }
       }
@@ -1575,6 +1606,8 @@
           "data-point": k,
           "aria-label": `source point ${k + 1}`,
           "aria-valuetext": values + (weight === void 0 ? "" : `, weight ${weight.toFixed(3)}`),
+          "aria-valuemin": panel.y.domain[0],
+          "aria-valuemax": panel.y.domain[1],
           "aria-valuenow": row[panel.sourceY]
         }, svg("title", {}, `point ${k + 1}: ${values}${weight === void 0 ? "" : `; weight ${weight.toFixed(3)}`}`));
         circle.style.cursor = "grab";
@@ -1859,7 +1892,7 @@
   var COLOURS = ["#009e73", "#cc79a7", "#56b4e9"];
   function livePage(content) {
     const { live } = content;
-    if (!live) return null;
+    if (!live?.models.length) return null;
     const examples = live.examples ?? (content.kind === "run" ? content.examples : void 0);
     if (!examples) return null;
     const alignment = live.alignment ?? (content.kind === "run" ? content.alignment : null) ?? null;
@@ -1907,7 +1940,8 @@
     path;
     maps = [];
     bars;
-    isBusy = false;
+    /** Ends when the answer to the last change is shown. */
+    settling = null;
     isOutdated = false;
     followers = [];
     key;
@@ -2076,8 +2110,10 @@
     /** Ask the models. While one answers, later changes wait, and only the last is asked. */
     async update() {
       this.isOutdated = true;
-      if (this.isBusy) return;
-      this.isBusy = true;
+      this.settling ??= this.settle();
+      return this.settling;
+    }
+    async settle() {
       while (this.isOutdated) {
         this.isOutdated = false;
         try {
@@ -2088,7 +2124,7 @@
         }
         this.draw();
       }
-      this.isBusy = false;
+      this.settling = null;
     }
     async ask() {
       const { state, page } = this;
@@ -2217,6 +2253,7 @@
   var WASM_ID = "ort-wasm";
   var FATAL = 4;
   var runtime;
+  var hasRuntime = () => document.getElementById(SCRIPT_ID) !== null;
   var reasonOf = (error2) => error2 instanceof Error ? error2.message : String(error2);
   async function decodeGzip(text) {
     return new Uint8Array(await decompress(decodeBase64(text.trim()), "gzip"));
@@ -2662,7 +2699,7 @@ ${new XMLSerializer().serializeToString(picture)}
   var LOOK = {
     distribution: {
       title: "Where does it look?",
-      about: "Before each step of the forecast, the model looks at the source again. This is [attention]. It gives each source point an [attention weight], and reads more from points with a larger weight. In the heatmap, each row is a forecast step and each column a source point; a bright cell is a large weight. In the left picture, a source point with a large weight is a large bright circle.",
+      about: "Before each step of the forecast, the model looks at the source again. This is [attention]. It gives each source point an [attention weight], and reads more from points with a larger weight. In the heatmap, each row is a forecast step and each column a source point; a bright cell is a large weight. In the picture of the sequence, a source point with a large weight is a large bright circle.",
       task: "Choose another forecast step: move the Step slider, or point at a diamond."
     },
     strength: {
@@ -2711,7 +2748,7 @@ ${new XMLSerializer().serializeToString(picture)}
         title,
         about: "You have seen it: this is the plain model, without [attention]. To see what attention changes, train a second model with it and put both on one page.",
         task: null,
-        command: "seqattn report RUN_WITH_ATTENTION RUN_WITHOUT"
+        command: "seqattn report RUN_WITH_ATTENTION RUN_WITHOUT --output both.html"
       };
     }
     if (plain === null) {
@@ -2719,7 +2756,7 @@ ${new XMLSerializer().serializeToString(picture)}
         title,
         about: "To see what [attention] is worth, compare it with a model that has none: its [decoder] gets one list of numbers for the whole source, and never looks back. Train one, and put both on one page. Or use seqattn compare, which trains several models with several seeds.",
         task: null,
-        command: "seqattn train CONFIG --set model.attention=null --name plain; seqattn report RUN_A RUN_B"
+        command: "seqattn train CONFIG --set model.attention=null --name plain; seqattn report RUN_A RUN_B --output both.html"
       };
     }
     return {
@@ -2729,7 +2766,7 @@ ${new XMLSerializer().serializeToString(picture)}
     };
   }
   function tourSteps(facts) {
-    const source = facts.plane ? "In the picture on the left, the numbered circles are the source: the points that the model is given, in this order. The diamonds are its forecast: how it continues the path. Crosses, if there are any, are the true continuation." : "In the picture on the left, time runs from left to right. The numbered circles are the source: the values that the model is given. The diamonds are its forecast: how it continues them. Crosses, if there are any, are the true continuation.";
+    const source = facts.plane ? "The numbered circles in the picture are the source: the points that the model is given, in this order. The diamonds are its forecast: how it continues the path. Crosses, if there are any, are the true continuation." : "In the picture, time runs from left to right. The numbered circles are the source: the values that the model is given. The diamonds are its forecast: how it continues them. Crosses, if there are any, are the true continuation.";
     const corner = facts.plane ? "corner" : "point";
     return [
       {
@@ -2933,7 +2970,18 @@ ${new XMLSerializer().serializeToString(picture)}
       this.heading.focus({ preventScroll: true });
       const isStill = matchMedia("(prefers-reduced-motion: reduce)").matches;
       this.panel.scrollIntoView({ block: "nearest", behavior: isStill ? "auto" : "smooth" });
-      void this.explorer.update();
+      this.announce("");
+      void this.explorer.update().then(() => {
+        this.begin(position);
+      });
+    }
+    /** Remember what the explorer shows when its answer for the state of this step has come. */
+    begin(position) {
+      const { scene } = this.explorer;
+      if (position !== this.position || !scene) return;
+      const { state, shown: [{ answer }] } = scene;
+      this.start = { step: state.step, epoch: state.subjects[0].epoch, source: JSON.stringify(state.source), forecast: answer.forecast };
+      this.follow(scene);
     }
     /** Undo the change of the step before, so that each step shows one thing. */
     prepare(position) {
@@ -2973,9 +3021,7 @@ ${new XMLSerializer().serializeToString(picture)}
     }
     /** Show what the reader's change did, with the current numbers. */
     follow(scene) {
-      if (this.position < 0) return;
-      const { state } = scene;
-      this.start ??= { step: state.step, epoch: state.subjects[0].epoch, source: JSON.stringify(state.source), forecast: scene.shown[0].answer.forecast };
+      if (this.position < 0 || !this.start) return;
       const text = this.describe(scene, this.start);
       if (text === null || text === this.resultText) return;
       this.resultText = text;
@@ -3017,6 +3063,7 @@ ${new XMLSerializer().serializeToString(picture)}
     return found;
   }
   async function showLive(content) {
+    if (hasRuntime()) window.seqattn = { createSession };
     const page = livePage(content);
     if (!page) return null;
     byId("live").hidden = false;
@@ -3024,6 +3071,7 @@ ${new XMLSerializer().serializeToString(picture)}
       const models = await loadModels(page);
       const explorer = await LiveExplorer.load(page, models);
       window.seqattn = {
+        createSession,
         explorer,
         run: async (source, options = {}) => {
           const { model, index } = findRun(models, options.run);

@@ -96,7 +96,7 @@ class LiveModels:
         Args:
             notices: a sentence is appended if recorded epochs are left out.
         """
-        if not self.models:
+        if not self._frames:
             return None
         total = sum(parameters.nbytes for _, _, parameters in self._frames)
         for run, epochs, parameters in self._frames:
@@ -112,7 +112,7 @@ class LiveModels:
                 f"The page has the parameters of {shown} of {recorded} recorded epochs; those of"
                 f" all would take more than {MAX_PARAMETER_BYTES // 2**20} MB."
             )
-        return {"models": self.models}
+        return {"models": [model for model in self.models if model["runs"]]}
 
     def _find_model(self, trained: LoadedModel, name: str) -> dict[str, Any] | None:
         """Return the content of a run's graph, which is traced for the first run of its kind; None
@@ -213,7 +213,7 @@ def start_sequences(folder: RunFolder) -> dict[str, Any]:
 def _recorded_parameters(
     folder: RunFolder | None, trained: LoadedModel, model: dict[str, Any]
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """Return epochs (E,) and their parameters (E, P): those of the best epoch and the recorded ones.
+    """Return epochs (E,) and their parameters (E, P): the best epoch and the recorded ones.
 
     Args:
         folder: the run folder; None to leave out the recorded epochs.
@@ -240,5 +240,5 @@ def _recorded_parameters(
 
 def _thin_frames(count: int, share: float, best: int) -> list[int]:
     """Return indices of about `share` of `count` frames, evenly spaced, with the frame `best`."""
-    kept = max(1, int(count * share) - 1)
+    kept = count if share >= 1 else max(1, int(count * share) - 1)
     return sorted({best, *(int(k) for k in np.linspace(0, count - 1, kept).round())})

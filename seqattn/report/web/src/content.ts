@@ -151,13 +151,36 @@ export function readContent(): Content {
 
 /** Decode base64. */
 export function decodeBase64(text: string): Uint8Array<ArrayBuffer> {
-  return Uint8Array.from(atob(text), (sign) => sign.charCodeAt(0));
+  const { fromBase64 } = Uint8Array as { fromBase64?: (text: string) => Uint8Array<ArrayBuffer> };
+  if (fromBase64) return fromBase64.call(Uint8Array, text);
+  const letters = atob(text); // browsers before 2025
+  const bytes = new Uint8Array(letters.length);
+  for (let k = 0; k < letters.length; k += 1) bytes[k] = letters.charCodeAt(k);
+  return bytes;
 }
 
-/** Decompress bytes. */
+/** Decompress bytes.
+ *
+ * @throws TypeError - the bytes are not a whole stream of the format.
+ */
 export async function decompress(bytes: Uint8Array<ArrayBuffer>, format: CompressionFormat): Promise<ArrayBuffer> {
-  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream(format));
-  return new Response(stream).arrayBuffer();
+  const { readable, writable } = new DecompressionStream(format);
+  const writer = writable.getWriter();
+  // A failure reaches the reader, too, so that the writer's own need not be handled.
+  const ignore = (): void => undefined;
+  writer.write(bytes).catch(ignore);
+  writer.close().catch(ignore);
+  // Firefox reports a failure that a Response reads to the console, even if it is handled.
+  const chunks: Uint8Array<ArrayBuffer>[] = [];
+  const reader = readable.getReader();
+  for (let next = await reader.read(); !next.done; next = await reader.read()) chunks.push(next.value);
+  const whole = new Uint8Array(chunks.reduce((sum, chunk) => sum + chunk.length, 0));
+  let offset = 0;
+  for (const chunk of chunks) {
+    whole.set(chunk, offset);
+    offset += chunk.length;
+  }
+  return whole.buffer;
 }
 
 export async function unpack(packed: Packed): Promise<Unpacked> {

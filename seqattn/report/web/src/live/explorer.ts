@@ -32,7 +32,7 @@ export interface LivePage {
 /** Return what the explorer needs of a page; null if the page is not live. */
 export function livePage(content: Content): LivePage | null {
   const { live } = content;
-  if (!live) return null;
+  if (!live?.models.length) return null;
   const examples = live.examples ?? (content.kind === "run" ? content.examples : undefined);
   if (!examples) return null;
   const alignment = live.alignment ?? (content.kind === "run" ? content.alignment : null) ?? null;
@@ -45,7 +45,8 @@ export class LiveExplorer {
   private readonly path: PathPlot;
   private readonly maps: HeatmapPlot[] = [];
   private readonly bars: WeightBars;
-  private isBusy = false;
+  /** Ends when the answer to the last change is shown. */
+  private settling: Promise<void> | null = null;
   private isOutdated = false;
   private readonly followers: ((scene: Scene) => void)[] = [];
 
@@ -231,8 +232,11 @@ export class LiveExplorer {
   /** Ask the models. While one answers, later changes wait, and only the last is asked. */
   async update(): Promise<void> {
     this.isOutdated = true;
-    if (this.isBusy) return;
-    this.isBusy = true;
+    this.settling ??= this.settle();
+    return this.settling;
+  }
+
+  private async settle(): Promise<void> {
     while (this.isOutdated) {
       this.isOutdated = false;
       try {
@@ -243,7 +247,7 @@ export class LiveExplorer {
       }
       this.draw();
     }
-    this.isBusy = false;
+    this.settling = null;
   }
 
   private async ask(): Promise<Scene> {

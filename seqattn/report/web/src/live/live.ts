@@ -5,15 +5,17 @@ import type { LivePage } from "./explorer";
 import { LiveExplorer, livePage } from "./explorer";
 import type { Answer, RunOptions } from "./model";
 import { LiveModel } from "./model";
+import { createSession, hasRuntime } from "./runtime";
 import { Share } from "./share";
 import { Tour } from "./tour";
 
 /** The functions of the page for scripts. */
 export interface SeqattnApi {
+  createSession: typeof createSession;
   /** Forecast a source (S, F) in units of the data; see `LiveModel.run`. `run` counts the runs of all models, or is a name. */
-  run(source: number[][], options?: RunOptions): Promise<Answer>;
+  run?: (source: number[][], options?: RunOptions) => Promise<Answer>;
   /** The explorer, for tests of the page. */
-  explorer: LiveExplorer;
+  explorer?: LiveExplorer;
 }
 
 declare global {
@@ -36,6 +38,7 @@ function findRun(models: readonly LiveModel[], run: number | string = 0): { mode
 
 /** Show the live explorer, and return it; null if the page has none. A damaged model gives a sentence. */
 export async function showLive(content: Content): Promise<LiveExplorer | null> {
+  if (hasRuntime()) window.seqattn = { createSession };
   const page = livePage(content);
   if (!page) return null;
   byId("live").hidden = false;
@@ -43,6 +46,7 @@ export async function showLive(content: Content): Promise<LiveExplorer | null> {
     const models = await loadModels(page);
     const explorer = await LiveExplorer.load(page, models);
     window.seqattn = {
+      createSession,
       explorer,
       run: async (source, options = {}) => {
         const { model, index } = findRun(models, options.run);

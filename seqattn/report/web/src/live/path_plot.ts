@@ -153,7 +153,7 @@ export class PathPlot {
       const values = scene.features.map((name, f) => `${name} ${formatValue(row[f], 1)}`).join(", ");
       const circle = svg("circle", {
         cx: x, cy: y, r, fill: colour, stroke: ink, "stroke-width": k === state.point ? 3 : 1, class: "source-point", tabindex: 0, role: "slider",
-        "data-point": k, "aria-label": `source point ${k + 1}`, "aria-valuetext": values + (weight === undefined ? "" : `, weight ${weight.toFixed(3)}`), "aria-valuenow": row[panel.sourceY],
+        "data-point": k, "aria-label": `source point ${k + 1}`, "aria-valuetext": values + (weight === undefined ? "" : `, weight ${weight.toFixed(3)}`), "aria-valuemin": panel.y.domain[0], "aria-valuemax": panel.y.domain[1], "aria-valuenow": row[panel.sourceY],
       }, svg("title", {}, `point ${k + 1}: ${values}${weight === undefined ? "" : `; weight ${weight.toFixed(3)}`}`));
       circle.style.cursor = "grab";
       circle.style.touchAction = "none";

@@ -149,7 +149,7 @@ export class Tour {
   private go(position: number): void {
     this.position = position;
     this.prepare(position);
-    this.start = null; // follow() takes it from the next answer
+    this.start = null;
     this.isDone = false;
     this.next.classList.remove("ready");
     this.resultText = "";
@@ -161,7 +161,17 @@ export class Tour {
     this.heading.focus({ preventScroll: true });
     const isStill = matchMedia("(prefers-reduced-motion: reduce)").matches;
     this.panel.scrollIntoView({ block: "nearest", behavior: isStill ? "auto" : "smooth" });
-    void this.explorer.update();
+    this.announce("");
+    void this.explorer.update().then(() => { this.begin(position); });
+  }
+
+  /** Remember what the explorer shows when its answer for the state of this step has come. */
+  private begin(position: number): void {
+    const { scene } = this.explorer;
+    if (position !== this.position || !scene) return;
+    const { state, shown: [{ answer }] } = scene;
+    this.start = { step: state.step, epoch: state.subjects[0].epoch, source: JSON.stringify(state.source), forecast: answer.forecast };
+    this.follow(scene);
   }
 
   /** Undo the change of the step before, so that each step shows one thing. */
@@ -203,9 +213,7 @@ export class Tour {
 
   /** Show what the reader's change did, with the current numbers. */
   private follow(scene: Scene): void {
-    if (this.position < 0) return;
-    const { state } = scene;
-    this.start ??= { step: state.step, epoch: state.subjects[0].epoch, source: JSON.stringify(state.source), forecast: scene.shown[0].answer.forecast };
+    if (this.position < 0 || !this.start) return;
     const text = this.describe(scene, this.start);
     if (text === null || text === this.resultText) return;
     this.resultText = text;

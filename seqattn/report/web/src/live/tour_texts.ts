@@ -33,7 +33,7 @@ export interface StepText {
 const LOOK: Record<Facts["attention"], StepText> = {
   distribution: {
     title: "Where does it look?",
-    about: "Before each step of the forecast, the model looks at the source again. This is [attention]. It gives each source point an [attention weight], and reads more from points with a larger weight. In the heatmap, each row is a forecast step and each column a source point; a bright cell is a large weight. In the left picture, a source point with a large weight is a large bright circle.",
+    about: "Before each step of the forecast, the model looks at the source again. This is [attention]. It gives each source point an [attention weight], and reads more from points with a larger weight. In the heatmap, each row is a forecast step and each column a source point; a bright cell is a large weight. In the picture of the sequence, a source point with a large weight is a large bright circle.",
     task: "Choose another forecast step: move the Step slider, or point at a diamond.",
   },
   strength: {
@@ -84,13 +84,13 @@ function plainModel({ plain, isPlainShown, attention }: Facts): StepText {
   if (attention === "none") {
     return {
       title, about: "You have seen it: this is the plain model, without [attention]. To see what attention changes, train a second model with it and put both on one page.",
-      task: null, command: "seqattn report RUN_WITH_ATTENTION RUN_WITHOUT",
+      task: null, command: "seqattn report RUN_WITH_ATTENTION RUN_WITHOUT --output both.html",
     };
   }
   if (plain === null) {
     return {
       title, about: "To see what [attention] is worth, compare it with a model that has none: its [decoder] gets one list of numbers for the whole source, and never looks back. Train one, and put both on one page. Or use seqattn compare, which trains several models with several seeds.",
-      task: null, command: "seqattn train CONFIG --set model.attention=null --name plain; seqattn report RUN_A RUN_B",
+      task: null, command: "seqattn train CONFIG --set model.attention=null --name plain; seqattn report RUN_A RUN_B --output both.html",
     };
   }
   return {
@@ -102,8 +102,8 @@ function plainModel({ plain, isPlainShown, attention }: Facts): StepText {
 /** Return the five steps of the tour. */
 export function tourSteps(facts: Facts): StepText[] {
   const source = facts.plane
-    ? "In the picture on the left, the numbered circles are the source: the points that the model is given, in this order. The diamonds are its forecast: how it continues the path. Crosses, if there are any, are the true continuation."
-    : "In the picture on the left, time runs from left to right. The numbered circles are the source: the values that the model is given. The diamonds are its forecast: how it continues them. Crosses, if there are any, are the true continuation.";
+    ? "The numbered circles in the picture are the source: the points that the model is given, in this order. The diamonds are its forecast: how it continues the path. Crosses, if there are any, are the true continuation."
+    : "In the picture, time runs from left to right. The numbered circles are the source: the values that the model is given. The diamonds are its forecast: how it continues them. Crosses, if there are any, are the true continuation.";
   const corner = facts.plane ? "corner" : "point";
   return [
     {
