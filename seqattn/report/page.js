@@ -2855,11 +2855,9 @@ ${new XMLSerializer().serializeToString(picture)}
         if (this.position === 4) this.close();
         else this.go(this.position + 1);
       });
-      const spoken = document.createElement("p");
-      spoken.className = "spoken";
-      spoken.setAttribute("aria-live", "polite");
-      this.announce = announcer(spoken);
-      this.buildPanel(spoken);
+      this.spoken.className = "spoken";
+      this.spoken.setAttribute("aria-live", "polite");
+      this.buildPanel();
       this.buildInvitation();
       byId("live-tour").append(this.opener, this.invitation, this.panel);
       explorer.onAnswer((scene) => {
@@ -2875,7 +2873,8 @@ ${new XMLSerializer().serializeToString(picture)}
     result = document.createElement("div");
     back;
     next;
-    announce;
+    spoken = textElement("p", "");
+    announce = announcer(this.spoken);
     position = -1;
     start = null;
     isDone = false;
@@ -2887,7 +2886,7 @@ ${new XMLSerializer().serializeToString(picture)}
       button.addEventListener("click", act);
       return button;
     }
-    buildPanel(spoken) {
+    buildPanel() {
       this.panel.id = "live-tour-panel";
       this.panel.setAttribute("aria-labelledby", "live-tour-title");
       this.panel.hidden = true;
@@ -2899,7 +2898,7 @@ ${new XMLSerializer().serializeToString(picture)}
       buttons.append(this.back, this.next, this.button("live-tour-close", "End the tour", () => {
         this.close();
       }));
-      this.panel.append(this.heading, this.body, this.result, buttons, spoken);
+      this.panel.append(this.heading, this.body, this.result, buttons, this.spoken);
       this.panel.addEventListener("keydown", (event) => {
         if (event.key !== "Escape" || isCardOpen()) return;
         event.preventDefault();
@@ -2969,7 +2968,9 @@ ${new XMLSerializer().serializeToString(picture)}
       this.mark(PLACES[position]);
       this.heading.focus({ preventScroll: true });
       const isStill = matchMedia("(prefers-reduced-motion: reduce)").matches;
+      this.panel.scrollTop = 0;
       this.panel.scrollIntoView({ block: "nearest", behavior: isStill ? "auto" : "smooth" });
+      this.spoken.textContent = "";
       this.announce("");
       void this.explorer.update().then(() => {
         this.begin(position);
@@ -3030,6 +3031,7 @@ ${new XMLSerializer().serializeToString(picture)}
       if (this.isDone) return;
       this.isDone = true;
       this.next.classList.add("ready");
+      this.panel.scrollTop = this.panel.scrollHeight;
     }
     /** Say what the step shows; null: the reader has not done it yet. */
     describe(scene, start) {

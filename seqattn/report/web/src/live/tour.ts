@@ -47,7 +47,8 @@ export class Tour {
   private readonly result = document.createElement("div");
   private readonly back: HTMLButtonElement;
   private readonly next: HTMLButtonElement;
-  private readonly announce: (text: string) => void;
+  private readonly spoken = textElement("p", "");
+  private readonly announce = announcer(this.spoken);
   private position = -1;
   private start: Start | null = null;
   private isDone = false;
@@ -59,11 +60,9 @@ export class Tour {
     this.opener.setAttribute("aria-controls", "live-tour-panel");
     this.back = this.button("live-tour-back", "Back", () => { this.go(this.position - 1); });
     this.next = this.button("live-tour-next", "Next", () => { if (this.position === 4) this.close(); else this.go(this.position + 1); });
-    const spoken = document.createElement("p");
-    spoken.className = "spoken";
-    spoken.setAttribute("aria-live", "polite");
-    this.announce = announcer(spoken);
-    this.buildPanel(spoken);
+    this.spoken.className = "spoken";
+    this.spoken.setAttribute("aria-live", "polite");
+    this.buildPanel();
     this.buildInvitation();
     byId("live-tour").append(this.opener, this.invitation, this.panel);
     explorer.onAnswer((scene) => { this.follow(scene); });
@@ -77,7 +76,7 @@ export class Tour {
     return button;
   }
 
-  private buildPanel(spoken: HTMLElement): void {
+  private buildPanel(): void {
     this.panel.id = "live-tour-panel";
     this.panel.setAttribute("aria-labelledby", "live-tour-title");
     this.panel.hidden = true;
@@ -87,7 +86,7 @@ export class Tour {
     const buttons = document.createElement("div");
     buttons.className = "controls";
     buttons.append(this.back, this.next, this.button("live-tour-close", "End the tour", () => { this.close(); }));
-    this.panel.append(this.heading, this.body, this.result, buttons, spoken);
+    this.panel.append(this.heading, this.body, this.result, buttons, this.spoken);
     this.panel.addEventListener("keydown", (event) => {
       if (event.key !== "Escape" || isCardOpen()) return;
       event.preventDefault();
@@ -160,7 +159,9 @@ export class Tour {
     this.mark(PLACES[position]);
     this.heading.focus({ preventScroll: true });
     const isStill = matchMedia("(prefers-reduced-motion: reduce)").matches;
+    this.panel.scrollTop = 0;
     this.panel.scrollIntoView({ block: "nearest", behavior: isStill ? "auto" : "smooth" });
+    this.spoken.textContent = "";
     this.announce("");
     void this.explorer.update().then(() => { this.begin(position); });
   }
@@ -222,6 +223,7 @@ export class Tour {
     if (this.isDone) return;
     this.isDone = true;
     this.next.classList.add("ready");
+    this.panel.scrollTop = this.panel.scrollHeight; // on a small screen, the panel shows a part of its text
   }
 
   /** Say what the step shows; null: the reader has not done it yet. */
