@@ -1372,6 +1372,9 @@
       const largest = largestWeight2(rows, meaning);
       const cells = rows.length * columns > MAX_CELLS_AS_ELEMENTS ? this.image(rows, grid, largest, meaning === "strength") : this.cells(rows, grid, largest, meaning === "strength");
       this.root.replaceChildren(cells, this.labels(scene, grid), this.marks(scene, grid, chosen), this.currentCell(rows, chosen));
+      this.root.onfocus = this.root.onblur = () => {
+        this.draw(scene, shown);
+      };
       this.root.onclick = (event) => {
         this.click(event, grid);
       };
@@ -1441,7 +1444,7 @@
         }
       }
       outline(chosen, 0, grid.columns, { stroke: warn, "stroke-width": 3 });
-      if (document.activeElement === this.root) outline(chosen, this.column, 1, { stroke: ink, "stroke-width": 2 });
+      if (document.activeElement === this.root) outline(chosen, this.column, 1, { stroke: ink, "stroke-width": 2, "data-only": "page" });
       return group;
     }
     click(event, grid) {
@@ -2464,6 +2467,7 @@
   var LINE = 20;
   var FONT = "system-ui, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif";
   var PIXELS = 2;
+  var CHARACTER = 7.7;
   var PAGE_ATTRIBUTES = ["tabindex", "role", "class", "style", "data-point", "data-step", "data-column", "id"];
   var sizeOf = ({ viewBox: { baseVal: { width, height } } }) => ({ width, height });
   function copy(picture, x, y) {
@@ -2490,15 +2494,23 @@
     }
     return lines;
   }
-  function compose(title, text, path, maps) {
+  function legend(names, fill2, y) {
+    let x = MARGIN4;
+    return names.flatMap(({ name, colour }) => {
+      const parts = [svg("path", { d: `M${x + 6} ${y - 11}l6 6l-6 6l-6 -6Z`, fill: colour }), svg("text", { x: x + 18, y, "font-size": 13, fill: fill2 }, name)];
+      x += 36 + name.length * CHARACTER;
+      return parts;
+    });
+  }
+  function compose(title, text, names, path, maps) {
     const { ground, ink, soft } = theme();
     const left = sizeOf(path);
     const right = Math.max(0, ...maps.map(({ picture }) => sizeOf(picture).width));
     const width = 2 * MARGIN4 + left.width + (right ? GAP + right : 0);
     const words = (content, x, y, size, fill2, weight = 400) => svg("text", { x, y, "font-size": size, "font-weight": weight, fill: fill2 }, content);
     const root = svg("svg", { xmlns: "http://www.w3.org/2000/svg", "font-family": FONT });
-    const lines = wrap(text, Math.floor((width - 2 * MARGIN4) / 6.4));
-    const top = MARGIN4 + 24 + lines.length * LINE + 8;
+    const lines = wrap(text, Math.floor((width - 2 * MARGIN4) / CHARACTER));
+    const top = MARGIN4 + 24 + (lines.length + (names.length ? 1 : 0)) * LINE + 8;
     let bottom = top;
     const column = [];
     for (const { picture, caption } of maps) {
@@ -2516,6 +2528,7 @@
       svg("rect", { x: 0, y: 0, width, height, fill: ground }),
       words(title, MARGIN4, MARGIN4 + 16, 18, ink, 600),
       ...lines.map((line, k) => words(line, MARGIN4, MARGIN4 + 24 + (k + 0.8) * LINE, 13, soft)),
+      ...legend(names, ink, MARGIN4 + 24 + (lines.length + 0.8) * LINE),
       copy(path, MARGIN4, top),
       ...column
     );
@@ -2670,12 +2683,12 @@ ${new XMLSerializer().serializeToString(picture)}
       const name = state.example === null ? "a source of the user's own" : `sequence ${explorer.sequences.names[state.example]}${state.isChanged ? ", changed" : ""}`;
       const head = explorer.first.layers > 1 || explorer.first.heads > 1 ? `, layer ${state.layer}, head ${state.head}` : "";
       const models = shown.map((each) => each.name).join(" and ");
-      const text = `${models}; ${name}; step ${state.step + 1}${head}. ${byId("live-text").textContent} ${LEGEND}`;
+      const text = `${models}; ${name}${head}. ${byId("live-text").textContent} ${LEGEND}`;
       const maps = [...byId("live-map").children].filter((place2) => !place2.hidden).flatMap((place2) => {
         const picture = place2.querySelector("svg");
         return picture && picture.viewBox.baseVal.width > 0 && !picture.closest("[hidden]") ? [{ picture, caption: place2.querySelector("p")?.textContent ?? "" }] : [];
       });
-      return compose(this.title, text, byId("live-path").querySelector("svg"), maps);
+      return compose(this.title, text, shown.length > 1 ? shown : [], byId("live-path").querySelector("svg"), maps);
     }
     get fileName() {
       return this.title.replace(/[^\p{L}\p{N}._-]+/gu, "-").replace(/^[-.]+|[-.]+$/g, "").slice(0, 60) || "seqattn";

@@ -26,6 +26,9 @@ from seqattn.runs import RunFolder
 from tests.browser.conftest import SMALL, Opened
 
 Open = Callable[..., Opened]
+REFUSE = """() => {
+  Object.defineProperty(navigator, "clipboard", {value: {writeText: () => Promise.reject(new Error("no"))}});
+}"""
 NAMES = ["load, MW", 'the "second"', "<b>third</b>"]
 OWN_SETS = {
     "own": ["data.scaling=standard"],
@@ -135,7 +138,7 @@ def rerun(found: Opened, run: Path, folder: Path) -> NDArray[np.float64]:
     words = ["predict", str(run), *command.replace("'", "").split()[3:], "--output", str(output)]
     result = CliRunner().invoke(app, words)
     assert result.exit_code == 0, result.output
-    style = "; ,".split() if run.name == "relative" else [",", "."]
+    style = [";", ","] if run.name == "relative" else [",", "."]
     with output.open(newline="") as file:
         rows = list(csv.DictReader(file, delimiter=style[0]))
     targets = list(rows[0])[-found.page.evaluate("window.seqattn.explorer.first.target_features.length") :]  # fmt: skip
@@ -216,7 +219,7 @@ def test_a_refused_clipboard_leaves_the_link_selected(
     live: Open, live_runs: dict[str, Path]
 ) -> None:
     found = live(live_runs["squares"] / "report.html")
-    found.page.evaluate("navigator.clipboard && (navigator.clipboard.writeText = () => Promise.reject(new Error('no')))")  # fmt: skip
+    found.page.evaluate(REFUSE)  # fmt: skip
     found.page.click("#live-copy")
     found.page.wait_for_selector("#live-link:focus")
     selected = "(({selectionStart: a, selectionEnd: b, value}) => value.slice(a, b))(document.getElementById('live-link'))"  # fmt: skip
@@ -383,7 +386,7 @@ def test_nothing_is_wider_than_a_telephone(
     for _ in range(5):
         assert found.page.evaluate(wide) <= 360
         found.page.click("#live-tour-next")
-    found.page.evaluate("navigator.clipboard && (navigator.clipboard.writeText = () => Promise.reject(new Error('no')))")  # fmt: skip
+    found.page.evaluate(REFUSE)  # fmt: skip
     found.page.click("#live-copy")
     assert found.page.evaluate(wide) <= 360
 

@@ -59,6 +59,7 @@ export class HeatmapPlot {
     const largest = largestWeight(rows, meaning);
     const cells = rows.length * columns > MAX_CELLS_AS_ELEMENTS ? this.image(rows, grid, largest, meaning === "strength") : this.cells(rows, grid, largest, meaning === "strength");
     this.root.replaceChildren(cells, this.labels(scene, grid), this.marks(scene, grid, chosen), this.currentCell(rows, chosen));
+    this.root.onfocus = this.root.onblur = () => { this.draw(scene, shown); };
     this.root.onclick = (event) => { this.click(event, grid); };
     this.root.onkeydown = (event) => { this.key(event, grid, chosen); };
   }
@@ -129,7 +130,7 @@ export class HeatmapPlot {
       }
     }
     outline(chosen, 0, grid.columns, { stroke: warn, "stroke-width": 3 });
-    if (document.activeElement === this.root) outline(chosen, this.column, 1, { stroke: ink, "stroke-width": 2 });
+    if (document.activeElement === this.root) outline(chosen, this.column, 1, { stroke: ink, "stroke-width": 2, "data-only": "page" });
     return group;
   }
 

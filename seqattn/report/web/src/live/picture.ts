@@ -7,6 +7,8 @@ const GAP = 24;
 const LINE = 20;
 const FONT = "system-ui, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif";
 const PIXELS = 2;
+/** Width of a character in a text of size 13. Fonts differ, so this is that of a wide one. */
+const CHARACTER = 7.7;
 /** Attributes that mean something in the page only. */
 const PAGE_ATTRIBUTES = ["tabindex", "role", "class", "style", "data-point", "data-step", "data-column", "id"];
 
@@ -45,22 +47,39 @@ export function wrap(text: string, most: number): string[] {
   return lines;
 }
 
+/** A name and the colour of its forecast. */
+export interface Named {
+  name: string;
+  colour: string;
+}
+
+/** Return a row of names with diamonds in their colours. */
+function legend(names: readonly Named[], fill: string, y: number): SVGElement[] {
+  let x = MARGIN;
+  return names.flatMap(({ name, colour }) => {
+    const parts = [svg("path", { d: `M${x + 6} ${y - 11}l6 6l-6 6l-6 -6Z`, fill: colour }), svg("text", { x: x + 18, y, "font-size": 13, fill }, name)];
+    x += 36 + name.length * CHARACTER;
+    return parts;
+  });
+}
+
 /** Return the path and the heatmaps side by side as one picture.
  *
  * @param title - the first line.
  * @param text - what the picture shows.
+ * @param names - the models, if there are several.
  * @param path - the path.
  * @param maps - the heatmaps, one below the other; none for a model without attention.
  */
-export function compose(title: string, text: string, path: SVGSVGElement, maps: readonly Part[]): SVGSVGElement {
+export function compose(title: string, text: string, names: readonly Named[], path: SVGSVGElement, maps: readonly Part[]): SVGSVGElement {
   const { ground, ink, soft } = theme();
   const left = sizeOf(path);
   const right = Math.max(0, ...maps.map(({ picture }) => sizeOf(picture).width));
   const width = 2 * MARGIN + left.width + (right ? GAP + right : 0);
   const words = (content: string, x: number, y: number, size: number, fill: string, weight = 400): SVGElement => svg("text", { x, y, "font-size": size, "font-weight": weight, fill }, content);
   const root = svg("svg", { xmlns: "http://www.w3.org/2000/svg", "font-family": FONT });
-  const lines = wrap(text, Math.floor((width - 2 * MARGIN) / 6.4));
-  const top = MARGIN + 24 + lines.length * LINE + 8;
+  const lines = wrap(text, Math.floor((width - 2 * MARGIN) / CHARACTER));
+  const top = MARGIN + 24 + (lines.length + (names.length ? 1 : 0)) * LINE + 8;
   let bottom = top;
   const column: SVGElement[] = [];
   for (const { picture, caption } of maps) {
@@ -77,6 +96,7 @@ export function compose(title: string, text: string, path: SVGSVGElement, maps: 
     svg("title", {}, title), svg("rect", { x: 0, y: 0, width, height, fill: ground }),
     words(title, MARGIN, MARGIN + 16, 18, ink, 600),
     ...lines.map((line, k) => words(line, MARGIN, MARGIN + 24 + (k + 0.8) * LINE, 13, soft)),
+    ...legend(names, ink, MARGIN + 24 + (lines.length + 0.8) * LINE),
     copy(path, MARGIN, top), ...column,
   );
   return root;

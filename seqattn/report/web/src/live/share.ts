@@ -131,12 +131,12 @@ export class Share {
     const name = state.example === null ? "a source of the user's own" : `sequence ${explorer.sequences.names[state.example]}${state.isChanged ? ", changed" : ""}`;
     const head = explorer.first.layers > 1 || explorer.first.heads > 1 ? `, layer ${state.layer}, head ${state.head}` : "";
     const models = shown.map((each) => each.name).join(" and ");
-    const text = `${models}; ${name}; step ${state.step + 1}${head}. ${byId("live-text").textContent} ${LEGEND}`;
+    const text = `${models}; ${name}${head}. ${byId("live-text").textContent} ${LEGEND}`;
     const maps = [...byId("live-map").children].filter((place) => !(place as HTMLElement).hidden).flatMap((place) => {
       const picture = place.querySelector("svg");
       return picture && picture.viewBox.baseVal.width > 0 && !picture.closest("[hidden]") ? [{ picture, caption: place.querySelector("p")?.textContent ?? "" }] : [];
     });
-    return compose(this.title, text, byId("live-path").querySelector("svg")!, maps);
+    return compose(this.title, text, shown.length > 1 ? shown : [], byId("live-path").querySelector("svg")!, maps);
   }
 
   private get fileName(): string {
