@@ -464,7 +464,7 @@ def main() -> None:
     for name, work in by_name.items():
         if is_selected(name):
             for manual, goal in zip((True, False), goals[name], strict=True):
-                backend = "by hand" if manual else "autograd"
+                backend = "manual" if manual else "autograd"
                 table.pair(f"{name}, {backend}", lambda: notebook_loop(work),  # noqa: B023
                            lambda: seqattn_loop(work, manual_backward=manual), f">= {goal}")  # noqa: B023  # fmt: skip
     first = by_name["A"]
@@ -474,7 +474,7 @@ def main() -> None:
             (64, False, "<= 1"),
             (256, True, ""),
         ):
-            backend = "by hand" if manual else "autograd"
+            backend = "manual" if manual else "autograd"
             name = f"seeds: {seeds} of A, {backend}, of one notebook"
             table.pair(name, lambda: notebook_loop(first),
                        lambda: seqattn_loop(first, manual_backward=manual, seeds=seeds),  # noqa: B023
@@ -529,7 +529,7 @@ def peers(table: BenchTable, chosen: list[Work]) -> None:
         if importlib.util.find_spec("lightning") is None:
             print("lightning is not installed")
         else:
-            table.pair(f"{work.name}, Lightning / by hand", lambda: lightning_loop(work),  # noqa: B023
+            table.pair(f"{work.name}, Lightning / manual", lambda: lightning_loop(work),  # noqa: B023
                        lambda: seqattn_loop(work), "")  # noqa: B023  # fmt: skip
         if importlib.util.find_spec("jax") is None:
             print("jax is not installed")
@@ -538,7 +538,7 @@ def peers(table: BenchTable, chosen: list[Work]) -> None:
                  for _ in range(table.repeats)]  # fmt: skip
         after, ours = [run for (_, run), _ in taken], [t for _, t in taken]
         ratios = [a / b for a, b in zip(after, ours, strict=True)]
-        table.row(f"{work.name}, JAX once compiled / by hand", after, ours, ratios, "")
+        table.row(f"{work.name}, JAX once compiled / manual", after, ours, ratios, "")
         compiling = statistics.median([compiling for (compiling, _), _ in taken])
         print(f"    (JAX compiled for {compiling:.3g} s first)")
 

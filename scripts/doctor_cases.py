@@ -71,7 +71,7 @@ def on_padding(evidence: Evidence) -> Evidence:
 CASES = (
     Case("squares.yaml", "", (), "squares.yaml"),
     Case("variable_length.yaml", "", (), "variable_length.yaml"),
-    Case("a path of 16 points to copy", "", COPY),
+    Case("copying a path of 16 points", "", COPY),
     Case("mechanisms/multi_head.yaml", "", (), "mechanisms/multi_head.yaml"),
     Case("mechanisms/sparsemax.yaml", "", (), "mechanisms/sparsemax.yaml"),
     Case("variable_length.yaml, 3% of the weight on padding (planted)", CHECK_NAMES[0], (),
@@ -79,20 +79,20 @@ CASES = (
     Case("squares.yaml, stopped after one epoch", CHECK_NAMES[1],
          ("training.epochs=1", "training.learning_rate=0.001"), "squares.yaml"),
     Case("score: uniform", CHECK_NAMES[2], ("model.attention.score=uniform",), "squares.yaml"),
-    Case("the target is the first source point, four times", CHECK_NAMES[3],
+    Case("a target that repeats the first source point", CHECK_NAMES[3],
          ("data.kind=file", "data.path=first.jsonl", "model.hidden_dim=3", "training.epochs=60",
           "training.batch_size=32")),
-    Case("copy, weights moved by a step (planted)", CHECK_NAMES[4], COPY, "", shift_by_one),
+    Case("copying, weights shifted by one step (planted)", CHECK_NAMES[4], COPY, "", shift_by_one),
     Case("score: general, learning rate 0.3", CHECK_NAMES[5],
          ("data.n_train=512", "model.hidden_dim=64", "model.attention.score=general",
           "training.learning_rate=0.3", "training.epochs=20")),
     Case("multi_head.yaml, one head uniform (planted)", CHECK_NAMES[6], (),
          "mechanisms/multi_head.yaml", one_dead),
-    Case("four heads, hardly trained", CHECK_NAMES[7],
+    Case("four heads, almost untrained", CHECK_NAMES[7],
          ("data.n_train=64", "model.attention.heads=4", "training.learning_rate=1e-6",
           "training.epochs=1")),
     Case("score: uniform", CHECK_NAMES[8], ("model.attention.score=uniform",), "squares.yaml"),
-    Case("polygons of 12 corners, teacher forcing at every step", CHECK_NAMES[9],
+    Case("polygons of 12 corners, always teacher-forced", CHECK_NAMES[9],
          ("data.kind=polygons", "data.corners=12", "training.teacher_forcing.probability=1",
           "training.epochs=40")),
     Case("notebook.yaml, a state of two numbers", CHECK_NAMES[10], (), "notebook.yaml"),
@@ -152,7 +152,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=20)
     arguments = parser.parse_args()
     torch.set_num_threads(1)
-    print("| case | what is there | found in | found too |")
+    print("| case | defect | found in | additional findings |")
     print("| --- | --- | ---: | --- |", flush=True)
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
@@ -163,7 +163,7 @@ def main() -> None:
             hits = counts.pop(case.finding, 0)
             others = ", ".join(f"{name} ({count})" for name, count in counts.most_common())
             hit = f"{hits} of {len(every)}" if case.finding else "-"
-            print(f"| {case.name} | {case.finding or 'nothing'} | {hit} | {others or '-'} |",
+            print(f"| {case.name} | {case.finding or 'none'} | {hit} | {others or '-'} |",
                   flush=True)  # fmt: skip
 
 

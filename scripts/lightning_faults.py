@@ -132,7 +132,7 @@ def lightning_killed(count: int) -> str:
             found = final(here)
             ended += found is not None
             same += found is not None and equal(whole, found)
-    return f"{same} of {count} end the same; {count - ended} cannot be resumed"
+    return f"{same} of {count} give the same result; {count - ended} cannot be resumed"
 
 
 def lightning_stopped(steps: list[int]) -> str:
@@ -144,7 +144,7 @@ def lightning_stopped(steps: list[int]) -> str:
             lightning_fit(home, steps=k)
             # In a new process, the random generators have another state, so the seed differs.
             same += equal(whole, weights(lightning_fit(home, seed=99, resume=True)))
-    return f"{same} of {len(steps)} end the same"
+    return f"{same} of {len(steps)} give the same result"
 
 
 def lightning_disk(pages: list[int]) -> str:
@@ -171,7 +171,10 @@ def lightning_disk(pages: list[int]) -> str:
             finally:
                 subprocess.run(["umount", str(disk)], check=True)
     n = len(pages)
-    return f"{same} of {n} end the same; {n - resumed} cannot be resumed; {n - loud} silent"
+    return (
+        f"{same} of {n} give the same result; {n - resumed} cannot be resumed; {n - loud} fail"
+        " silently"
+    )
 
 
 def _mount(place: Path, size: int, *, again: bool = False) -> None:
@@ -207,7 +210,7 @@ def lightning_payloads() -> str:
                 with contextlib.suppress(Exception):
                     lightning_fit(home / "other", payload=file)
                 ran += made.exists()
-    return f"{ran} of {tried} were run"
+    return f"{ran} of {tried} were executed"
 
 
 def lightning_misspelt() -> str:
@@ -228,7 +231,7 @@ def lightning_misspelt() -> str:
             except TypeError as error:
                 refused += 1
                 right += f"'{name}'" in str(error)
-    return f"{refused} of {tried} refused; the right name suggested for {right}"
+    return f"{refused} of {tried} rejected; the right name is suggested for {right}"
 
 
 def lightning_nan() -> str:
@@ -294,14 +297,14 @@ def main() -> None:
     steps = list(range(1, EPOCHS * SQUARES // BATCH))
     pages = list(range(1, 42, 8))
     rows = [
-        ("SIGKILL at a random moment, then resumed", lambda: lightning_killed(arguments.kills),
-         lambda: ours(processes.killed(arguments.kills), "end the same")),
-        ("disk full, then room again", lambda: lightning_disk(pages),
-         lambda: ours(disk.full(41, step=8), "end the same, none silent")),
-        ("stopped after step k and resumed, every k", lambda: lightning_stopped(steps),
-         lambda: ours(states.stopped_at(steps), "end the same")),
-        ("a pickle that runs code, as a checkpoint", lightning_payloads,
-         lambda: ours(files.payloads(), "refused, 0 run")),
+        ("SIGKILL at a random moment, then a resume", lambda: lightning_killed(arguments.kills),
+         lambda: ours(processes.killed(arguments.kills), "give the same result")),
+        ("a full disk, then free space and a resume", lambda: lightning_disk(pages),
+         lambda: ours(disk.full(41, step=8), "give the same result; 0 fail silently")),
+        ("a stop after step k and a resume, for every k", lambda: lightning_stopped(steps),
+         lambda: ours(states.stopped_at(steps), "give the same result")),
+        ("a pickle that runs code, loaded as a checkpoint", lightning_payloads,
+         lambda: ours(files.payloads(), "rejected; 0 executed")),
         ("a misspelt setting", lightning_misspelt, lambda: configs.misspelt().remarks[0]),
         ("NaN in a batch", lightning_nan, seqattn_nan),
     ]  # fmt: skip

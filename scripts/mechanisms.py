@@ -60,8 +60,8 @@ def main() -> None:
             flush=True,
         )
     row = next(iter(found.values()))
-    print(f"\nNoise floor {row['floor']:.4f}; the best parameter-free baseline, \"minus the"
-          f" source corner\", {row['baseline']:.4f}.")  # fmt: skip
+    print(f"\nThe noise floor is {row['floor']:.4f}. The best parameter-free baseline, \"minus the"
+          f" source corner\", has an error of {row['baseline']:.4f}.")  # fmt: skip
     if arguments.json:
         arguments.json.write_text(json.dumps(found, indent=2) + "\n")
 

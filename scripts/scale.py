@@ -41,7 +41,7 @@ GROWS = {
     "F": [2, 8, 32, 128],
     "R": [1, 4, 16, 64, 256],
 }
-KINDS = ("by hand", "autograd", "additive")
+KINDS = ("manual", "autograd", "additive")
 
 
 def measure(kind: str, N: int, S: int, H: int, F: int, R: int) -> dict[str, float]:
@@ -54,14 +54,14 @@ def measure(kind: str, N: int, S: int, H: int, F: int, R: int) -> dict[str, floa
     config = Training(batch_size=N, learning_rate=1e-3)
     model = Recurrent(hidden_dim=H, attention=attention)
     warm = RunProgress(TrainingRun(build_model(model, F, 0), small, small, config, 0))
-    state, learner = build_group([warm], manual_backward=kind == "by hand")
+    state, learner = build_group([warm], manual_backward=kind == "manual")
     # Take one step first, to exclude one-time costs of torch and the allocator.
     train_step(state, learner, learner.start_epoch(state))
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     runs = [
         RunProgress(TrainingRun(build_model(model, F, k), data, small, config, k)) for k in range(R)
     ]
-    state, learner = build_group(runs, manual_backward=kind == "by hand")
+    state, learner = build_group(runs, manual_backward=kind == "manual")
     epoch = learner.start_epoch(state)
     taken = []
     for _ in range(6):
@@ -122,7 +122,7 @@ def picture(found: dict[str, dict[str, list[dict[str, Any]]]]) -> Figure:
     panels = figure.subplots(2, len(found), squeeze=False)
     for column, (letter, kinds) in enumerate(found.items()):
         for row, (key, unit, scale) in enumerate(
-            (("seconds", "ms a step", 1e3), ("bytes", "peak MiB", 2**-20))
+            (("seconds", "ms per step", 1e3), ("bytes", "peak MiB", 2**-20))
         ):
             axes = panels[row, column]
             for kind, (color, marker) in zip(
@@ -134,7 +134,7 @@ def picture(found: dict[str, dict[str, list[dict[str, Any]]]]) -> Figure:
             sizes = [point["size"] for point in kinds[KINDS[0]]]
             last = kinds[KINDS[0]][-1][key] * scale
             line = last * np.array(sizes) / sizes[-1]
-            axes.plot(sizes, line, color="#b0b0b0", ls=":", lw=1, zorder=0, label="in proportion")
+            axes.plot(sizes, line, color="#b0b0b0", ls=":", lw=1, zorder=0, label="proportional")
             axes.set(xscale="log", yscale="log")
             for axis in (axes.xaxis, axes.yaxis):
                 axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))

@@ -16,7 +16,7 @@ __all__ = ["DataNote", "Run", "__version__", "load", "train"]
 
 
 def __getattr__(name: str) -> Any:
-    """Import the API on first use, because it imports torch."""
+    """Import a name of the Python API on first use, because the API imports torch."""
     if name in ("DataNote", "Run", "load", "train"):
         from seqattn.experiments import api
 

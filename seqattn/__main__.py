@@ -11,8 +11,8 @@ from typing import Any
 def main() -> None:
     """Run the command line.
 
-    A signal during the imports ends the process with the same exit code as later, without a
-    traceback.
+    A signal that arrives during the imports ends the process with the same exit code as a later
+    signal, and without a traceback.
     """
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _exit_on_signal)
@@ -23,8 +23,8 @@ def main() -> None:
 
 
 def _open_closed_streams() -> None:
-    """Open closed standard streams on the null device; else the next opened files would get their
-    descriptors and receive what is printed."""
+    """Open each closed standard stream on the null device. Otherwise the next files that the
+    process opens would get the descriptors of these streams, and would receive the printed text."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: PTH123, SIM115

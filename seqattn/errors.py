@@ -1,8 +1,8 @@
-"""Errors that a user can correct, with their exit codes; counts in messages.
+"""Errors that a user can correct, with their exit codes, and the format of counts in messages.
 
-The command line prints the message of such an error without a traceback and exits with its code. A
-message says where the error is, what was found, and what to do. A bug raises another exception and
-keeps its traceback.
+The command line prints the message of such an error without a traceback and exits with the error's
+code. Each message says where the error is, what was found, and what to do. A bug raises another
+exception and keeps its traceback.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ class UsageError(SeqattnError):
 
 
 class ConfigError(SeqattnError):
-    """All mistakes of a config file and its overrides (exit 2).
+    """All mistakes in a config file and its overrides (exit 2).
 
     Attributes:
-        mistakes: one line for each mistake, with file, line, key and remedy.
+        mistakes: one line per mistake, with file, line, key and remedy.
     """
 
     exit_code = 2
@@ -48,14 +48,15 @@ class DataError(SeqattnError):
 
 
 class NoRows(DataError):  # noqa: N818  (names what is wrong)
-    """A table with a header and no rows (exit 3)."""
+    """A table that has a header but no rows (exit 3)."""
 
 
 class AmbiguousData(DataError):  # noqa: N818  (names what is wrong)
     """A file that can be read in several ways with different results (exit 3).
 
     Attributes:
-        choices: for each way of reading, the keys of the data section that select it.
+        choices: one mapping per way of reading the file, with the keys of the `data` section that
+            select this way.
     """
 
     def __init__(self, message: str, choices: tuple[Mapping[str, str], ...] = ()) -> None:
@@ -76,7 +77,7 @@ class StorageError(SeqattnError):
 
 
 class DistributedError(SeqattnError):
-    """Another process or machine of a distributed training cannot be reached (exit 5)."""
+    """A process or machine of a distributed training that cannot be reached (exit 5)."""
 
     exit_code = 5
 
@@ -88,11 +89,14 @@ class FolderLockedError(SeqattnError):
 
 
 class NonFiniteError(SeqattnError):
-    """A loss, gradient or update that is NaN or infinite (exit 7). It is never applied.
+    """A loss, gradient or update that is NaN or infinite (exit 7). A non-finite update is never
+    applied.
 
     Attributes:
-        epoch: epoch in which it was found, counted from 1; None after training.
-        step: step of the epoch, counted from 1; None at the validation after the epoch.
+        epoch: epoch in which the value was found, counted from 1; None if it was found after
+            training.
+        step: step of the epoch, counted from 1; None if the value was found at the validation after
+            the epoch.
     """
 
     exit_code = 7
@@ -103,7 +107,7 @@ class NonFiniteError(SeqattnError):
 
 
 class Interrupted(SeqattnError):  # noqa: N818  (a signal is not an error)
-    """SIGINT or SIGTERM ended the command (exit 130 or 143)."""
+    """The interruption of a command by SIGINT or SIGTERM (exit 130 or 143)."""
 
     def __init__(self, number: int, message: str = "interrupted") -> None:
         self.exit_code = 128 + number
@@ -111,10 +115,11 @@ class Interrupted(SeqattnError):  # noqa: N818  (a signal is not an error)
 
 
 def counted(number: int, noun: str, plural: str = "") -> str:
-    """Format a count with its noun: `1 seed`, `0 seeds`, `1,200 seeds`.
+    """Format a number together with its noun: `1 seed`, `0 seeds`, `1,200 seeds`.
 
     Args:
-        noun: singular.
-        plural: plural; the default appends an s to `noun`.
+        number: the number.
+        noun: the noun in the singular.
+        plural: the noun in the plural; the default appends an s to `noun`.
     """
     return f"{number:,} {noun if number == 1 else plural or noun + 's'}"

@@ -1,10 +1,11 @@
 """Counter-based random numbers: every generator is a function of (seed, stream, position).
 
-Nothing depends on what was drawn before: a new consumer of random numbers changes no other, and a
-resumed run has no generator state to restore. The numbers come from Philox (Salmon et al. 2011,
-"Parallel Random Numbers: As Easy as 1, 2, 3"). Its key is a function of seed and stream, and the
-highest word of its counter is the position. The generators are NumPy `RandomState`s because NumPy
-guarantees their numbers across versions (NEP 19); methods of `Generator` may change.
+The numbers do not depend on what was drawn before. Code that draws additional random numbers
+therefore changes no other draw, and a resumed run has no generator state to restore. The numbers
+come from Philox (Salmon et al. 2011, "Parallel Random Numbers: As Easy as 1, 2, 3"). The key of
+Philox is a function of seed and stream, and the highest word of its counter is the position. The
+generators are instances of NumPy's class `RandomState`, because NumPy guarantees that its numbers
+are the same in every version (NEP 19). The numbers of the newer class `Generator` may change.
 """
 
 from __future__ import annotations
@@ -22,11 +23,11 @@ StreamName = Literal["init", "shuffle", "coins", "dropout", "sampling", "data", 
 
 
 def rng_for(seed: int, name: StreamName, position: int | str) -> np.random.RandomState:
-    """A new generator for one purpose at one position.
+    """Return a new generator for one purpose at one position.
 
     Args:
         seed: the run's seed, 0 or more.
-        name: what the numbers are for.
+        name: the stream, named after the purpose of the numbers.
         position: an epoch, or the name of a parameter.
     """
     counter = np.array([0, 0, 0, _position_word(position)], dtype=np.uint64)
@@ -36,18 +37,19 @@ def rng_for(seed: int, name: StreamName, position: int | str) -> np.random.Rando
 def rngs_for(
     keys: Iterable[tuple[int, int | str]], name: StreamName
 ) -> Iterator[np.random.RandomState]:
-    """The generators of `rng_for` for many keys, in a quarter of the time. Each is valid until the
-    next of its stream is requested.
+    """Yield the generators of `rng_for` for many keys, in a quarter of the time. Each generator is
+    valid until the caller requests the next generator of the same stream.
 
     Args:
-        keys: a seed and a position for each.
+        keys: a pair of seed and position for each generator.
+        name: the stream, named after the purpose of the numbers.
     """
     rng, initial = _reusable_generator(name)
     state = initial["state"]
     for seed, position in keys:
         state["key"] = _philox_key(seed, name)
         state["counter"][3] = _position_word(position)
-        rng.set_state(initial)  # also clears the second of a pair of normal numbers
+        rng.set_state(initial)  # also clears a cached second normal number
         yield rng
 
 
@@ -63,7 +65,7 @@ def _position_word(position: int | str) -> int:
 
 @functools.cache
 def _reusable_generator(name: StreamName) -> tuple[np.random.RandomState, Any]:
-    """A generator whose state is set for every key, and the state at counter 0."""
+    """Return a generator whose state is overwritten for every key, and its state at counter 0."""
     bits = np.random.Philox(0)
     initial: Any = bits.state
     initial["state"]["counter"] = np.zeros(4, dtype=np.uint64)

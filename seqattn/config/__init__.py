@@ -1,8 +1,10 @@
-"""Reads a YAML file and overrides into one frozen `Config`, and writes it back.
+"""The config of a training. `resolve` combines a YAML file and overrides into one frozen `Config`:
 
-resolved = resolve(Path("configs/squares.yaml"), ["training.epochs=10"])
-resolved.config.training.epochs            # 10
-resolved.origins["training.epochs"]        # "--set training.epochs=10"
+    resolved = resolve(Path("configs/squares.yaml"), ["training.epochs=10"])
+    resolved.config.training.epochs            # 10
+    resolved.origins["training.epochs"]        # "--set training.epochs=10"
+
+`to_yaml` writes a config back as YAML.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Plans a comparison: variants of one config, each with the same seeds."""
+"""The plan of a comparison: variants of one config, each with the same seeds."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from seqattn.config.mistakes import count_mistakes, describe_error
 from seqattn.config.reading import read_yaml_text
 from seqattn.errors import ConfigError
 
-NOT_VARIED = {"name": "is the folder's name", "seed": "is what every variant has the same of"}
+NOT_VARIED = {"name": "names the folder and cannot vary",
+              "seed": "cannot vary; every variant has the same seeds"}  # fmt: skip
 MAX_RUNS = 100_000
 PARTS = ("train", "validation", "test")
 DATA_SEEDS = frozenset(f"data.{part}_seed" for part in PARTS)
@@ -26,7 +27,8 @@ FILES = frozenset({
     "comparison.json", "variants.csv", "pairs.csv", "seeds.csv", "comparison.md", "comparison.png",
     "curves.png", "attention.png", "along.png", "report.html",
 })  # fmt: skip
-"""Files in the folder of a comparison, which no folder of a variant can be called."""
+"""Names of the files in the folder of a comparison. The folder of a variant cannot have such a
+name."""
 
 
 @dataclass(frozen=True)
@@ -34,10 +36,10 @@ class VariantConfig:
     """A variant of a comparison.
 
     Attributes:
-        name: of its folder, and in tables.
-        config: with the seed of the first run.
-        series: name without the value of the sweep key; the whole name without a sweep.
-        at: value of the sweep key (compare.along); None without a sweep.
+        name: name of the variant's folder, also used in tables.
+        config: the config, with the seed of the first run.
+        series: name without the value of the sweep key; the whole name if there is no sweep.
+        at: value of the sweep key (`compare.along`); None if there is no sweep.
     """
 
     name: str
@@ -51,9 +53,9 @@ class Comparison:
     """The variants and seeds of a comparison.
 
     Attributes:
-        name: of the folder.
-        variants: at least two, with different names and configs.
-        seeds: of each variant, at least two.
+        name: name of the comparison's folder.
+        variants: at least two variants, with different names and configs.
+        seeds: the seeds of each variant, at least two.
         along: the sweep key, or "".
         resample_data: whether each seed draws new generated data; False if all data are files.
     """
@@ -65,13 +67,13 @@ class Comparison:
     resample_data: bool = False
 
     def config_of(self, variant: VariantConfig, seed: int) -> Config:
-        """The config of one run."""
+        """Return the config of one run."""
         config = variant.config.model_copy(update={"seed": seed})
         return resample_data_seeds(config) if self.resample_data else config
 
     def as_plain(self) -> dict[str, Any]:
-        """The identity of the comparison, which does not include its seeds, as JSON-serializable
-        data."""
+        """Return the identity of the comparison as JSON-serializable data. The seeds are not part
+        of the identity."""
         return {
             "variants": {variant.name: _identity_of(variant) for variant in self.variants},
             "resample_data": self.resample_data,
@@ -79,8 +81,8 @@ class Comparison:
 
 
 def resample_data_seeds(config: Config) -> Config:
-    """The config with data seeds derived from its data seeds and its seed; unchanged if the data
-    are files."""
+    """Replace the data seeds of a config by seeds that are derived from these data seeds and the
+    seed of the config. If the data are files, return the config unchanged."""
     if not isinstance(config.data, Generated):
         return config
     seeds = {
@@ -91,14 +93,15 @@ def resample_data_seeds(config: Config) -> Config:
 
 
 def derive_data_seed(base: int, seed: int, part: str) -> int:
-    """The seed of one part of the data of one run.
+    """Derive the seed with which one run generates one part of its data.
 
-    The first 32-bit word of NumPy's SeedSequence([base, seed]), with the lowest two bits replaced
-    by the number of the part (train 0, validation 1, test 2), so that parts never share a seed.
+    The result is the first 32-bit word of NumPy's SeedSequence([base, seed]), with the lowest two
+    bits replaced by the number of the part (train 0, validation 1, test 2), so that parts never
+    share a seed.
 
     Args:
         base: seed of the part in the config.
-        seed: of the run.
+        seed: seed of the run.
         part: one of `PARTS`.
     """
     (word,) = np.random.SeedSequence([base, seed]).generate_state(1)
@@ -114,18 +117,18 @@ def plan_comparison(
     seeds: int | None = None,
     resample_data: bool | None = None,
 ) -> Comparison:
-    """Read a config file, and plan its comparison. Arguments replace the values of the file.
+    """Read a config file and plan its comparison. The arguments replace the values in the file.
 
     Args:
         path: the config file.
-        overrides: "PATH=VALUE" each, for all variants.
-        vary: "PATH=A,B,..." each; every combination is a variant.
-        along: "PATH=A,B,..." with numbers, the sweep.
-        seeds: number of seeds.
-        resample_data: whether each seed draws new data.
+        overrides: strings "PATH=VALUE", which apply to all variants.
+        vary: strings "PATH=A,B,...". Every combination of values is a variant.
+        along: the sweep, "PATH=A,B,..." with numbers; None for the sweep in the file.
+        seeds: number of seeds; None for the number in the file.
+        resample_data: whether each seed draws new data; None for the value in the file.
 
     Raises:
-        ConfigError: with all mistakes of all variants.
+        ConfigError: if there are mistakes; the error lists the mistakes of all variants.
     """
     draft = Draft.read(path, overrides)
     compare = _parse_section(draft.content.pop("compare", None), path)
@@ -139,7 +142,7 @@ def plan_comparison(
     mistakes += _check_duplicates(variants)
     mistakes += _check_data_seeds(variants) if resampled else []
     if resample_data and not generated:
-        mistakes.append("--resample-data: goes with generated data, and these are files.")
+        mistakes.append("--resample-data: requires generated data, but the data are files.")
     mistakes += _check_names([arm.name for arm in arms])
     if mistakes:
         unique = list(dict.fromkeys(mistakes))
@@ -154,7 +157,13 @@ def plan_comparison(
 
 @dataclass(frozen=True)
 class _VariantDraft:
-    """A variant before validation: changed values by dotted path, and their origin."""
+    """A variant before validation.
+
+    Attributes:
+        changes: changed values by dotted path.
+        origin: origin of the changes, for messages.
+        name, series, at: see `VariantConfig`.
+    """
 
     name: str
     changes: Mapping[str, Any]
@@ -168,10 +177,10 @@ class _Design:
     """The keys that are varied.
 
     Attributes:
-        grid: values by dotted path; every combination is a variant.
+        grid: lists of values by dotted path; every combination of values is a variant.
         place: origin of the grid, for messages.
-        named: variants by name, instead of a grid.
-        along: numbers by dotted path of the sweep key; empty without a sweep.
+        named: variants by name. If there are named variants, the grid is not used.
+        along: numbers by dotted path of the sweep key; empty if there is no sweep.
     """
 
     grid: Mapping[str, Sequence[Any]]
@@ -181,10 +190,10 @@ class _Design:
 
     @classmethod
     def read(cls, path: Path, compare: Compare, vary: Sequence[str], along: str | None) -> _Design:
-        """The design of the file, or of the command line if that has one.
+        """Read the design from the command line, or from the file if the command line has none.
 
         Raises:
-            ConfigError: with all mistakes of the grid and the sweep.
+            ConfigError: if the grid or the sweep has mistakes; the error lists all mistakes.
         """
         mistakes: list[str] = []
         grid = _parse_grid(vary, mistakes) if vary else compare.vary
@@ -193,7 +202,7 @@ class _Design:
         numbers = compare.along if along is None else _parse_grid([along], mistakes)
         mistakes += _check_grid(numbers, "compare.along" if along is None else "--along")
         mistakes += [
-            f"--along {key}: {json.dumps(value)} is no number."
+            f"--along {key}: {json.dumps(value)} is not a number."
             for key, values in numbers.items()
             for value in values
             if isinstance(value, bool) or not isinstance(value, int | float)
@@ -203,8 +212,8 @@ class _Design:
         return cls(grid, place, {} if vary else compare.variants, numbers)
 
     def arms(self) -> list[_VariantDraft]:
-        """Every variant at every value of the sweep. Without variants the values of the sweep are
-        compared."""
+        """List every variant at every value of the sweep. If there are no variants, the values of
+        the sweep are compared with each other."""
         variants = list(self.named.items()) or _combinations(self.grid)
         if not self.along:
             return [self._arm(name, changes, name, None) for name, changes in variants]
@@ -226,7 +235,7 @@ class _Design:
 def _validate_variants(
     draft: Draft, arms: Sequence[_VariantDraft]
 ) -> tuple[list[VariantConfig], list[str]]:
-    """The valid variants, and the mistakes of all."""
+    """Return the valid variants, and the mistakes of all variants."""
     variants, mistakes = list[VariantConfig](), list[str]()
     for arm in arms:
         fixed = [key for key in arm.changes if key in NOT_VARIED]
@@ -243,7 +252,7 @@ def _check_counts(path: Path, arms: int, count: int) -> None:
     """Check the number of variants and seeds.
 
     Raises:
-        ConfigError: too few variants or seeds, or too many runs.
+        ConfigError: if there are too few variants or seeds, or too many runs.
     """
     if arms < 2:
         raise ConfigError(
@@ -285,7 +294,8 @@ def _is_generated(variant: VariantConfig) -> bool:
 
 
 def _check_data_seeds(variants: Sequence[VariantConfig]) -> list[str]:
-    """Mistakes of variants with different data seeds, which resampling would replace."""
+    """List a mistake for each part of the data whose seeds differ between variants, because
+    resampling would replace these seeds."""
     generated = [variant.config.data for variant in variants if _is_generated(variant)]
     return [
         f"variants differ in data.{part}_seed, but each seed draws new data"
@@ -311,7 +321,7 @@ def _parse_section(section: Any, path: Path) -> Compare:
 
 
 def _parse_grid(vary: Sequence[str], mistakes: list[str]) -> dict[str, list[Any]]:
-    """The lists of values of `--vary PATH=A,B,...`, with values in YAML."""
+    """Parse the lists of values of `--vary PATH=A,B,...`, in which the values are YAML."""
     grid: dict[str, list[Any]] = {}
     for option in vary:
         dotted, equals, text = option.partition("=")
@@ -340,13 +350,13 @@ def _check_grid(grid: Mapping[str, Sequence[Any]], place: str) -> list[str]:
         if not values:
             mistakes.append(f"{place} {key}: names no values to compare.")
         if not all(key.split(".")):
-            mistakes.append(f"{place} {key}: is no dotted key such as model.hidden_dim.")
+            mistakes.append(f"{place} {key}: is not a dotted key such as model.hidden_dim.")
         mistakes += [f"{place} {key}: has the value {text} twice." for text in twice]
     return mistakes
 
 
 def _combinations(grid: Mapping[str, Sequence[Any]]) -> list[tuple[str, Mapping[str, Any]]]:
-    """Every combination of values as (name, changes)."""
+    """Return every combination of values as (name, changes)."""
     combinations = itertools.product(*grid.values()) if grid else ()
     arms = [dict(zip(grid, values, strict=True)) for values in combinations]
     return [
@@ -355,7 +365,8 @@ def _combinations(grid: Mapping[str, Sequence[Any]]) -> list[tuple[str, Mapping[
 
 
 def _value_name(key: str, value: Any) -> str:
-    """A name for a value: a string alone, a number with its key, as in `dot` or `hidden_dim-16`."""
+    """Return a name for a value: a string alone, or a number with its key, as in `dot` or
+    `hidden_dim-16`."""
     if isinstance(value, dict):
         value = "-".join(str(inner) for inner in value.values())
     elif not isinstance(value, str):

@@ -1,4 +1,5 @@
-"""Reads a YAML file and overrides into one frozen `Config`, and reports all mistakes at once."""
+"""Drafts of configs. A draft combines a YAML file and overrides into one frozen `Config`, and
+reports all mistakes at once."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ from seqattn.errors import ConfigError
 DEFAULT = "default"
 
 MAX_MISTAKES = 200
-"""Most mistakes in a message."""
+"""Largest number of mistakes in a message."""
 
 
 @dataclass(frozen=True)
@@ -30,8 +31,9 @@ class Resolved:
     """A valid config with the origin of each value.
 
     Attributes:
-        config: with all defaults.
-        origins: "default", "FILE:LINE" or "--set PATH=VALUE" by dotted path of a value.
+        config: the config with all defaults.
+        origins: origin of each value ("default", "FILE:LINE" or "--set PATH=VALUE"), by dotted
+            path.
     """
 
     config: Config
@@ -43,10 +45,11 @@ def resolve(path: Path | None, overrides: Sequence[str] = ()) -> Resolved:
 
     Args:
         path: a YAML file, or None to start from the defaults.
-        overrides: "PATH=VALUE" each, with VALUE in YAML, like the option `--set`.
+        overrides: strings "PATH=VALUE" as for the option `--set`, where VALUE is YAML.
 
     Raises:
-        ConfigError: with every mistake of the file and the overrides.
+        ConfigError: if there are mistakes; the error lists all mistakes in the file and the
+            overrides.
     """
     draft = Draft.read(path, overrides)
     if "compare" in draft.content:
@@ -61,7 +64,7 @@ def read_stored(path: Path) -> Config:
     """Read the config.yaml of a run folder, with the defaults of the version that wrote it.
 
     Raises:
-        ConfigError: the file cannot be read, or is not a valid config.
+        ConfigError: if the file cannot be read, or is not a valid config.
     """
     draft = Draft.read(path)
     draft.content = apply_old_defaults(draft.content)
@@ -73,10 +76,10 @@ class Draft:
     """A config before validation.
 
     Attributes:
-        path: of the file; None: there is none.
+        path: path of the file; None if there is no file.
         content: plain data.
-        places: "FILE:LINE" or "--set ..." by path of keys.
-        mistakes: found so far.
+        places: origin of each key ("FILE:LINE" or "--set ..."), by path of keys.
+        mistakes: the mistakes found so far.
     """
 
     path: Path | None
@@ -97,11 +100,11 @@ class Draft:
         return draft
 
     def changed(self, changes: Mapping[str, Any], origin: str) -> Draft:
-        """A copy with changed values.
+        """Return a copy with changed values.
 
         Args:
-            changes: new value by dotted path.
-            origin: of the changes, for messages.
+            changes: new values by dotted path.
+            origin: origin of the changes, for messages.
         """
         copied = Draft(
             self.path, copy.deepcopy(self.content), dict(self.places), list(self.mistakes)
@@ -114,7 +117,7 @@ class Draft:
         """Validate the config.
 
         Raises:
-            ConfigError: with all mistakes.
+            ConfigError: if there are mistakes; the error lists all mistakes.
         """
         content, places = rename_keys(self.content, self.places, warn=True)
         found: list[ErrorDetails] = []
@@ -154,14 +157,15 @@ class Draft:
             self.places |= {(*path, *inner): origin for inner in document.lines}
 
     def _put(self, path: KeyPath, value: Any, origin: str) -> bool:
-        """Set one value; returns False, and adds a mistake, if a key above it is not a section."""
+        """Set one value. If a key above the value is not a section, add a mistake and return
+        False."""
         section = self.content
         for depth, key in enumerate(path[:-1], start=1):
             below = section.get(key)
             if below is None:
                 below = section[key] = {}
             elif not isinstance(below, dict):
-                self.mistakes.append(f"{origin}: {'.'.join(path[:depth])} is no section.")
+                self.mistakes.append(f"{origin}: {'.'.join(path[:depth])} is not a section.")
                 return False
             section = below
         for known in [known for known in self.places if known[: len(path)] == path]:
@@ -172,13 +176,13 @@ class Draft:
 
 
 def _line(mistake: str) -> tuple[bool, int]:
-    """Sort key of a mistake: lines of the file first, then overrides."""
+    """Return the sort key of a mistake. Mistakes with a line number come before other mistakes."""
     number = re.match(r"[^ ]+?:(\d+): ", mistake)
     return (number is None, int(number.group(1)) if number else 0)
 
 
 def _place(at: KeyPath, places: Mapping[KeyPath, str], path: Path | None) -> str:
-    """The origin of the value at a path: file and line, or the override."""
+    """Return the origin of the value at a path: file and line, the override, or "default"."""
     if at in places:
         return places[at]
     if path is None:

@@ -1,4 +1,4 @@
-"""Renders the reference of all keys in Markdown from the JSON schema."""
+"""The reference of all keys in Markdown, rendered from the JSON Schema."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from seqattn.config.sections import all_keys
 HEAD = """# Config keys
 
 `seqattn config schema --markdown --output docs/config.md` generates this page from the code.
-Every other key is an error that names file, line and the nearest valid key. `seqattn config show
-my.yaml` prints every value and its origin.
+Any other key is an error, and the message names file, line and the nearest valid key. `seqattn
+config show my.yaml` prints every value and its origin.
 
-A heading such as `data` (kind: copy) means the section `data:` with `kind: copy`. Required keys
-must be written; `null` disables a feature.
+A heading such as `data` (kind: copy) means the section `data:` with `kind: copy`. A key whose
+default is "required" must be in the file.
 """
 
 BOUNDS = {"minimum": "{} or more", "exclusiveMinimum": "above {}", "maximum": "{} at most",
@@ -25,7 +25,7 @@ BOUNDS = {"minimum": "{} or more", "exclusiveMinimum": "above {}", "maximum": "{
 
 
 def render_manual(schema: Mapping[str, Any]) -> str:
-    """The reference in Markdown: a heading per section, a table row per key.
+    """Render the reference in Markdown, with a heading per section and a table row per key.
 
     Args:
         schema: `seqattn.config.json_schema()`.
@@ -72,7 +72,7 @@ def _default_text(value: Any, found: Mapping[str, Any]) -> str:
 
 
 def _value_types(found: Mapping[str, Any]) -> str:
-    """The allowed values, as text."""
+    """Describe the allowed values as text."""
     if "const" in found:
         return f"`{found['const']}`"
     if "enum" in found:

@@ -1,4 +1,5 @@
-"""Converts errors of pydantic to messages: the path, the value, and what is expected."""
+"""Error messages for the validation errors of pydantic. Each message names the path, the value, and
+the expected value."""
 
 from __future__ import annotations
 
@@ -15,10 +16,10 @@ from seqattn.config.sections import SectionType, all_keys, field_variants, secti
 
 
 def describe_error(error: ErrorDetails) -> tuple[KeyPath, str]:
-    """The path of an error, and its message.
+    """Return the path of an error, and its message.
 
     Args:
-        error: one of `ValidationError.errors()`.
+        error: one element of `ValidationError.errors()`.
     """
     path, section, tag = _without_tags(error["loc"])
     given, context = error["input"], error.get("ctx", {})
@@ -44,7 +45,7 @@ EXPECTED = {
     "bool_type": "true or false", "bool_parsing": "true or false",
     "list_type": "a list such as [4, 16]", "string_type": "a text",
 }  # fmt: skip
-"""Expected value by type of error in pydantic."""
+"""Mapping from pydantic's type of error to the expected value."""
 BOUNDS = {
     "greater_than_equal": "at least {ge:g}", "greater_than": "greater than {gt:g}",
     "less_than_equal": "at most {le:,g}", "less_than": "less than {lt:g}",
@@ -53,13 +54,13 @@ SECTION_TYPES = ("model_type", "model_attributes_type", "union_tag_not_found", "
 
 
 def describe_expectation(kind: str, context: Mapping[str, Any], path: KeyPath, given: Any) -> str:
-    """A message with the expected and the actual value.
+    """Return a message with the expected and the actual value.
 
     Args:
-        kind: type of the error in pydantic.
-        context: of the error, such as a bound.
-        path: of the key.
-        given: the value.
+        kind: pydantic's type of the error.
+        context: pydantic's context of the error, such as a bound.
+        path: path of the key.
+        given: the actual value.
     """
     actual = f"got {describe_value(given)}."
     if kind in EXPECTED:
@@ -75,25 +76,25 @@ def describe_expectation(kind: str, context: Mapping[str, Any], path: KeyPath, g
         case "int_parsing_size":
             return f"the number is too large, {actual}"
         case "missing":
-            return "is needed, and is not there."
+            return "is required, but missing."
         case "too_short" | "string_too_short":
             return f"must not be empty, {actual}"
         case "too_long":
-            return f"may have {context['max_length']} entries at most, {actual}"
+            return f"may have at most {context['max_length']} entries, {actual}"
         case "string_too_long" if context["max_length"] != 100:
             signs = context["max_length"]
-            return f"may be {signs} character{'s' * (signs > 1)} long at most, {actual}"
+            return f"may have at most {signs} character{'s' * (signs > 1)}, {actual}"
         case "string_pattern_mismatch" | "string_too_long":
             return (
-                "may hold up to 100 letters, digits, '.', '_' and '-', and starts with a letter,"
-                f" a digit or '_'; {actual}"
+                "may have up to 100 letters, digits, '.', '_' and '-', and must start with a"
+                f" letter, a digit or '_'; {actual}"
             )
-        case _:  # no field raises another kind of error today
+        case _:  # no field raises any other kind of error at present
             return f"is not valid ({kind}), {actual}"
 
 
 def _correction(kind: str, given: Any) -> str:
-    """A suggestion for a string in place of a number or boolean."""
+    """Suggest a correction for a string where a number or boolean is expected."""
     if not isinstance(given, str):
         return ""
     if kind.startswith("bool"):
@@ -109,8 +110,8 @@ def _correction(kind: str, given: Any) -> str:
 
 
 def _without_tags(loc: Sequence[int | str]) -> tuple[KeyPath, SectionType, str]:
-    """The location of a pydantic error as a path of keys, with the section that holds it and its
-    tag."""
+    """Convert the location of a pydantic error to a path of keys. Return the path with the section
+    that contains the last key, and with the tag of this section."""
     section: SectionType = ComparisonFile
     tag, path = "", list[str]()
     below: dict[str, SectionType] = {}
@@ -126,7 +127,8 @@ def _without_tags(loc: Sequence[int | str]) -> tuple[KeyPath, SectionType, str]:
 
 
 def _discriminator_key(path: KeyPath) -> str:
-    """The key that selects the variant of a section: a Literal with one value in each variant."""
+    """Return the key that selects the variant of a section. This key is a `Literal` with one value
+    in each variant."""
     tag, section = next(iter(sections_at(path).items()))
     return next(
         key
@@ -136,7 +138,7 @@ def _discriminator_key(path: KeyPath) -> str:
 
 
 def _suggest_inside(path: KeyPath, given: Any) -> str:
-    """Suggestions for the misspelt keys of a misplaced section."""
+    """Return suggestions for the misspelt keys in a misplaced section."""
     if not isinstance(given, dict):
         return ""
     known = {name for section in sections_at(path).values() for name in section.model_fields}
@@ -145,7 +147,7 @@ def _suggest_inside(path: KeyPath, given: Any) -> str:
 
 
 def _unknown_key(path: KeyPath, section: SectionType, tag: str, given: Any) -> str:
-    """The message for a key that its section does not have."""
+    """Return the message for a key that its section does not have."""
     *parents, key = path
     parent = ".".join(parents)
     holder = f"{parent} ({tag})" if tag else parent or "the top level"
@@ -174,7 +176,8 @@ def _unknown_key(path: KeyPath, section: SectionType, tag: str, given: Any) -> s
 
 
 def _nearest_sibling(path: KeyPath, section: SectionType) -> str:
-    """The message for a misspelt key of a section or of another variant of it; or ""."""
+    """Return the message for a misspelt key of a section or of another variant of the section, or
+    ""."""
     *parents, key = path
     around = sections_at(parents)
     every = [name for each in around.values() for name in each.model_fields]
@@ -189,12 +192,12 @@ def _nearest_sibling(path: KeyPath, section: SectionType) -> str:
 
 
 def _name_variants(path: KeyPath, tags: Sequence[str]) -> str:
-    """The variants as text, such as `kind: file`."""
+    """Return the variants as text, such as `kind: file`."""
     return f"{_discriminator_key(path)}: {' or '.join(dict.fromkeys(tags))}"
 
 
 def nearest(word: str, known: Sequence[str]) -> str | None:
-    """The known word that is most similar to a misspelt one, or None."""
+    """Return the known word that is most similar to a misspelt word, or None."""
     folded = {name.lower().replace("_", ""): name for name in known}
     found = difflib.get_close_matches(
         word.lower().replace("_", "").replace("-", ""), folded, 1, 0.6
@@ -203,9 +206,9 @@ def nearest(word: str, known: Sequence[str]) -> str | None:
 
 
 def _not_a_choice(allowed: Sequence[str], given: Any) -> str:
-    """The message for a value that is not one of the choices."""
+    """Return the message for a value that is not one of the choices."""
     if len(allowed) == 1:
-        head = f"so far only {allowed[0]} is offered, got {describe_value(given)}."
+        head = f"expected {allowed[0]}, got {describe_value(given)}."
     else:
         head = f"expected one of {', '.join(allowed)}; got {describe_value(given)}."
     close = nearest(given, allowed) if isinstance(given, str) else None
@@ -213,12 +216,12 @@ def _not_a_choice(allowed: Sequence[str], given: Any) -> str:
 
 
 def _literal_options(expected: str) -> list[str]:
-    """pydantic's "'a', 'b' or 'c'" as a list."""
+    """Convert pydantic's text "'a', 'b' or 'c'" to a list."""
     spelt = {"True": "true", "False": "false"}
     options = [option.strip("'") for option in expected.replace(" or ", ", ").split(", ")]
     return [spelt.get(option, option) for option in options]
 
 
 def count_mistakes(mistakes: int) -> str:
-    """The number of mistakes as text."""
+    """Return the number of mistakes as text."""
     return "1 mistake" if mistakes == 1 else f"{mistakes} mistakes"

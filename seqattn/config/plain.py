@@ -1,5 +1,5 @@
-"""Converts a config to plain data (dicts, lists, strings, numbers, booleans, None) or YAML and
-back."""
+"""Conversion of a config to plain data (dicts, lists, strings, numbers, booleans, None) or YAML,
+and back."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from seqattn.config.renames import apply_old_defaults, rename_keys
 from seqattn.errors import ConfigError
 
 MAPPINGS = (("data", "units"),)
-"""Paths of values that are mappings; all other mappings are sections."""
+"""Paths of the values that are mappings. All other mappings are sections."""
 NOT_IN_YAML = re.compile("[\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]")
-"""Characters that YAML reads as line ends, or rejects, unless they are escaped."""
+"""Characters that YAML treats as line ends or rejects, unless they are escaped."""
 
 
 def as_plain(config: Section) -> dict[str, Any]:
-    """A config as plain data, in the order of the keys."""
+    """Convert a config to plain data, in the order of its keys."""
     return _order_keys(config.model_dump(mode="json"))
 
 
 def _order_keys(content: dict[str, Any]) -> dict[str, Any]:
-    """Each section in the order of `Section.names`."""
+    """Sort the keys of each section in the order of `Section.names`."""
     first = [key for key in DISCRIMINATORS if key in content]
     ordered = first + [key for key in content if key not in first]
     return {
@@ -40,12 +40,12 @@ def _order_keys(content: dict[str, Any]) -> dict[str, Any]:
 
 
 def is_section(value: Any, path: KeyPath) -> bool:
-    """Whether the value at a path is a section of the config."""
+    """Return whether the value at a path is a section of the config."""
     return isinstance(value, dict) and path not in MAPPINGS
 
 
 def leaves(content: Mapping[str, Any], path: KeyPath = ()) -> list[tuple[KeyPath, Any]]:
-    """(path, value) of every value that is not a section."""
+    """Return (path, value) of every value that is not a section."""
     found: list[tuple[KeyPath, Any]] = []
     for key, value in content.items():
         at = (*path, key)
@@ -54,7 +54,7 @@ def leaves(content: Mapping[str, Any], path: KeyPath = ()) -> list[tuple[KeyPath
 
 
 def config_differences(old: Config, new: Config) -> dict[str, tuple[Any, Any]]:
-    """(old, new) by dotted path, of the values that differ."""
+    """Return the values that differ between two configs, as (old, new) by dotted path."""
     before = {".".join(at): value for at, value in leaves(as_plain(old))}
     after = {".".join(at): value for at, value in leaves(as_plain(new))}
     return {
@@ -65,14 +65,14 @@ def config_differences(old: Config, new: Config) -> dict[str, tuple[Any, Any]]:
 
 
 def from_plain(content: Mapping[str, Any], origin: str) -> Config:
-    """A config from stored plain data, as in a checkpoint.
+    """Build a config from stored plain data, such as those in a checkpoint.
 
     Args:
         content: plain data.
-        origin: of the data, for messages.
+        origin: origin of the data, for error messages.
 
     Raises:
-        ConfigError: the data is not a valid config.
+        ConfigError: if the data are not a valid config.
     """
     content, _ = rename_keys(apply_old_defaults(content), {}, warn=False)
     try:
@@ -86,9 +86,8 @@ def from_plain(content: Mapping[str, Any], origin: str) -> Config:
 
 
 def upgrade_stored(content: Mapping[str, Any], origin: str) -> dict[str, Any]:
-    """Stored sections of a config with the keys and defaults of this version. Invalid ones are
-    returned unchanged.
-    """
+    """Convert stored sections of a config to the keys and defaults of this version. Sections that
+    are not valid are returned unchanged."""
     try:
         found = as_plain(from_plain({"name": "stored", **content}, origin))
     except ConfigError:
@@ -97,7 +96,7 @@ def upgrade_stored(content: Mapping[str, Any], origin: str) -> dict[str, Any]:
 
 
 def to_yaml(config: Config, origins: Mapping[str, str] | None = None) -> str:
-    """The config as YAML, with the origin of each value as a comment."""
+    """Write a config as YAML, with the origin of each value as a comment if `origins` are given."""
     lines: list[tuple[str, str]] = []
 
     def write(section: Mapping[str, Any], path: KeyPath) -> None:
@@ -120,24 +119,24 @@ def to_yaml(config: Config, origins: Mapping[str, str] | None = None) -> str:
 
 
 def _on_one_line(text: str) -> str:
-    """Escape characters such as line breaks for a comment."""
+    """Escape line breaks and other unprintable characters in the text of a comment."""
     return "".join(
         sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in text
     )
 
 
 def as_value(value: Any) -> str:
-    """A value as YAML in one line."""
+    """Write a value as YAML on one line."""
     if isinstance(value, float):
-        return repr(value)  # the shortest text that reads back as the same number
+        return repr(value)  # the shortest text that YAML reads as the same number
     if isinstance(value, str) and _is_plain(value):
         return value
     return _in_quotes(value)
 
 
 def _in_quotes(value: Any) -> str:
-    """A string, or a list or mapping of strings, as JSON that YAML can read: characters beyond
-    U+FFFF are not written as surrogate pairs, which YAML does not support."""
+    """Write a string, or a list or mapping of strings, as JSON that YAML can read. Characters
+    beyond U+FFFF are not written as surrogate pairs, because YAML does not support them."""
     return NOT_IN_YAML.sub(
         lambda sign: f"\\u{ord(sign.group()):04x}", json.dumps(value, ensure_ascii=False)
     )
@@ -145,7 +144,7 @@ def _in_quotes(value: Any) -> str:
 
 @functools.cache
 def _is_plain(text: str) -> bool:
-    """Whether YAML reads the string back without quotes."""
+    """Return whether YAML reads the string back without quotes."""
     try:
         return bool(
             read_yaml_text(f"a:\n  b: {text}  # c\nd: 1", "").content == {"a": {"b": text}, "d": 1}

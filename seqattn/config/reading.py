@@ -1,8 +1,8 @@
-"""Reads YAML as plain data with the line of every key.
+"""Reader of YAML as plain data, with the line number of every key.
 
-It rejects what configs do not need (tags, anchors and aliases, several documents, duplicate keys,
-keys that are not strings) and excessive size or depth. Scalars follow the core schema of YAML 1.2,
-so `1e-4` is a number, and `off`, `no` and `12:30` are strings.
+The reader rejects what configs do not need (tags, anchors and aliases, several documents, duplicate
+keys, keys that are not strings), and excessive size or depth. Scalars follow the core schema of
+YAML 1.2, so `1e-4` is a number, while `off`, `no` and `12:30` are strings.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Document:
 
     Attributes:
         content: dicts, lists, strings, numbers, booleans and None.
-        lines: line number, from 1, by path of keys.
+        lines: line number, counted from 1, by path of keys.
     """
 
     content: Any
@@ -52,7 +52,7 @@ def read_yaml_file(path: Path) -> Document:
     """Read a YAML file.
 
     Raises:
-        ConfigError: the file cannot be read, or is not a plain YAML mapping.
+        ConfigError: if the file cannot be read, or is not a plain YAML mapping.
     """
     try:
         if not stat.S_ISREG(path.stat().st_mode):
@@ -64,8 +64,8 @@ def read_yaml_file(path: Path) -> Document:
         raise ConfigError(f"{path}: no such file. Give the path of a YAML file.") from None
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read ({error.strerror}).") from None
-    except ValueError:  # a NUL in the path
-        raise ConfigError(f"{str(path)!r}: is no path. Give the path of a YAML file.") from None
+    except ValueError:  # the path contains a NUL
+        raise ConfigError(f"{str(path)!r}: is not a path. Give the path of a YAML file.") from None
     if len(raw) > MAX_BYTES:
         raise ConfigError(
             f"{path}: is larger than {MAX_BYTES:,} bytes; a config is a page of text."
@@ -92,10 +92,14 @@ def read_yaml_file(path: Path) -> Document:
 
 
 def read_yaml_text(text: str, origin: str) -> Document:
-    """Read YAML text; `origin` names it in messages.
+    """Read YAML text.
+
+    Args:
+        text: the YAML text.
+        origin: origin of the text, for error messages.
 
     Raises:
-        ConfigError: the text is not plain YAML.
+        ConfigError: if the text is not plain YAML.
     """
     try:
         _check_yaml_features(text, origin)
@@ -119,7 +123,7 @@ def read_yaml_text(text: str, origin: str) -> Document:
 
 
 def describe_value(value: Any) -> str:
-    """A short description of a value for messages."""
+    """Return a short description of a value, for messages."""
     match value:
         case None:
             return "nothing (null)"
@@ -138,15 +142,15 @@ def describe_value(value: Any) -> str:
 
 
 def shorten_text(text: str, size: int = 60) -> str:
-    """The text, cut to `size` characters."""
+    """Shorten a text to `size` characters."""
     return text if len(text) <= size else text[: size - 3] + "..."
 
 
 def _check_yaml_features(text: str, origin: str) -> None:
-    """Check the events of the parser, without recursion, before data is built from them.
+    """Check the events of the YAML parser, without recursion, before data are built from them.
 
     Raises:
-        ConfigError: the text has tags, anchors, several documents, or too many levels.
+        ConfigError: if the text has tags, anchors, several documents or too many levels.
     """
     depth = documents = 0
     for event in yaml.parse(text, Loader=yaml.SafeLoader):
@@ -183,7 +187,8 @@ def _check_yaml_features(text: str, origin: str) -> None:
 def _to_plain(
     node: yaml.Node, path: KeyPath, lines: dict[KeyPath, int], mistakes: list[str], origin: str
 ) -> Any:
-    """Convert a node to plain data; records lines of keys and mistakes."""
+    """Convert a node to plain data. Add the lines of the node's keys to `lines`, and the mistakes
+    in the node to `mistakes`."""
     if isinstance(node, yaml.ScalarNode):
         try:
             return _parse_scalar(node)
@@ -212,7 +217,7 @@ def _to_plain(
 
 
 def _parse_scalar(node: yaml.ScalarNode) -> Any:
-    """The value of a scalar in the core schema of YAML 1.2; quoted scalars are strings."""
+    """Return the value of a scalar in the core schema of YAML 1.2. Quoted scalars are strings."""
     text: str = node.value
     if node.style is not None:
         return text

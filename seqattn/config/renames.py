@@ -1,4 +1,4 @@
-"""Keys of earlier versions, which work for one release with a warning."""
+"""Keys of earlier versions, which work for one release and cause a warning."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ RENAMED: dict[KeyPath, tuple[KeyPath, str]] = {
     ("data", "sequence"): (("data", "series"), "sequence"),
     ("data", "order"): (("data", "time"), "step"),
 }
-"""Old key -> new key, and the old default value, which becomes auto."""
+"""Mapping from each old key to its new key and its old default value. `auto` replaces the old
+default."""
 
 
 STREAM_SPLIT = {"validation": 0.01, "test": 0.01}
@@ -21,8 +22,8 @@ STREAM_SPLIT = {"validation": 0.01, "test": 0.01}
 
 
 def apply_old_defaults(content: Mapping[str, Any]) -> dict[str, Any]:
-    """A config that an earlier version stored, with the values of keys that did not exist yet: a
-    linear skip was learned."""
+    """Return a config that an earlier version stored, with explicit values for the keys that the
+    earlier version did not have. The earlier version always learned a linear skip connection."""
     model = content.get("model")
     if isinstance(model, dict) and model.get("skip") == "linear" and "skip_map" not in model:
         return {**content, "model": {**model, "skip_map": "learned"}}
@@ -30,20 +31,24 @@ def apply_old_defaults(content: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class RenamedKeyWarning(FutureWarning):
-    """Warns of a key of an earlier version in a config."""
+    """A warning that a config contains a key of an earlier version."""
 
 
 def rename_keys(
     content: Mapping[str, Any], places: Mapping[KeyPath, str], *, warn: bool
 ) -> tuple[dict[str, Any], dict[KeyPath, str]]:
-    """Replace keys of earlier versions; returns the content, and the places of keys.
+    """Replace keys of earlier versions.
 
-    If a config has both names of a key, the old one stays and is unknown.
+    If a config has both names of a key, the function does not replace the old name. The old name is
+    then an unknown key.
 
     Args:
         content: plain data.
-        places: file and line, or override, of each key.
+        places: for each key, the file and line or the override that set the key.
         warn: whether to warn.
+
+    Returns:
+        the content and the places, with the new keys.
     """
     found, moved = _replace_stream(content, dict(places), warn=warn), dict(places)
     for old, (new, default) in RENAMED.items():

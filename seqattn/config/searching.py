@@ -1,4 +1,4 @@
-"""Search spaces of config keys, such as `training.learning_rate=log(1e-4,1e-1)`."""
+"""Search spaces over config keys, such as `training.learning_rate=log(1e-4,1e-1)`."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from seqattn.errors import ConfigError
 SEARCHED_DATA = ("data.n_train", "data.train_seed")
 """Keys of `data` that change neither the validation part nor the units of its loss."""
 EPOCHS = "training.epochs"
-FORMS = "log(A,B), uniform(A,B), or values with commas between"
+FORMS = "log(A,B), uniform(A,B), or values separated by commas"
 TrialConfig = Callable[[Mapping[str, Any]], Config]
 Label = None | bool | int | float | str
-"""A value in the form that the database of trials stores."""
+"""The form of a value in the database of trials."""
 
 
 @dataclass(frozen=True)
@@ -32,10 +32,11 @@ class Range:
 
     Attributes:
         path: dotted path of the key.
-        kind: numbers from `low` to `high`, uniform or log-uniform; or one of `values`.
+        kind: "uniform" or "log" for numbers from `low` to `high`, distributed uniformly or
+            log-uniformly; "choice" for one of `values`.
         low, high: bounds.
         whole: whether only integers are allowed.
-        values: of kind choice.
+        values: the values of a choice; empty for other kinds.
     """
 
     path: str
@@ -47,8 +48,9 @@ class Range:
 
     @property
     def labels(self) -> tuple[Label, ...]:
-        """The labels of `values`: None, numbers, booleans and strings as they are, others as JSON.
-        All as JSON if two labels would be equal, as 1 and True are."""
+        """The labels of `values`. None, numbers, booleans and strings are their own labels, and the
+        label of any other value is its JSON text. If two labels would be equal, as 1 and True are,
+        all labels are JSON texts."""
         labels = tuple(
             value if isinstance(value, Label) else json.dumps(value, sort_keys=True)
             for value in self.values
@@ -59,24 +61,24 @@ class Range:
 
     @property
     def size(self) -> float:
-        """Number of values; infinite for ranges of real numbers."""
+        """The number of values; infinite for ranges of real numbers."""
         if self.kind == "choice":
             return len(self.values)
         return int(self.high) - int(self.low) + 1 if self.whole else math.inf
 
     def value_of(self, label: Any) -> Any:
-        """The value of a label."""
+        """Return the value that has a label."""
         return self.values[self.labels.index(label)] if self.kind == "choice" else label
 
     def index_of(self, label: Any) -> int:
-        """Index of a label among the `size` labels."""
+        """Return the index of a label among the `size` labels."""
         return self.labels.index(label) if self.kind == "choice" else int(label) - int(self.low)
 
     def label_of_index(self, index: int) -> Label:
         return self.labels[index] if self.kind == "choice" else int(self.low) + index
 
     def as_text(self) -> str:
-        """The range as text for `--search PATH=RANGE`."""
+        """Write the range as text for `--search PATH=RANGE`."""
         if self.kind != "choice":
             return f"{self.kind}({self.low:.10g},{self.high:.10g})"
         return ",".join(
@@ -89,10 +91,10 @@ class Search:
     """A search space.
 
     Attributes:
-        name: of the folder.
+        name: name of the search's folder.
         base: the config that trials change.
-        ranges: one per key.
-        config: makes the config of a trial from a value per key.
+        ranges: the ranges, one per key.
+        config: a function that builds the config of a trial from a value per key.
     """
 
     name: str
@@ -106,7 +108,7 @@ class Search:
 
     @property
     def epochs(self) -> int:
-        """Most epochs of a trial."""
+        """The largest number of epochs of a trial."""
         for each in self.ranges:
             if each.path == EPOCHS:
                 return int(max(each.values or (each.high,)))
@@ -123,7 +125,7 @@ class Search:
 
     @property
     def size(self) -> float:
-        """Number of combinations of values; infinite with a range of real numbers."""
+        """The number of combinations of values; infinite if there is a range of real numbers."""
         return math.prod(each.size for each in self.ranges)
 
     @property
@@ -132,14 +134,14 @@ class Search:
         return sorted(self.ranges, key=lambda each: each.path)
 
     def index_of(self, labels: Mapping[str, Any]) -> int:
-        """Index of a combination among the `size` combinations."""
+        """Return the index of a combination among the `size` combinations."""
         index = 0
         for each in self.ordered:
             index = index * int(each.size) + each.index_of(labels[each.path])
         return index
 
     def labels_of_index(self, index: int) -> dict[str, Label]:
-        """The combination with this index."""
+        """Return the combination with this index."""
         labels = dict[str, Label]()
         for each in reversed(self.ordered):
             index, remainder = divmod(index, int(each.size))
@@ -147,8 +149,8 @@ class Search:
         return labels
 
     def as_plain(self) -> dict[str, Any]:
-        """The identity of the search as JSON-serializable data: the values that all trials share,
-        without the name, and the ranges."""
+        """Return the identity of the search as JSON-serializable data. The identity consists of the
+        ranges, and of all values that the trials share, except the name."""
         shared = {
             path: value
             for at, value in leaves(as_plain(self.base))
@@ -166,15 +168,15 @@ def plan_search(path: Path, overrides: Sequence[str], texts: Sequence[str]) -> S
 
     Args:
         path: the config file.
-        overrides: "PATH=VALUE" each, for all trials.
-        texts: "PATH=RANGE" each.
+        overrides: strings "PATH=VALUE", which apply to all trials.
+        texts: strings "PATH=RANGE".
 
     Raises:
-        ConfigError: with all mistakes.
+        ConfigError: if there are mistakes; the error lists all mistakes.
     """
     draft = Draft.read(path, overrides)
     draft.content.pop("compare", None)
-    draft.resolve()  # mistakes of the config itself come first
+    draft.resolve()  # raises the mistakes of the config itself first
 
     def config(values: Mapping[str, Any]) -> Config:
         changes = ", ".join(f"{key}={json.dumps(value)}" for key, value in values.items())
@@ -193,7 +195,7 @@ def plan_search(path: Path, overrides: Sequence[str], texts: Sequence[str]) -> S
         mistakes += _check_values(found, config)
         ranges.append(found)
     if not texts:
-        mistakes.append(f"--search is missing: PATH=RANGE, a range being {FORMS}.")
+        mistakes.append(f"--search PATH=RANGE is missing; RANGE is {FORMS}.")
     if mistakes:
         raise ConfigError(
             f"{path}: {count_mistakes(len(mistakes))}.", list(dict.fromkeys(mistakes))
@@ -206,15 +208,15 @@ def _check_key(key: str, ranges: Sequence[Range], path: Path) -> None:
     """Check the key of a range.
 
     Raises:
-        ConfigError: the key cannot be searched, or has a range already.
+        ConfigError: if the key cannot be searched, or already has a range.
     """
     if key in NOT_VARIED:
         raise ConfigError(f"--search {key}: {NOT_VARIED[key]}.")
     if key.partition(".")[0] == "data" and key not in SEARCHED_DATA:
         raise ConfigError(
             f"--search {key}: changes the validation part or the units of its loss, so that the"
-            f" easiest data would win. Of the data only {' and '.join(SEARCHED_DATA)} can be"
-            f" searched; to hold others against each other: seqattn compare {path} --vary"
+            f" easiest data would win. Of the data, only {' and '.join(SEARCHED_DATA)} can be"
+            f" searched. To compare values of another key, run: seqattn compare {path} --vary"
             f" {key}=A,B."
         )
     if key in {each.path for each in ranges}:
@@ -222,18 +224,18 @@ def _check_key(key: str, ranges: Sequence[Range], path: Path) -> None:
 
 
 def _check_nesting(key: str, ranges: Sequence[Range]) -> list[str]:
-    """Mistakes of a key and a section that holds it, if both are searched."""
+    """Report a mistake if a key is searched together with a section that contains it."""
     pairs = [sorted((key, each.path), key=len) for each in ranges]
     return [
-        f"--search {inner}: lies inside {outer}, which is searched, too; give {outer} each of its"
-        " values whole."
+        f"--search {inner}: is a part of {outer}, which is also searched. Search only {outer}, with"
+        " complete values."
         for outer, inner in pairs
         if inner.startswith(f"{outer}.")
     ]
 
 
 def _to_integer_range(found: Range, config: TrialConfig) -> Range:
-    """The range with integers only if its bounds are integers and the key requires them."""
+    """Convert a range to integers if its bounds are integers and the key requires integers."""
     if found.kind == "choice" or not (found.low.is_integer() and found.high.is_integer()):
         return found
     if not _config_mistakes(config, found.path, found.low + 0.5):
@@ -242,7 +244,8 @@ def _to_integer_range(found: Range, config: TrialConfig) -> Range:
 
 
 def _check_values(found: Range, config: TrialConfig) -> list[str]:
-    """Mistakes of the bounds or values of a range, and of values that give the same config."""
+    """List the mistakes in the bounds or values of a range, and the values that give the same
+    config."""
     ends = found.values or (found.low, found.high)
     mistakes = [words for end in ends for words in _config_mistakes(config, found.path, end)]
     if mistakes:
@@ -257,7 +260,7 @@ def _check_values(found: Range, config: TrialConfig) -> list[str]:
 
 
 def _config_mistakes(config: TrialConfig, key: str, value: Any) -> list[str]:
-    """The mistakes of the config with this value."""
+    """List the mistakes of the config in which the key has this value."""
     try:
         config({key: value})
     except ConfigError as error:
@@ -269,20 +272,22 @@ def _parse_range(text: str) -> Range:
     """Parse "PATH=RANGE".
 
     Raises:
-        ConfigError: it is not a range.
+        ConfigError: if the text is not a range.
     """
     path, equals, range_text = (part.strip() for part in text.partition("="))
     if not equals or not path or not range_text:
-        raise ConfigError(f"--search {text}: expected PATH=RANGE, a range being {FORMS}.")
+        raise ConfigError(f"--search {text}: expected PATH=RANGE; RANGE is {FORMS}.")
     call = re.fullmatch(r"(\w+)\((.*)\)", range_text)
     if call is None:
         values = read_yaml_text(f"[{range_text}]", f"--search {text}").content
         if len(values) < 2:
-            raise ConfigError(f"--search {text}: one value is nothing to search; expected {FORMS}.")
+            raise ConfigError(
+                f"--search {text}: a search needs two values or more; expected {FORMS}."
+            )
         return Range(path, "choice", values=tuple(values))
     kind, inside = call.groups()
     if kind not in ("log", "uniform"):
-        raise ConfigError(f"--search {text}: {kind}(...) is no range; expected {FORMS}.")
+        raise ConfigError(f"--search {text}: {kind}(...) is not a range; expected {FORMS}.")
     try:
         low, high = (float(part) for part in inside.split(","))
     except ValueError:

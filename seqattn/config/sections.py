@@ -1,4 +1,4 @@
-"""The keys of the config as data: which keys exist, and in which variants of a section."""
+"""The keys of the config as data: all keys, and the variants of a section that have them."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ SectionType = type[Section]
 
 
 def variants(annotation: Any) -> dict[str, SectionType]:
-    """The sections that an annotation allows, by tag; a section without variants has the tag "".
+    """Return the sections that an annotation allows, by tag. A section without variants has the tag
+    "".
 
-    Empty if the annotation is a plain value.
+    The result is empty if the annotation is a plain value.
     """
     found: dict[str, SectionType] = {}
     origin = get_origin(annotation)
@@ -35,19 +36,20 @@ def variants(annotation: Any) -> dict[str, SectionType]:
 
 
 def field_variants(section: SectionType, key: str) -> dict[str, SectionType]:
-    """The sections that a key of a section can hold, by tag."""
+    """Return the sections that are allowed as the value of a key, by tag."""
     return variants(section.model_fields[key].annotation)
 
 
 def choices(annotation: Any) -> tuple[Any, ...]:
-    """The values of the Literal in an annotation; empty without one."""
+    """Return the values of the `Literal` in an annotation; empty if there is none."""
     if get_origin(annotation) is Literal:
         return get_args(annotation)
     return tuple(value for inner in get_args(annotation) for value in choices(inner))
 
 
 def sections_at(path: Sequence[str]) -> dict[str, SectionType]:
-    """All sections that a path can hold, by tag; empty if it holds a value."""
+    """Return all sections that are allowed at a path, by tag; empty if the path is that of a plain
+    value."""
     sections: dict[str, SectionType] = {"": ComparisonFile}
     for key in path:
         below: dict[str, SectionType] = {}
@@ -59,7 +61,7 @@ def sections_at(path: Sequence[str]) -> dict[str, SectionType]:
 
 
 def all_keys() -> Iterator[tuple[KeyPath, SectionType, str]]:
-    """Yields (path, section, tag of the section) for every key of every variant."""
+    """Yield (path, section, tag of the section) for every key of every variant."""
 
     def walk(section: SectionType, tag: str, path: KeyPath) -> Iterator[Any]:
         for key in section.model_fields:
@@ -71,6 +73,6 @@ def all_keys() -> Iterator[tuple[KeyPath, SectionType, str]]:
 
 
 def json_schema() -> dict[str, Any]:
-    """JSON Schema (2020-12) of a config file, for editors."""
+    """Return the JSON Schema (2020-12) of a config file, for editors."""
     schema = ComparisonFile.model_json_schema()
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}

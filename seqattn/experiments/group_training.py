@@ -26,7 +26,6 @@ from seqattn.training import (
     ProcessGroup,
     RunProgress,
     TrainingRun,
-    batch_in_order,
     batch_of,
     train_models,
 )
@@ -106,9 +105,8 @@ def build_runs(jobs: Sequence[Job], device: torch.device) -> list[TrainingRun]:
     def to_batch(job: Job, part: Sequences) -> Batch | GatheredBatch:
         if id(part) not in tensors:
             # Only a single run may read its validation part in order: groups stack tensors.
-            in_order = len(jobs) == 1 and part is job.data.validation
-            make = batch_in_order if in_order else batch_of
-            tensors[id(part)] = make(part, device, scaling=job.data.scaling)
+            keep = len(jobs) > 1 or part is not job.data.validation
+            tensors[id(part)] = batch_of(part, device, scaling=job.data.scaling, keep_tensors=keep)
         return tensors[id(part)]
 
     return [

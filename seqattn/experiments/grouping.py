@@ -103,7 +103,7 @@ def _partial_first_save(cohort: Sequence[Job], group: str | None) -> list[Job]:
 
 def _group_of(job: Job) -> str | None:
     """The group that the checkpoint of a run names; None without one."""
-    return job.state.slot.group if job.state is not None and job.state.slot is not None else None
+    return job.state.slot.group_id if job.state is not None and job.state.slot is not None else None
 
 
 def _resumable_groups(members: Sequence[Job]) -> Iterator[list[Job]]:

@@ -14,7 +14,7 @@ from seqattn.data.ridge import RidgeMap
 from seqattn.errors import Interrupted, NonFiniteError
 from seqattn.models import FeatureSpec, Lengths, Seq2SeqModel, build_model, count_parameters
 from seqattn.runs import EpochRecord, RunFolder
-from seqattn.training import ProcessGroup, RunState, early_stopping
+from seqattn.training import ProcessGroup, RunState, build_early_stopper
 from seqattn.training.schedules import ending
 
 
@@ -105,7 +105,7 @@ class Job:
             return False
         training = self.config.training
         losses = [record.validation_loss for record in self.state.history]
-        return ending(training, self.state.epoch, early_stopping(training, losses)) is not None
+        return ending(training, self.state.epoch, build_early_stopper(training, losses)) is not None
 
     @property
     def end(self) -> tuple[int, int] | None:

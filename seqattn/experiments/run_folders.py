@@ -110,7 +110,11 @@ def report_change_of_numerics(
         environment = {**environment, "threads": threads}
     changes = dict[str, None]()
     for job in jobs:
-        if job.state is not None and (change := change_of_numerics(job.environment, environment)):
+        if job.state is None:
+            continue
+        # environment.json describes the last start, which may have ended before its first save.
+        before = {**job.environment, **job.state.environment}
+        if change := change_of_numerics(before, environment):
             job.folder.log_line(change)
             changes[change] = None
     for change in changes:

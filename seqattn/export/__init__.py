@@ -1,14 +1,14 @@
-"""Export of a trained run: ONNX graphs with a model card and a runner, or plain safetensors.
+"""Export of a trained run as ONNX graphs with a model card and a runner, or as plain safetensors.
 
     DIR/
       card.json              description of the model, and of inputs and outputs of each graph
       encoder.onnx           source, source_lengths -> point, memory and state
       step.onnx              point, memory and state -> next point, weights and next state
       free_running.onnx      source, source_lengths -> forecast and all weights
-      *.int8.onnx            the same with int8 weights, with `int8`
-      run.py, example.npz    a runner that needs numpy and onnxruntime only, and a test case
+      *.int8.onnx            the same graphs with int8 weights, if `int8` is True
+      run.py, example.npz    a runner that only needs numpy and onnxruntime, and a test case
 
-or, with `safetensors`, weights.safetensors, config.yaml and card.json.
+With `export_format="safetensors"`, the files are weights.safetensors, config.yaml and card.json.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ MADE_BY = "seqattn export"
 GRAPHS = ("encoder", "step", "free_running")
 EXPORT_FILES = {CARD, RUNNER, EXAMPLE, "weights.safetensors", "config.yaml", "__pycache__",
        *(f"{name}{kind}.onnx" for name in GRAPHS for kind in ("", ".int8"))}  # fmt: skip
-"""Names of all files that an export writes."""
+"""Names of all files that an export may write."""
 
 
 @dataclass(frozen=True)
@@ -65,9 +65,9 @@ class ExportResult:
 
     Attributes:
         path: the folder.
-        files: file name -> size in bytes.
-        rows: results of the check; empty without a check.
-        losses: test loss of the graphs, "float32" and "int8"; empty without `int8`.
+        files: sizes of the files in bytes, by file name.
+        rows: the results of the check; empty without a check.
+        losses: test losses of the graphs under the keys "float32" and "int8"; empty without `int8`.
     """
 
     path: Path
@@ -87,21 +87,23 @@ def export(
     overwrite: bool = False,
     log: Callable[[str], None] = lambda line: None,
 ) -> ExportResult:
-    """Export a trained run. The folder appears when it is complete, or not at all.
+    """Export a trained run. The output folder only appears when it is complete.
 
     Args:
         run: a run folder, or a checkpoint file in one.
-        output: the folder; it must be empty, missing, or (with `overwrite`) an export.
+        output: the folder to write. The folder must be empty or missing, or an export if
+            `overwrite` is set.
         export_format: "onnx" or "safetensors".
-        steps: number of free-running steps; None: the target length of the training.
-        check: compare the graphs with the model.
-        int8: also write graphs with int8 weights.
-        log: takes progress messages.
+        steps: number of free-running steps; None for the target length of the training.
+        check: whether to compare the graphs with the model.
+        int8: whether to write graphs with int8 weights as well.
+        overwrite: whether to replace an earlier export in the folder.
+        log: a function that receives progress messages.
 
     Raises:
-        UsageError: a library is missing, more steps than the model can forecast, a folder with
-            other files in it, or a model that cannot be exported.
-        CheckpointError: the run cannot be read, or the graphs differ from the model.
+        UsageError: if a library is missing, there are more steps than the model can forecast, the
+            folder contains other files, or the model cannot be exported.
+        CheckpointError: if the run cannot be read, or the graphs differ from the model.
     """
     output = Path(os.path.abspath(output.resolve() if output.is_symlink() else output))  # noqa: PTH100
     _check_output(output, overwrite)
@@ -200,7 +202,8 @@ def _check_against_model(
 def _write_int8(
     folder: Path, graphs: Graphs, trained: LoadedModel, steps: int, data: Splits | None
 ) -> dict[str, float]:
-    """Write graphs with int8 weights; returns the test loss of both, if the targets are known."""
+    """Write graphs with int8 weights. Return the test loss of the float32 and the int8 graphs, if
+    the targets are known."""
     from seqattn.data.baselines import forecast_mse
     from seqattn.export.check import forecasts, sequences_per_batch
     from seqattn.export.quantization import quantize_int8
@@ -294,8 +297,8 @@ def _check_output(output: Path, overwrite: bool) -> None:
 
 @contextlib.contextmanager
 def _replace_folder(output: Path) -> Iterator[Path]:
-    """A temporary folder that replaces `output` when the context ends without an error."""
-    output = Path(os.path.realpath(output))  # keeps a link, and replaces the folder at its end
+    """Yield a temporary folder that replaces `output` when the context ends without an error."""
+    output = Path(os.path.realpath(output))  # keeps a link and replaces its target
     output.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=output.parent, prefix=f".{output.name}.") as temporary:
         new = Path(temporary) / "new"

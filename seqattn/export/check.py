@@ -1,8 +1,8 @@
-"""Comparison of exported graphs in ONNX Runtime with the model they were traced from.
+"""Comparison of exported graphs in ONNX Runtime with the traced model.
 
-The model forecasts by `free_run`, including the scaling of the data; the graphs get the same
-sources in the units of the data. Differences are in scaled units, where all features have equal
-weight.
+`free_run` computes the forecasts of the model, including the scaling of the data. The graphs get
+the same sources in the units of the data. Differences are in scaled units, so that all features
+have the same weight.
 """
 
 from __future__ import annotations
@@ -27,25 +27,26 @@ from seqattn.training.batches import chunk_slices
 
 Arrays = dict[str, NDArray[Any]]
 MAX_DIFFERENCE = 1e-5
-NOISE_FACTOR = 10  # tolerance in multiples of the difference between float32 and float64
+NOISE_FACTOR = 10  # tolerance, as a multiple of the difference between float32 and float64
 MAX_SOURCES, EXTRA_LENGTH, SMALL_SET = 64, 3, 7
 SEED = 0
 MAX_BATCH_WEIGHTS = 2**22
-"""Attention weights of one batch: 16 MiB, of which about ten copies are in memory."""
-LEVEL_SPREAD = 100  # standard deviation of levels, if each sequence has its own
+"""Largest number of attention weights in a batch. The weights take 16 MiB, and about ten copies of
+the weights are in memory."""
+LEVEL_SPREAD = 100  # standard deviation of levels, if each sequence has its own level
 
 
 @dataclass(frozen=True)
 class CheckResult:
-    """Differences between graphs and model on one set of sources.
+    """The differences between graphs and model on one set of sources.
 
     Attributes:
-        graph: the graphs that ran: "free_running", or "encoder and step".
+        graph: the graphs that were run, "free_running" or "encoder and step".
         sources: description of the sources.
-        differences: greatest absolute difference of the forecast, in scaled units, and of each kind
+        differences: largest absolute difference of the forecast, in scaled units, and of each kind
             of weights.
-        noise: greatest difference between the model in float32 and in float64: rounding errors grow
-            over the steps of a forecast.
+        noise: largest difference between the model in float32 and in float64. The difference
+            measures rounding errors, which grow over the steps of a forecast.
     """
 
     graph: str
@@ -65,12 +66,14 @@ class CheckResult:
 def check_graphs(
     graphs: Graphs, trained: LoadedModel, steps: int, test: Sequences | None, max_length: int | None
 ) -> list[CheckResult]:
-    """Run graphs and model on the same sources.
+    """Compare graphs and model on the same sources.
 
     Args:
+        graphs: the exported graphs.
+        trained: the model from which the graphs were traced.
         steps: number of forecast steps.
         test: the test part; None if it cannot be read.
-        max_length: length of the longest source that the model accepts; None: no limit.
+        max_length: length of the longest source that the model accepts; None if there is no limit.
 
     Returns:
         a result for each graph and set of sources.
@@ -111,11 +114,13 @@ def check_graphs(
 def _build_test_sets(
     trained: LoadedModel, count: int, test: Sequences | None, max_length: int | None
 ) -> dict[str, Sequences]:
-    """Description -> sources; together they have every length that the model accepts.
+    """Build sets of test sources, by description. Together the sets have every length that the
+    model accepts.
 
     Args:
+        trained: the exported model.
         count: number of sequences in the largest sets.
-        test, max_length: see `check`.
+        test, max_length: see `check_graphs`.
     """
     sets, S = dict[str, Sequences](), trained.spec.source_length
     if test is not None and len(test):
@@ -132,13 +137,13 @@ def _build_test_sets(
 
 
 def sequences_per_batch(trained: LoadedModel, S: int, T: int) -> int:
-    """Batch size with at most `MAX_BATCH_WEIGHTS` attention weights."""
+    """Return the batch size for at most `MAX_BATCH_WEIGHTS` attention weights."""
     weights = attention_weights_per_sequence(trained.config.model, S, T)
     return max(1, MAX_BATCH_WEIGHTS // max(1, weights))
 
 
 def _nan_max(*numbers: float) -> float:
-    return float(np.max(numbers))  # unlike max(), NaN if any is NaN
+    return float(np.max(numbers))  # unlike max(), this is NaN if any number is NaN
 
 
 def step_by_step(
@@ -148,12 +153,14 @@ def step_by_step(
     steps: int,
     state: Sequence[str],
 ) -> Arrays:
-    """Free running by the encoder graph and repeated steps; outputs as those of `free_running`.
+    """Run the encoder graph and then the step graph repeatedly (free running). The outputs have the
+    names and shapes of the outputs of the graph `free_running`.
 
     Args:
-        inputs: of the encoder.
-        steps: T.
-        state: names of the state in inputs of the step.
+        encoder, step: sessions of the two graphs.
+        inputs: inputs of the encoder.
+        steps: number of forecast steps, T.
+        state: names of the state tensors in the inputs of the step.
     """
     known = _run(encoder, inputs)
     step_inputs = [argument.name for argument in step.get_inputs()]
@@ -174,7 +181,7 @@ def step_by_step(
 
 
 def forecasts(graph: ModelProto, part: Sequences, batch_size: int) -> NDArray[np.float64]:
-    """The forecasts (N, T, F) of a free-running graph for the sources of a part."""
+    """Compute the forecasts (N, T, F) of a free-running graph for the sources of a part."""
     session, batches = build_session(graph), list[NDArray[np.float64]]()
     for rows in chunk_slices(len(part), batch_size):
         batch = part.select(rows)
@@ -185,7 +192,7 @@ def forecasts(graph: ModelProto, part: Sequences, batch_size: int) -> NDArray[np
 
 
 def build_session(graph: ModelProto) -> onnxruntime.InferenceSession:
-    """An ONNX Runtime session on the CPU with one thread, without log output."""
+    """Build an ONNX Runtime session on the CPU with one thread and without log output."""
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
     options.intra_op_num_threads = 1
@@ -204,14 +211,16 @@ def _weights_by_name(run: FreeRunningForecast) -> Arrays:
 
 
 def as_fully_observed(part: Sequences) -> Sequences:
-    """A part without its mask of observed source values, which graphs do not take."""
+    """Remove the mask of observed source values from a part, because graphs have no input for
+    it."""
     return replace(part, source_observed=None)
 
 
 def _in_scaled_units(run: FreeRunningForecast, unit: NDArray[np.float64]) -> Arrays:
-    """Forecast in scaled units, and weights.
+    """Return the forecast in scaled units, and the weights.
 
     Args:
+        run: forecast and weights in the units of the data.
         unit: (N, 1, F), size of one scaled unit in units of the data.
     """
     return {FORECAST: run.values / unit, **_weights_by_name(run)}
@@ -224,9 +233,12 @@ def _max_difference(one: NDArray[Any], other: NDArray[Any]) -> float:
 
 
 def _random_sources(trained: LoadedModel, n: int, max_length: int) -> Sequences:
-    """Standard normal sources in scaled units, of all lengths up to `max_length`, or all of that
-    length for a model with a skip. With `data.relative` or `data.normalize: instance`, each
-    sequence has a random level, and with the latter a random scale."""
+    """Draw standard normal sources in scaled units.
+
+    The lengths of the sources are between 1 and `max_length`, or all equal to `max_length` if the
+    model has a skip connection. With `data.relative` or `data.normalize: instance`, each sequence
+    has a random level. With `data.normalize: instance`, each sequence also has a random scale.
+    """
     spec, rng = trained.spec, np.random.default_rng(SEED)
     lengths = np.arange(n, dtype=np.int64)[::-1] % max_length + 1
     lengths[0] = max_length
@@ -248,7 +260,8 @@ def _random_sources(trained: LoadedModel, n: int, max_length: int) -> Sequences:
 
 
 def build_example(trained: LoadedModel, steps: int, test: Sequences | None) -> Arrays:
-    """Four sources, NaN beyond their end, with the model's forecast and weights."""
+    """Build the example: four sources, NaN beyond their end, with the model's forecast and
+    weights."""
     count, S = 4, trained.spec.source_length
     part = _random_sources(trained, count, S) if test is None else test.select(slice(0, count))
     part = as_fully_observed(part)

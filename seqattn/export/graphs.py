@@ -1,12 +1,12 @@
-"""A trained model split into two traceable modules: the encoder and one decoder step.
+"""A trained model, split into two traceable modules: the encoder and one decoder step.
 
 Inputs and outputs of a graph are named tensors; None and other objects are not possible. A graph
-has no axis of runs, always takes lengths, and its inputs and outputs are in units of the data.
-Encoder outputs that all steps read are the *memory*; tensors that a step passes to the next are the
-*state*.
+has no axis of runs and always takes lengths. The inputs and outputs of a graph are in the units of
+the data. The *memory* consists of the encoder outputs that all steps read, and the *state* of the
+tensors that each step passes to the next step.
 
-Letters: N sequences, S source length, T target length, F features, H width of the state, A heads,
-t number of previous steps.
+Letters: N sequences, S source length, T target length, F features, H width of the state, A heads, t
+number of previous steps.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ from seqattn.models.transformer import KVCache, LearnedPositionalEmbedding
 
 Tensors = dict[str, Tensor]
 OFFSET, SCALE = "offset", "scale"
-"""Shift and scale of each sequence's target."""
+"""Names of the shift and the scale of each sequence's target."""
 POINT, NEXT = "point", "next_"
 WEIGHTS: dict[AttentionKind, str] = {
     "cross": "weights",
     "encoder_self": "encoder_self",
     "decoder_self": "decoder_self",
 }
-"""Attention kind -> name of its weights in graphs and in attention.npz."""
+"""Mapping from attention kind to the name of its weights in graphs and in attention.npz."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class StepOutput:
 
     Attributes:
         point: the forecast of this step (N, F).
-        state: the new state, with the names of the previous one.
+        state: the new state, with the same names as the previous state.
         maps: weights of this step by kind, (N, layers, A, S or t).
         trace: intermediate results; see `seqattn.export.live`.
     """
@@ -82,10 +82,11 @@ class StepOutput:
 
 
 class Parts(ABC):
-    """Encoder and decoder step of a model, in scaled units."""
+    """The encoder and the decoder step of a model, in scaled units."""
 
     growing: frozenset[str] = frozenset()
-    """Names of state tensors whose axis -2 has length t: 0 at first, one more after each step."""
+    """Names of the state tensors that grow with each step. Axis -2 of these tensors has length
+    t."""
 
     @abstractmethod
     def encode(self, source: Tensor, lengths: Tensor) -> EncodedSource:
@@ -93,7 +94,7 @@ class Parts(ABC):
 
     @abstractmethod
     def step(self, point: Tensor, memory: Tensors, state: Tensors) -> StepOutput:
-        """One decoder step with the input `point` (N, F)."""
+        """Run one decoder step with the input `point` (N, F)."""
 
     def intervention(self, memory: Tensors) -> WeightIntervention | None:
         """What replaces the weights of a step; see `AttentionMemory.intervention`."""
@@ -104,7 +105,7 @@ class Parts(ABC):
 
 
 class RecurrentParts(Parts):
-    """The recurrent encoder-decoder. Its encoder cells run in `scan_cell`."""
+    """The parts of the recurrent encoder-decoder. The encoder cells run in `scan_cell`."""
 
     def __init__(self, model: RecurrentModel) -> None:
         self.model = model
@@ -155,8 +156,8 @@ class RecurrentParts(Parts):
 
 
 class FastWeightsParts(Parts):
-    """Fast weights with the memory as a list of states, summed in the order of `StateMemory`: an
-    inner loop of layer norms amplifies rounding errors."""
+    """The parts of the model with fast weights. The memory is a list of states, summed in the order
+    of `StateMemory`, because an inner loop of layer norms amplifies rounding errors."""
 
     growing = frozenset({"written", "written_factors"})
 
@@ -176,7 +177,7 @@ class FastWeightsParts(Parts):
             preactivation = projected + model.encoder_state(state)
             new, _ = model.inner_loop(preactivation, memory, model.encoder_norm)
             written = memory.write(new, valid, model.decay, model.rate)
-            is_row = steps == index  # the list has S rows from the beginning
+            is_row = steps == index  # the list always has S rows
             states = written.states[:, -1:].where(is_row.unsqueeze(-1), states)
             factors = written.factors[:, -1:].where(is_row, written.factors[:, :-1])
             state = new.where(valid.unsqueeze(-1), state)
@@ -210,14 +211,15 @@ class FastWeightsParts(Parts):
 
 
 class TransformerParts(Parts):
-    """The Transformer. Its state is the keys and values of the previous steps, empty at first."""
+    """The parts of the Transformer. The state consists of the keys and values of the previous
+    steps."""
 
     def __init__(self, model: TransformerModel, max_length: int) -> None:
         self.model = model
         self.layers = range(len(model.decoder))
         for module in model.modules():
             if isinstance(module, LearnedPositionalEmbedding) and module.max_length < max_length:
-                # The traced examples may be longer than any source; pad their embeddings with NaN.
+                # Traced examples may be longer than any source, so pad the embeddings with NaN.
                 missing = max_length - module.max_length
                 padding = module.weight.new_full((missing, model.width), torch.nan)
                 module.weight = nn.Parameter(torch.cat([module.weight, padding]))
@@ -256,13 +258,14 @@ class TransformerParts(Parts):
 
 
 def split_model(model: Seq2SeqModel, max_length: int) -> Parts:
-    """The two parts of a model. Modifies the model, which can no longer be trained.
+    """Split a model into its two parts. The model is modified and can no longer be trained.
 
     Args:
+        model: the model.
         max_length: length of the longest example of the tracing.
 
     Raises:
-        TypeError: an unknown kind of model.
+        TypeError: if the kind of model is unknown.
     """
     match model:
         case RecurrentModel():
@@ -276,15 +279,15 @@ def split_model(model: Seq2SeqModel, max_length: int) -> Parts:
 
 
 def scan_cell(cell: Cell, inputs: Tensor) -> tuple[Tensor, Tensor]:
-    """Whole sequences (N, L, inputs) by torch's `scan`, which is traced as a loop; see
-    `Cell.scan`."""
+    """Run a cell over whole sequences (N, L, inputs) with torch's `scan`, which is traced as a
+    loop; see `Cell.scan`."""
     N, _, _ = inputs.shape
     projected = cell.project(inputs).transpose(0, 1)
     weight, bias, kernel = cell.weight_hh, cell.bias_hh, cell.eager_step()
 
     def step(carry: list[Tensor], xs: list[Tensor]) -> tuple[list[Tensor], Tensor]:
         state = kernel(xs[0], carry[0], weight, bias)
-        # `scan` compares strides, and those of an axis of size 1 are arbitrary.
+        # `scan` compares strides, and the stride of an axis of size 1 is arbitrary.
         return [state.clone(memory_format=torch.contiguous_format)], state.clone()
 
     init = [inputs.new_zeros(N, cell.num_state_tensors * cell.hidden)]
@@ -297,7 +300,7 @@ def _scan(
     init: list[Tensor],
     xs: list[Tensor],
 ) -> tuple[list[Tensor], Tensor]:
-    """The final carry, and the stacked outputs of all steps, (L, ...)."""
+    """Return the final carry, and the stacked outputs of all steps, (L, ...)."""
     from torch._higher_order_ops.scan import scan
 
     carry, ys = scan(step, init, xs, dim=0)
@@ -308,7 +311,7 @@ def _scan(
 
 
 class Units(nn.Module):
-    """Scaling from units of the data (float64) to scaled units (float32) and back."""
+    """The scaling from units of the data (float64) to scaled units (float32), and back."""
 
     source_shift: Tensor
     source_scale: Tensor
@@ -324,8 +327,8 @@ class Units(nn.Module):
         self.relative, self.instance = scaling.relative, scaling.instance
 
     def scale_source(self, source: Tensor, lengths: Tensor) -> tuple[Tensor, Tensors]:
-        """The source (N, S, F) in scaled units with padding 0, and shift and scale of each
-        sequence's target, (N, F). See `Scaling.sequence_scalers`."""
+        """Return the source (N, S, F) in scaled units with padding 0, and shift and scale of each
+        sequence's target, (N, F); see `Scaling.sequence_scalers`."""
         _, S, _ = source.shape
         keep = torch.arange(S, device=source.device) < lengths.unsqueeze(-1)
         source = source.masked_fill(~keep.unsqueeze(-1), 0)
@@ -344,8 +347,8 @@ class Units(nn.Module):
         return scaled.float().masked_fill(~keep.unsqueeze(-1), 0), target_scaling
 
     def _statistics(self, source: Tensor, lengths: Tensor, keep: Tensor) -> tuple[Tensor, Tensor]:
-        """Shift and scale (N, F) of sources (N, S, F) with valid steps `keep` (N, S, 1), computed
-        as in `InstanceStatistics`."""
+        """Compute shift and scale (N, F) of sources (N, S, F) with valid steps `keep` (N, S, 1), as
+        in `InstanceStatistics`."""
         low = source.masked_fill(~keep, torch.inf).amin(dim=1)
         high = source.masked_fill(~keep, -torch.inf).amax(dim=1)
         constant = high - low <= ROUNDING * torch.maximum(low.abs(), high.abs())
@@ -358,18 +361,19 @@ class Units(nn.Module):
         return low + spread * mean, (std / self.source_scale).masked_fill(constant, 1)
 
     def scale_target(self, point: Tensor, target_scaling: Tensors) -> Tensor:
-        """A target step (N, F) from units of the data to scaled units."""
+        """Convert a target step (N, F) from units of the data to scaled units."""
         point = (point - target_scaling[OFFSET]) / target_scaling[SCALE]
         return ((point - self.target_shift) / self.target_scale).float()
 
     def unscale_target(self, point: Tensor, target_scaling: Tensors) -> Tensor:
-        """A target step (N, F) from scaled units to units of the data."""
+        """Convert a target step (N, F) from scaled units to units of the data."""
         point = point.double() * self.target_scale + self.target_shift
         return point * target_scaling[SCALE] + target_scaling[OFFSET]
 
 
 class Graph(nn.Module, ABC):
-    """The interface of every graph: a module with named input and output tensors, in order."""
+    """The interface of every graph, a module with named input and output tensors in a fixed
+    order."""
 
     def __init__(self, model: Seq2SeqModel, parts: Parts, scaling: Scaling) -> None:
         super().__init__()
@@ -377,15 +381,15 @@ class Graph(nn.Module, ABC):
 
     @abstractmethod
     def outputs(self, inputs: Tensors) -> Tensors:
-        """The outputs for the inputs."""
+        """Compute the named outputs from the named inputs."""
 
     def forward(self, inputs: Tensors) -> Tensors:
         return self.outputs(inputs)
 
 
 class EncoderGraph(Graph):
-    """source (N, S, F) and source_lengths (N,) -> inputs of the first step, and `encoder_self` for
-    a Transformer."""
+    """The encoder, which maps source (N, S, F) and source_lengths (N,) to the inputs of the first
+    step. A Transformer's encoder also returns `encoder_self`."""
 
     def outputs(self, inputs: Tensors) -> Tensors:
         lengths = inputs["source_lengths"]
@@ -397,7 +401,8 @@ class EncoderGraph(Graph):
 
 
 class StepGraph(Graph):
-    """point, memory and state -> next_point, the weights of this step, and the next state."""
+    """One decoder step, which maps point, memory and state to next_point, the weights and the next
+    state."""
 
     def outputs(self, inputs: Tensors) -> Tensors:
         scaled = self.units.scale_target(inputs[POINT], inputs)

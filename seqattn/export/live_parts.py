@@ -51,7 +51,7 @@ FORCE = "force"
 TRACE = "trace/"
 
 
-class ForcedWeights(WeightIntervention):
+class ForceInput:
     """Replaces the weights of one step.
 
     Args:
@@ -105,7 +105,7 @@ class LiveRecurrentParts(RecurrentParts):
         ))  # fmt: skip
 
     def intervention(self, memory: Tensors) -> WeightIntervention:
-        return ForcedWeights(memory[FORCE])
+        return ForceInput(memory[FORCE])
 
     def _readout(self, context: Tensor, query: Tensor, new: Tensors) -> Tensor:
         model = self.model
@@ -170,7 +170,7 @@ class LiveTransformerParts(TransformerParts):
         return replace(encoded, trace=_named(**stacked))
 
     def intervention(self, memory: Tensors) -> WeightIntervention:
-        return ForcedWeights(memory[FORCE])
+        return ForceInput(memory[FORCE])
 
     def step(self, point: Tensor, memory: Tensors, state: Tensors) -> StepOutput:
         self._queries.clear()

@@ -1,7 +1,8 @@
-"""Encoder and decoder step as ONNX graphs by torch's exporter, and free running as a Loop of steps.
+"""ONNX graphs of the encoder, of one decoder step, and of free running.
 
-Tracing all steps of free running would take minutes, and the graph would grow with the forecast.
-Only one step is traced, and an ONNX Loop repeats it.
+torch's exporter traces the encoder and one step, and an ONNX Loop repeats the step for free
+running. A trace of all steps would take minutes, and the graph would grow with the length of the
+forecast.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from seqattn.training import LoadedModel
 LENGTHS = "source_lengths"
 SOURCE = "source"
 FORECAST = "forecast"
-N, S, PREVIOUS_STEPS = 3, 5, 7  # sizes of traced examples: different, and none is 0 or 1
+N, S, PREVIOUS_STEPS = 3, 5, 7  # sizes of traced examples, all different and above 1
 STEP = "step/"
 STEPS, STEP_AXIS = "steps", "T"
 TESTED_TORCH = "torch 2.13"
@@ -43,12 +44,12 @@ TESTED_TORCH = "torch 2.13"
 
 @dataclass(frozen=True)
 class Graphs:
-    """A model as graphs.
+    """The ONNX graphs of a model.
 
     Attributes:
         encoder, step, free_running: see `seqattn.export`.
-        memory: names of encoder outputs that are inputs of every step.
-        state: names of tensors that each step passes to the next.
+        memory: names of the encoder outputs that are inputs of every step.
+        state: names of the tensors that each step passes to the next step.
     """
 
     encoder: ModelProto
@@ -65,10 +66,11 @@ def trace_graphs(trained: LoadedModel, steps: int) -> Graphs:
     """Trace the graphs of a trained model.
 
     Args:
+        trained: the model.
         steps: number of free-running steps.
 
     Raises:
-        UsageError: torch cannot export the model.
+        UsageError: if torch cannot export the model.
     """
     model, scaling = copy.deepcopy(trained.model).eval(), trained.spec.scaling
     length = S if model.skip is None else model.skip.lengths.source
@@ -107,9 +109,11 @@ def build_inputs(features: int, n: int, s: int) -> Tensors:
 def find_axes(
     encoder: Graph, features: int, s: int, length_varies: bool
 ) -> dict[str, dict[int, str]]:
-    """The axes N and S of each step input: those whose size changes with N or S.
+    """Find the axes N and S of each step input, which are the axes whose size changes with N or S.
 
     Args:
+        encoder: the encoder graph.
+        features: number of source features.
         s: source length of the example.
         length_varies: whether sources may have other lengths.
     """
@@ -155,7 +159,7 @@ def trace(
                 dynamic_shapes={"inputs": {name: axes[name] for name in inputs}},
                 input_names=[*inputs], output_names=[*outputs],
             )  # fmt: skip
-        except Exception as error:  # the exporter raises many types
+        except Exception as error:  # the exporter raises many types of exceptions
             cause: BaseException = error
             while cause.__cause__ is not None:
                 cause = cause.__cause__
@@ -189,7 +193,7 @@ def name_outputs(model: ModelProto, names: Sequence[str]) -> None:
 
 @contextlib.contextmanager
 def _silence_exporter() -> Iterator[None]:
-    """Suppress the exporter's progress output and its warnings of optional libraries."""
+    """Suppress the exporter's progress output and its warnings about optional libraries."""
     loggers = [logging.getLogger(name) for name in ("torch.onnx", "onnxscript", "onnx_ir")]
     levels = [logger.level for logger in loggers]
     with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
@@ -204,8 +208,8 @@ def _silence_exporter() -> Iterator[None]:
 
 
 def _strip_metadata(model: ModelProto) -> None:
-    """Remove source locations of operations, and shapes of intermediate values, which would have to
-    be updated when a graph is changed."""
+    """Remove the source locations of operations, and the shapes of intermediate values. The shapes
+    would have to be updated when a graph is changed."""
     for node in _nodes(model.graph.node):
         node.ClearField("metadata_props")
         node.ClearField("doc_string")
@@ -240,17 +244,18 @@ def build_loop(
     steps: int | None,
     per_step: Sequence[str] = (),
 ) -> ModelProto:
-    """The encoder followed by a Loop of the step: source and lengths -> forecast, and the weights
-    and other results of all steps, with an axis of steps before the last: (N, layers, A, queries,
-    keys).
+    """Build the free-running graph: the encoder, followed by a Loop over the step.
+
+    The inputs are source and lengths. The outputs are the forecast, the weights and the other
+    results of all steps, with an axis of steps before the last: (N, layers, A, queries, keys).
 
     Args:
         encoder, step: the graphs. Inputs of the step that are neither its state nor outputs of the
-            encoder are inputs of the result.
+            encoder become inputs of the result.
         state: names of tensors that each step passes to the next.
-        steps: number of steps; None: an input `steps` of the result.
-        per_step: names of inputs of the step that the result takes for all steps, with a first axis
-            of steps.
+        steps: the number of steps; None for an input `steps` of the result.
+        per_step: names of inputs of the step that the result takes for all steps at once, with a
+            first axis of steps.
     """
     inner = compose.add_prefix(step, STEP, rename_inputs=False, rename_outputs=False).graph
     carried = [POINT, *state]
@@ -290,12 +295,13 @@ def build_loop(
 def _loop_body(
     inner: GraphProto, carried: list[str], results: list[str], per_step: Sequence[str]
 ) -> GraphProto:
-    """The step as the body of a Loop, which stacks the outputs and the results of all steps.
+    """Build the body of the Loop from the step. The body stacks the outputs and the results of all
+    steps.
 
     Args:
-        inner: the step's graph; modified in place.
-        carried: names of loop-carried values.
-        results: names of the weights and other results.
+        inner: the step's graph, which is modified in place.
+        carried: names of the loop-carried values.
+        results: names of the weights and of the other results.
         per_step: see `build_loop`.
     """
     for node in _nodes(inner.node):
@@ -322,13 +328,13 @@ def _loop_body(
 
 
 def _sizes(value: ValueInfoProto) -> list[int | str]:
-    """The size of each axis of a value: a number, or a letter."""
+    """Return the size of each axis of a value: a number, or a letter."""
     return [size.dim_value or size.dim_param for size in value.type.tensor_type.shape.dim]
 
 
 def _stacked_type(value: ValueInfoProto, T: int | str) -> ValueInfoProto:
-    """The type of the results of all steps, from that of one step, for example (N, layers, A,
-    keys)."""
+    """Return the type of the results of all steps, given the type for one step, for example
+    (N, layers, A, keys)."""
     *lead, last = _sizes(value)
     shape = [*lead, T, T if value.name == "decoder_self" else last]
     shape[0] = "N"
@@ -336,7 +342,7 @@ def _stacked_type(value: ValueInfoProto, T: int | str) -> ValueInfoProto:
 
 
 def _pad_nodes(name: str, row: str) -> list[NodeProto]:
-    """Nodes that pad a row (N, layers, A, t) with zeros up to the number of steps."""
+    """Build nodes that pad a row (N, layers, A, t) with zeros up to the number of steps."""
 
     def constant(suffix: str, values: list[int]) -> NodeProto:
         return helper.make_node("Constant", [], [f"{row}/{suffix}"], value_ints=values)
@@ -353,7 +359,7 @@ def _pad_nodes(name: str, row: str) -> list[NodeProto]:
 
 
 def _rename_value(value: ValueInfoProto, name: str) -> ValueInfoProto:
-    """A copy under another name; axes that grow from step to step get no size."""
+    """Copy a value under another name, without the sizes of axes that grow from step to step."""
     renamed = ValueInfoProto()
     renamed.CopyFrom(value)
     renamed.name = name
@@ -364,7 +370,7 @@ def _rename_value(value: ValueInfoProto, name: str) -> ValueInfoProto:
 
 
 def _rename_without_shape(value: ValueInfoProto, name: str) -> ValueInfoProto:
-    """A copy under another name and without a shape."""
+    """Copy a value under another name and without a shape."""
     renamed = _rename_value(value, name)
     renamed.type.tensor_type.ClearField("shape")
     return renamed

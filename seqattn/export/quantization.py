@@ -1,4 +1,4 @@
-"""Dynamic int8 quantization by ONNX Runtime, which needs no calibration data."""
+"""Dynamic int8 quantization with ONNX Runtime, without calibration data."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from onnxruntime.quantization import QuantType, quantize_dynamic
 
 
 def quantize_int8(graph: ModelProto) -> ModelProto:
-    """A copy of the graph with int8 weight matrices, also within loops."""
+    """Return a copy of the graph with int8 weight matrices, including those within loops."""
     logger = logging.getLogger()
-    level, logger.level = logger.level, logging.ERROR  # it recommends unneeded preprocessing
+    level, logger.level = logger.level, logging.ERROR  # hides advice on unneeded preprocessing
     try:
         with tempfile.TemporaryDirectory(prefix="seqattn-") as folder:
             target = Path(folder) / "int8.onnx"

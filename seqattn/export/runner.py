@@ -1,7 +1,8 @@
-"""Forecast sequences with the graph in this folder. Needs numpy and onnxruntime, no torch.
+"""Forecast sequences with the graph in this folder. This script needs numpy and onnxruntime, but
+not torch.
 
-python run.py sources.npy forecast.npz   sources (N, S, F), NaN beyond the end of shorter ones
-python run.py                            example.npz, and the differences from its forecast
+python run.py sources.npy forecast.npz   sources (N, S, F), NaN beyond the end of shorter sources
+python run.py                            forecasts example.npz and prints the differences from it
 """
 
 import json
@@ -15,11 +16,12 @@ HERE = Path(__file__).parent
 
 
 def forecast(source: np.ndarray, graph: str = "free_running.onnx") -> dict[str, np.ndarray]:
-    """Forecast (N, T, F) and weights (N, layers, heads, T, S), by their names in card.json."""
+    """Return forecast (N, T, F) and weights (N, layers, heads, T, S), by their names in
+    card.json."""
     valid = np.isfinite(source).all(axis=2)
     lengths = valid.sum(axis=1).astype("int64")
     if not lengths.all() or (valid != (np.arange(valid.shape[1]) < lengths[:, None])).any():
-        sys.exit("A source is empty or has a gap; NaN may only stand beyond its end.")
+        sys.exit("A source is empty or has a gap; NaN is allowed only after its end.")
     card = json.loads((HERE / "card.json").read_text(encoding="utf-8"))
     if card["model"].get("skip") == "linear" and (lengths != card["source_length"]).any():
         sys.exit(f"model.skip: linear takes sources of {card['source_length']} points only.")

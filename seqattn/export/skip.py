@@ -1,4 +1,4 @@
-"""The linear skip of a model in its graphs; see `seqattn.models.skip`.
+"""The linear skip connection of a model in its graphs; see `seqattn.models.skip`.
 
 Letters: N sequences, S source length, T target length, F features.
 """
@@ -17,15 +17,15 @@ SKIP = "skip"
 
 
 class SkipParts(Parts):
-    """The parts of a network whose steps add the output of a linear skip.
+    """The parts of a network whose steps add the output of a linear skip connection.
 
-    The state `skip` (N, T, F) is a queue of the skip's outputs: the next step first, NaN after the
-    last. For a source whose length is not S it is NaN everywhere, since a graph cannot raise an
-    error.
+    The state `skip` (N, T, F) is a queue with the outputs of the skip connection. The output for
+    the next step comes first, and NaN follows the last output. If the length of a source is not S,
+    its queue is NaN everywhere, because a graph cannot raise an error.
 
     Args:
-        network: the parts of the network without skip.
-        skip: the model's skip.
+        network: the parts of the network without the skip connection.
+        skip: the model's skip connection.
     """
 
     def __init__(self, network: Parts, skip: LinearSkip) -> None:

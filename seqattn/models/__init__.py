@@ -1,4 +1,4 @@
-"""Sequence-to-sequence models behind one interface, `Seq2SeqModel`."""
+"""Sequence-to-sequence models with a common interface, `Seq2SeqModel`."""
 
 from __future__ import annotations
 
@@ -31,9 +31,11 @@ def build_model(
 
     Args:
         config: the `model` section.
-        features: features of source and target; a number if both have the same.
-        seed: the run's seed; the initial parameters are a function of it.
-        lengths: length of every source and every target, for `skip: linear`; None: they vary.
+        features: the features of source and target, or their number if source and target have the
+            same features.
+        seed: the run's seed, which determines the initial parameters.
+        lengths: the common length of all sources, and of all targets, required by `skip: linear`;
+            None if the lengths vary.
     """
     model = _construct(config, features, lengths)
     init_parameters(model, seed)
@@ -43,7 +45,12 @@ def build_model(
 def count_parameters(
     config: Model, features: FeatureSpec | int, lengths: Lengths | None = None
 ) -> int:
-    """The number of parameter values of a model, counted without allocating them."""
+    """Count the parameter values of a model without allocating them.
+
+    Args:
+        config: the `model` section.
+        features, lengths: see `build_model`.
+    """
     with torch.device("meta"):
         model = _construct(config, features, lengths)
     return sum(parameter.numel() for parameter in model.parameters())

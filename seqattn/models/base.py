@@ -1,8 +1,8 @@
 """The interface of every model: a forward pass for training, a free-running forecast, and outputs
 that carry their attention weights.
 
-Letters: N sequences, S source length, T target length, F features, A heads. Every shape may
-carry a leading axis of runs R.
+Letters: N sequences, S source length, T target length, F features, A heads. Every shape may have a
+leading axis of R runs.
 """
 
 from __future__ import annotations
@@ -27,26 +27,28 @@ WeightSemantics = Literal["distribution", "partial", "strength"]
 
 
 class RNG(Protocol):
-    """Random numbers of one training step, from the named streams of each run."""
+    """The random numbers of one training step, drawn from the named streams of each run."""
 
     def uniform(self, name: Literal["sampling", "dropout"], *shape: int) -> Tensor:
-        """New numbers, uniform over [0, 1), at every call.
+        """Draw new numbers from the uniform distribution over [0, 1).
 
         Args:
-            shape: shape for one run. With several runs, the result has a leading axis of runs, and
-                each run gets the numbers that it would draw alone.
+            name: name of the stream.
+            shape: the shape for one run. With several runs, the result has a leading axis of runs,
+                and each run gets the numbers that it would get if it were trained alone.
         """
         ...
 
 
 @dataclass(frozen=True)
 class FeatureSpec:
-    """Features of the source and of the target.
+    """The features of the source and of the target.
 
     Attributes:
         source_dim: number of features of a source step.
         target_dim: number of features of a target step.
-        source_index_of_target: for each target feature its index among the source features, or -1.
+        source_index_of_target: for each target feature, its index among the source features, or -1
+            if the source does not have this feature.
     """
 
     source_dim: int
@@ -55,12 +57,12 @@ class FeatureSpec:
 
     @classmethod
     def same(cls, features: int) -> FeatureSpec:
-        """The same features in source and target."""
+        """Build the spec of a source and a target that have the same features."""
         return cls(features, features, tuple(range(features)))
 
     @classmethod
     def of(cls, spec: DataSpec) -> FeatureSpec:
-        """The features that a `DataSpec` describes."""
+        """Build the spec from the features of a `DataSpec`."""
         F, G = len(spec.source_features), len(spec.target_features)
         return cls(F, G, spec.scaling.source_index_of_target)
 
@@ -72,8 +74,14 @@ class FeatureSpec:
         )
 
     def start_token(self, last_source: Tensor) -> Tensor:
-        """The first decoder input (..., N, target_dim): the target features of the last valid
-        source step (..., N, source_dim), and 0 for those that the source does not have."""
+        """Return the first decoder input, (..., N, target_dim).
+
+        The first decoder input consists of the target features of the last valid source step, with
+        0 for each feature that the source does not have.
+
+        Args:
+            last_source: the last valid source step, (..., N, source_dim).
+        """
         if self.has_same_features:
             return last_source
         with_zero = torch.cat([last_source, torch.zeros_like(last_source[..., :1])], dim=-1)
@@ -86,12 +94,14 @@ class AttentionMap:
 
     Attributes:
         weights: (..., N, A, queries, keys); 0 at padding.
-        kind: queries and keys of the layer. "cross": decoder to source, (T, S); "encoder_self":
-            source to source, (S, S); "decoder_self": target to target, (T, T), 0 for later steps.
-        meaning: "distribution": non-negative, each row sums to 1 over the keys; "partial":
-            non-negative, each row sums to at most 1; "strength": signed, the coefficient of each
-            past state in a read from fast weights.
-        layer: index of the layer among those of its kind, from 0.
+        kind: which sequence attends to which. "cross": the target attends to the source, (T, S);
+            "encoder_self": the source attends to itself, (S, S); "decoder_self": the target attends
+            to itself, (T, T), with weight 0 for later steps.
+        meaning: "distribution": the weights are non-negative, and each row sums to 1 over the keys;
+            "partial": the weights are non-negative, and each row sums to at most 1; "strength": the
+            weights are signed, and each is the coefficient of a past state in a read from fast
+            weights.
+        layer: index of the layer among the layers of its kind, from 0.
     """
 
     weights: Tensor
@@ -102,7 +112,7 @@ class AttentionMap:
 
 @dataclass(frozen=True)
 class SampledActions:
-    """Sampled positions of hard attention, for REINFORCE (Williams 1992).
+    """The sampled positions of hard attention, for REINFORCE (Williams 1992).
 
     Attributes:
         log_prob: (..., N, T), log-probability of the position that was sampled at each step.
@@ -118,9 +128,9 @@ class ModelOutput:
     """A forecast and the attention weights that produced it.
 
     Attributes:
-        values: (..., N, T, F).
+        values: the forecast, (..., N, T, F).
         attention: one map per layer; empty for a model without attention.
-        actions: sampled positions to reinforce; None if the model samples none.
+        actions: the sampled positions that REINFORCE needs; None if the model samples no positions.
     """
 
     values: Tensor
@@ -129,13 +139,14 @@ class ModelOutput:
 
 
 class Seq2SeqModel(nn.Module, ABC):
-    """The interface of every model. A module holds parameters only: intermediate results are in
-    its output.
+    """The interface of every model. A module stores only parameters; intermediate results are part
+    of its output.
 
     Attributes:
-        features: features of source and target.
-        max_length: greatest length of a source and of a target; None: no limit.
-        skip: a linear map from the source whose output is added to the network's; None: none.
+        features: the features of source and target.
+        max_length: the greatest length of a source and of a target; None if there is no limit.
+        skip: a linear map from the source, whose output is added to the output of the network; None
+            if the model has no skip connection.
     """
 
     features: FeatureSpec
@@ -147,7 +158,7 @@ class Seq2SeqModel(nn.Module, ABC):
 
     @property
     def frozen_parameters(self) -> frozenset[str]:
-        """Names of the parameters that no optimizer changes."""
+        """The names of the parameters that no optimizer changes."""
         if self.skip is None or self.skip.is_trainable:
             return frozenset()
         return frozenset(f"skip.{name}" for name, _ in self.skip.named_parameters())
@@ -164,15 +175,19 @@ class Seq2SeqModel(nn.Module, ABC):
     def skip_outputs(
         self, source: Tensor, lengths: Tensor | None, segment_lengths: Sequence[int]
     ) -> Sequence[Tensor | None]:
-        """The output of the skip for each segment of decoder steps, (..., N, steps, F); None
-        without a skip.
+        """Return the output of the skip connection for each segment of decoder steps.
 
         Args:
-            source, lengths: as for `forward`.
+            source, lengths: `source` and `source_lengths` of `forward`.
             segment_lengths: number of steps of each segment, in order from the first step.
 
+        Returns:
+            one tensor (..., N, steps, F) per segment, or one None per segment if the model has no
+                skip connection.
+
         Raises:
-            DataError, UsageError: lengths or steps that the skip has no weights for.
+            DataError: if a source has a length for which the skip connection has no weights.
+            UsageError: if there are more steps than the skip connection has weights for.
         """
         if self.skip is None:
             return [None] * len(segment_lengths)
@@ -190,21 +205,23 @@ class Seq2SeqModel(nn.Module, ABC):
         with_attention: bool = True,
         rng: RNG | None = None,
     ) -> ModelOutput:
-        """The training pass: forecast T steps with teacher forcing at some or all of them.
+        """Run the training pass: forecast T steps, with teacher forcing at some or all of them.
 
         Args:
             source: (..., N, S, F).
-            target: (..., N, T, F), where F may differ from that of the source; see `FeatureSpec`.
-            source_lengths: (..., N), number of valid steps of each source; None: all S.
-            teacher_forcing: booleans on the CPU that broadcast to (..., N, T). True: the input of
-                step t is the target at step t - 1; False: the model's own output there. The input
-                of step 0 is the last valid source step in both cases.
-            with_attention: False leaves `attention` of the output empty, which is faster.
-            rng: random numbers for dropout and hard attention; None: no dropout and the best
-                position, as in validation.
+            target: (..., N, T, F), where F may differ from the F of the source; see `FeatureSpec`.
+            source_lengths: (..., N), number of valid steps of each source; None if all S steps are
+                valid.
+            teacher_forcing: booleans on the CPU that broadcast to (..., N, T). Where True, the
+                input of step t is the target at step t - 1; where False, it is the model's own
+                output at step t - 1. The input of step 0 is the last valid source step in both
+                cases.
+            with_attention: whether the output contains attention weights; False is faster.
+            rng: random numbers for dropout and hard attention. With None, as in validation, there
+                is no dropout, and hard attention selects the most probable position.
 
         Raises:
-            ValueError: shapes or lengths that do not fit.
+            ValueError: if shapes or lengths do not fit together.
         """
 
     @abstractmethod
@@ -217,15 +234,17 @@ class Seq2SeqModel(nn.Module, ABC):
         with_attention: bool = True,
         override: AttentionOverride | None = None,
     ) -> ModelOutput:
-        """Free running (autoregressive): forecast `steps` steps from the source alone.
+        """Forecast `steps` steps from the source alone (free running, also called autoregressive).
 
         Args:
             source: (..., N, S, F); values beyond a sequence's length are never read.
-            steps: T, 1 or more.
-            source_lengths: (..., N), number of valid steps of each source; None: all S.
-            override: replaces the attention weights; None: the model's own weights.
+            steps: number of steps T, 1 or more.
+            source_lengths: (..., N), number of valid steps of each source; None if all S steps are
+                valid.
+            with_attention: whether the output contains attention weights; False is faster.
+            override: replaces the attention weights; None keeps the model's own weights.
 
         Raises:
-            ValueError: shapes or lengths that do not fit.
-            UsageError: an override for a model whose weights cannot be replaced.
+            ValueError: if shapes or lengths do not fit together.
+            UsageError: if an override is given and the model's weights cannot be replaced.
         """

@@ -1,6 +1,7 @@
-"""Buffers of recorded operations: a batch, the parameters, their gradient and the loss.
+"""The buffers that recorded operations read and write: a batch, the parameters, their gradient and
+the loss.
 
-Letters as in `seqattn.models.op_tape`.
+Letters are as in `seqattn.models.op_tape`.
 """
 
 from __future__ import annotations
@@ -14,12 +15,13 @@ from seqattn.models.op_tape import OpTape
 
 
 class FlatGradient:
-    """The parameters of R runs and one matrix of their gradients.
+    """The parameters of R runs, and one matrix with their gradients.
 
     Attributes:
-        weight: parameter name -> (R, ...), a view of the parameter; R is 1 without an axis of runs.
-        grad: parameter name -> (R, ...), a view of `gradient`.
-        gradient: (R, P), in the parameters' order.
+        weight: views of the parameters by name, (R, ...), where R is 1 if the parameters have no
+            axis of runs.
+        grad: views of `gradient` by parameter name, (R, ...).
+        gradient: (R, P), with the columns in the order of the parameters.
     """
 
     def __init__(self, model: nn.Module, gradient: Tensor, *, has_runs: bool) -> None:
@@ -35,19 +37,20 @@ class FlatGradient:
             self.grad[name] = gradient[:, columns].unflatten(1, weight.shape[1:])
 
     def adjacent(self, first: str, second: str) -> Tensor:
-        """The gradients of two adjacent vectors as one view, (R, sum of their lengths)."""
+        """Return the gradients of two adjacent vectors as one view, (R, sum of their lengths)."""
         start, end = self.columns[first], self.columns[second]
         assert start.stop == end.start
         return self.gradient[:, start.start : end.stop]
 
 
 class BufferShape(NamedTuple):
-    """The sizes that determine the buffers and records of a batch.
+    """The sizes that determine the buffers and the recorded operations of a batch.
 
     Attributes:
         R, N, S, T, F, H: see `seqattn.models.op_tape`.
-        ragged: whether sources have lengths.
-        mask: last axis of the target's mask: 0 without a mask, 1 for steps, F for single values.
+        ragged: whether the sources have lengths.
+        mask: size of the last axis of the target's mask, which is 0 without a mask, 1 with one
+            value per step, and F with one value per feature.
     """
 
     R: int
@@ -64,15 +67,16 @@ class BufferShape(NamedTuple):
         cls, source: Tensor, target: Tensor, lengths: Tensor | None, keep: Tensor | None,
         *, R: int, H: int,
     ) -> BufferShape:  # fmt: skip
-        """The shape of a batch; see `ManualLoss.value_and_grad`."""
+        """Determine the sizes of a batch; see `ManualLoss.value_and_grad`."""
         (*_, N, S, F), (*_, T, _) = source.shape, target.shape
         mask = 0 if keep is None else F if keep.dim() == target.dim() else 1
         return cls(R, N, S, T, F, H, lengths is not None, mask)
 
     @property
     def start(self) -> int:
-        """Slot of the decoder's initial state: S, the encoder's last; with lengths S + 1, a copy of
-        each sequence's last valid state."""
+        """The slot of the decoder's initial state. Without lengths, the slot is S, the slot of the
+        last encoder state. With lengths, the slot is S + 1 and contains a copy of each sequence's
+        last valid state."""
         return self.S + 1 if self.ragged else self.S
 
 
@@ -80,14 +84,16 @@ class BatchBuffers:
     """The buffers of a batch.
 
     Attributes:
-        x: (R, slots, N, F), the input of the step from each slot; `load` fills the first S.
+        x: (R, slots, N, F), where slot k is the input of the step that starts from state k; `load`
+            fills the first S slots.
         target: (R, N, T, F).
         padding: (R, N, S), True at padding of the source; None without lengths.
         last_valid: (1, R, N, H), index of the last valid source step for `gather`; None without
             lengths.
         ignored: (R, N, T, mask), True at masked target values; None without a mask.
         forced: (T, R, N, 1), True at teacher-forced steps.
-        scale, twice_scale: (R,), 1 / number of unmasked target values, and 2 / this number.
+        scale: (R,), the reciprocal of the number of unmasked target values.
+        twice_scale: (R,), 2 * `scale`.
     """
 
     def __init__(self, tape: OpTape, shape: BufferShape, *, has_runs: bool) -> None:
@@ -107,10 +113,10 @@ class BatchBuffers:
     def load(
         self, source: Tensor, target: Tensor, lengths: Tensor | None, keep: Tensor | None
     ) -> None:
-        """Copy a batch; see `ManualLoss.value_and_grad`."""
+        """Copy a batch into the buffers; see `ManualLoss.value_and_grad`."""
         if keep is not None and self.ignored is not None:
             self.ignored.copy_(~keep.view(self.ignored.shape))
-            if keep.dim() < target.dim():  # unobserved values are decoder inputs, so they stay
+            if keep.dim() < target.dim():  # unobserved values stay, because they are decoder inputs
                 target = target.masked_fill(~keep.unsqueeze(-1), 0)
             features = self.target.shape[-1] // self.ignored.shape[-1]
             counted = (~self.ignored).sum(dim=(1, 2, 3)).clamp(min=1) * features
@@ -127,7 +133,7 @@ class BatchBuffers:
 
     def shift_right(self) -> None:
         """Fill the decoder inputs with the last valid source step and the target shifted right. A
-        step without teacher forcing overwrites its input."""
+        step without teacher forcing overwrites its input later."""
         record, x, (R, N, S, T, F, *_), D = self.tape.record, self.x, self.shape, self.shape.start
         if self.last_valid is None:
             record(x[:, D].copy_, x[:, S - 1])
@@ -138,8 +144,17 @@ class BatchBuffers:
             record(x[:, D + 1 :].copy_, self.target[:, :, :-1].transpose(1, 2))
 
     def feed(self, t: int, y: Tensor, *, mixed: bool) -> Tensor:
-        """Write the output y of step t - 1 into the input of decoder step t, (R, N, F); `mixed`:
-        not for teacher-forced sequences."""
+        """Write the output y of step t - 1 into the input of decoder step t, and return this input.
+
+        Args:
+            t: the decoder step.
+            y: (R, N, F).
+            mixed: whether some sequences are teacher-forced at step t; the inputs of these
+                sequences are not changed.
+
+        Returns:
+            (R, N, F).
+        """
         x = self.x[:, self.shape.start + t]
         if mixed:
             self.tape.record(torch.where, self.forced[t], x, y, out=x)
@@ -148,7 +163,7 @@ class BatchBuffers:
         return x
 
     def load_teacher_forcing(self, teacher_forcing: Tensor) -> None:
-        """Copy the mask of teacher-forced steps; see `Seq2SeqModel.forward`."""
+        """Copy the mask of teacher-forced steps into its buffer; see `Seq2SeqModel.forward`."""
         T, R, N, _ = self.forced.shape
         forced = teacher_forcing.expand(*teacher_forcing.shape[:-2], N, T)
         self.forced.copy_(forced.expand(R, N, T).permute(2, 0, 1).unsqueeze(-1))
@@ -158,6 +173,7 @@ class MeanSquaredError:
     """The mean squared error of each run over unmasked target values: scale * sum(error^2).
 
     Args:
+        batch: the buffers with the targets.
         y: (R, N, T, F), the buffer of outputs.
     """
 
@@ -168,7 +184,7 @@ class MeanSquaredError:
         self.error, self.squares = new(*y.shape), new(*y.shape)
 
     def loss(self) -> Tensor:
-        """A copy of the result of `forward`: (R,), or () without an axis of runs."""
+        """Return a copy of the result of `forward`, (R,), or () without an axis of runs."""
         return self.result.clone()
 
     def forward(self) -> None:
@@ -186,6 +202,6 @@ class MeanSquaredError:
         record(self.sum.mul_, self.batch.scale)
 
     def backward(self, dy: Tensor) -> None:
-        """Write the gradient of y into dy (R, N, T, F)."""
+        """Write the gradient of the loss with respect to y into dy (R, N, T, F)."""
         scale = self.batch.twice_scale.view(-1, 1, 1, 1)
         self.batch.tape.record(torch.mul, self.error, scale, out=dy)

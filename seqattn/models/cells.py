@@ -1,12 +1,14 @@
 """Recurrent cells: GRU, LSTM, RNN and bidirectional encoders.
 
-Shapes may carry leading axes: (N, F), (N, L, F) or, for R runs in one batch, (R, N, L, F) with
-every weight (R, out, in). Letters: N sequences, L steps, H width of a cell's output, W width of its
-state: H, but 2H for the LSTM, whose state is its output and its memory cell.
+Shapes may have leading axes: (N, F), (N, L, F) or, for R runs in one batch, (R, N, L, F), where
+every weight is (R, out, in). Letters: N sequences, L steps, H width of a cell's output, W width of
+its state. W is H, except for the LSTM: its state consists of its output and its memory cell, so W
+is 2H.
 
-The input projection W x + b of all known steps is one matmul (`project_steps`); a step adds the
-recurrent part. Projected inputs may have features before sequences, (R, gates H, N), where that is
-faster (see `seqattn.models.layers`), so only `step` and `unroll` of the same cell can use them.
+One matmul computes the input projection W x + b of all known steps (`project_steps`), and a step
+adds the recurrent part. If that layout is faster, projected inputs have the axis of features before
+the axis of sequences, (R, gates H, N) (see `seqattn.models.layers`), so only `step` and `unroll` of
+the same cell can use them.
 
 Weights have torch's layout and initial distribution: U(-b, b), b = 1/sqrt(H).
 """
@@ -25,19 +27,20 @@ from seqattn.models.layers import Linear, affine, affine_columns, uses_batch_inn
 
 Kernel = Callable[..., Tensor]
 ScanFn = Callable[["Cell", Tensor], tuple[Tensor, Tensor]]
-"""(cell, inputs (..., N, L, inputs)) -> all states (..., N, L, W) and the last (..., N, W)."""
+"""A function of a cell and its inputs (..., N, L, inputs) that returns all states (..., N, L, W)
+and the last state (..., N, W)."""
 
 
 class Cell(nn.Module, ABC):
     """The interface of every cell.
 
     Attributes:
-        num_gates: number of gates and candidates, which is the number of rows of a weight / H.
-        num_state_tensors: W / H: 1, or 2 for an LSTM.
-        hidden: H.
-        kernel: function of one step; may be replaced by a compiled one.
-        scan: function over whole sequences; None: a Python loop over steps. An exported graph needs
-            one, to accept sources of any length.
+        num_gates: number of gates and candidates; a weight has `num_gates` * H rows.
+        num_state_tensors: W / H, which is 2 for an LSTM and 1 for the other cells.
+        hidden: width H of the output.
+        kernel: the function that computes one step; a compiled function may replace it.
+        scan: a function that runs the cell over whole sequences; None for a Python loop over the
+            steps. An exported graph needs such a function to accept sources of any length.
     """
 
     num_gates: ClassVar[int]
@@ -57,31 +60,38 @@ class Cell(nn.Module, ABC):
     @staticmethod
     @abstractmethod
     def eager_step() -> Kernel:
-        """The function of one step: (projected, state or None, weight_hh, bias_hh) -> state.
+        """Return the function that computes one step: (projected, state or None, weight_hh,
+        bias_hh) -> state.
 
-        Its tensors are (..., N, features), or (R, features, N) where its
-        weight `uses_batch_innermost`.
+        The tensors of this function are (..., N, features), or (R, features, N) if
+        `uses_batch_innermost` is True for its weight.
         """
 
     def output(self, state: Tensor) -> Tensor:
-        """The cell's output (..., H), a part of its state (..., W)."""
+        """Return the cell's output (..., H), which is a part of its state (..., W)."""
         return state
 
     def project(self, inputs: Tensor) -> Tensor:
-        """W x + b of all gates: (..., N, inputs) -> the projected input of a step.
+        """Compute W x + b for all gates: inputs (..., N, inputs) -> the projected input of a step.
 
-        If a context is concatenated to the input, pass the input without it and add
-        `project_context`: the context's columns are the last ones.
+        If the cell's input is the concatenation of an input and a context, pass the input alone
+        here and add the result of `project_context`. The last columns of W belong to the context.
         """
         *_, columns = inputs.shape
         weight: Tensor = self.weight_ih
-        if columns != weight.shape[-1]:  # a slice costs time, forward and backward
+        if columns != weight.shape[-1]:  # slicing takes time in both passes
             weight = weight[..., :columns]
         return self._project(inputs, weight, self.bias_ih)
 
     def project_context(self, context: Tensor) -> Tensor:
-        """W_c c without bias, for the last columns of the input: context (..., N, C) -> a term to
-        add to the result of `project`."""
+        """Compute W_c c without bias, where W_c are the last columns of the input weight.
+
+        Args:
+            context: (..., N, C).
+
+        Returns:
+            a term to add to the result of `project`.
+        """
         return self._project(context, self.weight_ih[..., -context.shape[-1] :], None)
 
     def _project(self, inputs: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
@@ -90,10 +100,11 @@ class Cell(nn.Module, ABC):
         return affine(inputs, weight, bias)
 
     def project_steps(self, inputs: Tensor) -> tuple[Tensor, ...]:
-        """`project` for L known inputs (..., N, L, inputs) at once -> projected inputs of L steps.
+        """Apply `project` to L known inputs (..., N, L, inputs) at once, and return the projected
+        inputs of the L steps.
 
-        The axis of steps moves to the front before the product, while the rows are narrow: each
-        step's gates are then contiguous, and the backward pass concatenates without a copy.
+        The axis of steps moves to the front before the product, when the rows are still narrow. The
+        gates of each step are then contiguous, and the backward pass concatenates without a copy.
         """
         *_, N, L, _ = inputs.shape
         if L == 1:
@@ -104,21 +115,22 @@ class Cell(nn.Module, ABC):
         )
 
     def step(self, projected: Tensor, state: Tensor | None) -> Tensor:
-        """One step: projected input and state (..., N, W) -> new state (..., N, W)."""
+        """Compute the new state (..., N, W) from a projected input and the previous state
+        (..., N, W)."""
         if uses_batch_innermost(self.weight_hh):
             columns = None if state is None else state.mT
             return self.kernel(projected, columns, self.weight_hh, self.bias_hh).mT
         return self.kernel(projected, state, self.weight_hh, self.bias_hh)
 
     def unroll(self, steps: Sequence[Tensor], state: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Steps over known inputs.
+        """Run the cell over known inputs.
 
         Args:
             steps: L projected inputs.
             state: initial state (..., N, W), or None for zeros.
 
         Returns:
-            all states (..., N, L, W) and the last (..., N, W).
+            all states (..., N, L, W) and the last state (..., N, W).
         """
         weight, bias = self.weight_hh, self.bias_hh
         innermost = uses_batch_innermost(weight)
@@ -135,14 +147,15 @@ class Cell(nn.Module, ABC):
         return stacked.transpose(1, 3) if innermost else stacked, last
 
     def forward(self, inputs: Tensor, lengths: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Run over whole sequences, from a state of zeros.
+        """Run the cell over whole sequences, from a state of zeros.
 
         Args:
-            inputs: (..., N, L, inputs) with finite padding.
-            lengths: (..., N), number of valid steps; None: all L.
+            inputs: (..., N, L, inputs), with finite values in the padding.
+            lengths: (..., N), number of valid steps of each sequence; None if all L steps are
+                valid.
 
         Returns:
-            outputs (..., N, L, H), and the state at the last valid step (..., N, W).
+            the outputs (..., N, L, H), and the state at the last valid step (..., N, W).
         """
         if self.scan is None:
             states, last = self.unroll(self.project_steps(inputs))
@@ -176,7 +189,7 @@ class LSTM(Cell):
 
     The rows of the weights are i, f, g, o; h is the output and c the memory cell:
 
-        i, f, o = sigmoid(W x_t + b + U h + d), each with its rows
+        i, f, o = sigmoid(W x_t + b + U h + d), each with its own rows of the weights
         g = tanh(W_g x_t + b_g + U_g h + d_g)
         c' = f * c + i * g
         h' = o * tanh(c')
@@ -222,7 +235,8 @@ class Bidirectional(nn.Module):
         self.hidden, self.num_state_tensors = hidden, cell.num_state_tensors
 
     def forward(self, inputs: Tensor, lengths: Tensor | None) -> tuple[Tensor, Tensor]:
-        """See `Cell.forward`. The backward direction starts at the last valid step."""
+        """Run both directions; see `Cell.forward`. The backward direction starts at the last valid
+        step."""
         outputs, last = self.forwards.forward(inputs, lengths)
         reverse, first = self.backwards.forward(reverse_padded(inputs, lengths), lengths)
         merged = self.merge(torch.cat([outputs, reverse_padded(reverse, lengths)], dim=-1))
@@ -235,17 +249,17 @@ class Bidirectional(nn.Module):
 
 
 def gru_step(projected: Tensor, state: Tensor | None, weight: Tensor, bias: Tensor) -> Tensor:
-    """The equations of `GRU`.
+    """Compute one step of `GRU`.
 
     Args:
-        projected: W x + b of all gates, (..., N, 3H), or (R, 3H, N) where the weight
-            `uses_batch_innermost`.
-        state: h, (..., N, H), or (R, H, N); None: zeros, without a matmul.
+        projected: W x + b for all gates, (..., N, 3H), or (R, 3H, N) if `uses_batch_innermost` is
+            True for the weight.
+        state: h, (..., N, H), or (R, H, N); None stands for zeros and saves a matmul.
         weight, bias: U (..., 3H, H) and c (..., 3H).
     """
     H, features = weight.shape[-1], axis_of_features(weight)
     recurrent = _recurrent_term(state, weight, bias)
-    # The unsafe versions are faster; they are unsafe for in-place writes into the results only.
+    # The unsafe versions are faster; they are only unsafe if their results are changed in place.
     gates_x, new_x = torch.unsafe_split_with_sizes(projected, (2 * H, H), dim=features)
     gates_h, new_h = torch.unsafe_split_with_sizes(recurrent, (2 * H, H), dim=features)
     reset, update = torch.unsafe_chunk((gates_x + gates_h).sigmoid(), 2, dim=features)
@@ -256,11 +270,11 @@ def gru_step(projected: Tensor, state: Tensor | None, weight: Tensor, bias: Tens
 
 
 def lstm_step(projected: Tensor, state: Tensor | None, weight: Tensor, bias: Tensor) -> Tensor:
-    """The equations of `LSTM`; state and result are [h; c], (..., N, 2H), or (R, 2H, N).
+    """Compute one step of `LSTM`. State and result are [h; c], (..., N, 2H), or (R, 2H, N).
 
     Args:
-        projected: W x + b of all gates, (..., N, 4H), or (R, 4H, N); see `gru_step`.
-        state: None: zeros.
+        projected: W x + b for all gates, (..., N, 4H), or (R, 4H, N); see `gru_step`.
+        state: the previous state, or None for zeros.
         weight, bias: U (..., 4H, H) and d (..., 4H).
     """
     H, features = weight.shape[-1], axis_of_features(weight)
@@ -274,12 +288,12 @@ def lstm_step(projected: Tensor, state: Tensor | None, weight: Tensor, bias: Ten
 
 
 def rnn_step(projected: Tensor, state: Tensor | None, weight: Tensor, bias: Tensor) -> Tensor:
-    """The equation of `RNN`; shapes as in `gru_step`, with H rows instead of 3H."""
+    """Compute one step of `RNN`; shapes as in `gru_step`, with H rows instead of 3H."""
     return (projected + _recurrent_term(state, weight, bias)).tanh()
 
 
 def axis_of_features(weight: Tensor) -> int:
-    """The axis of features in tensors of a kernel with this recurrent weight."""
+    """Return the axis of features in the tensors of a kernel with this recurrent weight."""
     return -2 if uses_batch_innermost(weight) else -1
 
 
@@ -291,14 +305,14 @@ def _recurrent_term(state: Tensor | None, weight: Tensor, bias: Tensor) -> Tenso
 
 
 def last_valid(rows: Tensor, lengths: Tensor) -> Tensor:
-    """The last valid row of each sequence: (..., N, L, W) -> (..., N, W)."""
+    """Return the last valid row of each sequence: (..., N, L, W) -> (..., N, W)."""
     *lead, _, W = rows.shape
     index = (lengths - 1)[..., None, None]
     return rows.gather(-2, index.expand(*lead, 1, W)).squeeze(-2)
 
 
 def reverse_padded(rows: Tensor, lengths: Tensor | None) -> Tensor:
-    """The valid rows of each sequence in reverse order, padding in place: (..., N, L, W)."""
+    """Reverse the valid rows of each sequence (..., N, L, W), and leave the padding in place."""
     if lengths is None:
         return rows.flip(-2)
     *_, L, _ = rows.shape
@@ -309,7 +323,7 @@ def reverse_padded(rows: Tensor, lengths: Tensor | None) -> Tensor:
 
 
 def cell_class(name: Literal["gru", "lstm", "rnn"]) -> type[Cell]:
-    """The class of a config's `cell`."""
+    """Return the class that a config's `cell` selects."""
     match name:
         case "gru":
             return GRU

@@ -1,29 +1,29 @@
 """A recurrent network with fast weights (Ba, Hinton, Mnih, Leibo and Ionescu 2016, "Using Fast
 Weights to Attend to the Recent Past").
 
-After every step the new state h(t) is written into a decaying memory:
+After every step, the new state h(t) is written into a decaying memory:
 
     A(t) = decay A(t-1) + rate h(t) h(t)^T                              (eq. 1)
 
-The next state is computed in an inner loop that reads the memory:
+An inner loop that reads the memory computes the next state:
 
     z    = W h(t) + C x(t)                                   (constant during the inner loop)
     h_0  = f(LN(z)),    h_(s+1) = f(LN(z + A(t) h_s))                   (eq. 2 and section 3.1)
 
-with f = tanh. Encoder and decoder have separate slow weights and share one memory: the decoder
-reads the encoder's states from it.
+Here f = tanh, and LN is layer normalization. Encoder and decoder have separate slow weights and
+share one memory, from which the decoder reads the encoder's states.
 
-Reading is a form of attention (section 3): A(t) h is the sum of the past states h(tau), with
+Reading is a form of attention (section 3): A(t) h is the sum of the past states h(tau), with the
 weights
 
     rate decay^(t - tau) (h(tau) . h)
 
-so no H x H matrix is needed while there are fewer states than H. These read weights, in the last
-iteration of the inner loop, are the attention weights of this model. They are signed and not
-normalized.
+No H x H matrix is therefore needed while there are fewer states than H. The attention weights of
+this model are these read weights in the last iteration of the inner loop. The read weights are
+signed and not normalized.
 
 Letters: N sequences, S source length, T target length, F features, H width of the state, L number
-of states in memory; any leading axes of runs.
+of states in memory. Shapes may have leading axes of runs.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from seqattn.models.teacher_forcing import (
 
 
 class StateMemory(NamedTuple):
-    """The memory as the list of written states: reading is attention over them.
+    """The memory as a list of the written states. Reading is attention over these states.
 
     Attributes:
         states: (..., N, L, H).
@@ -61,12 +61,13 @@ class StateMemory(NamedTuple):
     factors: Tensor
 
     def read(self, state: Tensor) -> tuple[Tensor, Tensor]:
-        """A h for h (..., N, H), and the read weight of each past state, (..., N, L)."""
+        """Compute A h for a state h (..., N, H). Return the result with the read weight of each
+        past state, (..., N, L)."""
         weights = self.factors * matmul(self.states, state.unsqueeze(-1)).squeeze(-1)
         return matmul(weights.unsqueeze(-2), self.states).squeeze(-2), weights
 
     def write(self, state: Tensor, keep: Tensor | None, decay: float, rate: float) -> StateMemory:
-        """The memory after writing a state (..., N, H) where `keep` (..., N) is True."""
+        """Return the memory after a state (..., N, H) was written where `keep` (..., N) is True."""
         valid = state.new_ones(state.shape[:-1]) if keep is None else keep.to(state.dtype)
         factors = self.factors * (1 - valid * (1 - decay)).unsqueeze(-1)
         return StateMemory(
@@ -85,11 +86,12 @@ class MatrixMemory(NamedTuple):
     A: Tensor
 
     def read(self, state: Tensor) -> tuple[Tensor, None]:
-        """A h for h (..., N, H); the matrix does not give weights of single states."""
+        """Compute A h for a state h (..., N, H). The second result is None, because the matrix does
+        not give the weights of single states."""
         return matmul(self.A, state.unsqueeze(-1)).squeeze(-1), None
 
     def write(self, state: Tensor, keep: Tensor | None, decay: float, rate: float) -> MatrixMemory:
-        """The memory after writing a state (..., N, H) where `keep` (..., N) is True."""
+        """Return the memory after a state (..., N, H) was written where `keep` (..., N) is True."""
         A = decay * self.A + rate * state.unsqueeze(-1) * state.unsqueeze(-2)
         return MatrixMemory(A if keep is None else A.where(keep[..., None, None], self.A))
 
@@ -98,7 +100,7 @@ FastWeightMemory = StateMemory | MatrixMemory
 
 
 class FastWeightsModel(Seq2SeqModel):
-    """An encoder-decoder with fast weights; equations in the module's docstring."""
+    """An encoder-decoder with fast weights; the module's docstring has the equations."""
 
     def __init__(
         self, config: FastWeights, features: FeatureSpec, lengths: Lengths | None = None
@@ -123,14 +125,16 @@ class FastWeightsModel(Seq2SeqModel):
     def inner_loop(
         self, preactivation: Tensor, memory: FastWeightMemory, norm: LayerNorm | None
     ) -> tuple[Tensor, Tensor | None]:
-        """All iterations of the inner loop.
+        """Run all iterations of the inner loop.
 
         Args:
             preactivation: z = W h + C x, (..., N, H).
+            memory: the memory to read.
+            norm: the layer norm LN; None for no norm.
 
         Returns:
-            the new state (..., N, H), and the read weights of the last iteration (..., N, L) or
-            None.
+            the new state (..., N, H), and the read weights of the last iteration, (..., N, L) or
+                None.
         """
         query = self.iterate_inner_loop(preactivation, memory, self.inner_steps - 1, norm)
         read, read_weights = memory.read(query)
@@ -139,7 +143,7 @@ class FastWeightsModel(Seq2SeqModel):
     def iterate_inner_loop(
         self, preactivation: Tensor, memory: FastWeightMemory, steps: int, norm: LayerNorm | None
     ) -> Tensor:
-        """The state h_s (..., N, H) after s = `steps` iterations."""
+        """Compute the state h_s (..., N, H) after s = `steps` iterations."""
         state = self._activation(preactivation, norm)
         for _ in range(steps):
             read, _ = memory.read(state)
@@ -152,9 +156,9 @@ class FastWeightsModel(Seq2SeqModel):
     def encode(
         self, source: Tensor, lengths: Tensor | None, *, use_matrix: bool
     ) -> tuple[FastWeightMemory, Tensor, Tensor]:
-        """Memory, state and start token after the last valid source step.
+        """Return memory, state and start token after the last valid source step.
 
-        Padding is not written, and the memory does not decay there.
+        Padding is not written to the memory, and the memory does not decay at padded steps.
         """
         *lead, S, _ = source.shape
         keep = None
@@ -181,19 +185,21 @@ class FastWeightsModel(Seq2SeqModel):
     def step(
         self, projected: Tensor, state: Tensor, memory: FastWeightMemory
     ) -> tuple[Tensor, Tensor, Tensor | None, FastWeightMemory]:
-        """One step of the decoder.
+        """Run one step of the decoder.
 
         Args:
-            projected: C x of the decoder input, (..., N, H).
-            state: (..., N, H).
+            projected: the projected decoder input C x, (..., N, H).
+            state: the previous state, (..., N, H).
+            memory: the memory before the step.
 
         Returns:
-            the output (..., N, F) without that of the skip, the new state, the read weights over
-            all states in memory (..., N, L) or None, and the memory with the new state.
+            the output (..., N, F) without the skip connection, the new state, the read weights over
+                all states in memory, (..., N, L) or None, and the memory after the new state was
+                written.
         """
         preactivation = projected + self.decoder_state(state)
         state, read_weights = self.inner_loop(preactivation, memory, self.decoder_norm)
-        output = self.output(state)  # before the write: the order of gradient sums depends on it
+        output = self.output(state)  # before the write, because it fixes the order of gradient sums
         return output, state, read_weights, memory.write(state, None, self.decay, self.rate)
 
     def forward(
@@ -258,7 +264,8 @@ class FastWeightsModel(Seq2SeqModel):
         return _strength_output(values, weights if with_attention else [])
 
     def _use_matrix(self, S: int, T: int, with_attention: bool) -> bool:
-        """Whether the matrix is smaller than the list of states, and no weights are needed."""
+        """Return whether the matrix is smaller than the list of states and no weights are
+        needed."""
         return self.inner_steps > 0 and self.hidden < S + T and not with_attention
 
 

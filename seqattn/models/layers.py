@@ -1,17 +1,18 @@
 """Linear maps, layer norm, matrix products and parameter initialization.
 
-All functions work on the last axes. Shapes may carry leading axes: (N, F), (N, S, F) or, for R runs
-in one batch, (R, N, S, F) with every weight (R, out, in). Letters: N sequences, S source length,
-F features, H width of the state, R runs.
+All functions work on the last axes. Shapes may have leading axes: (N, F), (N, S, F) or, for R runs
+in one batch, (R, N, S, F), where every weight is (R, out, in). Letters: N sequences, S source
+length, F features, H width of the state, R runs.
 
-With many runs and narrow states, the sequences are innermost in memory: (R, N, ..., H) keeps its
-shape and has the strides of (R, H, ..., N). With features innermost, an operation on some features
-of all sequences would access memory with a stride of two or four numbers, which takes longer than
-the arithmetic. Cells choose this layout (`uses_batch_innermost`); operations on their states
-preserve it, and are correct for any strides.
+With many runs and narrow states, the axis of sequences is innermost in memory: a tensor
+(R, N, ..., H) keeps its shape but has the strides of (R, H, ..., N). If the features were
+innermost, an operation on some features of all sequences would access memory with a stride of two
+or four numbers, and this takes longer than the arithmetic. Cells choose the layout
+(`uses_batch_innermost`). The operations on the states of cells preserve the layout, and are correct
+for any strides.
 
-Under torch.autocast matrix products are computed in bfloat16 and their results are converted to
-float32 (`at_least_float32`). Everything between two products is therefore float32: states,
+Under `torch.autocast`, matrix products are computed in bfloat16 and their results are converted to
+float32 (`at_least_float32`). Everything between two products is therefore in float32: states,
 positions, lengths, norms, softmax and losses. bfloat16 has 8 significant bits and cannot represent
 257.
 """
@@ -28,24 +29,25 @@ from torch import Tensor, nn
 
 from seqattn.rng import rngs_for
 
-# Measured; none of them changes a result by more than rounding.
-MAX_INNERMOST_WIDTH = 8  # greatest H for which several runs have the sequences innermost
-MAX_ELEMENTWISE_TERMS = 256  # L K M up to which a product with innermost sequences is elementwise
-MAX_SLOW_TERMS = 400  # L K M below which torch.bmm uses its slow loop on the CPU
-MIN_SLOW_SIDE = 64  # max(K, M) from which on that loop is slower than an elementwise product,
+# Measured thresholds; none of them changes a result by more than rounding.
+MAX_INNERMOST_WIDTH = 8  # largest H for which several runs have the sequences innermost
+MAX_ELEMENTWISE_TERMS = 256  # largest L K M of elementwise products (sequences innermost)
+MAX_SLOW_TERMS = 400  # L K M from which torch.bmm no longer uses its slow loop on the CPU
+MIN_SLOW_SIDE = 64  # smallest max(K, M) for which that loop is the slower way,
 MIN_SLOW_TOTAL = 8192  # if the batch has at least so many terms
 
 
 def at_least_float32(x: Tensor) -> Tensor:
-    """x in float32 where it is bfloat16; else x itself."""
+    """Convert a bfloat16 tensor to float32; return any other tensor unchanged."""
     return x.float() if x.dtype is torch.bfloat16 else x
 
 
 def without_autocast(x: Tensor) -> AbstractContextManager[object]:
-    """A context without autocast: products are computed in the dtype of their operands.
+    """Return a context that disables autocast, so that products are computed in the dtype of their
+    operands.
 
     Args:
-        x: any tensor on the device.
+        x: any tensor on the device of the products.
     """
     device = x.device.type
     if not torch.is_autocast_enabled(device):
@@ -54,12 +56,12 @@ def without_autocast(x: Tensor) -> AbstractContextManager[object]:
 
 
 def affine(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """x W^T + b on the last axis.
+    """Compute x W^T + b on the last axis.
 
     Args:
-        x: (..., in), or (R, N, ..., in) where weight has runs.
+        x: (..., in), or (R, N, ..., in) if the weight has an axis of runs.
         weight: (out, in) or (R, out, in).
-        bias: (out,) or (R, out), or None.
+        bias: (out,) or (R, out), or None for no bias.
     """
     if weight.dim() == 2:
         return at_least_float32(F.linear(x, weight, bias))
@@ -78,35 +80,46 @@ def affine(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
 
 
 def affine_columns(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """W x + b: x (R, in, n), weight (R, out, in), bias (R, out) or None -> (R, out, n)."""
+    """Compute W x + b for columns.
+
+    Args:
+        x: (R, in, n).
+        weight: (R, out, in).
+        bias: (R, out), or None for no bias.
+
+    Returns:
+        (R, out, n).
+    """
     if bias is None:
         return at_least_float32(torch.bmm(weight, x))
     return at_least_float32(torch.baddbmm(bias.unsqueeze(-1), weight, x))
 
 
 def uses_batch_innermost(weight: Tensor) -> bool:
-    """Whether a cell with this recurrent weight keeps its states with the sequences innermost."""
+    """Return whether a cell with this recurrent weight stores its states with the sequences
+    innermost."""
     return weight.dim() == 3 and weight.shape[-1] <= MAX_INNERMOST_WIDTH
 
 
 def is_batch_innermost(x: Tensor) -> bool:
-    """Whether the sequences of x, (R, N, ..., features), are innermost in memory."""
+    """Return whether the sequences of x, (R, N, ..., features), are innermost in memory."""
     return x.stride(1) == 1 and x.stride(-1) > 1
 
 
 def concat_features(parts: Sequence[Tensor]) -> Tensor:
-    """torch.cat along the last axis; preserves a layout with the sequences innermost."""
+    """Concatenate tensors along the last axis, and preserve a layout with the sequences
+    innermost."""
     if parts[0].dim() < 3 or not is_batch_innermost(parts[0]):
         return torch.cat(list(parts), dim=-1)
     return torch.cat([part.transpose(1, -1) for part in parts], dim=1).transpose(1, -1)
 
 
 def matmul(left: Tensor, right: Tensor) -> Tensor:
-    """left @ right for batches of matrices: (..., L, K) and (..., K, M) -> (..., L, M)."""
+    """Multiply batches of matrices: (..., L, K) and (..., K, M) -> (..., L, M)."""
     *_, L, K = left.shape
     *_, M = right.shape
     if left.dim() == 4 and L * K * M <= MAX_ELEMENTWISE_TERMS and is_batch_innermost(left):
-        # Elementwise products and a sum, for all sequences at once.
+        # Multiply elementwise and sum, for all sequences at once.
         rows, columns = left.permute(0, 3, 2, 1), right.permute(0, 2, 3, 1)
         if L == 1:
             return (rows * columns).sum(1, keepdim=True).permute(0, 3, 1, 2)
@@ -134,7 +147,8 @@ class Linear(nn.Module):
         self.init_bound = 1 / math.sqrt(inputs)
 
     def __call__(self, x: Tensor) -> Tensor:
-        """(..., in) -> (..., out). Skips torch's module hooks, which cost time at every call."""
+        """Apply the map: (..., in) -> (..., out). The call skips torch's module hooks, because they
+        take time at every call."""
         return affine(x, self.weight, self.bias)
 
 
@@ -152,14 +166,16 @@ class LearnedVector(nn.Module):
         self.init = init
 
     def broadcast_to(self, x: Tensor) -> Tensor:
-        """A vector of size 1, shaped to broadcast to x (...), or to x (R, ...) with runs."""
+        """Return the value of a vector of size 1, in a shape that broadcasts to x (...), or to x
+        (R, ...) with runs."""
         value: Tensor = self.value
         return value if value.dim() == 1 else value.view(-1, *[1] * (x.dim() - 1))
 
 
 class LayerNorm(nn.Module):
-    """Layer normalization (Ba, Kiros and Hinton 2016, "Layer Normalization", eq. 4): each row is
-    normalized to mean 0 and variance 1, then multiplied by a learned gain plus a learned bias.
+    """Layer normalization (Ba, Kiros and Hinton 2016, "Layer Normalization", eq. 4). Each row is
+    normalized to mean 0 and variance 1, then multiplied by a learned gain; finally a learned bias
+    is added.
 
     Args:
         width: length of a row.
@@ -170,7 +186,7 @@ class LayerNorm(nn.Module):
         self.gain, self.bias = LearnedVector(1.0, width), LearnedVector(0.0, width)
 
     def __call__(self, x: Tensor) -> Tensor:
-        """(..., width) -> (..., width)."""
+        """Normalize rows: (..., width) -> (..., width)."""
         *_, width = x.shape
         gain: Tensor = self.gain.value
         bias: Tensor = self.bias.value
@@ -181,17 +197,18 @@ class LayerNorm(nn.Module):
 
 
 def init_parameters(model: nn.Module, seed: int) -> None:
-    """Draw every parameter from a random stream that is named after it.
+    """Draw the initial values of every parameter from a random stream named after the parameter.
 
-    A model with an additional module gets the same initial values in all its other modules.
+    A model with an additional module therefore gets the same initial values in all its other
+    modules.
 
     Args:
-        model: every module with parameters of its own is a `LearnedVector` or has `init_bound`, the
-            b of its initial distribution U(-b, b).
+        model: a model in which every module with parameters of its own is a `LearnedVector` or has
+            `init_bound`, the b of the initial distribution U(-b, b).
         seed: the run's seed.
 
     Raises:
-        TypeError: a module without an initial distribution.
+        TypeError: if a module with parameters has no initial distribution.
     """
     with torch.no_grad():
         uniform = dict[str, tuple[nn.Parameter, float]]()

@@ -1,18 +1,21 @@
 """The loss of the default model family, with a hand-written backward pass.
 
-Autograd records every operation, and for small models that costs more than the arithmetic. Here
-forward and backward pass of one family are written out: the GRU encoder-decoder of `recurrent.py`
-with `context: output`, `readout: linear` and a dot-product score. Each forward stage F1 to F4 is
-followed by its gradient B1 to B4. This file is optional: without it autograd computes the gradient.
+Autograd records every operation, and for small models the records take longer than the arithmetic.
+This file contains forward and backward pass of one family, the GRU encoder-decoder of
+`recurrent.py` with `context: output`, `readout: linear` and a dot-product score. Each forward stage
+F1 to F4 is followed by its gradient B1 to B4. The file is optional: without it, autograd computes
+the gradient.
 
 Letters: R runs, N sequences, S source length, T target length, F features, H width of the state; dx
-is the gradient of the loss by x. A step maps the state in its slot to the state in the next slot:
+is the gradient of the loss with respect to x. A step maps the state in its slot to the state in the
+next slot:
 
     slot     0       1 .. S     D + 1 .. D + T
     state    zeros   encoder    decoder
 
-Slot D has the decoder's initial state. Without lengths D = S, the encoder's last state; with them
-D = S + 1, a copy of the state at the last valid step. Three identities shorten the passes.
+Slot D contains the decoder's initial state. Without lengths, D = S, the slot of the encoder's last
+state. With lengths, D = S + 1, and slot D contains a copy of the state at the last valid step.
+Three identities shorten the passes.
 
 1. Every score of the family is a bilinear form of decoder state h and encoder state e. With
    q = A h + a and k = B e + b (Vaswani et al. 2017, section 3.2.1),
@@ -21,13 +24,14 @@ D = S + 1, a copy of the state at the last valid step. Three identities shorten 
        M = A^T B / sqrt(K),  v = B^T a / sqrt(K)
 
    Softmax is invariant to a term that is the same for all e, so the gradient of b is zero. For
-   `general` (Luong et al. 2015, section 3.1) M = W, v = 0; without projections M is the identity.
+   `general` (Luong et al. 2015, section 3.1), M = W and v = 0. Without projections, M is a multiple
+   of the identity.
 2. Weights sum to 1, so the output projection W_c of the context can be applied to the values:
    W_c sum_s w_s (V e_s + u) = sum_s w_s (W_c V e_s) + W_c u.
-3. The state's term of the output, W_h h + b, has the form of F more scores: keys W_h, bias b.
+3. The state's term of the output, W_h h + b, has the form of F more scores (keys W_h, bias b).
 
-So [M; v; W_c V] e is the key, bias and value of a state e, and one matmul with the decoder states
-gives the scores and the state's term of the output.
+Therefore [M; v; W_c V] e gives the key, bias and value of a state e, and one matmul with the
+decoder states computes both the scores and the state's term of the output.
 """
 
 from __future__ import annotations
@@ -46,11 +50,11 @@ from seqattn.models.op_tape import GRUGates, OpTape
 from seqattn.models.recurrent import RecurrentModel
 from seqattn.models.teacher_forcing import Segment, segments
 
-# Measured; none of them changes a result by more than rounding.
-MAX_FUSED_TARGET_LENGTH = 8  # greatest T for which all segments of a plan are one record
-MIN_INNERMOST_RUNS, MAX_INNERMOST_WIDTH = 8, 4  # R and H of a layout with the runs innermost
+# Measured thresholds; none of them changes a result by more than rounding.
+MAX_FUSED_TARGET_LENGTH = 8  # largest T for which all segments of a plan are one record
+MIN_INNERMOST_RUNS, MAX_INNERMOST_WIDTH = 8, 4  # R and H for the runs innermost
 
-# Classes of all modules of a supported model. A subclass may compute something else.
+# A supported model has modules of these classes only. Their subclasses may compute something else.
 SUPPORTED_CLASSES = frozenset({
     RecurrentModel, nn.ModuleList, GRU, Linear, Attention, Softmax,
     DotScore, ScaledDotScore, GeneralScore,
@@ -58,7 +62,7 @@ SUPPORTED_CLASSES = frozenset({
 
 
 def supports(model: object) -> bool:
-    """Whether this file implements the backward pass of a model."""
+    """Return whether this file implements the backward pass of a model."""
     return (
         type(model) is RecurrentModel
         and all(type(module) in SUPPORTED_CLASSES for module in model.modules())
@@ -73,7 +77,8 @@ def supports(model: object) -> bool:
 
 
 def prefers_runs_innermost(model: RecurrentModel, runs: int) -> bool:
-    """Whether the axis of runs should be innermost in memory: faster for very small matrices."""
+    """Return whether a layout with the runs innermost is faster, as it is for very small
+    matrices."""
     return runs >= MIN_INNERMOST_RUNS and model.encoder.hidden <= MAX_INNERMOST_WIDTH
 
 
@@ -81,7 +86,7 @@ class ManualLoss:
     """The mean squared error of a supported model and its gradient.
 
     Args:
-        model: a model whose parameters, (R, ...) with runs, keep their memory.
+        model: a model whose parameters, (R, ...) with runs, are only changed in place.
         gradient: the output buffer of `value_and_grad`, (R, P), in the order of the parameters.
     """
 
@@ -95,11 +100,11 @@ class ManualLoss:
         self, source: Tensor, target: Tensor, *, source_lengths: Tensor | None,
         target_keep: Tensor | None, teacher_forcing: Tensor,
     ) -> Tensor:  # fmt: skip
-        """The loss of each run, (R,), or () without runs; writes its gradient into `gradient`.
+        """Return the loss of each run, (R,), or () without runs. Write the gradients to `gradient`.
 
         Args:
             target_keep: (..., N, T), True at valid target steps, or (..., N, T, F), True at
-                observed values; None: all.
+                observed values; None if all values are valid.
             source, target, source_lengths, teacher_forcing: see `Seq2SeqModel.forward`.
         """
         passes = self._load(source, target, source_lengths, target_keep)
@@ -116,21 +121,21 @@ class ManualLoss:
         self, source: Tensor, target: Tensor, *, source_lengths: Tensor | None,
         target_keep: Tensor | None,
     ) -> tuple[Tensor, Tensor]:  # fmt: skip
-        """The free-running and the teacher-forced loss, without gradients."""
+        """Compute the free-running and the teacher-forced loss, without gradients."""
         passes = self._load(source, target, source_lengths, target_keep)
         T = target.shape[-2]
         with torch.inference_mode():
             passes.tape.run(passes.encode)
             passes.decode((Segment(0, T, "forced"),))
             forced = passes.error.loss()
-            # Step 0 is the same in both; from step 1 on the input is the previous output.
+            # Both losses share step 0. In free running, each later input is the previous output.
             passes.decode(tuple(Segment(t, t + 1, "free") for t in range(1, T)))
         return passes.error.loss(), forced
 
     def _load(
         self, source: Tensor, target: Tensor, lengths: Tensor | None, keep: Tensor | None
     ) -> ForwardBackward:
-        """The passes for this batch shape, with this batch in their buffers."""
+        """Load a batch into the buffers of the passes for its shape, and return these passes."""
         shape = BufferShape.of(source, target, lengths, keep, R=self.R, H=self.H)
         passes = self.passes.get(shape)
         if passes is None:
@@ -164,13 +169,14 @@ class GRUPass:
         self.decoded, self.ddecoded = self.states[D + 1 :], self.dstates[D + 1 :]
 
     def f1_inputs(self) -> None:
-        """gi = W x + b of all steps at once."""
+        """Compute gi = W x + b for all steps at once."""
         self.batch.shift_right()
         for cell, slots in self.slots.items():
             self.affine(self.gi[cell], self.batch.x[:, slots].flatten(1, 2), cell, "ih")
 
     def b1_inputs(self) -> None:
-        """dW = dgi^T x, dU = dgh^T h, db and dc = sums of dgi and dgh, over all steps."""
+        """Compute dW = dgi^T x, dU = dgh^T h, and db and dc as sums of dgi and dgh, over all
+        steps."""
         tape, grad = self.tape, self.parameters.grad
         self.gates.inputs_backward(slice(None))
         for cell, slots in self.slots.items():
@@ -183,7 +189,7 @@ class GRUPass:
             tape.record(torch.sum, both, 1, out=dbiases)
 
     def affine(self, out: Tensor, x: Tensor, cell: str, name: str) -> None:
-        """out (3, R, n, H) = W x + b (name: ih) or U x + c (name: hh), x (R, n, in)."""
+        """Compute out (3, R, n, H) = W x + b (name: ih) or U x + c (name: hh) for x (R, n, in)."""
         weight, bias = self.weight[f"{cell}.weight_{name}"], self.weight[f"{cell}.bias_{name}"]
         self.tape.matmul_by_gate(out, x, weight, bias)
 
@@ -202,7 +208,7 @@ class GRUPass:
             self.step_backward(slot, "encoder")
 
     def step(self, slot: int, cell: str) -> None:
-        """h' from gi and h."""
+        """Compute h' from gi and h."""
         gh = self.gates.gh[slot]
         if slot == 0:  # h = 0
             bias = self.weight[f"{cell}.bias_hh"]
@@ -212,7 +218,7 @@ class GRUPass:
         self.gates.step(slot, self.gi_of_slot[slot])
 
     def step_backward(self, slot: int, cell: str) -> None:
-        """dgh and dh from dh'."""
+        """Compute dgh and dh from dh'."""
         self.gates.step_backward(slot)
         if slot > 0:
             dh, dgh = self.dstates[slot], self.gates.dgh[:, slot].flatten(2, 3)
@@ -227,7 +233,7 @@ class AttentionPass:
         y      = (state's term) + softmax(scores) values
 
     Attributes:
-        memory: (S + F, R, N, H + 1 + F): columns of keys, bias and values.
+        memory: (S + F, R, N, H + 1 + F), whose columns are keys, bias and values.
         joint, djoint: (R, N, T, S + F); the last F columns of `djoint` are the gradient of y.
     """
 
@@ -249,12 +255,12 @@ class AttentionPass:
         self.weights, self.total, self.y = new(R, N, T, S), new(R, N, T, 1), new(R, N, T, F)
 
     def unpack(self, memory: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Keys (R, N, S + F, H), biases (R, N, 1, S + F) and values (R, N, S, F): views."""
+        """Return views: keys (R, N, S + F, H), biases (R, N, 1, S + F) and values (R, N, S, F)."""
         (_, _, S, _, _, H, *_), each = self.gru.batch.shape, memory.permute(1, 2, 0, 3)
         return each[..., :H], each[..., H].unsqueeze(2), each[:, :, :S, H + 1 :]
 
     def f3_memory(self) -> None:
-        """Keys, biases and values of all encoder states, and the output's keys and biases."""
+        """Compute key, bias and value of each encoder state, and the output's keys and biases."""
         tape, padding, memory = self.tape, self.gru.batch.padding, self.memory
         _, _, S, _, _, H, *_ = self.gru.batch.shape
         self.f3_weights()
@@ -283,7 +289,7 @@ class AttentionPass:
         self.b3_weights()
 
     def f3_weights(self) -> None:
-        """[M; v; W_c V], and the output's bias b + W_c u."""
+        """Compute [M; v; W_c V], and the output's bias b + W_c u."""
         tape, w, (*_, F, H, _, _) = self.tape, self.w, self.gru.batch.shape
         M, v, W_cV = self.to_memory.split([H, 1, F], dim=1)
         W_c = w["output.weight"][..., :H]
@@ -329,7 +335,7 @@ class AttentionPass:
             tape.record(dW_c.copy_, dW_cV)
 
     def f4_attend(self, first: int, last: int) -> None:
-        """Attention and output of decoder steps `first` to `last - 1`."""
+        """Compute attention and output of the decoder steps `first` to `last - 1`."""
         tape, (_, _, S, *_) = self.tape, self.gru.batch.shape
         queries = self.gru.decoded[first:last].permute(1, 2, 0, 3)
         joint, weights = self.joint[:, :, first:last], self.weights[:, :, first:last]
@@ -338,7 +344,7 @@ class AttentionPass:
         tape.matmul(self.y[:, :, first:last], weights, self.values, joint[..., S:])
 
     def b4_attend(self, first: int, last: int, djoint: Tensor | None = None) -> None:
-        """All of djoint (R, N, steps, S + F) and dh from dy, the last F columns of djoint."""
+        """Compute djoint (R, N, steps, S + F) and dh from dy, the last F columns of djoint."""
         tape, (_, _, S, *_) = self.tape, self.gru.batch.shape
         djoint = self.djoint[:, :, first:last] if djoint is None else djoint
         weights, total = self.weights[:, :, first:last], self.total[:, :, first:last]
@@ -349,7 +355,7 @@ class AttentionPass:
 
 
 class ForwardBackward:
-    """Forward and backward pass for one batch shape."""
+    """The forward and backward pass for one batch shape."""
 
     def __init__(self, model: RecurrentModel, parameters: FlatGradient, shape: BufferShape) -> None:
         R, N, S, _, F, *_ = shape
@@ -364,18 +370,18 @@ class ForwardBackward:
         self.dfed, self.djoint_prev = tape.new(R, N, F), tape.new(R, N, 1, S + F)
 
     def encode(self) -> None:
-        """F1 to F3: one record."""
+        """Run F1 to F3. The tape stores them as one record."""
         self.gru.f1_inputs()
         self.gru.f2_encode()
         self.attention.f3_memory()
 
     def decode(self, plan: tuple[Segment, ...]) -> None:
-        """F4 and the error."""
+        """Run F4 and compute the error."""
         self.run_segments(self.f4_decode, plan)
         self.tape.run(self.error.forward)
 
     def backward(self, plan: tuple[Segment, ...]) -> None:
-        """From the gradient of the error to B1."""
+        """Run the backward pass, from the gradient of the error to B1."""
         self.tape.run(self.start_backward)
         self.run_segments(self.b4_decode, plan)
         self.tape.run(self.b3_to_b1)
@@ -398,7 +404,7 @@ class ForwardBackward:
                 run(self.f4_input, first, feed)
             for slot in range(D + first, D + last):
                 run(self.gru.step, slot, "decoder")
-            if is_stepwise or last < T:  # the output is the next input
+            if is_stepwise or last < T:  # the next step reads this output
                 run(self.attention.f4_attend, last - 1, last)
         if not is_stepwise:  # all steps at once, including those already computed
             run(self.attention.f4_attend, 0, T)
@@ -417,7 +423,7 @@ class ForwardBackward:
                 run(self.b4_input, first, feed, is_stepwise)
 
     def f4_input(self, t: int, feed: str) -> None:
-        """x = y of the previous step, or the target if teacher-forced; gi = W x + b."""
+        """Compute gi = W x + b; x is the previous step's y, or the target if teacher-forced."""
         x = self.batch.feed(t, self.attention.y[:, :, t - 1], mixed=feed == "mixed")
         self.gru.affine(self.gru.gi_of_slot[self.batch.shape.start + t], x, "decoder", "ih")
 
@@ -436,7 +442,7 @@ class ForwardBackward:
             tape.record(self.dfed.masked_fill_, self.batch.forced[t], 0)
         if is_stepwise:
             tape.record(dy.add_, self.dfed)
-        else:  # B4 is linear in dy, and ran without dfed: add the result for dfed alone
+        else:  # B4 is linear in dy and ran without dfed, so add the result for dfed alone
             tape.record(self.djoint_prev[..., S:].copy_, self.dfed.unsqueeze(2))
             self.attention.b4_attend(t - 1, t, self.djoint_prev)
             tape.record(djoint.add_, self.djoint_prev)

@@ -1,6 +1,8 @@
-"""How many numbers a model keeps of one sequence, by rough rules on the safe side.
+"""Estimates of how many numbers a model stores per sequence. The rules are approximate, and too
+high rather than too low.
 
-Letters: S source length, T target length, H width of a state, D width of a Transformer.
+Letters: S source length, T target length, H width of a state, D width of a Transformer, K width of
+the keys.
 """
 
 from __future__ import annotations
@@ -18,16 +20,19 @@ from seqattn.config import (
 
 
 def activations_per_sequence(model: Model, S: int, T: int, *, alone: bool = True) -> int:
-    """Numbers that forward and backward pass keep of one sequence of a batch.
+    """Estimate how many numbers forward and backward pass store for one sequence of a batch.
 
-    A recurrent state: 40 of its width a step, for each layer and direction. A pair of points: 6 a
-    head, an additive score K more four times over, a sense of place a few. Fast weights: the states
-    in memory, or the matrix, at every step. A Transformer: each part of a layer. torch's fused
-    attention keeps no pair of points, but works for one run only; several keep two numbers a pair.
+    - A recurrent model stores 40 numbers per step and unit of H, for each layer and direction. A
+      recurrent model also stores 6 numbers per head for each pair of a source step and a target
+      step. An additive score adds 4 K numbers per pair, and a location adds a few.
+    - A model with fast weights stores, at every step and iteration of the inner loop, the past
+      states or the matrix, whichever is smaller.
+    - A Transformer stores the activations of every sublayer. torch's fused attention stores nothing
+      per pair, but it works for one run only. Batched runs store two numbers per pair.
 
     Args:
         S, T: lengths of source and target.
-        alone: whether the run is trained by itself, not side by side with others.
+        alone: whether the run is trained alone, not in a batch with other runs.
     """
     match model:
         case Recurrent():
@@ -50,14 +55,14 @@ def activations_per_sequence(model: Model, S: int, T: int, *, alone: bool = True
             of_part = 14 * D + 2 * hidden if alone else 28 * D + 3 * hidden
             of_dropout = 10 * D if model.dropout else 0
             of_pairs = 0 if alone else 2 * attention_weights_per_sequence(model, S, T)
-            # Of one layer at a time: what its backward pass holds besides.
+            # The term 6 * D is the additional memory of one layer's backward pass.
             return (S + T) * (L * (of_part + of_dropout) + 6 * D) + of_pairs
         case _:
             assert_never(model)
 
 
 def attention_weights_per_sequence(model: Model, S: int, T: int) -> int:
-    """Attention weights of one sequence, of all layers, heads and kinds.
+    """Count the attention weights of one sequence, over all layers, heads and kinds.
 
     Args:
         S, T: lengths of source and target.

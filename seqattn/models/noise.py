@@ -1,4 +1,4 @@
-"""Random numbers of a forward pass: dropout and hard attention.
+"""Random numbers of a forward pass, for dropout and hard attention.
 
 Letters: N sequences, L steps, A heads, H width of the state, W width of the readout's input.
 """
@@ -13,11 +13,11 @@ from seqattn.models.base import RNG
 
 
 class Dropout(NamedTuple):
-    """Dropout of a Transformer's forward pass.
+    """The dropout of a Transformer's forward pass.
 
     Attributes:
-        rng: source of the random numbers; None: no dropout.
-        p: probability of an element to be zeroed.
+        rng: source of the random numbers; None for no dropout.
+        p: probability that an element is set to zero.
     """
 
     rng: RNG | None
@@ -31,13 +31,15 @@ class Dropout(NamedTuple):
 
 
 class Noise(NamedTuple):
-    """Random numbers of L decoder steps of a recurrent model.
+    """The random numbers of L decoder steps of a recurrent model.
 
     Attributes:
-        attention: (..., N, [A,] L), uniform over [0, 1), to sample positions of hard attention;
-            None: the most probable position.
-        layer_dropout: (..., N, L, H), dropout factors of the input of each layer but the first.
-        readout_dropout: (..., N, L, W), dropout factors of the readout's input; None: no dropout.
+        attention: (..., N, [A,] L), uniform over [0, 1), to sample the positions of hard attention;
+            None to select the most probable positions.
+        layer_dropout: dropout factors of the input of each layer except the first, (..., N, L, H)
+            each.
+        readout_dropout: (..., N, L, W), dropout factors of the readout's input; None for no
+            dropout.
     """
 
     attention: Tensor | None = None
@@ -45,7 +47,7 @@ class Noise(NamedTuple):
     readout_dropout: Tensor | None = None
 
     def slice_steps(self, first: int, last: int) -> Noise:
-        """The numbers of steps `first` to `last - 1`."""
+        """Return the numbers of the steps `first` to `last - 1`."""
         if self is NO_NOISE:
             return self
         return Noise(
@@ -55,7 +57,7 @@ class Noise(NamedTuple):
         )
 
     def drop_readout(self, x: Tensor) -> Tensor:
-        """x (..., N, L, W) after dropout."""
+        """Apply dropout to the readout's input x (..., N, L, W)."""
         return x if self.readout_dropout is None else x * self.readout_dropout
 
 
@@ -63,6 +65,6 @@ NO_NOISE = Noise()
 
 
 def dropout_factors(rng: RNG, p: float, like: Tensor, *shape: int) -> Tensor:
-    """Factors of dropout in the dtype of `like`: 0 with probability p, else 1 / (1 - p)."""
+    """Draw dropout factors in the dtype of `like`: 0 with probability p, otherwise 1 / (1 - p)."""
     kept = rng.uniform("dropout", *shape) >= p
     return kept.to(like.dtype) / (1 - p)

@@ -1,23 +1,24 @@
-"""Attention in NumPy with hand-written gradients: the reference implementation for tests.
+"""Attention in NumPy with hand-written gradients. This module is the reference implementation for
+tests.
 
-The code is simple rather than fast. Each function has a backward function: the forward pass returns
-its result and a cache of intermediate values, the backward pass takes the gradient of the loss with
-respect to that result and returns the gradients with respect to all inputs. A backward function
-goes through the forward lines from last to first, and each gradient follows a comment with its
-forward line.
+The code is simple rather than fast. Each forward function has a backward function. The forward
+function returns its result and a cache of intermediate values. The backward function takes the
+gradient of the loss with respect to that result and returns the gradients with respect to all
+inputs. The backward function goes through the forward lines from last to first, and a comment
+quotes the forward line before each gradient.
 
     weights = glorot_weights("scaled_dot", query=3, key=5, value=7, width=2, output=4, seed=1)
     output, cache = attention_forward(query, key, value, weights)
     gradients = attention_backward(doutput, cache)
 
-Three rules suffice, for any loss L, with `dx` short for dL/dx, which has the shape of x:
+Three rules suffice for any loss L, where `dx` means dL/dx, which has the shape of x:
 
     y = a @ b       da = dy @ b^T,  db = a^T @ dy       (matrix product)
     y = f(x)        dx = dy * f'(x)                     (elementwise function)
     y = x, x        dx = dy1 + dy2                      (used twice: the gradients add up)
 
-Sizes: N any leading axes (batch, heads) or none; T queries; S keys and values; Q, C and V widths of
-query, key and value; K width of projected queries and keys; O width of the output.
+Sizes: N any number of leading axes (batch, heads); T queries; S keys and values; Q, C and V widths
+of query, key and value; K width of projected queries and keys; O width of the output.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ ScoreName = Literal["scaled_dot", "general", "additive"]
 
 
 def linear_forward(x: Array, weight: Array) -> tuple[Array, Cache]:
-    """y = x W.
+    """Compute y = x W.
 
     Args:
         x: (N..., L, inputs).
@@ -53,7 +54,8 @@ def linear_forward(x: Array, weight: Array) -> tuple[Array, Cache]:
 
 
 def linear_backward(dy: Array, cache: Cache) -> tuple[Array, Array]:
-    """(dx, dW) of `linear_forward`. All rows share W, so its gradient is the sum over the rows."""
+    """Return the gradients (dx, dW) of `linear_forward`. All rows share W, so dW is the sum over
+    the rows."""
     x, weight = cache
     inputs, outputs = weight.shape
     # y = x @ weight
@@ -66,11 +68,11 @@ def linear_backward(dy: Array, cache: Cache) -> tuple[Array, Array]:
 
 
 def scaled_dot_forward(query: Array, key: Array) -> tuple[Array, Cache]:
-    """q . k / sqrt(K) (Vaswani et al. 2017, "Attention Is All You Need", eq. 1).
+    """Compute q . k / sqrt(K) (Vaswani et al. 2017, "Attention Is All You Need", eq. 1).
 
     If the components of q and k are independent with mean 0 and variance 1, q . k has mean 0 and
-    variance K. Dividing by the root of the *width* (not of the number of keys) gives standard
-    deviation 1. With another mean the variance is larger.
+    variance K. Division by the square root of the *width* (not of the number of keys) gives
+    standard deviation 1. If the mean is not 0, the variance is larger.
 
     Args:
         query: (N..., T, K).
@@ -86,7 +88,7 @@ def scaled_dot_forward(query: Array, key: Array) -> tuple[Array, Cache]:
 
 
 def scaled_dot_backward(dscores: Array, cache: Cache) -> tuple[Array, Array]:
-    """(dquery, dkey) of `scaled_dot_forward`."""
+    """Return the gradients (dquery, dkey) of `scaled_dot_forward`."""
     query, key = cache
     *_, K = key.shape
     # scores = products / sqrt(K)
@@ -98,12 +100,13 @@ def scaled_dot_backward(dscores: Array, cache: Cache) -> tuple[Array, Array]:
 
 
 def general_forward(query: Array, key: Array, weight: Array) -> tuple[Array, Cache]:
-    """q . W k (Luong et al. 2015, "Effective Approaches to Attention-based NMT", 3.1, general).
+    """Compute q . W k (Luong et al. 2015, "Effective Approaches to Attention-based NMT", section
+    3.1, general).
 
     Args:
         query: (N..., T, Q).
         key: (N..., S, C).
-        weight: W, (Q, C).
+        weight: the matrix W, (Q, C).
 
     Returns:
         scores (N..., T, S), and the cache.
@@ -114,7 +117,7 @@ def general_forward(query: Array, key: Array, weight: Array) -> tuple[Array, Cac
 
 
 def general_backward(dscores: Array, cache: Cache) -> tuple[Array, Array, Array]:
-    """(dquery, dkey, dW) of `general_forward`."""
+    """Return the gradients (dquery, dkey, dW) of `general_forward`."""
     query, key, weight, q = cache
     # scores = q @ key^T
     dq = dscores @ key
@@ -127,7 +130,7 @@ def general_backward(dscores: Array, cache: Cache) -> tuple[Array, Array, Array]
 def additive_forward(
     query: Array, key: Array, W: Array, U: Array, b: Array, v: Array
 ) -> tuple[Array, Cache]:
-    """v . tanh(q W + k U + b) (Bahdanau et al. 2015, appendix A.1.2, plus a bias).
+    """Compute v . tanh(q W + k U + b) (Bahdanau et al. 2015, appendix A.1.2, plus a bias).
 
     Args:
         query: (N..., T, Q).
@@ -148,7 +151,7 @@ def additive_forward(
 
 
 def additive_backward(dscores: Array, cache: Cache) -> tuple[Array, ...]:
-    """(dquery, dkey, dW, dU, db, dv) of `additive_forward`."""
+    """Return the gradients (dquery, dkey, dW, dU, db, dv) of `additive_forward`."""
     query, key, W, U, v, hidden = cache
     (K,) = v.shape
     # scores = hidden @ v
@@ -171,19 +174,21 @@ def additive_backward(dscores: Array, cache: Cache) -> tuple[Array, ...]:
 
 
 def softmax_forward(scores: Array, keep: Bools | None = None) -> tuple[Array, Cache]:
-    """w = exp(score) / sum of exp(score) over the keys; exactly 0 where `keep` is False.
+    """Compute w = exp(score) / sum of exp(score) over the keys, and w = 0 where `keep` is False.
 
-    The largest score of each row is subtracted first: this changes no weight and prevents overflow.
+    The largest score of each row is subtracted first. The subtraction changes no weight and
+    prevents overflow.
 
     Args:
         scores: (N..., T, S).
-        keep: broadcasts to (N..., T, S), True at valid keys.
+        keep: a mask that broadcasts to (N..., T, S), True at valid keys; None if all keys are
+            valid.
 
     Returns:
-        weights (N..., T, S), each row summing to 1, and the cache.
+        weights (N..., T, S), where each row sums to 1, and the cache.
 
     Raises:
-        ValueError: a row whose keys are all masked.
+        ValueError: if all keys of a row are masked.
     """
     if keep is not None:
         keep = np.broadcast_to(keep, scores.shape)
@@ -196,14 +201,14 @@ def softmax_forward(scores: Array, keep: Bools | None = None) -> tuple[Array, Ca
 
 
 def softmax_backward(dweights: Array, cache: Cache) -> Array:
-    """dscores of `softmax_forward`.
+    """Return the gradient dscores of `softmax_forward`.
 
-    The Jacobian is dw_i/dscore_j = w_i (1 if i = j else 0) - w_i w_j. Summed over i,
+    The Jacobian is dw_i/dscore_j = w_i (1 if i = j else 0) - w_i w_j. The sum over i gives
 
         dscore_j = w_j dw_j - w_j sum_i w_i dw_i = w_j (dw_j - sum_i w_i dw_i),
 
-    where the sum is the weighted mean of dw. The S x S Jacobian is never computed. At masked keys
-    w is 0, and so is the gradient.
+    where the last sum is the weighted mean of dw. The function never computes the S x S Jacobian.
+    At masked keys w is 0, so the gradient is 0 as well.
     """
     (weights,) = cache
     # weights = exp(scores) / sum(exp(scores))
@@ -213,7 +218,7 @@ def softmax_backward(dweights: Array, cache: Cache) -> Array:
 
 
 def causal_mask(T: int, S: int) -> Bools:
-    """(T, S), True where query t may attend to key s: s <= t."""
+    """Return a mask (T, S) that is True where query t may attend to key s (s <= t)."""
     return np.tril(np.ones((T, S), dtype=bool))
 
 
@@ -221,13 +226,14 @@ def causal_mask(T: int, S: int) -> Bools:
 
 
 def weighted_sum_forward(weights: Array, values: Array) -> tuple[Array, Cache]:
-    """The context: weights (N..., T, S) and values (N..., S, O) -> (N..., T, O), and the cache."""
+    """Compute the context: (N..., T, S) and (N..., S, O) -> (N..., T, O). Return the context with
+    the cache."""
     context = weights @ values
     return context, (weights, values)
 
 
 def weighted_sum_backward(dcontext: Array, cache: Cache) -> tuple[Array, Array]:
-    """(dweights, dvalues) of `weighted_sum_forward`."""
+    """Return the gradients (dweights, dvalues) of `weighted_sum_forward`."""
     weights, values = cache
     # context = weights @ values
     dweights = dcontext @ values.swapaxes(-1, -2)
@@ -240,12 +246,12 @@ def weighted_sum_backward(dcontext: Array, cache: Cache) -> tuple[Array, Array]:
 
 @dataclass(frozen=True)
 class Gradients:
-    """The gradients of the inputs of `attention_forward`.
+    """The gradients with respect to the inputs of `attention_forward`.
 
     Attributes:
-        query, key, value: shaped like the inputs. If one array is several of them (self-attention),
-            its gradient is their sum.
-        weights: parameter name -> gradient, shaped like the parameter.
+        query, key, value: gradients, shaped like the inputs. If one array is several of the inputs
+            (self-attention), its gradient is the sum of their gradients.
+        weights: gradients by parameter name, shaped like the parameters.
     """
 
     query: Array
@@ -264,24 +270,24 @@ def attention_forward(
     keep: Bools | None = None,
     causal: bool = False,
 ) -> tuple[Array, Cache]:
-    """Attention: for each query the mean of the values, weighted by the softmax of the scores.
+    """Average the values for each query, weighted by the softmax of the scores (attention).
 
     Args:
         query: (N..., T, Q).
         key: (N..., S, C).
         value: (N..., S, V).
-        weights: parameters of the score; `scaled_dot`: W_Q (Q, K) and W_K (C, K); `general`:
-            W (Q, C); `additive`: W (Q, K), U (C, K), b (K,) and v (K,). Optionally W_V (V, O), the
-            projection of the values.
+        weights: W_Q (Q, K) and W_K (C, K) for `scaled_dot`; W (Q, C) for `general`; W (Q, K), U
+            (C, K), b (K,) and v (K,) for `additive`. W_V (V, O) is optional and projects the
+            values.
         score: name of the score function.
-        keep: (N..., S), True at valid keys, False at padding; None: all are valid.
-        causal: query t may attend to keys 0 to t only.
+        keep: (N..., S), True at valid keys, False at padding; None if all keys are valid.
+        causal: whether query t may only attend to keys 0 to t.
 
     Returns:
-        output (N..., T, O), and the cache: its first entry is the attention weights (N..., T, S).
+        output (N..., T, O), and the cache, whose first entry is the attention weights (N..., T, S).
 
     Raises:
-        ValueError: shapes that do not fit, or a query whose keys are all masked.
+        ValueError: if shapes do not fit together, or all keys of a query are masked.
     """
     *lead, T, _ = query.shape
     *lead_of_keys, S, _ = key.shape
@@ -317,11 +323,11 @@ def attention_forward(
 
 
 def attention_backward(doutput: Array, cache: Cache) -> Gradients:
-    """The gradients of all inputs of `attention_forward`.
+    """Return the gradients with respect to all inputs of `attention_forward`.
 
     Args:
         doutput: (N..., T, O), the gradient of the loss with respect to the output.
-        cache: from `attention_forward`.
+        cache: the cache that `attention_forward` returned.
     """
     _, score, score_cache, softmax_cache, value_cache, sum_cache = cache
     dweights: dict[str, Array] = {}
@@ -357,15 +363,15 @@ def glorot_weights(
     output: int | None,
     seed: int,
 ) -> dict[str, Array]:
-    """Initial weights for `attention_forward`; biases are 0.
+    """Draw initial weights for `attention_forward`; biases are 0.
 
     Each matrix is drawn from U(-b, b), b = sqrt(6 / (inputs + outputs)) (Glorot and Bengio 2010,
     "Understanding the difficulty of training deep feedforward networks", eq. 16).
 
     Args:
-        query, key, value: Q, C and V.
-        width: K; ignored by `general`, whose W is (Q, C).
-        output: O; None: no W_V.
+        query, key, value: the widths Q, C and V.
+        width: the width K; ignored by `general`, whose W is (Q, C).
+        output: the width O; None for no W_V.
         seed: seed of NumPy's default generator.
     """
     rng = np.random.default_rng(seed)

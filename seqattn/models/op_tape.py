@@ -1,9 +1,10 @@
-"""A tape of tensor operations on preallocated buffers: recorded for the first batch of a shape and
-replayed for all others (the idea of CUDA graphs, on any device).
+"""A tape of tensor operations on preallocated buffers. The operations are recorded for the first
+batch of a shape and replayed for all other batches of this shape. A tape is similar to a CUDA
+graph, but works on any device.
 
-`manual_backward.py` is written in these operations. An operation writes into a buffer and reads
-views of buffers. All are the same tensors for every batch, so a list of operations with their
-arguments is a program, and replaying it executes no other Python code.
+`manual_backward.py` consists of operations on a tape. An operation writes into a buffer and reads
+views of buffers. The buffers are the same tensors for every batch, so a list of operations with
+their arguments is a program, and a replay of the list executes no other Python code.
 
 Letters: R runs, N sequences, S source length, T target length, F features, H width of the state.
 """
@@ -17,23 +18,24 @@ from typing import Any
 import torch
 from torch import Tensor
 
-# Measured; none of them changes a result by more than rounding.
-MAX_PROGRAMS = 4096  # records kept for one batch shape
-MAX_NARROW = 8  # greatest k or n of a product for which one bmm is not the fastest way
-MAX_PRODUCT_TERMS = 200_000  # greatest R m k n of a product computed elementwise
-MAX_STRIDED_TERMS = 400  # m k n below which bmm is as fast into a strided output
-MIN_SIGMOID_TANH_SIZE = 2048  # size from which on tanh is computed from sigmoid
+# Measured thresholds; none of them changes a result by more than rounding.
+MAX_PROGRAMS = 4096  # largest number of programs for one batch shape
+MAX_NARROW = 8  # largest k or n of a product for which one bmm is not the fastest way
+MAX_PRODUCT_TERMS = 200_000  # largest R m k n of a product that is computed elementwise
+MAX_STRIDED_TERMS = 400  # m k n below which a strided output does not slow down bmm
+MIN_SIGMOID_TANH_SIZE = 2048  # smallest size for which tanh is computed from sigmoid
 
 
 class OpTape:
-    """Records operations and replays them; allocates the buffers that they work on.
+    """A tape that records operations, replays them, and allocates their buffers.
 
-    `run` executes a function of operations (`record`, `matmul`, ...) and records them; called again
-    with the same function and arguments, it replays the record. So the function must not branch on
-    values of a buffer, and must allocate tensors by `new` only.
+    `run` executes a function that consists of operations (`record`, `matmul`, ...) and records
+    these operations. When `run` is called again with the same function and arguments, it replays
+    the record. The function must therefore not branch on values in a buffer, and must allocate all
+    tensors with `new`.
 
     Args:
-        like: (R, ..., ...), with the dtype and device of the buffers.
+        like: (R, ..., ...), a tensor with the dtype and device of the buffers.
         runs_innermost: whether the axis of runs is innermost in memory.
     """
 
@@ -45,7 +47,12 @@ class OpTape:
         self.recording: list[Callable[[], object]] | None = None
 
     def new(self, *shape: int, runs: int = 0) -> Tensor:
-        """An uninitialized buffer; `runs` is its axis of runs."""
+        """Allocate a buffer without initializing it.
+
+        Args:
+            shape: shape of the buffer.
+            runs: index of the buffer's axis of runs.
+        """
         if not self.runs_innermost:
             return self.like.new_empty(shape)
         inner = shape[:runs] + shape[runs + 1 :] + shape[runs : runs + 1]
@@ -54,10 +61,11 @@ class OpTape:
     # --- record and replay ------------------------------------------------------------------------
 
     def run(self, function: Callable[..., None], *arguments: object) -> None:
-        """Replay the record of function(*arguments), or execute and record it.
+        """Replay the record of `function(*arguments)`, or execute and record the call.
 
-        Within another `run`, the operations join that record. Records are keyed by the function's
-        qualified name, so that a tape holds no reference to its users.
+        Within another `run`, the operations are added to the record of that outer call. The key of
+        a record is the function's qualified name, so that a tape has no reference to the objects
+        that use it.
         """
         if self.recording is not None:
             function(*arguments)
@@ -77,11 +85,11 @@ class OpTape:
             self.programs[key] = program
 
     def run_directly(self, function: Callable[..., None], *arguments: object) -> None:
-        """Call a function that calls `run`, without a record of the whole."""
+        """Call a function that calls `run`, without recording the whole call."""
         function(*arguments)
 
     def record(self, operation: Callable[..., object], *arguments: Any, **options: Any) -> None:
-        """Execute one operation and record it with its arguments."""
+        """Execute one operation, and record it with its arguments."""
         call = partial(operation, *arguments, **options)
         call()
         if self.recording is not None:
@@ -90,8 +98,9 @@ class OpTape:
     # --- operations whose fastest implementation depends on the sizes -----------------------------
 
     def tanh_(self, x: Tensor) -> None:
-        """In place tanh(x) = 2 sigmoid(2 x) - 1. On the CPU torch's sigmoid of a large float32
-        tensor is so much faster than its tanh that these three operations are faster than one."""
+        """Compute tanh(x) = 2 sigmoid(2 x) - 1 in place. On the CPU, torch computes the sigmoid of
+        a large float32 tensor so much faster than its tanh that these three operations are faster
+        than one tanh."""
         if (
             x.device.type == "cpu"
             and x.dtype == torch.float32
@@ -104,26 +113,26 @@ class OpTape:
             self.record(x.tanh_)
 
     def softmax(self, out: Tensor, scores: Tensor) -> None:
-        """Softmax over the last axis of scores (R, N, T, S). torch.softmax copies a tensor that is
-        not contiguous, so the axes are permuted to memory order."""
+        """Compute the softmax over the last axis of scores (R, N, T, S). torch.softmax copies a
+        tensor that is not contiguous, so the axes are permuted to their order in memory."""
         axes = (1, 2, 3, 0) if self.runs_innermost else (0, 1, 2, 3)
         self.record(torch.softmax, scores.permute(axes), axes.index(3), out=out.permute(axes))
 
     def softmax_backward(self, grad: Tensor, weights: Tensor, total: Tensor) -> None:
-        """The gradient of the scores from that of the weights, in place:
-        weights * (grad - sum(weights * grad)); `total` is a buffer for the sum."""
+        """Compute the gradient of the scores from the gradient of the weights, in place: weights *
+        (grad - sum(weights * grad)). The tensor `total` is a buffer for the sum."""
         self.record(grad.mul_, weights)
         self.record(torch.sum, grad, -1, keepdim=True, out=total)
         self.record(grad.addcmul_, weights, total, value=-1)
 
     def matmul(self, out: Tensor, a: Tensor, b: Tensor, plus: Tensor | None = None) -> None:
-        """out = plus + a b.
+        """Compute out = plus + a b.
 
         Args:
             out: (R, ..., m, n).
             a: (R, ..., m, k).
             b: (R, ..., k, n).
-            plus: broadcasts to `out`, may be `out` itself; None: 0.
+            plus: broadcasts to `out`, and may be `out` itself; None for 0.
         """
         if self.runs_innermost and a.shape[-1] <= MAX_NARROW:
             self._matmul_by_columns(out, a, b, plus)
@@ -154,7 +163,7 @@ class OpTape:
             self.record(out.copy_, joined.unflatten(-1, (gates, -1)).permute(2, 0, 1, 3))
 
     def _matmul_by_columns(self, out: Tensor, a: Tensor, b: Tensor, plus: Tensor | None) -> None:
-        """The sum over k of the outer products of column k of a and row k of b."""
+        """Sum, over k, the outer products of column k of a and row k of b."""
         columns, rows = a.split(1, dim=-1), b.split(1, dim=-2)
         for i, (column, row) in enumerate(zip(columns, rows, strict=True)):
             before = plus if i == 0 else out
@@ -164,7 +173,7 @@ class OpTape:
                 self.record(torch.addcmul, before, column, row, out=out)
 
     def _matmul_by_terms(self, out: Tensor, a: Tensor, b: Tensor, plus: Tensor | None) -> None:
-        """All products a_ik b_kj in one operation, and their sum over k."""
+        """Compute all products a_ik b_kj in one operation, and sum them over k."""
         terms = self.new(*out.shape, a.shape[-1])
         self.record(torch.mul, a.unsqueeze(-2), b.mT.unsqueeze(-3), out=terms)
         total = out if plus is None else self.new(*out.shape)
@@ -173,9 +182,9 @@ class OpTape:
             self.record(torch.add, plus, total, out=out)
 
     def _matmul_by_bmm(self, out: Tensor, a: Tensor, b: Tensor, plus: Tensor | None) -> None:
-        """torch.bmm, without its two slow cases on the CPU: a strided `out`, for which it
-        multiplies the matrices one by one, and a narrow result, which takes several times as long
-        as its transpose."""
+        """Call torch.bmm, but avoid its two slow cases on the CPU. For a strided `out`, bmm
+        multiplies the matrices one by one. A narrow result takes several times as long as its
+        transpose."""
         (m, k), n = a.shape[-2:], b.shape[-1]
         a, b, flat = self._flatten_batch(a), self._flatten_batch(b), out.flatten(0, -3)
         is_fast = m * k * n < MAX_STRIDED_TERMS or (out.is_contiguous() and n > MAX_NARROW)
@@ -205,12 +214,13 @@ class OpTape:
     def matmul_to_steps(
         self, out: Tensor, rows: Tensor, b: Tensor, *, accumulate: bool = False
     ) -> None:
-        """out = rows b, or out += rows b.
+        """Compute out = rows b, or out += rows b.
 
         Args:
             out: (steps, R, N, n).
-            rows: (R, steps * N, k), see `steps_as_rows`.
+            rows: (R, steps * N, k); see `steps_as_rows`.
             b: (R, k, n).
+            accumulate: whether the product is added to `out`.
         """
         by_run = out.transpose(0, 1)
         flat = by_run.flatten(1, 2)
@@ -222,7 +232,8 @@ class OpTape:
         self.record(by_run.add_ if accumulate else by_run.copy_, product.view_as(by_run))
 
     def steps_as_rows(self, x: Tensor) -> Tensor:
-        """(steps, R, N, width) -> (R, steps * N, width): a view, or with several runs a copy."""
+        """Reshape (steps, R, N, width) to (R, steps * N, width). The result is a view, or a copy
+        with several runs."""
         by_run = x.transpose(0, 1)
         flat = by_run.flatten(1, 2)
         if not shares_memory(flat, x):
@@ -231,7 +242,8 @@ class OpTape:
         return flat
 
     def _flatten_batch(self, x: Tensor) -> Tensor:
-        """(R, ..., m, n) -> (R * ..., m, n): a view if the strides allow it, else a copy."""
+        """Reshape (R, ..., m, n) to (R * ..., m, n). The result is a view if the strides allow it,
+        otherwise a copy."""
         flat = x.flatten(0, -3)
         if not shares_memory(flat, x):
             self.record(flat.view(x.shape).copy_, x)
@@ -239,7 +251,7 @@ class OpTape:
 
 
 def shares_memory(view: Tensor, x: Tensor) -> bool:
-    """Whether a reshaped tensor is a view of x rather than a copy."""
+    """Return whether a reshaped tensor is a view of x rather than a copy."""
     return view.data_ptr() == x.data_ptr()
 
 
@@ -249,16 +261,19 @@ class GRUGates:
         r = sigmoid(gi_r + gh_r),  z = sigmoid(gi_z + gh_z),  n = tanh(gi_n + r gh_n)
         h' = (1 - z) n + z h
 
-    with the elementwise derivatives of h'
+    The elementwise derivatives of h' are, with respect to
 
-        by gi_n: a = (1 - z) (1 - n^2)        by gh_n: a r        by h: z
-        by gi_r and gh_r: a gh_n r (1 - r)    by gi_z and gh_z: (h - n) z (1 - z)
+        gi_n: a = (1 - z) (1 - n^2)        gh_n: a r        h: z
+        gi_r and gh_r: a gh_n r (1 - r)    gi_z and gh_z: (h - n) z (1 - z)
 
     Attributes:
-        states, dstates: (L + 1, R, N, H): h of step l, which is h' of step l - 1.
+        states: (L + 1, R, N, H), the state h before each step. The h of step l is the h' of step l
+            - 1.
+        dstates: (L + 1, R, N, H), the gradient of `states`.
         gh: (L, 3, R, N, H).
-        dgi, dgh: (R, L, N, 3, H), halves of dg (R, L, N, 2, 3, H).
-        dh_dgi_n, dh_dgh: (L, R, N, H) and (L, 3, R, N, H), derivatives of h'.
+        dgi, dgh: (R, L, N, 3, H), the two halves of dg (R, L, N, 2, 3, H).
+        dh_dgi_n: (L, R, N, H), derivative of h' with respect to gi_n.
+        dh_dgh: (L, 3, R, N, H), derivatives of h' with respect to gh.
     """
 
     def __init__(self, tape: OpTape, states: Tensor, dstates: Tensor) -> None:
@@ -271,7 +286,7 @@ class GRUGates:
         self.dh_dgh, self.sigmoid_grad = new(L, 3, R, N, H, runs=2), new(L, 2, R, N, H, runs=2)
 
     def step(self, step: int, gi: Tensor) -> None:
-        """h' from gi (3, R, N, H), `gh` and h."""
+        """Compute h' from gi (3, R, N, H), `gh` and h."""
         record, gh, gates, n = self.tape.record, self.gh[step], self.gates[step], self.n[step]
         record(torch.add, gi[:2], gh[:2], out=gates)
         record(gates.sigmoid_)
@@ -280,20 +295,22 @@ class GRUGates:
         record(torch.lerp, n, self.states[step], gates[1], out=self.states[step + 1])
 
     def step_backward(self, step: int) -> None:
-        """dgh from dh', and the term z dh' of dh; after `compute_jacobians`."""
+        """Compute dgh from dh', and add the term z dh' to dh. `compute_jacobians` must run
+        first."""
         dh_next, dgh = self.dstates[step + 1], self.dgh[:, step].permute(2, 0, 1, 3)
         self.tape.record(torch.mul, self.dh_dgh[step], dh_next, out=dgh)
         if step > 0:  # the initial state is constant
             self.tape.record(self.dstates[step].addcmul_, dh_next, self.gates[step, 1])
 
     def inputs_backward(self, steps: slice) -> None:
-        """dgi from dh' and dgh: r and z depend on gi + gh, so their gradients are equal."""
+        """Compute dgi from dh' and dgh. The gates r and z depend on gi + gh, so for these gates dgi
+        and dgh are equal."""
         dgi, dgi_n = self.dgi[:, steps], self.dgi[:, steps, :, 2].transpose(0, 1)
         self.tape.record(dgi[..., :2, :].copy_, self.dgh[:, steps, :, :2])
         self.tape.record(torch.mul, self.dh_dgi_n[steps], self.dstates[1:][steps], out=dgi_n)
 
     def compute_jacobians(self) -> None:
-        """`dh_dgi_n` and `dh_dgh` of all steps at once."""
+        """Compute `dh_dgi_n` and `dh_dgh` for all steps at once."""
         record, gates, (r, z) = self.tape.record, self.gates, self.gates.unbind(1)
         n, a = self.n, self.dh_dgi_n
         dh_dgh_r, dh_dgh_z, dh_dgh_n = self.dh_dgh.unbind(1)

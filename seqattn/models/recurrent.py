@@ -2,24 +2,25 @@
 attention.
 
 Letters: N sequences, S source length, T target length, F features, H width of a cell's output, W
-width of its state (see `cells`), L number of decoder steps in a segment, A heads; any leading axes
-of runs. The encoder maps the source to states (N, S, H). The decoder starts from the encoder state
-at the last valid source step, and that step is its first input. It outputs one step at a time.
+width of its state (see `cells`), L number of decoder steps in a segment, A heads. Shapes may have
+leading axes of runs. The encoder maps the source to states (N, S, H). The decoder starts from the
+encoder state at the last valid source step, and its first input is this source step. The decoder
+outputs one step at a time.
 
-`context: output` (Luong et al. 2015, section 3): the query is the new state h_t. The readout maps
-context and state to the output:
+With `context: output` (Luong et al. 2015, section 3), the query is the new state h_t. The readout
+maps context and state to the output:
 
     readout: linear     y_t = W [c_t; h_t] + b
     readout: tanh       a_t = tanh(W_a [c_t; h_t] + b_a),   y_t = W a_t + b     (Luong, eq. 5)
 
-The paper has the second, without biases; a_t is its attentional vector. The first is not from the
-paper. `input_feeding` (Luong et al. 2015, section 3.3) concatenates a_t to the next input, so its
-readout is always the second.
+The paper has the tanh readout, without biases, and calls a_t the attentional vector. The linear
+readout is not from the paper. `input_feeding` (Luong et al. 2015, section 3.3) concatenates a_t to
+the next input, so it always uses the tanh readout.
 
-`context: input` (Bahdanau et al. 2015, section 3.1 and appendix A.2): the query is the previous
-state h_{t-1}, and the context is concatenated to the input of the next state. The output is
-W h_t + b; the paper's readout (appendix A.2.2) also sees the context and the previous output,
-through a maxout layer.
+With `context: input` (Bahdanau et al. 2015, section 3.1 and appendix A.2), the query is the
+previous state h_{t-1}, and the context is concatenated to the input of the next state. The output
+is W h_t + b. The paper's readout (appendix A.2.2) is a maxout layer that also reads the context and
+the previous output.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ class DecoderState(NamedTuple):
     """The decoder state between two steps.
 
     Attributes:
-        cells: (..., N, W) of each layer.
+        cells: one state (..., N, W) per layer.
         attentional: the previous attentional vector (..., N, H) with input feeding; None before the
             first step.
         prev_weights: the previous attention weights; see `AttentionOutput`.
@@ -82,7 +83,7 @@ class RecurrentEncoderOutput(NamedTuple):
     Attributes:
         memory: keys and values of the source; None without attention.
         state: initial decoder state.
-        start_token: (..., N, F), the first decoder input: the last valid source step.
+        start_token: (..., N, F), the first decoder input, which is the last valid source step.
     """
 
     memory: AttentionMemory | None
@@ -91,7 +92,7 @@ class RecurrentEncoderOutput(NamedTuple):
 
 
 class RecurrentModel(Seq2SeqModel):
-    """A recurrent encoder-decoder; equations in the module's docstring."""
+    """A recurrent encoder-decoder; the module's docstring has the equations."""
 
     def __init__(
         self, config: Recurrent, features: FeatureSpec, lengths: Lengths | None = None
@@ -130,12 +131,12 @@ class RecurrentModel(Seq2SeqModel):
     def encode(
         self, source: Tensor, source_lengths: Tensor | None, rng: RNG | None = None
     ) -> RecurrentEncoderOutput:
-        """Encode the source (..., N, S, F). Padding affects neither states nor weights."""
+        """Encode the source (..., N, S, F). Padding does not affect the states or the weights."""
         *_, S, _ = source.shape
         keep = None
         if source_lengths is not None:
             keep = torch.arange(S, device=source.device) < source_lengths.unsqueeze(-1)
-            source = source.masked_fill(~keep.unsqueeze(-1), 0)  # no NaN of padding can spread
+            source = source.masked_fill(~keep.unsqueeze(-1), 0)  # NaN in padding must not spread
         states, cells = self.encode_states(source, source_lengths, rng)
         memory = None if self.attention is None else self.attention.precompute_memory(states, keep)
         if source_lengths is None:
@@ -147,10 +148,11 @@ class RecurrentModel(Seq2SeqModel):
     def encode_states(
         self, source: Tensor, source_lengths: Tensor | None, rng: RNG | None = None
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
-        """All states (..., N, S, H) of the last encoder layer, and the last state of each layer.
+        """Return all states (..., N, S, H) of the last encoder layer, and the last state of each
+        layer.
 
         Args:
-            source: (..., N, S, F) with finite padding.
+            source: (..., N, S, F), with finite values in the padding.
         """
         *_, N, S, _ = source.shape
         states, last = self.encoder.forward(source, source_lengths)
@@ -188,7 +190,8 @@ class RecurrentModel(Seq2SeqModel):
         state, values, attended = start.state, list[Tensor](), list[AttentionOutput]()
         skips = self.skip_outputs(source, source_lengths, [last - first for first, last, _ in plan])
         for (first, last, feed), skip in zip(plan, skips, strict=True):
-            # All inputs of a segment are known: one unroll, one attention, one readout.
+            # All inputs of a segment are known, so unroll, attention and readout run once per
+            # segment.
             if first > 0:
                 decoder_input = values[-1].select(-2, -1)
                 if feed == "mixed":
@@ -232,16 +235,16 @@ class RecurrentModel(Seq2SeqModel):
     def step(
         self, decoder_input: Tensor, state: DecoderState, memory: AttentionMemory | None
     ) -> tuple[Tensor, AttentionOutput | None, DecoderState]:
-        """One step of the decoder.
+        """Run one step of the decoder.
 
         Args:
-            decoder_input: decoder input (..., N, F).
-            state: from `encode` or the previous step.
-            memory: from `encode`.
+            decoder_input: (..., N, F).
+            state: the state that `encode` or the previous step returned.
+            memory: the memory that `encode` returned.
 
         Returns:
-            the output (..., N, 1, F) without that of the skip, context and weights (None without
-            attention), and the new state.
+            the output (..., N, 1, F) without the skip connection, context and weights (None without
+                attention), and the new state.
         """
         return self._decode([self.decoder.project(decoder_input)], state, memory, NO_NOISE)
 
@@ -249,8 +252,8 @@ class RecurrentModel(Seq2SeqModel):
         self, projected: list[Tensor], state: DecoderState, memory: AttentionMemory | None,
         noise: Noise,
     ) -> tuple[Tensor, AttentionOutput | None, DecoderState]:  # fmt: skip
-        """Decode a segment of L projected inputs: output (..., N, L, F), context and weights of L
-        queries, and the state after the segment."""
+        """Decode a segment of L projected inputs. Return the output (..., N, L, F), context and
+        weights of L queries, and the state after the segment."""
         if self.is_sequential:
             return self._decode_sequentially(projected, state, memory, noise)
         states, last = self.decoder.unroll(projected, state.cells[0])
@@ -279,7 +282,8 @@ class RecurrentModel(Seq2SeqModel):
         self, projected: list[Tensor], state: DecoderState, memory: AttentionMemory | None,
         noise: Noise,
     ) -> tuple[Tensor, AttentionOutput | None, DecoderState]:  # fmt: skip
-        """`_decode` for models in which the next input depends on the context."""
+        """Decode a segment like `_decode`, for models in which the next input depends on the
+        context."""
         readouts, attended = list[Tensor](), list[AttentionOutput]()
         for t, step in enumerate(projected):
             step_noise = noise.slice_steps(t, t + 1)
@@ -308,11 +312,12 @@ class RecurrentModel(Seq2SeqModel):
     def step_layers(
         self, projected: Tensor, cells: tuple[Tensor, ...], noise: Noise = NO_NOISE
     ) -> tuple[Tensor, ...]:
-        """The states of all decoder layers after one step.
+        """Compute the states of all decoder layers after one step.
 
         Args:
             projected: projected input of the first layer.
             cells: the states (..., N, W) before the step.
+            noise: the random numbers of the step.
         """
         new = [self.decoder.step(projected, cells[0])]
         if not self.is_deep:
@@ -326,7 +331,7 @@ class RecurrentModel(Seq2SeqModel):
         return tuple(new)
 
     def top_layer_output(self, cells: tuple[Tensor, ...]) -> Tensor:
-        """The output (..., N, H) of the last decoder layer in states (..., N, W)."""
+        """Return the output (..., N, H) of the last decoder layer for the states (..., N, W)."""
         layer = self._upper_layers[-1] if self.is_deep else self.decoder
         return layer.output(cells[-1])
 
@@ -342,7 +347,8 @@ class RecurrentModel(Seq2SeqModel):
 
 
 def _draw_noise(model: RecurrentModel, rng: RNG, N: int, T: int) -> Noise:
-    """All random numbers of T decoder steps, drawn at once: independent of teacher forcing."""
+    """Draw all random numbers of T decoder steps at once, so that they do not depend on teacher
+    forcing."""
     u, attention, p = None, model.attention, model.dropout
     if attention is not None and attention.normalizer.is_stochastic:
         A = attention.heads
@@ -361,7 +367,8 @@ def _encoder_layer(
 
 
 def _concat_outputs(attended: list[AttentionOutput]) -> AttentionOutput:
-    """Outputs of one query each as one of L queries; only the last context is kept."""
+    """Join L outputs of one query each into one output of L queries. Only the last context is
+    kept."""
     log_prob = None
     if attended[0].log_prob is not None:
         log_prob = torch.cat([each.log_prob for each in attended if each.log_prob is not None],
@@ -383,7 +390,7 @@ def _build_output(
     if baseline is not None and attended[0].log_prob is not None:
         log_probs = [each.log_prob for each in attended if each.log_prob is not None]
         log_prob = torch.cat(log_probs, dim=-1)
-        if attention.heads > 1:  # heads sample independently: the joint log-probability is the sum
+        if attention.heads > 1:  # heads sample independently, so the joint log-probability is a sum
             log_prob = log_prob.sum(dim=-2)
         actions = SampledActions(log_prob, baseline.broadcast_to(log_prob))
     if not with_attention:

@@ -1,33 +1,35 @@
-"""A linear skip connection from the source window to the forecast (`model.skip: linear`):
+"""A linear skip connection from the source window to the forecast (`model.skip: linear`).
 
     forecast[t, g] = network[t, g] + sum over s, f of W[t, g, s, f] source[s, f] + b[t, g]
 
-Many real series are close to linear in their past, and one linear map from the window to all steps
-of the forecast is a strong baseline for them (Zeng et al. 2023, "Are Transformers Effective for
-Time Series Forecasting?", LTSF-Linear). The network learns the residual of the map.
+Many real series are close to linear in their past values. For such series, one linear map from the
+window to all steps of the forecast is a strong baseline (Zeng et al. 2023, "Are Transformers
+Effective for Time Series Forecasting?", LTSF-Linear). The network learns the residual of the map.
 
-Weight and bias of the network's output layer are initialized to zero, so that the initial forecast
-is that of the map alone. ReZero (Bachlechner et al. 2020, "ReZero is All You Need") initializes a
-residual branch to zero by a scalar factor; here it is the branch's last layer.
+Weight and bias of the network's output layer are initialized to zero, so the initial forecast is
+the output of the map alone. ReZero (Bachlechner et al. 2020, "ReZero is All You Need") initializes
+a residual branch to zero with a scalar factor; here, the last layer of the branch is initialized to
+zero.
 
-`model.skip_map` selects W and b:
+`model.skip_map` selects how W and b are determined:
 
-- `frozen`: ridge regression on the training sequences (`seqattn.data.ridge`), not trained. The
-  first gradient reaches the output layer only.
-- `finetuned`: the same, trained with the network. Adam changes each of the T G S F weights by about
-  the learning rate in each step, however small its gradient, so a high learning rate destroys a
-  fitted map with many weights.
-- `learned`: both are initialized to zero and trained. The initial forecast is 0 everywhere (with
-  `data.relative`, the last source point).
+- `frozen`: ridge regression on the training sequences (`seqattn.data.ridge`) determines W and b,
+  and training does not change them. At the first step, only the output layer has a gradient other
+  than zero.
+- `finetuned`: W and b start from the same ridge regression and are trained with the network. In
+  each step, Adam changes each of the T G S F weights by about the learning rate, however small the
+  gradient of the weight. A high learning rate therefore destroys a fitted map with many weights.
+- `learned`: W and b are initialized to zero and trained. The initial forecast is 0 everywhere, or
+  the last source point with `data.relative`.
 
-`build_model` sets W and b to zero and trainable; `seqattn.experiments.skip_start` fits and freezes
-them before training.
+`build_model` sets W and b to zero and makes them trainable. `seqattn.experiments.skip_start` fits
+and freezes W and b before training.
 
-The map has a fixed shape, so all sources have S points and all forecasts at most T. In free running
-the decoder input is the whole forecast, including the output of the map.
+The map has a fixed shape, so all sources have S points and all forecasts have at most T points. In
+free running, the decoder input is the whole forecast, including the output of the map.
 
-Letters: N sequences, S source length, T target length, F features of a source point, G of a target
-point.
+Letters: N sequences, S source length, T target length, F features of a source point, G features of
+a target point.
 """
 
 from __future__ import annotations
@@ -45,25 +47,25 @@ from seqattn.models.layers import Linear, affine, without_autocast
 
 
 class Lengths(NamedTuple):
-    """Length of every source and of every target."""
+    """The common length of all sources, and the common length of all targets."""
 
     source: int
     target: int
 
 
 class LinearSkip(nn.Module):
-    """W and b of the module's docstring.
+    """The map W and b that the module's docstring defines.
 
     Args:
-        lengths: S and T.
-        source_dim: F.
-        target_dim: G.
+        lengths: the lengths S and T.
+        source_dim: number of source features, F.
+        target_dim: number of target features, G.
 
     Attributes:
         weight: (T, G, S, F), or (R, T, G, S, F) with runs.
         bias: (T, G), or (R, T, G) with runs.
-        init_bound: 0: both are initialized to zero.
-        is_trainable: whether an optimizer changes them.
+        init_bound: 0, so that weight and bias are initialized to zero.
+        is_trainable: whether an optimizer changes weight and bias.
     """
 
     def __init__(self, lengths: Lengths, source_dim: int, target_dim: int) -> None:
@@ -81,20 +83,20 @@ class LinearSkip(nn.Module):
             self.bias.copy_(torch.from_numpy(bias))
 
     def __call__(self, source: Tensor, lengths: Tensor | None, steps: int) -> Tensor:
-        """The output of the map, in the dtype of its weights even under autocast: in bfloat16 the
-        network would have to learn its rounding errors.
+        """Compute the output of the map, in the dtype of its weights even under autocast. If the
+        output were in bfloat16, the network would have to learn the rounding errors of the map.
 
         Args:
             source: (..., N, L, F) with L >= S; values beyond S are never read.
-            lengths: (..., N), number of valid steps of each source; None: all L.
+            lengths: (..., N), number of valid steps of each source; None if all L steps are valid.
             steps: number of forecast steps, at most T.
 
         Returns:
             (..., N, steps, G).
 
         Raises:
-            DataError: the length of a source is not S.
-            UsageError: more steps than T.
+            DataError: if the length of a source is not S.
+            UsageError: if there are more than T steps.
         """
         *_, L, _ = source.shape
         self.check_steps(steps)
@@ -102,7 +104,7 @@ class LinearSkip(nn.Module):
         return self.apply_weights(source, steps)
 
     def apply_weights(self, source: Tensor, steps: int) -> Tensor:
-        """`__call__` without its checks."""
+        """Compute the output like `__call__`, but without its checks."""
         S, _ = self.lengths
         parameters: tuple[Tensor, Tensor] = self.weight, self.bias
         if not self.is_trainable:
@@ -118,10 +120,10 @@ class LinearSkip(nn.Module):
 
         Args:
             lengths: length of each source.
-            ids: sequence ids for the message; None: no ids.
+            ids: sequence ids for the error message, or None.
 
         Raises:
-            DataError: a length is not S.
+            DataError: if a length is not S.
         """
         S, _ = self.lengths
         lengths = list(lengths)
@@ -130,37 +132,41 @@ class LinearSkip(nn.Module):
             return
         name = "a source" if ids is None else f"the source of sequence {list(ids)[wrong]!r}"
         raise DataError(
-            f"model.skip: linear was trained on sources of {S} points and has weights for exactly"
-            f" these; {name} has {lengths[wrong]}. Give each source {S} points."
+            f"model.skip: linear was trained on sources of {S} points and has weights for this"
+            f" length only; {name} has {lengths[wrong]}. Give each source {S} points."
         )
 
     def check_steps(self, steps: int) -> None:
         """Check that the map has weights for all forecast steps.
 
         Raises:
-            UsageError: more steps than T.
+            UsageError: if there are more than T steps.
         """
         _, T = self.lengths
         if steps > T:
             raise UsageError(
                 f"model.skip: linear was trained to forecast {T} steps and has weights for no more;"
-                f" {steps} were asked for. Ask for {T} or fewer, or train with a longer target."
+                f" {steps} were requested. Request {T} or fewer, or train with a longer target."
             )
 
 
 def build_skip(
     kind: str, lengths: Lengths | None, source_dim: int, target_dim: int, output: Linear
 ) -> LinearSkip | None:
-    """Build the skip of a model, and initialize the model's output layer to zero if it has one.
+    """Build the skip connection of a model. If there is one, initialize the model's output layer to
+    zero.
 
     Args:
-        kind: `model.skip`.
-        lengths: S and T; None: they vary or are unknown.
-        source_dim, target_dim: F and G.
+        kind: the value of `model.skip`.
+        lengths: the lengths S and T; None if they vary or are unknown.
+        source_dim, target_dim: the numbers of features F and G.
         output: the model's last layer.
 
+    Returns:
+        the skip connection; None if the model has none.
+
     Raises:
-        ValueError: a linear skip without lengths.
+        ValueError: if `kind` is `linear` and `lengths` is None.
     """
     if kind == "none":
         return None

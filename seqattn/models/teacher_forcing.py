@@ -1,7 +1,7 @@
-"""Decoder inputs in training: the target (teacher forcing, Williams and Zipser 1989) or the model's
-own output, as in scheduled sampling (Bengio et al. 2015).
+"""Decoder inputs in training. The input of a step is the target (teacher forcing, Williams and
+Zipser 1989) or the model's own output, as in scheduled sampling (Bengio et al. 2015).
 
-Shapes may carry leading axes of runs; letters as in `seqattn.models.base`.
+Shapes may have leading axes of runs. Letters are as in `seqattn.models.base`.
 """
 
 from __future__ import annotations
@@ -19,12 +19,13 @@ from seqattn.models.base import FeatureSpec
 def shift_right(
     start_token: Tensor, target: Tensor, forced_steps: Sequence[int] | None = None
 ) -> Tensor:
-    """The start token and the target shifted right by one step: teacher-forced decoder inputs.
+    """Return the teacher-forced decoder inputs: the start token and the target, shifted right by
+    one step.
 
     Args:
         start_token: (..., N, F).
         target: (..., N, T, F).
-        forced_steps: the teacher-forced steps without step 0, in order; None: all.
+        forced_steps: the teacher-forced steps without step 0, in order; None means all steps.
 
     Returns:
         (..., N, 1 + number of forced steps, F).
@@ -40,20 +41,22 @@ def shift_right(
 def select_decoder_input(
     teacher_forcing: Tensor, target: Tensor, output: Tensor, step: int
 ) -> Tensor:
-    """The input of a step after the first, (..., N, F): the target at step - 1 where teacher
-    forcing is True, the model's output elsewhere.
+    """Return the input of a step after the first, (..., N, F). The input is the target at step - 1
+    where teacher forcing is True, and the model's output elsewhere.
 
     Args:
         teacher_forcing: booleans that broadcast to (..., N, T).
         target: (..., N, T, F).
-        output: (..., N, F), the model's output at step - 1.
+        output: the model's output at step - 1, (..., N, F).
+        step: the step that receives the input, 1 or more.
     """
     forced = teacher_forcing if teacher_forcing.shape[-1] == 1 else teacher_forcing[..., step, None]
     return torch.where(forced.to(target.device), target.select(-2, step - 1), output)
 
 
 def find_forced_steps(teacher_forcing: Tensor, steps: int) -> tuple[list[bool], list[bool]]:
-    """For each step, whether all sequences (of all runs) are teacher-forced, and whether any is."""
+    """Find for each step whether all sequences of all runs are teacher-forced, and whether any
+    sequence is."""
     if teacher_forcing.dim() == 1:
         forced = teacher_forcing.tolist()
         forced = forced * steps if len(forced) == 1 else forced
@@ -67,12 +70,13 @@ InputMode = Literal["forced", "free", "mixed"]
 
 
 class Segment(NamedTuple):
-    """Decoder steps `first` to `last - 1`, of which only the first may need an output of the model
-    as input.
+    """The decoder steps `first` to `last - 1`. Only the first of these steps may need an output of
+    the model as its input.
 
     Attributes:
-        feed: input of the first step. "forced": the target (at step 0 the start token); "free": the
-            model's output; "mixed": either, per sequence.
+        feed: the input of the first step. "forced" is the target (the start token at step 0);
+            "free" is the model's output; "mixed" is the target for some sequences and the model's
+            output for the others.
     """
 
     first: int
@@ -81,7 +85,7 @@ class Segment(NamedTuple):
 
 
 def segments(teacher_forcing: Tensor, steps: int) -> tuple[Segment, ...]:
-    """The decoder steps, split before each step that needs the output of the previous one."""
+    """Split the decoder steps before each step that needs the output of the previous step."""
     all_forced, any_forced = find_forced_steps(teacher_forcing, steps)
     return _segments(tuple(all_forced), tuple(any_forced))
 
@@ -96,10 +100,11 @@ def _segments(all_forced: tuple[bool, ...], any_forced: tuple[bool, ...]) -> tup
 def check_source(source: Tensor, lengths: Tensor | None, features: FeatureSpec) -> None:
     """Check the shape of a source (..., N, S, F) and of its lengths (..., N).
 
-    Values of lengths are checked on the CPU only: on another device that would synchronize.
+    The function checks the values of the lengths only if they are on the CPU. On another device,
+    the check would have to wait for the device.
 
     Raises:
-        ValueError: a shape or a length that does not fit.
+        ValueError: if a shape or a length is invalid.
     """
     F = features.source_dim
     if source.dim() < 3 or source.shape[-1] != F or source.shape[-2] < 1:
@@ -126,7 +131,7 @@ def check_target(
     """Check the shape of a target (..., N, T, F) and the type of the teacher-forcing mask.
 
     Raises:
-        ValueError: a shape that does not fit the source, or a mask that is not boolean.
+        ValueError: if the shape does not fit the source, or the mask is not boolean.
     """
     *lead, T, F = target.shape
     if tuple(lead) != tuple(source.shape[:-2]) or features.target_dim != F or T < 1:
@@ -142,7 +147,7 @@ def check_steps(steps: int) -> None:
     """Check the number of steps of a forecast.
 
     Raises:
-        ValueError: fewer than 1.
+        ValueError: if `steps` is less than 1.
     """
     if steps < 1:
         raise ValueError(f"steps must be 1 or more, is {steps}")

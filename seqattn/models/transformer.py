@@ -1,17 +1,17 @@
 """The Transformer (Vaswani et al. 2017, "Attention Is All You Need") for vectors instead of tokens.
 
-The encoder has self-attention over the source; the decoder has causal self-attention over the
-target and cross-attention to the source. Linear layers take the place of token embeddings and of
-the output softmax. With `norm: post` a sublayer is x -> LN(x + sublayer(x)), as in the paper; with
-`norm: pre` it is x -> x + sublayer(LN(x)), with one more LN at the end of each stack (Xiong et al.
+The encoder has self-attention over the source. The decoder has causal self-attention over the
+target and cross-attention to the source. Linear layers replace the token embeddings and the output
+softmax. With `norm: post`, a sublayer is x -> LN(x + sublayer(x)), as in the paper. With `norm:
+pre`, a sublayer is x -> x + sublayer(LN(x)), and each stack ends with one more LN (Xiong et al.
 2020, "On Layer Normalization in the Transformer Architecture").
 
-The decoder inputs are those of the other models: the last valid source step, then the target. In
-training all steps are one pass over the target shifted right. Free running goes step by step, with
-the keys and values of the previous steps in a cache.
+The decoder inputs are the same as in the other models: the last valid source step, then the target.
+In training, one pass over the target shifted right computes all steps. Free running computes one
+step at a time, with the keys and values of the previous steps in a cache.
 
-Letters: N sequences, S source length, T target length, L a length, F features, D width of a layer,
-A heads; any leading axes of runs.
+Letters: N sequences, S source length, T target length, L number of steps, F features, D width of a
+layer, A heads. Shapes may have leading axes of runs.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class CrossAttentionTrace(NamedTuple):
     Attributes:
         queries: (N, A, T, D / A).
         keys, values: (N, A, S, D / A).
-        context: (N, A, T, D / A), the weighted sums.
+        context: (N, A, T, D / A), the weighted sums of the values.
         out: the output projection.
     """
 
@@ -94,9 +94,9 @@ class TransformerEncoderOutput(NamedTuple):
 
     Attributes:
         memory: keys and values of the source for each decoder layer.
-        keep: (..., N, S), True at valid source steps; None: all are valid.
-        start_token: (..., N, F), the first decoder input: the last valid source step.
-        weights: (..., N, A, S, S) of each encoder layer; empty unless requested.
+        keep: (..., N, S), True at valid source steps; None if all steps are valid.
+        start_token: (..., N, F), the first decoder input, which is the last valid source step.
+        weights: one tensor (..., N, A, S, S) per encoder layer; empty unless requested.
     """
 
     memory: list[KVCache]
@@ -106,7 +106,7 @@ class TransformerEncoderOutput(NamedTuple):
 
 
 class TransformerModel(Seq2SeqModel):
-    """An encoder-decoder Transformer; see the module's docstring."""
+    """An encoder-decoder Transformer; the module's docstring describes it."""
 
     def __init__(
         self, config: Transformer, features: FeatureSpec, lengths: Lengths | None = None
@@ -142,7 +142,7 @@ class TransformerModel(Seq2SeqModel):
         rng: RNG | None = None,
         with_weights: bool,
     ) -> TransformerEncoderOutput:
-        """Encode the source (..., N, S, F). Padding is masked."""
+        """Encode the source (..., N, S, F), with its padding masked."""
         *_, S, _ = source.shape
         keep, last = None, source.select(-2, -1)
         if lengths is not None:
@@ -173,11 +173,11 @@ class TransformerModel(Seq2SeqModel):
         with_attention: bool = True,
         rng: RNG | None = None,
     ) -> ModelOutput:
-        """See `Seq2SeqModel.forward`.
+        """Run the training pass; see `Seq2SeqModel.forward`.
 
         Raises:
-            ValueError: a step without teacher forcing. All steps are one pass, so no output can be
-                the next input.
+            ValueError: if a step after the first has no teacher forcing. All steps are computed in
+                one pass, so no output can be the next input.
         """
         check_source(source, source_lengths, self.features)
         check_target(source, target, self.features, teacher_forcing)
@@ -241,17 +241,20 @@ class TransformerModel(Seq2SeqModel):
         with_weights: bool,
         intervention: WeightIntervention | None = None,
     ) -> tuple[Tensor, list[Tensor], list[Tensor], list[KVCache]]:
-        """One step of the decoder.
+        """Run one step of the decoder.
 
         Args:
-            decoder_input: decoder input (..., N, F).
-            memory, keep: from `encode`.
-            caches: keys and values of the previous steps for each layer; None at the first step.
+            decoder_input: (..., N, F).
+            memory, keep: results of `encode`.
+            caches: for each layer, keys and values of the previous steps, or None at the first
+                step.
+            with_weights: whether to return the weights.
+            intervention: replaces the weights of the cross-attention; None keeps them.
 
         Returns:
-            the output (..., N, F) without that of the skip; weights over the target
-            (..., N, A, 1, t) and over the source (..., N, A, 1, S) of each layer, empty unless
-            requested; and the new caches.
+            the output (..., N, F) without the skip connection; for each layer, the weights over the
+                target (..., N, A, 1, t) and over the source (..., N, A, 1, S), both empty unless
+                requested; and the new caches.
         """
         t = 0 if caches[0] is None else caches[0].keys.shape[-2]
         x = add_positions(self.target_in(decoder_input.unsqueeze(-2)), self.target_places, t)
@@ -272,7 +275,7 @@ class TransformerModel(Seq2SeqModel):
         with_weights: bool,
         intervention: WeightIntervention | None = None,
     ) -> tuple[Tensor, list[Tensor], list[Tensor], list[KVCache]]:
-        """All layers and the output projection for steps x (..., N, L, D); see `step`."""
+        """Run all layers and the output projection for steps x (..., N, L, D); see `step`."""
         self_weights, cross_weights, new = list[Tensor](), list[Tensor](), list[KVCache]()
         for i, (layer, known, prev) in enumerate(zip(self._decoder, memory, caches, strict=True)):
             replace = None if intervention is None else partial(intervention, layer=i)
@@ -296,10 +299,12 @@ class TransformerModel(Seq2SeqModel):
             )
 
     def trace_cross_attention(self, source: Tensor, steps: int, layer: int) -> CrossAttentionTrace:
-        """The tensors of one layer's cross-attention in a free-running forecast.
+        """Return the tensors of one layer's cross-attention in a free-running forecast.
 
         Args:
             source: (N, S, F), without padding.
+            steps: number of forecast steps, 1 or more.
+            layer: index of the decoder layer, from 0.
         """
         values = self.forecast(source, steps, with_attention=False).values
         start = self.encode(source, None, with_weights=False)
@@ -325,7 +330,8 @@ class TransformerModel(Seq2SeqModel):
 def _attention_maps(
     cross: list[Tensor], encoder: list[Tensor], decoder: list[Tensor]
 ) -> tuple[AttentionMap, ...]:
-    """The maps of all layers: cross-attention, encoder and decoder self-attention."""
+    """Build the maps of all layers: first cross-attention, then encoder and decoder
+    self-attention."""
     kinds: tuple[tuple[AttentionKind, list[Tensor]], ...] = (
         ("cross", cross), ("encoder_self", encoder), ("decoder_self", decoder),
     )  # fmt: skip

@@ -1,6 +1,8 @@
-"""The layers of the Transformer: positions, attention with a cache, encoder and decoder layers.
+"""The layers of the Transformer: positional encodings, attention with a cache, encoder and decoder
+layers.
 
-Sections and equations are those of Vaswani et al. 2017; letters as in `seqattn.models.transformer`.
+Sections and equations are those of Vaswani et al. 2017. Letters are as in
+`seqattn.models.transformer`.
 """
 
 from __future__ import annotations
@@ -20,13 +22,14 @@ from seqattn.models.layers import LayerNorm, Linear, at_least_float32
 from seqattn.models.noise import Dropout
 
 ReplaceWeights = Callable[[Tensor, Tensor | None], Tensor]
-"""(weights (..., L, S), keep that broadcasts to (..., S) or None) -> weights."""
+"""A function (weights, keep) -> weights, where the weights are (..., L, S), and the mask `keep`
+broadcasts to (..., S) or is None."""
 
 
 class LearnedPositionalEmbedding(nn.Module):
     """A learned vector for each of the first positions (Gehring et al. 2017, "Convolutional
-    Sequence to Sequence Learning", section 3.1). It is initialized from U(-b, b) with b =
-    1/sqrt(D), so that its expected squared norm is 1/3 for every D; the paper uses a normal
+    Sequence to Sequence Learning", section 3.1). Each vector is initialized from U(-b, b) with b =
+    1/sqrt(D), so its expected squared norm is 1/3 for every D. The paper uses a normal
     distribution."""
 
     def __init__(self, max_length: int, width: int) -> None:
@@ -36,35 +39,36 @@ class LearnedPositionalEmbedding(nn.Module):
         self.max_length = max_length
 
     def encode(self, first: int, last: int, like: Tensor) -> Tensor:
-        """Vectors of positions `first` to `last - 1`, to add to `like` (..., N, L, D)."""
+        """Return the vectors of positions `first` to `last - 1`, to add to `like` (..., N, L,
+        D)."""
         assert last <= self.max_length
         embeddings = self.weight[..., first:last, :]
         return embeddings if embeddings.dim() == 2 else embeddings.unsqueeze(-3)
 
 
 class SinusoidalPositionalEncoding(nn.Module):
-    """Sinusoidal encoding without parameters (section 3.5): at position t, feature 2i is
-    sin(t / 10000^(2i / D)) and feature 2i + 1 the cosine of the same angle."""
+    """A sinusoidal encoding without parameters (section 3.5). At position t, feature 2i is sin(t /
+    10000^(2i / D)) and feature 2i + 1 is the cosine of the same angle."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
         self.width = width
 
     def encode(self, first: int, last: int, like: Tensor) -> Tensor:
-        """See `LearnedPositionalEmbedding.encode`; (L, D)."""
+        """Return the encodings, (L, D); see `LearnedPositionalEmbedding.encode`."""
         dtype = torch.promote_types(like.dtype, torch.float32)
         place = torch.arange(first, last, dtype=dtype, device=like.device).unsqueeze(-1)
         even = torch.arange(0, self.width, 2, dtype=dtype, device=like.device)
         angles = place * torch.exp(even * (-math.log(10_000.0) / self.width))
         waves = torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(-2)
-        return waves[:, : self.width]  # an odd width ends on a sine
+        return waves[:, : self.width]  # if the width is odd, the last feature is a sine
 
 
 Positions = LearnedPositionalEmbedding | SinusoidalPositionalEncoding
 
 
 def build_positions(config: Transformer, width: int) -> Positions | None:
-    """Build the positional encoding of a config; None: none."""
+    """Build the positional encoding that a config selects; return None if it selects none."""
     match config.positions:
         case "learned":
             assert config.longest is not None
@@ -78,20 +82,21 @@ def build_positions(config: Transformer, width: int) -> Positions | None:
 
 
 def add_positions(x: Tensor, positions: Positions | None, first: int) -> Tensor:
-    """x (..., N, L, D) plus the encodings of positions `first` to `first + L - 1`."""
+    """Add the encodings of positions `first` to `first + L - 1` to x (..., N, L, D)."""
     return x if positions is None else x + positions.encode(first, first + x.shape[-2], x)
 
 
 class KVCache(NamedTuple):
-    """Keys and values of the source or of the previous steps, (..., N, A, S, D / A) each."""
+    """The keys and values of the source or of the previous steps, each (..., N, A, S, D / A)."""
 
     keys: Tensor
     values: Tensor
 
 
 class MultiHeadAttention(nn.Module):
-    """Multi-head attention (eq. 1 and section 3.2.2): A heads of width D / A on linear projections
-    of queries, keys and values, concatenated and projected."""
+    """Multi-head attention (eq. 1 and section 3.2.2). A heads of width D / A attend with linear
+    projections of queries, keys and values. The results of the heads are concatenated and
+    projected."""
 
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
@@ -100,11 +105,11 @@ class MultiHeadAttention(nn.Module):
         self.heads = heads
 
     def cache(self, x: Tensor) -> KVCache:
-        """Keys and values of x (..., N, L, D)."""
+        """Compute the keys and values of x (..., N, L, D)."""
         return KVCache(self._split(self.key(x)), self._split(self.value(x)))
 
     def queries(self, x: Tensor) -> Tensor:
-        """(..., N, A, L, D / A) of x (..., N, L, D)."""
+        """Compute the queries (..., N, A, L, D / A) of x (..., N, L, D)."""
         return self._split(self.query(x))
 
     def attend(
@@ -117,17 +122,18 @@ class MultiHeadAttention(nn.Module):
         with_weights: bool,
         replace: ReplaceWeights | None = None,
     ) -> tuple[Tensor, Tensor | None]:
-        """Attention of queries from x (..., N, L, D).
+        """Compute the attention of queries from x (..., N, L, D).
 
         Args:
+            x: (..., N, L, D).
             cache: keys and values of length S.
-            keep: (..., N, S), True at valid keys; None: all are valid.
-            causal: query t may attend to keys 0 to t only; then L is S.
-            with_weights: return weights; False allows torch's fused attention.
-            replace: function that replaces the weights.
+            keep: (..., N, S), True at valid keys; None if all keys are valid.
+            causal: whether query t may only attend to keys 0 to t; L must then equal S.
+            with_weights: whether to return the weights; False allows torch's fused attention.
+            replace: a function that replaces the weights; None keeps them.
 
         Returns:
-            (..., N, L, D), and weights (..., N, A, L, S) or None.
+            the result (..., N, L, D), and the weights (..., N, A, L, S) or None.
         """
         keys, values = cache
         queries = self.queries(x)
@@ -153,7 +159,7 @@ class MultiHeadAttention(nn.Module):
 
 
 class FeedForward(nn.Module):
-    """W_2 max(0, W_1 x + b_1) + b_2 at every position (eq. 2)."""
+    """The map W_2 max(0, W_1 x + b_1) + b_2 at every position (eq. 2)."""
 
     def __init__(self, width: int, hidden: int) -> None:
         super().__init__()
@@ -164,7 +170,8 @@ class FeedForward(nn.Module):
 
 
 class EncoderLayer(nn.Module):
-    """An encoder layer: self-attention and a feed-forward sublayer (section 3.1)."""
+    """An encoder layer: a self-attention sublayer, followed by a feed-forward sublayer (section
+    3.1)."""
 
     def __init__(self, width: int, heads: int, hidden: int, norm: Literal["pre", "post"]) -> None:
         super().__init__()
@@ -175,7 +182,8 @@ class EncoderLayer(nn.Module):
     def forward(
         self, x: Tensor, keep: Tensor | None, dropout: Dropout, with_weights: bool
     ) -> tuple[Tensor, Tensor | None]:
-        """x (..., N, S, D) -> (..., N, S, D), and weights (..., N, A, S, S) or None."""
+        """Apply the layer to x (..., N, S, D). Return the output (..., N, S, D), and the weights
+        (..., N, A, S, S) or None."""
         inner = self.attend_norm(x) if self.pre_norm else x
         cache = self.attend.cache(inner)
         sublayer, weights = self.attend.attend(inner, cache, keep, with_weights=with_weights)
@@ -185,8 +193,8 @@ class EncoderLayer(nn.Module):
 
 
 class DecoderLayer(nn.Module):
-    """A decoder layer: causal self-attention, cross-attention and a feed-forward sublayer (section
-    3.1)."""
+    """A decoder layer: a causal self-attention sublayer, a cross-attention sublayer and a
+    feed-forward sublayer (section 3.1)."""
 
     def __init__(self, width: int, heads: int, hidden: int, norm: Literal["pre", "post"]) -> None:
         super().__init__()
@@ -206,18 +214,21 @@ class DecoderLayer(nn.Module):
         prev: KVCache | None = None,
         replace: ReplaceWeights | None = None,
     ) -> tuple[Tensor, Tensor | None, Tensor | None, KVCache]:
-        """All steps at once, or one step after the cached ones.
+        """Apply the layer to all steps at once, or to one step after the cached steps.
 
         Args:
             x: (..., N, L, D).
-            memory: keys and values of the source, from `cross.cache`.
-            keep: (..., N, S), True at valid source steps; None: all are valid.
-            prev: keys and values of the previous steps, if L is 1; None: there are none.
-            replace: see `MultiHeadAttention.attend`; applies to the cross-attention.
+            memory: keys and values of the source, computed by `cross.cache`.
+            keep: (..., N, S), True at valid source steps; None if all steps are valid.
+            dropout: applied to the output of each sublayer.
+            with_weights: whether to return the weights.
+            prev: keys and values of the previous steps, if L is 1; None if there are none.
+            replace: replaces the weights of the cross-attention; see `MultiHeadAttention.attend`.
 
         Returns:
-            (..., N, L, D); weights over the target (..., N, A, L, t) and over the source
-            (..., N, A, L, S), or None; and the cache with the keys and values of x.
+            the output (..., N, L, D); the weights over the target (..., N, A, L, t) and over the
+                source (..., N, A, L, S), or None for both; and the cache, extended by the keys and
+                values of x.
         """
         inner = self.attend_norm(x) if self.pre_norm else x
         cache = self.attend.cache(inner)
@@ -239,5 +250,5 @@ class DecoderLayer(nn.Module):
 
 
 def add_residual(x: Tensor, sublayer: Tensor, norm: LayerNorm, pre_norm: bool) -> Tensor:
-    """The residual connection of a sublayer, followed by the norm with `norm: post`."""
+    """Add the residual connection of a sublayer, followed by the norm if `norm` is `post`."""
     return x + sublayer if pre_norm else norm(x + sublayer)

@@ -1,6 +1,22 @@
-"""Training: the loop, its state and schedules, losses and checkpoints."""
+"""Training: the loop, its state and schedules, losses and checkpoints.
 
-from seqattn.training.batches import Batch, GatheredBatch, batch_in_order, batch_of, to_tensors
+Terms:
+
+- A run is one training with one config and one seed. A group is a set of runs that are trained
+  together, with a leading axis of runs. A row is the index of a run on this axis.
+- A position is the pair (number of finished epochs, number of finished steps in the current epoch).
+- A run is active until it has ended (`RunProgress.ended`). It ends after all epochs, by early
+  stopping, or because it diverged. `RunProgress.is_finished` is True if it ended without
+  diverging.
+- `seqattn.experiments.job.Job` describes a run in its folder. `Job.is_trained` is True if its
+  checkpoint leaves no epoch to train. `Job.is_pending` is True if its folder has neither results
+  nor the error of a divergence, so that a trained run without results is pending.
+- A shard is the share of one process in a batch. A state snapshot is a copy of the state of a
+  group within an epoch, to which the loop can return. An attention snapshot contains the attention
+  weights of a few sequences after an epoch.
+"""
+
+from seqattn.training.batches import Batch, GatheredBatch, batch_of, to_tensors
 from seqattn.training.checkpoint_file import PATHS
 from seqattn.training.checkpoints import (
     LoadedModel,
@@ -17,7 +33,7 @@ from seqattn.training.objective import mse_loss
 from seqattn.training.process_group import ProcessGroup
 from seqattn.training.schedules import (
     LearningRate,
-    early_stopping,
+    build_early_stopper,
     sample_teacher_forcing,
     teacher_forcing_probability,
 )
@@ -35,10 +51,9 @@ __all__ = [
     "RunState",
     "Session",
     "TrainingRun",
-    "batch_in_order",
     "batch_of",
+    "build_early_stopper",
     "check_data_unchanged",
-    "early_stopping",
     "file_digests",
     "load_model",
     "load_model_at_epoch",

@@ -1,5 +1,7 @@
-"""`training.record_attention`: attention weights of a few validation sequences at some epochs, kept
-in film.npz of the run folder.
+"""The attention history of `training.record_attention`.
+
+The history has the attention weights of a few validation sequences, called probe sequences, after
+some of the epochs. The run folder keeps it in `film.npz`.
 
 Letters: P probe sequences, L layers, A heads, T target steps, S source steps.
 """
@@ -31,9 +33,9 @@ class AttentionSnapshot:
     """Cross-attention weights of the probe sequences after an epoch.
 
     Attributes:
-        epoch: finished epochs; 0 is before the first.
-        weights: (P, L, A, T, S).
-        meaning: of the weights; see `seqattn.models.AttentionMap`.
+        epoch: number of finished epochs; 0 before the first epoch.
+        weights: (P, L, A, T, S) attention weights.
+        meaning: what the weights stand for; see `seqattn.models.AttentionMap`.
     """
 
     epoch: int
@@ -42,15 +44,15 @@ class AttentionSnapshot:
 
 
 def probe_batch(validation: Batch | GatheredBatch) -> Batch:
-    """The first validation sequences of each run, fewer where they are long."""
+    """Return the first validation sequences of each run. Long sequences make the batch smaller."""
     cells = validation.source_steps * validation.target_steps
     return validation.take(slice(0, max(1, min(MAX_PROBES, MAX_CELLS // cells)))).contiguous()
 
 
 def attention_snapshots(model: Seq2SeqModel, probe: Batch, epoch: int) -> list[AttentionSnapshot]:
-    """A snapshot of each run; an empty list for models without attention.
+    """Compute a snapshot for each run. A model without attention has no snapshots.
 
-    The forecasts are free running and draw no random number, so that recording does not change a
+    The forecasts run freely and draw no random numbers, so that recording does not change the
     training.
     """
     with torch.inference_mode():
@@ -68,7 +70,7 @@ def attention_snapshots(model: Seq2SeqModel, probe: Batch, epoch: int) -> list[A
 def write_attention_history(
     path: Path, history: Sequence[AttentionSnapshot], validation: Sequences
 ) -> None:
-    """Write snapshots with the sequences that they are of; cells at padding are NaN."""
+    """Write the snapshots together with the probe sequences. Cells at padding become NaN."""
     weights = np.stack([snapshot.weights for snapshot in history])
     P = weights.shape[1]
     probe = validation.select(slice(0, P))
@@ -91,8 +93,10 @@ def write_attention_history(
 
 
 def read_attention_history(folder: RunFolder, epoch: int) -> list[AttentionSnapshot]:
-    """The snapshots up to an epoch; empty where there is no file. An unreadable file is logged, and
-    replaced by the next save."""
+    """Read the snapshots up to an epoch. Without a file the list is empty.
+
+    An unreadable file is logged, and the next save replaces it.
+    """
     if not folder.film.exists():
         return []
     try:

@@ -1,10 +1,11 @@
-"""Sequences as tensors: batches in memory, and batches that are gathered from windows on demand.
+"""Batches of sequences as tensors, in memory or gathered from windows on demand.
 
 Letters: N sequences, S source length, T target length, F features, R runs.
 """
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -18,18 +19,19 @@ from torch import Tensor
 from seqattn.data import Scaling, Sequences, Windows
 
 GATHER_CHUNK = 2**18
-"""Numbers of a part that are gathered together on their way to tensors of all of it."""
+"""Largest number of values that `GatheredBatch.load` gathers at once."""
 MAX_RESIDENT = 2**22
-"""Numbers of a part of windows that become tensors at once although its rows are fewer."""
+"""Number of values up to which windows become tensors even if the table is far smaller."""
 
 
 class BatchShape(NamedTuple):
-    """Shapes and masks, which batches must share to be stacked.
+    """The shapes and masks of a batch. Only batches with equal shapes and masks can be stacked.
 
     Attributes:
-        source, target: (N, S, F) and (N, T, F), without an axis of runs.
-        masks: names of the lengths and masks that are not None, and their number of axes: a mask of
-            target cells has one more than a mask of target steps.
+        source: shape (N, S, F) of the sources, without an axis of runs.
+        target: shape (N, T, F) of the targets, without an axis of runs.
+        masks: name and number of axes of each mask that is not None. A mask of target cells has one
+            axis more than a mask of target steps.
     """
 
     source: tuple[int, ...]
@@ -39,15 +41,17 @@ class BatchShape(NamedTuple):
 
 @dataclass(frozen=True)
 class Batch:
-    """Sequences as tensors. A mask that would be True everywhere is None, so that a batch without
-    padding costs no masking.
+    """Sequences as tensors, with or without a leading axis of runs.
+
+    A mask that would be True everywhere is None, so that a batch without padding needs no masking.
 
     Attributes:
-        source: (..., N, S, F); a leading axis is one of runs.
-        target: (..., N, T, F).
-        source_lengths: (..., N) int64, or None where every source has S steps.
-        target_keep: (..., N, T) True at real target steps; or, where some target cells were not
-            observed, (..., N, T, F) True at those that were; or None where all steps are real.
+        source: (..., N, S, F) source points.
+        target: (..., N, T, F) target points.
+        source_lengths: (..., N) int64 number of steps of each source, or None if every source has S
+            steps.
+        target_keep: (..., N, T), True at real target steps. If some target cells were not observed,
+            it is (..., N, T, F) instead, True at observed cells. It is None if all cells are real.
     """
 
     source: Tensor
@@ -68,7 +72,7 @@ class Batch:
 
     @property
     def runs(self) -> int:
-        """Size of the leading axis; 1 where there is none."""
+        """Size of the axis of runs, or 1 without this axis."""
         return self.source.shape[0] if self.source.dim() == 4 else 1
 
     @property
@@ -79,76 +83,76 @@ class Batch:
         return BatchShape(tuple(self.source.shape[-3:]), tuple(self.target.shape[-3:]), tuple(axes))
 
     def take(self, places: slice) -> Batch:
-        """The sequences of a slice, of each run."""
+        """Return a slice of the sequences of each run."""
         index = places if self.source.dim() == 3 else (slice(None), places)
         return self.map(lambda tensor: tensor[index])
 
     def gather(self, places: Tensor) -> Batch:
-        """The sequences at (N,) places, or at those of each run, (R, N)."""
+        """Return the sequences at (N,) places, or at (R, N) places that differ between runs."""
         if places.dim() == 1:
             return self.map(lambda tensor: tensor.index_select(0, places))
         flat = places + len(self) * torch.arange(len(places), device=places.device).unsqueeze(1)
 
         def gather(tensor: Tensor) -> Tensor:
-            if tensor.stride(0) == 0:  # all runs have the same
-                rows = tensor[0].index_select(0, places.flatten())
+            if tensor.stride(0) == 0:  # all runs share one tensor
+                found = tensor[0].index_select(0, places.flatten())
             else:
-                rows = tensor.flatten(0, 1).index_select(0, flat.flatten())
-            return rows.view(*places.shape, *rows.shape[1:])
+                found = tensor.flatten(0, 1).index_select(0, flat.flatten())
+            return found.view(*places.shape, *found.shape[1:])
 
         return self.map(gather)
 
     @property
-    def loss_counts(self) -> list[int]:
-        """For each run, the number of real target steps that the mean loss is over, or of observed
-        target cells where some were not observed."""
+    def loss_counts(self) -> Tensor:
+        """(R,) int64 number of real target steps in the mean loss of each run. If some target cells
+        were not observed, it is the number of observed cells instead."""
         if self.target_keep is None:
-            return [len(self) * self.target_steps] * self.runs
+            return _equal_counts(len(self) * self.target_steps, self.runs)
         axes = tuple(range(self.target.dim() - 3, self.target_keep.dim()))
-        counts: list[int] = self.target_keep.sum(dim=axes).view(-1).tolist()
-        return counts
+        return self.target_keep.sum(dim=axes).view(-1)
 
-    @property
-    def full_lengths(self) -> Tensor:
-        """`source_lengths`, with S where it is None."""
-        if self.source_lengths is not None:
-            return self.source_lengths
-        *shape, S, _ = self.source.shape
-        return torch.full(shape, S, dtype=torch.int64, device=self.source.device)
-
-    def full_keep(self, axes: int) -> Tensor:
-        """`target_keep` with so many axes, True everywhere where it is None."""
-        keep, shape = self.target_keep, self.target.shape
-        if keep is None:
-            keep = torch.ones(shape[:-1], dtype=torch.bool, device=self.target.device)
-        return keep if keep.dim() == axes else keep.unsqueeze(-1).expand(shape)
-
-    def split(self, size: int) -> list[Batch]:
-        """Batches of `size` sequences, the last with the rest."""
+    def split(self, sizes: list[int]) -> list[Batch]:
+        """Split the sequences into consecutive batches of these sizes."""
         axis = self.source.dim() - 3
         columns = [
-            [None] * math.ceil(len(self) / size) if tensor is None else tensor.split(size, dim=axis)
+            [None] * len(sizes) if tensor is None else tensor.split(sizes, dim=axis)
             for tensor in (self.source, self.target, self.source_lengths, self.target_keep)
         ]
-        return [Batch(*row) for row in zip(*columns, strict=True)]
+        return [Batch(*tensors) for tensors in zip(*columns, strict=True)]
 
     def contiguous(self) -> Batch:
-        """A batch with memory for each run. Kernels may take another path with shared memory, and
-        a run's result must not depend on whether others share its data."""
+        """Return a copy in which every run has its own memory.
+
+        Kernels may treat shared memory differently, and the result of a run must not depend on
+        whether other runs share its data.
+        """
         return self.map(Tensor.contiguous)
 
-    def map(self, function: Callable[[Tensor], Tensor]) -> Batch:
-        """The batch with a function applied to each tensor."""
+    def map(self, function: Callable[..., Tensor], *others: Batch) -> Batch:
+        """Apply a function to each tensor.
+
+        Args:
+            function: function of a tensor of this batch and of the same tensor of each other batch.
+            others: batches that have the same masks as this batch.
+        """
+        batches = (self, *others)
+        lengths, keep = self.source_lengths, self.target_keep
         return Batch(
-            function(self.source),
-            function(self.target),
-            None if self.source_lengths is None else function(self.source_lengths),
-            None if self.target_keep is None else function(self.target_keep),
+            function(*[batch.source for batch in batches]),
+            function(*[batch.target for batch in batches]),
+            None if lengths is None else function(*[batch.source_lengths for batch in batches]),
+            None if keep is None else function(*[batch.target_keep for batch in batches]),
         )
 
 
+@functools.lru_cache(maxsize=64)  # new tensors would make the steps of a small model 10 % slower
+def _equal_counts(count: int, runs: int) -> Tensor:
+    """Return the loss counts of a batch without padding."""
+    return torch.full((runs,), count)
+
+
 def shape_of_batch(part: Sequences) -> BatchShape:
-    """The shape of the batch that `batch_of` makes of a part."""
+    """Compute the shape of the batch that `batch_of` makes from a part."""
     N, masks = len(part), list[tuple[str, int]]()
     if not (part.source_lengths == part.source_steps).all():
         masks.append(("source_lengths", 1))
@@ -164,11 +168,14 @@ def shape_of_batch(part: Sequences) -> BatchShape:
 
 
 class GatheredBatch:
-    """A part whose sequences become tensors when they are taken, with the interface of `Batch`.
+    """Windows that become tensors when they are taken. The class has the interface of `Batch`.
 
     Args:
-        scaling: to the model's units.
-        runs: size of a leading axis, of runs with the same sequences; None: there is none.
+        part: the windows.
+        scaling: the transformation to the model's units.
+        device: device of the tensors.
+        dtype: type of source and target.
+        runs: size of the axis of runs, which share the sequences; None for no such axis.
     """
 
     def __init__(
@@ -184,26 +191,29 @@ class GatheredBatch:
         return len(self.part)
 
     def of_runs(self, runs: int) -> GatheredBatch:
-        """The same sequences for several runs."""
+        """Return a batch with the same sequences for several runs."""
         return GatheredBatch(self.part, self.scaling, self.device, self.dtype, runs)
 
     def take(self, places: slice) -> Batch:
-        """The sequences of a slice, of each run."""
+        """Return a slice of the sequences of each run."""
         batch = self._gather(places)
         if self.leading_axis is None:
             return batch
         return batch.map(lambda tensor: tensor.expand(self.runs, *tensor.shape))
 
     def gather(self, places: Tensor) -> Batch:
-        """The sequences at (N,) places, or at those of each run, (R, N)."""
+        """Return the sequences at (N,) places, or at (R, N) places that differ between runs."""
         batch = self._gather(places.flatten().cpu().numpy())
         if places.dim() == 1:
             return batch
         return batch.map(lambda tensor: tensor.view(*places.shape, *tensor.shape[1:]))
 
     def load(self) -> Batch:
-        """All sequences as tensors, gathered in chunks: intermediate arrays are float64, and
-        larger."""
+        """Return all sequences as tensors.
+
+        They are gathered in chunks, because the intermediate float64 arrays are larger than the
+        tensors.
+        """
         whole: Batch | None = None
         numbers = math.prod(self.shape.source[1:]) + math.prod(self.shape.target[1:])
         for places in chunk_slices(len(self), max(1, GATHER_CHUNK // numbers)):
@@ -215,9 +225,8 @@ class GatheredBatch:
         return whole
 
     def _gather(self, places: slice | NDArray[np.int64]) -> Batch:
-        return _to_batch(
-            self.part.select_points(places), self.shape, self.device, self.dtype, self.scaling
-        )
+        part = self.part.select_points(places)
+        return to_tensors(part, self.device, self.dtype, self.scaling, self.shape)
 
 
 def batch_of(
@@ -225,39 +234,37 @@ def batch_of(
     device: torch.device | str = "cpu",
     dtype: torch.dtype = torch.float32,
     scaling: Scaling | None = None,
+    *,
+    keep_tensors: bool = True,
 ) -> Batch | GatheredBatch:
-    """All sequences of a part as tensors, or gathered on demand where tensors would be far larger
-    than the rows they are cut from, or than memory.
+    """Make a batch from a part.
+
+    A part of windows may become a `GatheredBatch`. Every other part becomes tensors in memory.
 
     Args:
-        scaling: to the model's units; None: they are the part's.
+        part: the sequences.
+        device: device of the tensors.
+        dtype: type of source and target.
+        scaling: the transformation to the model's units; None if the part has these units.
+        keep_tensors: whether to keep the tensors of windows in memory, unless they would be far
+            larger than the table, or than memory. Pass False for a part that is read only once and
+            in order.
     """
-    batch = batch_in_order(part, device, dtype, scaling)
-    return batch if isinstance(batch, Batch) or is_gathered(part) else batch.load()
-
-
-def batch_in_order(
-    part: Sequences,
-    device: torch.device | str = "cpu",
-    dtype: torch.dtype = torch.float32,
-    scaling: Scaling | None = None,
-) -> Batch | GatheredBatch:
-    """The same for a part that is read from its first sequence to its last, as in an evaluation: no
-    tensors of windows are kept."""
-    if isinstance(part, Windows):
-        return GatheredBatch(part, scaling or Scaling.identity(part), device, dtype)
-    return to_tensors(part, device, dtype, scaling)
+    if not isinstance(part, Windows):
+        return to_tensors(part, device, dtype, scaling)
+    batch = GatheredBatch(part, scaling or Scaling.identity(part), device, dtype)
+    return batch.load() if keep_tensors and not is_gathered(part) else batch
 
 
 def is_gathered(part: Sequences) -> bool:
-    """Whether `batch_of` gathers the sequences of a part on demand."""
+    """Return whether `batch_of` makes a `GatheredBatch` from a part, to save memory."""
     if not isinstance(part, Windows):
         return False
     numbers = len(part) * (
         part.source_steps * len(part.features) + part.target_steps * len(part.target_features)
     )
-    rows = part.sources.values
-    return numbers > MAX_RESIDENT and (part.is_on_disk or numbers > 4 * rows.size)
+    table = part.sources.values
+    return numbers > MAX_RESIDENT and (part.is_on_disk or numbers > 4 * table.size)
 
 
 def to_tensors(
@@ -265,93 +272,58 @@ def to_tensors(
     device: torch.device | str = "cpu",
     dtype: torch.dtype = torch.float32,
     scaling: Scaling | None = None,
+    shape: BatchShape | None = None,
 ) -> Batch:
-    """All sequences of a part as one batch.
+    """Convert all sequences of a part to tensors.
 
     Args:
-        scaling: to the model's units; None: they are the part's.
-    """
-    scaling = scaling or Scaling.identity(part)
-    return _to_batch(part, shape_of_batch(part), device, dtype, scaling)
-
-
-def _to_batch(
-    part: Sequences,
-    shape: BatchShape,
-    device: torch.device | str,
-    dtype: torch.dtype,
-    scaling: Scaling,
-) -> Batch:
-    """
-    Args:
-        shape: its masks are those of the batch.
+        part, device, dtype, scaling: see `batch_of`.
+        shape: a shape with the masks of the batch; None to derive the masks from the part.
     """
     kind = np.float64 if dtype == torch.float64 else np.float32
-    masks = dict(shape.masks)
-    lengths = part.source_lengths if "source_lengths" in masks else None
-    keep = None
-    if "target_keep" in masks:
-        keep = part.target_cells if masks["target_keep"] == 3 else part.target_keep
-    # A part may be a view of rows that lie apart, or of a mapped file that nobody may write to.
+    masks = dict((shape or shape_of_batch(part)).masks)
+    arrays = (scaling or Scaling.identity(part)).transform(part, kind)
+    # A part may be a strided view, or a view of a read-only mapped file.
     source, target = (
         torch.as_tensor(np.require(values, kind, ["C", "W"]), dtype=dtype, device=device)
-        for values in scaling.transform(part, kind)
+        for values in arrays
     )
-    return Batch(
-        source,
-        target,
-        None if lengths is None else torch.as_tensor(lengths, device=device),
-        None
-        if keep is None
-        else torch.as_tensor(np.require(keep, bool, ["C", "W"]), device=device),
-    )
+    lengths = keep = None
+    if "source_lengths" in masks:
+        lengths = torch.as_tensor(part.source_lengths, device=device)
+    if "target_keep" in masks:
+        known = part.target_cells if masks["target_keep"] == 3 else part.target_keep
+        keep = torch.as_tensor(np.require(known, bool, ["C", "W"]), device=device)
+    return Batch(source, target, lengths, keep)
 
 
 def chunk_slices(sequences: int, size: int) -> Iterator[slice]:
-    """Consecutive slices of `size` sequences, the last with the rest."""
+    """Yield consecutive slices of `size` sequences. The last slice may be shorter."""
     for start in range(0, sequences, size):
         yield slice(start, min(start + size, sequences))
 
 
 def stack_batches(parts: Sequence[Batch | GatheredBatch]) -> Batch | GatheredBatch:
-    """The same part of several runs, (R, N, ...), without a copy where all have the same.
+    """Stack one part of several runs to (R, N, ...), without a copy if all runs share it.
 
     Raises:
-        ValueError: parts that are gathered on demand, and differ.
+        ValueError: if the shapes or masks of the parts differ, or if different parts are gathered
+            on demand.
     """
-    first, *others = parts
-    if not others:
-        return first
+    if len(parts) == 1:
+        return parts[0]
     batches = [part for part in parts if isinstance(part, Batch)]
-    if isinstance(first, GatheredBatch):
-        if any(not isinstance(one, GatheredBatch) or one.part is not first.part for one in others):
+    gathered = [part for part in parts if isinstance(part, GatheredBatch)]
+    if gathered:
+        if batches or any(one.part is not gathered[0].part for one in gathered):
             raise ValueError("runs whose sequences are gathered on demand must share them")
-        return first.of_runs(len(parts))
-    if len(batches) < len(parts):
-        raise ValueError("runs whose sequences are gathered on demand must share them")
-    return Batch(
-        _stack([batch.source for batch in batches]),
-        _stack([batch.target for batch in batches]),
-        _stack_lengths(batches),
-        _stack_masks(batches),
-    )
+        return gathered[0].of_runs(len(parts))
+    if len({batch.shape for batch in batches}) > 1:
+        raise ValueError("runs that are trained side by side must have equal shapes and masks")
+    return batches[0].map(_stack, *batches[1:])
 
 
-def _stack_lengths(batches: Sequence[Batch]) -> Tensor | None:
-    if all(batch.source_lengths is None for batch in batches):
-        return None
-    return _stack([batch.full_lengths for batch in batches])
-
-
-def _stack_masks(batches: Sequence[Batch]) -> Tensor | None:
-    masks = [batch.target_keep for batch in batches if batch.target_keep is not None]
-    if not masks:
-        return None
-    axes = max(mask.dim() for mask in masks)
-    return _stack([batch.full_keep(axes) for batch in batches])
-
-
-def _stack(tensors: Sequence[Tensor]) -> Tensor:
+def _stack(*tensors: Tensor) -> Tensor:
     if all(tensor is tensors[0] for tensor in tensors):
         return tensors[0].expand(len(tensors), *tensors[0].shape)
-    return torch.stack(list(tensors))
+    return torch.stack(tensors)

@@ -1,7 +1,7 @@
-"""The format of checkpoints: safetensors files with tensors, and JSON for everything else.
+"""The format of checkpoints: a safetensors file with tensors and with metadata in JSON.
 
-A checkpoint names no path, import or class. The metadata is one JSON text under one key, so that
-equal checkpoints have equal bytes.
+A checkpoint contains no path, import or class name. The metadata is a single JSON text under a
+single key, so that equal checkpoints have equal bytes.
 """
 
 from __future__ import annotations
@@ -27,11 +27,13 @@ PATHS = ("data.path", "data.validation_path", "data.test_path")
 
 @dataclass(frozen=True)
 class CheckpointFile:
-    """The content of a checkpoint, converted to this version.
+    """The content of a checkpoint, converted to the current format version.
 
     Attributes:
-        metadata: `kind` is "model" of a best checkpoint, and "training" of one with a state.
-        tensors: by name.
+        path: path of the file.
+        metadata: the metadata. Its `kind` is "model" for a best checkpoint, and "training" for a
+            checkpoint with the state of a training.
+        tensors: the tensors by name.
     """
 
     path: Path
@@ -44,22 +46,22 @@ class CheckpointFile:
 
     @property
     def position(self) -> tuple[int, int]:
-        """Finished epochs, and finished steps of the running one, of a training."""
+        """Number of finished epochs, and number of finished steps in the current epoch."""
         return self.epoch, int(self.metadata.get("step", 0))
 
     @property
     def is_training(self) -> bool:
-        """Whether a training can continue from it."""
+        """Whether a training can continue from the checkpoint."""
         return bool(self.metadata["kind"] == "training")
 
     @property
     def weights(self) -> dict[str, Tensor]:
-        """By parameter name; of the newest epoch, where the file has those of the best too."""
+        """Weights by parameter name; in a checkpoint of a training the newest, not the best."""
         return self.below("model.") if self.is_training else self.tensors
 
     @property
     def was_streamed(self) -> bool:
-        """Whether an earlier version trained it on data.kind: stream."""
+        """Whether an earlier version trained the model on `data.kind: stream`."""
         data = self.metadata["config"].get("data")
         return isinstance(data, dict) and data.get("kind") == "stream"
 
@@ -68,7 +70,7 @@ class CheckpointFile:
         """The config of the training, without name and paths.
 
         Raises:
-            CheckpointError: it cannot be read.
+            CheckpointError: if the config cannot be read.
         """
         plain = self.metadata["config"]
         data = plain.get("data")
@@ -84,7 +86,7 @@ class CheckpointFile:
         """The spec of the data.
 
         Raises:
-            CheckpointError: it cannot be read.
+            CheckpointError: if the spec cannot be read.
         """
         try:
             return DataSpec.from_plain(self.metadata["layout"])
@@ -94,15 +96,15 @@ class CheckpointFile:
             ) from None
 
     def check_readable(self) -> None:
-        """Check the parts that are parsed on demand.
+        """Check that config and spec, which are parsed on demand, can be read.
 
         Raises:
-            CheckpointError: config or spec cannot be read.
+            CheckpointError: if config or spec cannot be read.
         """
         _ = self.config, self.spec
 
     def below(self, prefix: str) -> dict[str, Tensor]:
-        """The tensors whose names begin with a prefix, without it."""
+        """Return the tensors with names that start with a prefix, by name without this prefix."""
         return {
             name.removeprefix(prefix): tensor
             for name, tensor in self.tensors.items()
@@ -121,11 +123,15 @@ def write_checkpoint(
     """Write a checkpoint.
 
     Args:
-        metadata: `kind`, `epoch`, and other values of the kind.
-        backup_path: new name of the file that was at `path`.
+        path: path of the checkpoint.
+        tensors: the tensors by name.
+        config: config of the training.
+        spec: spec of the data.
+        metadata: `kind`, `epoch`, and the other metadata of this kind of checkpoint.
+        backup_path: new path of an existing file at `path`; None to replace that file.
 
     Raises:
-        OSError: writing failed, or the file does not read back as it was written.
+        OSError: if writing fails, or if the file does not read back as it was written.
     """
     common = {
         "version": VERSION,
@@ -136,10 +142,10 @@ def write_checkpoint(
 
 
 def read_checkpoint(path: Path) -> CheckpointFile:
-    """Read a checkpoint of any version.
+    """Read a checkpoint of any format version.
 
     Raises:
-        CheckpointError: missing, corrupt, or not written by seqattn.
+        CheckpointError: if the file is missing, is corrupt, or was not written by seqattn.
     """
     metadata, tensors = load_checksummed(path, VERSION)
     if metadata["version"] == 1:
@@ -162,8 +168,11 @@ def without_place(plain: dict[str, Any]) -> dict[str, Any]:
 
 
 def _from_version_1(metadata: dict[str, Any]) -> dict[str, Any]:
-    """Convert the metadata of version 1, which had one list of features for both sides, and no
-    scaling. Version 2 differs only by having no checksum."""
+    """Convert metadata of version 1 to the current version.
+
+    Version 1 had a single list of features for source and target, and it had no scaling. Version 2
+    needs no conversion: it only lacks the checksum.
+    """
     layout = metadata.get("layout")
     if isinstance(layout, dict) and isinstance(layout.get("features"), list):
         F = len(layout["features"])

@@ -1,13 +1,16 @@
-"""Writing and reading checkpoints.
+"""Functions that write and read checkpoints.
 
-`best.safetensors` holds the weights of the best epoch with config and data spec. `last.safetensors`
-holds the whole state of a training, with the best weights, so that one file is consistent.
+`best.safetensors` contains the weights of the best epoch with config and data spec.
+`last.safetensors` contains the whole state of a training. It includes the best weights, so that a
+resume needs only this file.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -38,13 +41,14 @@ class LoadedModel:
     """A model read back from a checkpoint.
 
     Attributes:
-        model: on the CPU, ready to forecast.
-        config: of the training; `name` is the default, since a model has no folder.
-        spec: of its data.
-        epoch: of its weights.
-        split: (series, part, first step, last step) from its run folder; empty: unknown.
-        streamed: whether an earlier version trained it on data.kind: stream, which split the data
-            differently.
+        model: the model on the CPU, in evaluation mode.
+        config: config of the training. Its `name` is the default, because a checkpoint has no name.
+        spec: spec of the data.
+        epoch: number of epochs that the weights were trained for.
+        split: rows (series, part, first step, last step) from the run folder. It is empty if the
+            split is unknown.
+        streamed: whether an earlier version trained the model on `data.kind: stream`, which split
+            the data differently.
     """
 
     model: Seq2SeqModel
@@ -60,7 +64,10 @@ class LoadedModel:
 
 
 def save_best(path: Path, state: RunState, config: Config, spec: DataSpec) -> None:
-    """Write the weights of the best epoch; the bytes are a function of config and seed alone."""
+    """Write the weights of the best epoch.
+
+    The bytes of the file depend only on config and seed.
+    """
     metadata = {
         "kind": "model",
         "epoch": state.best_epoch,
@@ -79,7 +86,11 @@ def save_state(
     """Write the whole state of a training.
 
     Args:
-        backup_path: new name of the file that was at `path`.
+        path: path of the checkpoint.
+        state: state of the run.
+        config: config of the training.
+        spec: spec of the data.
+        backup_path: new path of an existing file at `path`; None to replace that file.
     """
     tensors = {f"model.{k}": v for k, v in state.weights.items()}
     tensors |= {f"best.{k}": v for k, v in state.best_weights.items()}
@@ -96,21 +107,37 @@ def save_state(
         "points": state.loss_count,
         "seconds": state.seconds,
         "best_epoch": state.best_epoch,
+        "environment": _environment_of(state),
     }
     if state.slot is not None:
-        metadata["slot"] = asdict(state.slot)
+        slot = state.slot
+        metadata["slot"] = {"group": slot.group_id, "row": slot.row, "rows": slot.rows}
     write_checkpoint(path, tensors, config, spec, metadata, backup_path)
+
+
+def _environment_of(state: RunState) -> dict[str, Any]:
+    """Return device and torch version of a state, by the keys of `environment.json`."""
+    device = next((tensor.device for tensor in state.weights.values()), torch.device("cpu"))
+    gpu = torch.cuda.get_device_name(device) if device.type == "cuda" else None
+    return {"device": device.type, "gpu": gpu, "packages": {"torch": _torch_version()}}
+
+
+@functools.cache
+def _torch_version() -> str:
+    return version("torch")
 
 
 def load_model(path: Path, *, expected: Config | None = None) -> LoadedModel:
     """Read a model from a best or a last checkpoint.
 
     Args:
-        expected: config of the run folder; None: not compared.
+        path: path of the checkpoint.
+        expected: config of the run folder, to compare with that of the checkpoint; None to skip the
+            comparison.
 
     Raises:
-        CheckpointError: missing, corrupt, not written by seqattn, of another model than `expected`,
-            or with other shapes than its config.
+        CheckpointError: if the file is missing, is corrupt, or was not written by seqattn, or if
+            its config differs from `expected`, or if its tensors do not fit its config.
     """
     file = read_checkpoint(path)
     config = file.config
@@ -164,14 +191,14 @@ def _epochs_in_words(epochs: list[int]) -> str:
 
 
 def describe_checkpoint(path: Path) -> dict[str, Any]:
-    """Metadata and tensors of a checkpoint as plain values.
+    """Return metadata and tensors of a checkpoint as plain values.
 
     Raises:
-        CheckpointError: missing, corrupt, or not written by seqattn.
+        CheckpointError: if the file is missing, is corrupt, or was not written by seqattn.
     """
     file = read_checkpoint(path)
     file.check_readable()
-    rows = [
+    tensors = [
         {
             "name": name,
             "shape": list(tensor.shape),
@@ -183,14 +210,14 @@ def describe_checkpoint(path: Path) -> dict[str, Any]:
         for name, tensor in sorted(file.tensors.items())
     ]
     metadata = {**file.metadata, "config": without_place(as_plain(file.config))}
-    return {"bytes": path.stat().st_size, **metadata, "tensors": rows}
+    return {"bytes": path.stat().st_size, **metadata, "tensors": tensors}
 
 
 def file_digests(path: Path) -> tuple[str, ...]:
-    """SHA-256 of each file that the training read; empty for generated data.
+    """Return the SHA-256 of each file that the training read. Generated data have no files.
 
     Raises:
-        CheckpointError: missing, corrupt, or not written by seqattn.
+        CheckpointError: if the checkpoint is missing, is corrupt, or was not written by seqattn.
     """
     return read_checkpoint(path).spec.digests
 
@@ -199,24 +226,26 @@ def load_state(path: Path, model: Seq2SeqModel) -> RunState:
     """Read the state of a training.
 
     Args:
-        model: of the same config; it gets the weights.
+        path: path of the checkpoint.
+        model: a model of the same config, which receives the weights.
 
     Raises:
-        CheckpointError: see `read_training` and `restore_state`.
+        CheckpointError: if `read_training` or `restore_state` raises it.
     """
     return restore_state(read_training(path), model)
 
 
 def read_training(path: Path) -> CheckpointFile:
-    """Read a checkpoint that a training can continue from; see `restore_state`.
+    """Read a checkpoint from which a training can continue; see `restore_state`.
 
     Raises:
-        CheckpointError: missing, corrupt, not written by seqattn, or not of a training.
+        CheckpointError: if the file is missing, is corrupt, was not written by seqattn, or has no
+            state of a training.
     """
     file = read_checkpoint(path)
     if not file.is_training:
         raise CheckpointError(f"{path}: holds a model, not a training that could be resumed.")
-    _ = file.config  # raises where it cannot be read
+    _ = file.config  # raises if the config cannot be read
     if file.was_streamed:
         raise CheckpointError(
             f"{path}: was trained on data.kind: stream by an earlier version, whose order of"
@@ -226,17 +255,18 @@ def read_training(path: Path) -> CheckpointFile:
 
 
 def restore_state(file: CheckpointFile, model: Seq2SeqModel) -> RunState:
-    """The state that a checkpoint holds.
+    """Build the state of a run from a checkpoint, and copy its weights into a model.
 
     Args:
-        model: of the file's config; it gets the weights.
+        file: the checkpoint of a training.
+        model: a model of the config in the file, which receives the weights.
 
     Raises:
-        CheckpointError: shapes differ from those of the model, or the state is incomplete.
+        CheckpointError: if shapes differ from those of the model, or if the state is incomplete.
     """
     best, weights, metadata = file.below("best."), file.weights, file.metadata
     if best:
-        fill_model(model, best, file.path)  # the same checks as for the weights; overwritten below
+        fill_model(model, best, file.path)  # this only checks the best weights
     fill_model(model, weights, file.path)
     buffers = optimizer_buffers(file, model, file.config.training)
     history = file.tensors.get("history")
@@ -253,6 +283,7 @@ def restore_state(file: CheckpointFile, model: Seq2SeqModel) -> RunState:
             best_epoch=int(metadata["best_epoch"]),
             best_weights={k: v.clone() for k, v in best.items()},
             slot=_slot_of(metadata),
+            environment=dict(metadata.get("environment", {})),
         )
         if not (len(state.history) == state.epoch >= state.best_epoch >= 0 <= state.step):
             raise ValueError
@@ -267,9 +298,10 @@ def restore_state(file: CheckpointFile, model: Seq2SeqModel) -> RunState:
 
 
 def _slot_of(metadata: Mapping[str, Any]) -> Slot | None:
-    """
+    """Return the slot in the metadata of a checkpoint, or None if there is none.
+
     Raises:
-        KeyError, TypeError, ValueError: it is not what `save_state` wrote.
+        KeyError, TypeError, ValueError: if `save_state` did not write the slot.
     """
     plain = metadata.get("slot")
     if plain is None:

@@ -1,8 +1,8 @@
 """Safetensors files with a checksum.
 
-The JSON text in the metadata has the SHA-256 of the whole file, computed with 64 zeros in the
-checksum's place. It covers every bit, header and padding too, so that a flipped bit, a truncation
-or a swapped tensor is noticed before a tensor is used.
+The JSON text in the metadata contains the SHA-256 of the whole file, computed with 64 zeros in
+place of the checksum. The checksum covers every bit, including header and padding, so that reading
+detects a flipped bit, a truncation or a swapped tensor before any tensor is used.
 """
 
 from __future__ import annotations
@@ -35,15 +35,17 @@ def save_checksummed(
     metadata: Mapping[str, Any],
     backup_path: Path | None = None,
 ) -> None:
-    """Write tensors and metadata; equal content gives equal bytes.
+    """Write tensors and metadata. Equal content results in equal bytes.
 
     Args:
-        metadata: plain values.
-        backup_path: new name of the file that was at `path`.
+        path: path of the file.
+        tensors: the tensors by name.
+        metadata: metadata as plain values.
+        backup_path: new path of an existing file at `path`; None to replace that file.
 
     Raises:
-        OSError: writing failed, or the file does not read back as it was written.
-        ValueError: a number in the metadata is not finite.
+        OSError: if writing fails, or if the file does not read back as it was written.
+        ValueError: if a number in the metadata is not finite.
     """
     text = json.dumps({**metadata, CHECKSUM: PLACEHOLDER}, sort_keys=True, allow_nan=False)
     owned = {key: tensor.cpu().contiguous().numpy() for key, tensor in tensors.items()}
@@ -59,22 +61,23 @@ def write_plain(path: Path, tensors: Mapping[str, Tensor]) -> None:
     """Write tensors for other programs, without metadata.
 
     Raises:
-        OSError: writing failed.
+        OSError: if writing fails.
     """
     owned = {key: tensor.cpu().contiguous().numpy() for key, tensor in tensors.items()}
     atomic_write(path, safetensors.numpy.save(owned))
 
 
 def load_checksummed(path: Path, newest: int) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """Check a file and read its metadata and tensors.
+    """Check a file, and read its metadata and tensors.
 
-    Files of versions before `FIRST_VERSION_WITH_CHECKSUM` are read without a check.
+    Files of versions before `FIRST_VERSION_WITH_CHECKSUM` are read without a check of the bytes.
 
     Args:
-        newest: the newest version that can be read.
+        path: path of the file.
+        newest: the newest format version that can be read.
 
     Raises:
-        CheckpointError: missing, corrupt, or not written by seqattn.
+        CheckpointError: if the file is missing, is corrupt, or was not written by seqattn.
     """
     raw = _content(path)
     length = int.from_bytes(raw[:8], "little")
@@ -92,7 +95,7 @@ def load_checksummed(path: Path, newest: int) -> tuple[dict[str, Any], dict[str,
         _check_checksum(path, raw, length, checksum)
     try:
         tensors = safetensors.torch.load(raw)
-    except Exception as error:  # safetensors has errors of its own, torch others
+    except Exception as error:  # safetensors and torch raise errors of several classes
         raise _corrupt(path, str(error)) from None
     for name, tensor in tensors.items():
         if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
@@ -104,9 +107,10 @@ def load_checksummed(path: Path, newest: int) -> tuple[dict[str, Any], dict[str,
 
 
 def _metadata(path: Path, header: bytes) -> dict[str, Any]:
-    """
+    """Parse the header of a file, and return the metadata of seqattn.
+
     Raises:
-        CheckpointError: it is no header of safetensors, or not one that seqattn wrote.
+        CheckpointError: if the file is not a safetensors file that seqattn wrote.
     """
     try:
         metadata = json.loads(json.loads(header)["__metadata__"][METADATA_KEY])
@@ -140,13 +144,16 @@ def _content(path: Path) -> bytes:
 
 
 def _check_checksum(path: Path, raw: bytes, length: int, checksum: Any) -> None:
-    """
+    """Check that the checksum in the metadata is that of the file.
+
     Args:
-        length: of the header, in bytes.
-        checksum: as the metadata has it.
+        path: path of the file, for messages.
+        raw: content of the file.
+        length: length of the header in bytes.
+        checksum: value in the metadata, or None if it is missing.
 
     Raises:
-        CheckpointError: the checksum is missing, or is not that of the file.
+        CheckpointError: if the checksum is missing or wrong.
     """
     found = b""
     if isinstance(checksum, str) and len(checksum) == len(PLACEHOLDER) and checksum.isascii():

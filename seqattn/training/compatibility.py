@@ -1,4 +1,4 @@
-"""Checks that a checkpoint belongs to a config, to data and to a model."""
+"""Checks that a checkpoint fits a config, the data and a model."""
 
 from __future__ import annotations
 
@@ -14,25 +14,27 @@ from seqattn.training.checkpoint_file import PATHS, CheckpointFile
 from seqattn.training.optimizers import buffer_names, counts_updates
 
 NOT_OF_THE_MODEL = (*PATHS, "model.skip_map", "data.units")
-"""Keys that may differ between a folder and its checkpoints: they do not change what weights mean,
-and folders of earlier versions lack some."""
+"""Keys that may differ between a run folder and its checkpoints.
+
+They do not change the meaning of the weights, and folders of earlier versions lack some of them.
+"""
 MUTABLE_ON_RESUME = (
     "name", "data.units", "training.epochs", "training.checkpoint_seconds",
     "training.record_attention", "logging.tensorboard", *PATHS,
 )  # fmt: skip
-"""Keys that may change between a stop and a resume: they change nothing in the epochs already
-trained."""
+"""Keys that may change between a stop and a resume. Finished epochs do not depend on them."""
 
 
 def check_data_unchanged(now: Sequence[str], before: Sequence[str], since: str) -> None:
-    """Check that the data files are those of the training.
+    """Check that the data files have not changed since the training.
 
     Args:
-        now, before: SHA-256 of each file.
-        since: rest of the sentence "what data.path names has changed ...".
+        now: current SHA-256 of each file.
+        before: SHA-256 of each file when the training began.
+        since: end of the sentence "what data.path names has changed ...".
 
     Raises:
-        DataError: the files are not those of the training.
+        DataError: if the files have changed.
     """
     if tuple(now) == tuple(before):
         return
@@ -48,10 +50,10 @@ def check_data_unchanged(now: Sequence[str], before: Sequence[str], since: str) 
 
 
 def check_same_model(file: CheckpointFile, expected: Config) -> None:
-    """Check that a checkpoint is of the model and data of a config.
+    """Check that a checkpoint has the model and data of a config.
 
     Raises:
-        CheckpointError: it is of another model, or of other data.
+        CheckpointError: if the checkpoint has another model or other data.
     """
     found = {
         key: values
@@ -69,7 +71,7 @@ def fill_model(model: Seq2SeqModel, weights: Mapping[str, Tensor], path: Path) -
     """Copy weights into a model after checking every name and shape.
 
     Raises:
-        CheckpointError: a name or a shape differs.
+        CheckpointError: if a name or a shape differs.
     """
     wanted = model.state_dict()
     missing, foreign = sorted(wanted.keys() - weights), sorted(weights.keys() - wanted)
@@ -89,10 +91,10 @@ def fill_model(model: Seq2SeqModel, weights: Mapping[str, Tensor], path: Path) -
 def optimizer_buffers(
     file: CheckpointFile, model: Seq2SeqModel, config: Training
 ) -> dict[str, dict[str, Tensor]]:
-    """The optimizer's buffers: parameter name -> buffer name -> tensor.
+    """Return the buffers of the optimizer by parameter name and buffer name.
 
     Raises:
-        CheckpointError: names or shapes are not those of the config's optimizer.
+        CheckpointError: if names or shapes differ from those of the optimizer in the config.
     """
     wanted = {*buffer_names(config), *(["step"] if counts_updates(config) else [])}
     buffers: dict[str, dict[str, Tensor]] = {}

@@ -1,4 +1,4 @@
-"""`training.compile`: when torch compiles a recurrent step."""
+"""The decision whether to compile a recurrent step, according to `training.compile`."""
 
 from __future__ import annotations
 
@@ -10,56 +10,67 @@ from seqattn.training.objective import COMPILE_SECONDS, AutogradLoss, LossFn
 
 
 class StepCompiler:
-    """Compiles the steps of autograd; gradients derived by hand are never compiled.
+    """A compiler that decides for each group of a training whether to compile its recurrent step.
+
+    Only the steps of `AutogradLoss` can be compiled. With mode "on" the compiler compiles before
+    the first step, and with "off" it never compiles. With "auto" it compiles when the remaining
+    epochs will probably take longer than a compilation, and it returns to eager steps if the next
+    epoch is no faster.
 
     Args:
-        mode: `training.compile`: "on" compiles before the first step; "auto" once the remaining
-            epochs would take longer than a compilation, judged by the duration of the last epoch,
-            and undoes it if the next epoch is no faster; "off" never.
-        log: called with a line about the backend of the gradients, whenever it changes.
+        log: function that receives a line about the backend of the gradients whenever it changes.
+
+    Attributes:
+        is_futile: whether a compilation has failed or brought no speed-up. Mode "auto" then
+            compiles nothing in later epochs and groups.
+        eager_seconds: duration in seconds of the last epoch before a compilation whose speed-up is
+            not known yet; None at other times.
     """
 
-    def __init__(self, mode: str, loss_fn: LossFn, log: Callable[[str], None]) -> None:
-        self.mode, self.log = mode, log
-        self.loss_fn = loss_fn
-        self.seconds_before: float | None = None
-        self.decided = mode != "auto"
+    def __init__(self, log: Callable[[str], None] = lambda line: None) -> None:
+        self.log, self.is_futile = log, False
 
-    def before_training(self, batch: Callable[[], Batch]) -> None:
-        """Compile where the mode is "on".
+    def start_group(self, mode: str, loss_fn: LossFn, batch: Callable[[], Batch]) -> None:
+        """Begin with the loss of a group, and compile its step if the mode is "on".
 
         Args:
-            batch: returns sequences to try a step with.
+            mode: value of `training.compile`.
+            loss_fn: the loss of the group, which has eager steps.
+            batch: function that returns a batch to try a step with.
 
         Raises:
-            UsageError: the mode is "on", and torch cannot compile here.
+            UsageError: if the mode is "on" and torch cannot compile on this machine.
         """
-        if self.mode == "on" and isinstance(self.loss_fn, AutogradLoss):
-            self.loss_fn.compile(batch())
-        self.log(self.loss_fn.name)
+        self.mode, self.loss_fn = mode, loss_fn
+        self.eager_seconds: float | None = None
+        self.is_compiled = False
+        if mode == "on" and isinstance(loss_fn, AutogradLoss):
+            loss_fn.compile(batch())
+        self.log(loss_fn.name)
 
     def after_epoch(self, seconds: float, epochs_left: int, batch: Callable[[], Batch]) -> None:
-        """Compile where it pays, or disable it where the epoch after it was no faster.
+        """Compile in mode "auto" to save time, or return to eager steps if no time was saved.
 
         Args:
-            seconds: duration of the epoch.
-            epochs_left: the most of any run.
-            batch: returns sequences to try a step with.
+            seconds: duration of the last epoch.
+            epochs_left: largest number of remaining epochs of a run.
+            batch: function that returns a batch to try a step with.
         """
         loss_fn = self.loss_fn
-        if self.decided or not isinstance(loss_fn, AutogradLoss):
+        if self.mode != "auto" or self.is_futile or not isinstance(loss_fn, AutogradLoss):
             return
-        if self.seconds_before is not None:
-            if seconds > self.seconds_before:
+        if self.eager_seconds is not None:
+            self.is_futile = seconds > self.eager_seconds
+            self.eager_seconds = None
+            if self.is_futile:
                 loss_fn.disable_compile()
                 self.log(f"{loss_fn.name}; compilation disabled (no speed-up)")
-            self.decided = True
-        elif epochs_left * seconds > COMPILE_SECONDS:
+        elif not self.is_compiled and epochs_left * seconds > COMPILE_SECONDS:
             try:
                 loss_fn.compile(batch())
             except UsageError as error:
-                self.decided = True
+                self.is_futile = True
                 self.log(f"{loss_fn.name}: {error}")
             else:
-                self.seconds_before = seconds
+                self.is_compiled, self.eager_seconds = True, seconds
                 self.log(loss_fn.name)

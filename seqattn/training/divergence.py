@@ -1,4 +1,4 @@
-"""Detection of non-finite values, and the error messages that report them."""
+"""Functions that find non-finite values and build the errors that report them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from seqattn.training.learner import Epoch, Learner
 from seqattn.training.state import TrainState
 
 MAX_IDS = 8
-"""Sequences of a batch that an error message names."""
+"""Largest number of sequence ids in an error message."""
 REMEDY = (
     "Try a lower training.learning_rate, set training.clip_norm, or data.scaling for data of your"
     " own."
@@ -23,9 +23,9 @@ class NonFinite:
     """A non-finite value of a training step.
 
     Attributes:
-        row: of the run.
-        value: NaN or infinite.
-        name: of the value, as the message gives it.
+        row: row of the run.
+        value: the value, which is NaN or infinite.
+        name: name of the value in messages.
     """
 
     row: int
@@ -36,12 +36,12 @@ class NonFinite:
 def find_non_finite(
     rows: Sequence[int], losses: Sequence[float], norms: Sequence[float]
 ) -> list[NonFinite]:
-    """The first non-finite value of each run.
+    """Find the first non-finite value of each run.
 
     Args:
-        rows: the active rows.
-        losses: (R,).
-        norms: (R,), of the gradients.
+        rows: rows of the active runs.
+        losses: (R,) training losses.
+        norms: (R,) norms of the gradients.
     """
     non_finite = []
     for k in rows:
@@ -55,9 +55,9 @@ def find_non_finite(
 def step_error(
     non_finite: NonFinite, state: TrainState, learner: Learner, epoch: Epoch
 ) -> NonFiniteError:
-    """The error of the step after the state."""
+    """Build the error for a non-finite value in the next step of a state."""
     row, value, name = non_finite.row, non_finite.value, non_finite.name
-    run = state.rows[row].run
+    run = state.progress[row].run
     sequence_ids = learner.loader.ids_of_batch(state.step, run.seed, state.epoch, run.sequence_ids)
     batch = f"{len(sequence_ids)} training sequences: {', '.join(sequence_ids[:MAX_IDS])}"
     more = f" and {len(sequence_ids) - MAX_IDS} more" if len(sequence_ids) > MAX_IDS else ""
@@ -71,11 +71,13 @@ def step_error(
 
 
 def validation_error(value: float, k: int, state: TrainState, epoch: Epoch) -> NonFiniteError:
-    """The error of a validation after all steps of an epoch.
+    """Build the error for a non-finite validation loss.
 
     Args:
         value: the validation loss.
-        k: the row of the run.
+        k: row of the run.
+        state: state after all steps of the epoch.
+        epoch: values of the epoch.
     """
     return NonFiniteError(
         f"The validation loss is {value} after epoch {state.epoch + 1}, at learning rate"

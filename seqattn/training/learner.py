@@ -1,14 +1,15 @@
-"""Model, loss, optimizer, data loader and schedules of a group, rebuilt from configs and history.
+"""The learner of a group: model, loss, optimizer, data loader and schedules.
 
-Weights and moments belong to `TrainState`, which shares the tensors of `params` and `optimizer`.
+A learner is rebuilt from the configs and histories of its runs. Weights and moments belong to
+`TrainState`, which shares the tensors of `params` and `optimizer`.
 
-Letters: N sequences of a batch, T target length, R runs, P numbers in the parameters of one.
+Letters: n sequences of a batch, T target length, R runs, P parameter values of a run.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,7 +18,7 @@ from torch import Tensor
 
 from seqattn.rng import rngs_for
 from seqattn.training.attention_history import attention_snapshots, probe_batch
-from seqattn.training.batches import stack_batches
+from seqattn.training.batches import Batch, stack_batches
 from seqattn.training.compiling import StepCompiler
 from seqattn.training.data_loader import DataLoader
 from seqattn.training.objective import build_loss
@@ -26,25 +27,26 @@ from seqattn.training.parameter_history import record_parameters
 from seqattn.training.process_group import ProcessGroup
 from seqattn.training.schedules import (
     LearningRate,
-    early_stopping,
+    build_early_stopper,
     sample_teacher_forcing,
     teacher_forcing_probability,
 )
-from seqattn.training.state import RunProgress, TrainState, assign_rows
+from seqattn.training.state import RunProgress, StepLoss, TrainState
 from seqattn.training.step_rng import StepRNG
 
 
 @dataclass(frozen=True)
 class Epoch:
-    """Values of one epoch for each row: a function of configs, seeds and the epoch's number.
+    """The values of an epoch for each run. They depend only on configs, seeds and epoch number.
 
     Attributes:
-        learning_rates: (R).
-        teacher_forcing: (R), probability that a step is fed the true target.
-        forced: for each batch, True where a step is fed the true target; its shape is
-            (T,), (n, 1) or (n, T) by `training.teacher_forcing.coin`, see
-            `sample_teacher_forcing`; several runs put an axis first.
-        began: by time.perf_counter, shifted back by the duration before a resume.
+        learning_rates: learning rate of each run.
+        teacher_forcing: for each run, the probability that a step receives the true target.
+        forced: for each batch, True at steps that receive the true target. The shape is (T,),
+            (n, 1) or (n, T), as `training.teacher_forcing.coin` determines; see
+            `sample_teacher_forcing`. Several runs add a leading axis.
+        began: start of the epoch on the clock of `time.perf_counter`. After a resume it is shifted
+            back by the duration before the stop.
     """
 
     learning_rates: list[float]
@@ -56,7 +58,7 @@ class Epoch:
         return len(self.forced)
 
     def elapsed(self) -> float:
-        """Its duration so far, in seconds."""
+        """Return the duration of the epoch so far in seconds."""
         return time.perf_counter() - self.began
 
 
@@ -64,56 +66,66 @@ class Learner:
     """Model, loss, optimizer, data loader and schedules of runs that share every operation.
 
     Attributes:
-        config: of the first run, for the keys that all runs share; see `batch_key.PER_RUN`.
-        processes: processes that share every batch of one run; None: this one alone.
-        params: the weights of all runs, (R, P), and their gradient.
+        config: section `training` of the first run, for the keys that all runs share; see
+            `batch_key.PER_RUN`.
+        processes: the processes that share every batch of a single run; None if this process is
+            alone.
+        params: (R, P) weights of all runs and their gradient.
         loss_fn: the loss with its gradient.
-        rate_schedules, early_stoppers: of each row.
+        rate_schedules: learning rate schedule of each run.
+        early_stoppers: early stopping of each run.
     """
 
     def __init__(
         self,
-        rows: Sequence[RunProgress],
+        progress: Sequence[RunProgress],
         *,
         manual_backward: bool = True,
         processes: ProcessGroup | None = None,
-        log: Callable[[str], None] = lambda line: None,
+        compiler: StepCompiler | None = None,
     ) -> None:
-        """Build it for rows with their histories.
+        """Build the learner of runs with their histories.
 
         Args:
-            manual_backward: False leaves all gradients to autograd.
-            log: called with a line about the backend of the gradients.
+            progress: progress of each run, by row.
+            manual_backward: whether to use manually derived gradients if the model has them.
+                False leaves all gradients to autograd.
+            processes: the processes that share every batch; None if this process is alone.
+            compiler: the compiler that earlier groups of the training used; None for a new one.
         """
-        runs = [row.run for row in rows]
+        runs = [each.run for each in progress]
         self.config, self.processes = runs[0].config, processes
         size = self.config.batch_size
         self.loader = DataLoader([run.data for run in runs], size, processes)
         self.params, self.loss_fn = build_loss(
             [run.model for run in runs],
             manual_backward=manual_backward and self.config.compile != "on",
-            pairs=len(rows) * min(size, self.loader.n) * self.loader.S * self.loader.T,
+            pairs=len(runs) * min(size, self.loader.n) * self.loader.S * self.loader.T,
             bfloat16=self.config.precision == "bfloat16",
         )
         weights, gradient = self.params.weights, self.params.gradient
         self.optimizer = Optimizer(self.config, weights, gradient, self.params.frozen)
         self.clipping = GradientClipping([run.config.clip_norm for run in runs], gradient)
-        self.compiler = StepCompiler(self.config.compile, self.loss_fn, log)
+        self.compiler = compiler or StepCompiler()
         self.validation = stack_batches([run.validation for run in runs])
-        self.rate_schedules = [LearningRate(row.run.config, row.validation_losses) for row in rows]
+        self.rate_schedules = [
+            LearningRate(each.run.config, each.validation_losses) for each in progress
+        ]
         self.early_stoppers = [
-            early_stopping(row.run.config, row.validation_losses) for row in rows
+            build_early_stopper(each.run.config, each.validation_losses) for each in progress
         ]
 
     def start_epoch(self, state: TrainState) -> Epoch:
-        """Shuffle the data for the state's epoch, and compute its values.
+        """Shuffle the data for the epoch of the state, and compute the values of this epoch.
 
-        A row whose run has ended gets the rate, teacher forcing and order of the first active run,
-        so that the choice of kernels depends on active runs alone.
+        The row of a run that has ended receives the learning rate, teacher forcing and order of the
+        first active run, so that the choice of kernels depends only on active runs.
         """
         began, first = time.perf_counter() - state.seconds, state.active[0]
-        sources = [k if row.ended is None else first for k, row in enumerate(state.rows)]
-        runs = [state.rows[k].run for k in sources]
+        representatives = [
+            k if each.ended is None else first for k, each in enumerate(state.progress)
+        ]
+        runs = [state.progress[k].run for k in representatives]
         self.loader.start_epoch([run.seed for run in runs], state.epoch)
         probabilities = [
             teacher_forcing_probability(run.config.teacher_forcing, state.epoch, run.config.epochs)
@@ -128,57 +140,57 @@ class Learner:
             for run, probability, generator in zip(runs, probabilities, generators, strict=True)
         ]  # fmt: skip
         return Epoch(
-            learning_rates=[self.rate_schedules[k].value for k in sources],
+            learning_rates=[self.rate_schedules[k].value for k in representatives],
             teacher_forcing=probabilities,
             forced=self._split_into_batches(samples),
             began=began,
         )
 
     def _split_into_batches(self, samples: Sequence[np.ndarray]) -> list[Tensor]:
-        """The teacher forcing of an epoch, batch by batch.
+        """Split the teacher forcing of an epoch into batches.
 
         Args:
-            samples: one array per run, as returned by `sample_teacher_forcing`.
+            samples: for each run, the array that `sample_teacher_forcing` returned.
         """
         single = len(samples) == 1
         forced = torch.from_numpy(samples[0] if single else np.stack(samples))
         if self.config.teacher_forcing.coin == "step":
-            # One sample for the batch: (T,), or for several runs (R, 1, T).
+            # All sequences of a batch share a sample: (T,), or (R, 1, T) for several runs.
             return list(forced.squeeze(-2).unbind(0) if single else forced.unbind(1))
-        return [forced[..., places, :] for places in self.loader.batches]
+        return [forced[..., places, :] for places in self.loader.own_places]
 
-    def compute_gradient(self, state: TrainState, epoch: Epoch) -> Tensor:
-        """Compute the loss of the next batch; its gradient is then `params.gradient`.
-
-        Returns:
-            the losses, (R,), or () for one run.
+    def compute_gradient(self, state: TrainState, epoch: Epoch) -> StepLoss:
+        """Compute the loss of the next batch, and write its gradient to `params.gradient`.
 
         Raises:
-            DataError: the files that the batch is read from are gone or have changed.
-            DistributedError: another process is lost.
+            DataError: if the data files are gone or have changed.
+            DistributedError: if another process is lost.
         """
-        shard, forced = self.loader.fetch(state.step), epoch.forced[state.step]
-        seeds, weights = [row.run.seed for row in state.rows], self.params.weights
-        if self.processes is None:
-            rng = StepRNG(seeds, state.epoch, state.step, weights)
-            return self.loss_fn.value_and_grad(shard.batch, forced, rng)
-        (count,) = shard.batch.loss_counts if len(shard.batch) else (0,)
+        step, weights = state.step, self.params.weights
+        batch, forced = self.loader.fetch(step), epoch.forced[step]
+        seeds = [each.run.seed for each in state.progress]
+        rng = StepRNG(seeds, state.epoch, step, weights, self.loader.shards[step])
+        if self.processes is not None:
+            return self._all_reduce(self.processes, batch, forced, rng)
+        return StepLoss(self.loss_fn.value_and_grad(batch, forced, rng), batch.loss_counts)
+
+    def _all_reduce(
+        self, processes: ProcessGroup, batch: Batch, forced: Tensor, rng: StepRNG
+    ) -> StepLoss:
+        """Compute loss and gradient of a batch that the processes share."""
         gradient = self.params.gradient
+        (count,) = batch.loss_counts.tolist()
         if count:
-            forced = forced if forced.dim() == 1 else forced[..., shard.places, :]
-            rng = StepRNG(seeds, state.epoch, state.step, weights, (shard.n, shard.places))
-            losses = self.loss_fn.value_and_grad(shard.batch, forced, rng)
-        else:  # fewer sequences than processes
+            losses = self.loss_fn.value_and_grad(batch, forced, rng)
+        else:  # the share is empty, or none of its cells was observed
             gradient.zero_()
-            losses = weights.new_zeros(())
-        self.processes.all_reduce(gradient.mul_(count))
-        losses, total = self.processes.all_reduce(
+            losses = gradient.new_zeros(())
+        processes.all_reduce(gradient.mul_(count))
+        losses, total = processes.all_reduce(
             torch.stack([losses * count, losses.new_tensor(count)])
         )
         gradient.div_(total.clamp(min=1))
-        self.loader.set_loss_count(state.step, total)
-        mean: Tensor = losses / total.clamp(min=1)
-        return mean
+        return StepLoss(losses / total.clamp(min=1), total.long().view(1))
 
     def update(self, epoch: Epoch) -> None:
         """Clip the gradient and update the weights."""
@@ -186,16 +198,16 @@ class Learner:
         self.optimizer.step(epoch.learning_rates)
 
     def record_attention(self, state: TrainState) -> None:
-        """Add a snapshot to the histories of attention and parameters of each active run, where one
-        is due."""
+        """Add snapshots to the histories of attention and of parameters of each active run, if they
+        are due."""
         every = self.config.record_attention
         if every is None or state.epoch % every:
             return
         weights = self.params.weights.detach().float().cpu().numpy()
         for k in state.active:
-            record_parameters(state.rows[k].parameter_history, state.epoch, every, weights[k])
-        rows = [(k, state.rows[k].attention_history) for k in state.active]
-        missing = [(k, history) for k, history in rows
+            record_parameters(state.progress[k].parameter_history, state.epoch, every, weights[k])
+        histories = [(k, state.progress[k].attention_history) for k in state.active]
+        missing = [(k, history) for k, history in histories
                    if not history or history[-1].epoch != state.epoch]  # fmt: skip
         if not missing:
             return
@@ -211,19 +223,42 @@ def build_group(
     *,
     manual_backward: bool = True,
     processes: ProcessGroup | None = None,
-    log: Callable[[str], None] = lambda line: None,
+    compiler: StepCompiler | None = None,
 ) -> tuple[TrainState, Learner]:
     """Build state and learner of a group.
 
     Args:
-        runs: at the same epoch and step. A resumed run gets its old row among as many, so that
-            results are bit-identical to a training that was never stopped.
-        manual_backward, processes, log: see `Learner`.
+        runs: the runs, all at the same epoch and step. A resumed run gets the row that it had
+            before, in a group with the same number of rows. The results are then bit-identical to
+            those of a training without a stop.
+        manual_backward, processes, compiler: see `Learner`.
 
     Raises:
-        ValueError: their checkpoints are of different groups.
+        ValueError: if the checkpoints belong to different groups.
     """
-    # A run that several processes share has one row, whatever group it began in.
-    rows = assign_rows(runs) if processes is None else list(runs)
-    learner = Learner(rows, manual_backward=manual_backward, processes=processes, log=log)
-    return TrainState(learner.params, learner.optimizer, rows), learner
+    # A run that several processes share has a single row, even if it began in a larger group.
+    progress = assign_rows(runs) if processes is None else list(runs)
+    learner = Learner(
+        progress, manual_backward=manual_backward, processes=processes, compiler=compiler
+    )
+    return TrainState(learner.params, learner.optimizer, progress), learner
+
+
+def assign_rows(runs: Sequence[RunProgress]) -> list[RunProgress]:
+    """Return the runs of a group by row.
+
+    Runs that begin, or that have checkpoints without a row, get rows in the given order. Each row
+    of a run that ended before the resume gets an ended copy of the first run.
+
+    Raises:
+        ValueError: if the checkpoints belong to different groups.
+    """
+    slots = [None if run.checkpoint is None else run.checkpoint.slot for run in runs]
+    known = [slot for slot in slots if slot is not None]
+    if len(known) < len(runs):
+        return list(runs)
+    by_row = {slot.row: run for slot, run in zip(known, runs, strict=True)}
+    if len(by_row) < len(runs) or len({(slot.group_id, slot.rows) for slot in known}) > 1:
+        raise ValueError("runs that go side by side must have rows of one group, each its own")
+    ended = RunProgress(runs[0].run, ended="all epochs")  # only `ended` is read
+    return [by_row.get(k, ended) for k in range(known[0].rows)]

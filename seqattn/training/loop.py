@@ -1,9 +1,9 @@
-"""The training loop, for one run or for many side by side.
+"""The training loop for a single run or for many runs side by side.
 
-`fit` trains a group, `train_epoch` the rest of an epoch, `train_step` one batch. No step waits for
-the device to learn whether its losses and weights are finite. Losses are checked before a save and
-at the end of an epoch; if one is not finite, the last snapshot is restored and the steps are
-replayed, each checked, up to the first that is not finite.
+`fit` trains a group, `train_epoch` trains the rest of an epoch, and `train_step` trains on a batch.
+No step waits for the device to find out whether losses and weights are finite. Losses are checked
+before a save and at the end of an epoch. If a loss is not finite, the loop restores the last
+snapshot, and replays and checks the steps one by one, up to the first non-finite step.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from seqattn.errors import DataError, DistributedError, NonFiniteError
 from seqattn.runs import EpochRecord
 from seqattn.training.batch_key import batch_key
+from seqattn.training.compiling import StepCompiler
 from seqattn.training.divergence import (
     NonFinite,
     find_non_finite,
@@ -26,7 +27,7 @@ from seqattn.training.process_group import ProcessGroup
 from seqattn.training.schedules import ending
 from seqattn.training.session import Session
 from seqattn.training.stacked_params import cache_module_attributes
-from seqattn.training.state import RunProgress, RunState, Snapshot, TrainingRun, TrainState
+from seqattn.training.state import RunProgress, RunState, StateSnapshot, TrainingRun, TrainState
 from seqattn.training.validation import validate
 
 
@@ -38,25 +39,28 @@ def train_models(
     manual_backward: bool = True,
     processes: ProcessGroup | None = None,
 ) -> list[RunProgress]:
-    """Train runs side by side, from the beginning or all from one position.
+    """Train runs side by side, from the beginning or from a common position.
 
     Each run has its own weights, order of batches, teacher forcing, learning rate, early stopping
-    and best epoch, as if it were trained alone. Once half of the rows of a group have ended, the
-    others begin a smaller group.
+    and best epoch, as if it were trained alone. Once half of the runs of a group have ended, the
+    other runs form a smaller group.
 
     Args:
-        runs: of one `batch_key` and one `model` section.
-        session: receives checkpoints and decides when to stop; None saves nothing.
-        states: states to continue from, of no run or of all; all at the same epoch and step.
-        manual_backward: False leaves all gradients to autograd.
-        processes: processes that share every batch of one run; None: this one alone.
+        runs: the runs, which have equal batch keys and equal `model` sections.
+        session: the hooks that save, stop and report; None to save nothing.
+        states: state of each run to continue from, all at the same epoch and step. Pass None to
+            train from the beginning.
+        manual_backward: whether to use manually derived gradients if the model has them. False
+            leaves all gradients to autograd.
+        processes: the processes that share every batch of a single run; None if this process is
+            alone.
 
     Returns:
-        the progress of each run, in their order.
+        The progress of each run, in the order of `runs`.
 
     Raises:
-        DistributedError: another process is lost; the state before is saved.
-        DataError: data can no longer be read; the state before is saved.
+        DistributedError: if another process is lost. The state before this failure is saved.
+        DataError: if data can no longer be read. The state before this failure is saved.
     """
     session, states = session or Session(), states or {}
     progress = [RunProgress(run, states.get(run)) for run in runs]
@@ -66,11 +70,13 @@ def train_models(
         raise ValueError("runs that go side by side must be at the same epoch and step")
     if len({_batch_key(run) for run in runs}) > 1:
         raise ValueError("runs that go side by side must have the same batch_key")
-    log = functools.cache(session.log)  # each smaller group would log the same lines again
+    compiler = StepCompiler(
+        functools.cache(session.log)
+    )  # without the cache, a smaller group repeats lines
     active = progress
     while active:
         state, learner = build_group(
-            active, manual_backward=manual_backward, processes=processes, log=log
+            active, manual_backward=manual_backward, processes=processes, compiler=compiler
         )
         with cache_module_attributes(learner.params.model):
             active = fit(state, learner, session)
@@ -82,26 +88,28 @@ def _batch_key(run: TrainingRun) -> str:
 
 
 def fit(state: TrainState, learner: Learner, session: Session) -> list[RunProgress]:
-    """Train a group until its runs have ended, a stop is requested, or half of the rows have ended.
+    """Train a group until all its runs or half of them have ended, or until a stop is requested.
 
     Returns:
-        the runs to continue with in a smaller group.
+        The runs that continue in a smaller group.
     """
-    learner.compiler.before_training(learner.loader.example_batch)
+    learner.compiler.start_group(
+        learner.config.compile, learner.loss_fn, learner.loader.example_batch
+    )
     end_finished_runs(state, learner, session)
     if state.step == 0:
         learner.record_attention(state)
     while state.active:
-        if state.step == 0 and len(state.active) <= len(state.rows) // 2:
+        if state.step == 0 and len(state.active) <= len(state.progress) // 2:
             return state.remaining_runs()
         epoch = learner.start_epoch(state)
-        try:  # if some runs diverge, the values of this epoch stay valid for the others
+        try:  # the values of this epoch stay valid for the other runs if some runs diverge
             stopped = train_epoch(state, learner, epoch, session)
             if stopped or not state.active:
                 return []
             finish_epoch(state, learner, epoch, session)
         except (DistributedError, DataError):
-            if state.commit_losses(learner.loader):
+            if state.commit_losses():
                 state.seconds = epoch.elapsed() if state.step else 0.0
                 session.save(state.update_checkpoints(state.active))
             raise
@@ -109,7 +117,7 @@ def fit(state: TrainState, learner: Learner, session: Session) -> list[RunProgre
 
 
 def train_epoch(state: TrainState, learner: Learner, epoch: Epoch, session: Session) -> bool:
-    """Train on the remaining batches of an epoch. Returns whether a stop was requested."""
+    """Train on the remaining batches of an epoch, and return whether a stop was requested."""
     snapshot = state.snapshot()
     while state.step < len(epoch):
         save = session.save_due()
@@ -119,12 +127,12 @@ def train_epoch(state: TrainState, learner: Learner, epoch: Epoch, session: Sess
             stop, save = learner.processes.all_reduce_flags(stop, save)
         if not (stop or save or state.step == len(epoch)):
             continue
-        if not state.commit_losses(learner.loader):
+        if not state.commit_losses():
             state.seconds = epoch.elapsed()
             end_diverged(state, learner, epoch, snapshot, session)
             if not state.active:
                 return False
-            stop = save = False  # of an undone step; both are read again after the next
+            stop = save = False  # of the undone step; the next step reads both again
             state.seconds = epoch.elapsed()
             epoch = learner.start_epoch(state)
         state.seconds = epoch.elapsed()
@@ -139,15 +147,15 @@ def train_epoch(state: TrainState, learner: Learner, epoch: Epoch, session: Sess
 
 
 def train_step(state: TrainState, learner: Learner, epoch: Epoch) -> None:
-    """Forward, loss, backward, clip, update; nothing waits for the loss."""
-    losses = learner.compute_gradient(state, epoch)
+    """Compute loss and gradient of a batch, and update the weights without waiting for the loss."""
+    loss = learner.compute_gradient(state, epoch)
     learner.update(epoch)
-    state.pending.append(losses)
+    state.pending.append(loss)
     state.step += 1
 
 
 def finish_epoch(state: TrainState, learner: Learner, epoch: Epoch, session: Session) -> None:
-    """Validate, record the epoch, and keep the best weights."""
+    """Validate the active runs, record the epoch, and keep the best weights."""
     trained = state.active
     free, forced = validate(
         learner.loss_fn, learner.validation, learner.config.batch_size, learner.processes
@@ -155,17 +163,17 @@ def finish_epoch(state: TrainState, learner: Learner, epoch: Epoch, session: Ses
     seconds = epoch.elapsed() / len(trained)
     number = state.epoch + 1
     for k in trained:
-        row = state.rows[k]
+        progress = state.progress[k]
         if not math.isfinite(free[k] + forced[k]):
             loss = forced[k] if math.isfinite(free[k]) else free[k]
             mark_diverged(k, validation_error(loss, k, state, epoch), state, session)
             continue
-        if free[k] < row.best_loss:
-            row.best_epoch = number
-        row.history.append(
+        if free[k] < progress.best_loss:
+            progress.best_epoch = number
+        progress.history.append(
             EpochRecord(
                 epoch=number,
-                train_loss=row.loss_sum / row.loss_count,
+                train_loss=progress.loss_sum / progress.loss_count,
                 validation_loss=free[k],
                 validation_loss_teacher_forced=forced[k],
                 learning_rate=epoch.learning_rates[k],
@@ -173,54 +181,59 @@ def finish_epoch(state: TrainState, learner: Learner, epoch: Epoch, session: Ses
                 seconds=seconds,
             )
         )
-        row.loss_sum, row.loss_count = 0.0, 0
+        progress.loss_sum, progress.loss_count = 0.0, 0
         learner.rate_schedules[k].update(free[k])
         learner.early_stoppers[k].update(free[k])
     state.epoch, state.step, state.seconds = number, 0, 0.0
     state.keep_best_weights()
     learner.record_attention(state)
     epochs_left = (
-        max((state.rows[k].run.config.epochs for k in state.active), default=0) - state.epoch
+        max((state.progress[k].run.config.epochs for k in state.active), default=0) - state.epoch
     )
     learner.compiler.after_epoch(epoch.elapsed(), epochs_left, learner.loader.example_batch)
     _report_epoch(state, learner, session)
 
 
 def _report_epoch(state: TrainState, learner: Learner, session: Session) -> None:
-    """End the runs that have no epoch left, and report the epoch to the session."""
-    trained = state.active
-    for k in trained:
-        row = state.rows[k]
-        row.ended = ending(row.run.config, state.epoch, learner.early_stoppers[k])
-    to_save = trained if session.save_due() else [k for k in trained if state.rows[k].ended]
-    runs = [state.rows[k] for k in trained]
+    """Report the epoch to the session, and end the runs that have no epoch left."""
+    trained, ended = state.active, _end_finished(state, learner)
+    to_save = trained if session.save_due() else ended
+    runs = [state.progress[k] for k in trained]
     session.epoch_end(runs, state.update_checkpoints(to_save))
 
 
 def end_finished_runs(state: TrainState, learner: Learner, session: Session) -> None:
-    """End the runs whose checkpoints leave no epoch to train. They are saved with the current
-    config, except after early stopping: others of the group may still return to the save before.
+    """End the runs whose checkpoints leave no epoch to train.
+
+    They are saved with the current config. Runs that stopped early are not saved, because other
+    runs of the group may still return to an earlier save.
     """
-    finished = list[int]()
-    for k in state.active:
-        row = state.rows[k]
-        row.ended = ending(row.run.config, state.epoch, learner.early_stoppers[k])
-        if row.ended is not None:
-            finished.append(k)
-    rows = state.update_checkpoints(finished)
-    if to_save := [row for row in rows if row.ended == "all epochs"]:
+    ended = state.update_checkpoints(_end_finished(state, learner))
+    if to_save := [each for each in ended if each.ended == "all epochs"]:
         session.save(to_save)
 
 
+def _end_finished(state: TrainState, learner: Learner) -> list[int]:
+    """End the active runs that have no epoch left, and return their rows."""
+    active = state.active
+    for k in active:
+        progress = state.progress[k]
+        progress.ended = ending(progress.run.config, state.epoch, learner.early_stoppers[k])
+    return [k for k in active if state.progress[k].ended]
+
+
 def end_diverged(
-    state: TrainState, learner: Learner, epoch: Epoch, snapshot: Snapshot, session: Session
+    state: TrainState, learner: Learner, epoch: Epoch, snapshot: StateSnapshot, session: Session
 ) -> None:
-    """Restore a snapshot, replay up to the first non-finite step, and end the runs in which it is
-    not finite, before that step. If the replay is finite after all, no run ends."""
+    """End the runs that have a non-finite value, and keep their states before that value.
+
+    The steps since the snapshot are replayed up to the first non-finite step. If all values of the
+    replay are finite, no run ends.
+    """
     steps = len(state.pending)
     state.restore(snapshot)
     non_finite = replay_until_non_finite(state, learner, epoch, steps)
-    state.commit_losses(learner.loader)
+    state.commit_losses()
     for value in non_finite:
         mark_diverged(value.row, step_error(value, state, learner, epoch), state, session)
 
@@ -228,16 +241,23 @@ def end_diverged(
 def replay_until_non_finite(
     state: TrainState, learner: Learner, epoch: Epoch, steps: int
 ) -> list[NonFinite]:
-    """Replay steps until one is not finite in an active run, and undo that one.
+    """Replay steps until a value of an active run is not finite, and undo that step.
+
+    Args:
+        state: the state at the restored snapshot.
+        learner: the learner of the group.
+        epoch: values of the epoch.
+        steps: number of steps to replay.
 
     Returns:
-        the first non-finite value of each run in that step; empty where all steps are finite.
+        The first non-finite value of each run in the undone step. The list is empty if all values
+        are finite.
     """
     for _ in range(steps):
         before = state.snapshot()
-        losses = learner.compute_gradient(state, epoch)
+        loss = learner.compute_gradient(state, epoch)
         norms = learner.clipping.norms().tolist()
-        non_finite = find_non_finite(state.active, losses.expand(len(norms)).tolist(), norms)
+        non_finite = find_non_finite(state.active, loss.losses.expand(len(norms)).tolist(), norms)
         if non_finite:
             return non_finite
         learner.update(epoch)
@@ -249,13 +269,13 @@ def replay_until_non_finite(
         if non_finite:
             state.restore(before)
             return non_finite
-        state.pending.append(losses)
+        state.pending.append(loss)
     return []
 
 
 def mark_diverged(k: int, error: NonFiniteError, state: TrainState, session: Session) -> None:
-    """End a run with an error, at its state of now."""
+    """End a run with an error, and keep its current state as its checkpoint."""
     state.update_checkpoints([k])
-    row = state.rows[k]
-    row.ended, row.error = "diverged", error
-    session.diverged(row)
+    progress = state.progress[k]
+    progress.ended, progress.error = "diverged", error
+    session.diverged(progress)

@@ -1,7 +1,7 @@
-"""The training loss: mean squared error under teacher forcing, and its gradient.
+"""The training loss and its gradient. The loss is the mean squared error under teacher forcing.
 
-`build_loss` chooses manually derived gradients where the model has them, else autograd. Both give
-each run its own loss, and both fill the same gradient.
+`build_loss` chooses manually derived gradients if the model has them, and autograd otherwise. Both
+compute a loss for each run, and both write the gradient to `StackedParams.gradient`.
 """
 
 from __future__ import annotations
@@ -23,34 +23,39 @@ from seqattn.training.batches import Batch
 from seqattn.training.stacked_params import StackedParams
 
 MAX_MANUAL_PAIRS = 2**25
-"""Pairs of a source and a target step in a batch of all runs, up to which manual gradients pay."""
+"""Largest number of (source step, target step) pairs in a batch for manual gradients."""
 BACKEND = "inductor"
 COMPILE_SECONDS = 40.0
-"""Duration of a first compilation; measured in docs/performance.md."""
+"""Duration of a first compilation in seconds, as measured in docs/performance.md."""
 
 
 class LossFn(Protocol):
-    """A loss with its gradient, and the two validation losses.
+    """The interface of a training loss, which also computes the two validation losses.
 
     Attributes:
-        name: backend of the gradients, for the log.
+        name: name of the gradient backend in the log.
     """
 
     name: str
 
     def value_and_grad(self, batch: Batch, forced: Tensor, rng: RNG | None = None) -> Tensor:
-        """Mean squared error of each run, (R,), or () for one run; fills `StackedParams.gradient`.
+        """Compute the loss, and write its gradient to `StackedParams.gradient`.
 
         Args:
-            forced: see `Epoch.forced`.
+            batch: the training sequences.
+            forced: True at steps that receive the true target; see `Epoch.forced`.
+            rng: random numbers of the step; None for a model that draws none.
+
+        Returns:
+            Mean squared error of each run, (R,), or () for a single run.
         """
 
     def validation_losses(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """The loss free running and with every step teacher-forced, without gradients."""
+        """Compute the free-running loss and the teacher-forced loss, without gradients."""
 
 
 class AutogradLoss:
-    """The loss of any model, with gradients by autograd."""
+    """The loss of any model, with gradients from autograd."""
 
     name: str = "autograd"
 
@@ -59,8 +64,9 @@ class AutogradLoss:
     ) -> None:
         """
         Args:
-            stack: of the model, for `value_and_grad`; None: only losses will be computed.
-            bfloat16: train in bfloat16, as torch.autocast does.
+            model: the model, which may have a leading axis of runs.
+            stack: parameters of the model, which `value_and_grad` needs; None for losses alone.
+            bfloat16: whether to train in bfloat16 with `torch.autocast`.
         """
         self.model, self.stack = model, stack
         self.bfloat16 = bfloat16
@@ -70,10 +76,10 @@ class AutogradLoss:
     def compile(self, batch: Batch) -> None:
         """Compile every recurrent step, and try it with a batch.
 
-        One step is compiled, never the unrolled loop, whose compile grows with the sequence.
+        The unrolled loop is not compiled, because its compile time grows with the sequence length.
 
         Raises:
-            UsageError: torch cannot compile here; nothing has changed.
+            UsageError: if torch cannot compile on this machine. The steps then remain eager.
         """
         compiled = dict[Kernel, Kernel]()
         for cell in self._cells():
@@ -84,10 +90,10 @@ class AutogradLoss:
         free_running = torch.zeros(batch.target_steps, dtype=torch.bool)
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # of torch about its own compiler
+                warnings.simplefilter("ignore")  # torch warns about its own compiler
                 loss = self.loss(batch, free_running)
                 torch.autograd.grad(loss.sum(), list(self.model.parameters()), allow_unused=True)
-        except Exception as error:  # compilers raise anything
+        except Exception as error:  # a compiler may raise any exception
             self.disable_compile()
             first = (str(error).strip() or "no reason given").splitlines()[0][:200]
             raise UsageError(
@@ -98,7 +104,7 @@ class AutogradLoss:
         self.name += ", a step compiled"
 
     def disable_compile(self) -> None:
-        """Replace compiled steps by eager ones."""
+        """Replace compiled steps by eager steps."""
         for cell in self._cells():
             cell.kernel = cell.eager_step()
         self.name = self.name.removesuffix(", a step compiled")
@@ -110,14 +116,14 @@ class AutogradLoss:
         assert self.stack is not None
         loss = self.loss(batch, forced, rng)
         self.stack.clear_gradient()
-        # Runs are independent, so a sum gives each its own gradient. A gradient of ones would do
-        # the same, but makes torch import sympy, a quarter of a second.
+        # Runs are independent, so the sum of their losses gives each run its own gradient. Ones as
+        # the upstream gradient would do the same, but torch would import sympy in 0.25 seconds.
         (loss if self.stack.R == 1 else loss.sum()).backward()
         self.stack.gather_gradient()
         return loss.detach()
 
     def loss(self, batch: Batch, forced: Tensor, rng: RNG | None = None) -> Tensor:
-        """The loss alone, which can be differentiated."""
+        """Compute the differentiable loss of each run, (R,), or () for a single run."""
         if not self.bfloat16:
             return self._loss(batch, forced, rng)
         with torch.autocast(batch.source.device.type, torch.bfloat16):
@@ -128,14 +134,14 @@ class AutogradLoss:
             batch.source, batch.target, source_lengths=batch.source_lengths,
             teacher_forcing=forced, with_attention=False, rng=rng,
         )  # fmt: skip
-        values = forecast.values.to(batch.target)  # the loss itself is never in bfloat16
+        values = forecast.values.to(batch.target)  # the loss is never computed in bfloat16
         loss = mse_loss(values, batch.target, batch.target_keep)
         if forecast.actions is not None:
             squared, keep = (values.detach() - batch.target).square(), batch.target_keep
             if keep is not None and keep.dim() == squared.dim():
                 squared, keep = squared.masked_fill(~keep, 0), keep.to(squared.dtype).mean(dim=-1)
             surrogate = reinforce_loss(forecast.actions, squared.mean(dim=-1), keep)
-            loss = loss + (surrogate - surrogate.detach())  # adds a gradient, and 0 to the value
+            loss = loss + (surrogate - surrogate.detach())  # adds a gradient, but 0 to the value
         return loss
 
     @torch.inference_mode()
@@ -152,7 +158,7 @@ class AutogradLoss:
 
 
 class ManualBackwardLoss:
-    """The loss of the default family of models; see `seqattn.models.manual_backward`."""
+    """The loss of models with manually derived gradients; see `seqattn.models.manual_backward`."""
 
     name = "manual backward"
 
@@ -184,26 +190,27 @@ def build_loss(
     """Stack models of one config, and build their loss.
 
     Args:
-        manual_backward: False leaves gradients to autograd.
-        pairs: of a source and a target step in a batch of all runs. Where there are very many,
-            manual gradients are no faster, and keep three numbers for each.
-        bfloat16: train in bfloat16, by autograd.
+        models: models of one config, one for each run.
+        manual_backward: whether to use manually derived gradients if the model has them.
+        pairs: number of (source step, target step) pairs in a batch of all runs. For very many
+            pairs, manual gradients are no faster, and they need three values of memory per pair.
+        bfloat16: whether to train in bfloat16, which only autograd supports.
+
+    Returns:
+        The stacked parameters and their loss.
     """
-    derived = (
-        _import_manual_backward()
-        if manual_backward and not bfloat16 and pairs <= MAX_MANUAL_PAIRS
-        else None
-    )
-    if derived is not None and derived.supports(models[0]):
-        inner = derived.prefers_runs_innermost(models[0], len(models))
-        stack = StackedParams(models, runs_innermost=inner)
-        return stack, ManualBackwardLoss(derived.ManualLoss(stack.model, stack.gradient))
+    if manual_backward and not bfloat16 and pairs <= MAX_MANUAL_PAIRS:
+        manual = _import_manual_backward()
+        if manual is not None and manual.supports(models[0]):
+            inner = manual.prefers_runs_innermost(models[0], len(models))
+            stack = StackedParams(models, runs_innermost=inner)
+            return stack, ManualBackwardLoss(manual.ManualLoss(stack.model, stack.gradient))
     stack = StackedParams(models)
     return stack, AutogradLoss(stack.model, stack, bfloat16=bfloat16)
 
 
 def _import_manual_backward() -> ModuleType | None:
-    """The module with manually derived gradients; None where the file was deleted."""
+    """Import the module with manually derived gradients, or return None if the file is deleted."""
     name = "seqattn.models.manual_backward"
     try:
         return importlib.import_module(name)
@@ -213,38 +220,41 @@ def _import_manual_backward() -> ModuleType | None:
         return None
 
 
-def reinforce_loss(choices: SampledActions, errors: Tensor, keep: Tensor | None) -> Tensor:
-    """Surrogate loss of REINFORCE, whose gradient makes choices that led to small errors likelier.
+def reinforce_loss(actions: SampledActions, errors: Tensor, keep: Tensor | None) -> Tensor:
+    """Compute the surrogate loss of REINFORCE.
 
-    With e_t the error of step t, the cost of a choice at step t is that of all steps from then on,
-    G_t = e_t + ... + e_T, compared with the baseline b for as many steps:
+    Its gradient raises the probability of actions that led to small errors. Let e_t be the error of
+    step t. The cost of an action at step t is the sum of the errors from this step on,
+    G_t = e_t + ... + e_T. The baseline b predicts the error of a single step. The loss
 
-        sum over n, t of log p(choice) (G_t - b (T - t + 1)) / number of steps
+        sum over n, t of log p(action) (G_t - b (T - t + 1)) / number of steps
 
     has the gradient of the expected mean error (Williams 1992; Mnih et al. 2014, "Recurrent Models
-    of Visual Attention", section 3.2, where the reward is our -G). b follows the errors by the
-    square of the same difference.
+    of Visual Attention", section 3.2, where the reward is our -G). A second term, the square of
+    G_t - b (T - t + 1), trains b.
 
     Args:
-        errors: (..., N, T), detached.
-        keep: (..., N, T), True at real target steps; or the observed share of each step, from 0 to
-            1, whose errors are then sums over observed cells divided by F; None: all are real.
+        actions: the sampled actions with their log probabilities and the baseline.
+        errors: (..., N, T) detached errors of the target steps.
+        keep: (..., N, T), True at real target steps. If some cells were not observed, it is the
+            observed share of each step from 0 to 1, and the error of a step is the sum over its
+            observed cells divided by F. None if all steps are real.
 
     Returns:
-        (...), one number for each run.
+        (...) loss of each run.
     """
     real = torch.ones_like(errors) if keep is None else keep.to(errors.dtype)
     errors = errors.where(real > 0, 0)
     rest = errors.flip(-1).cumsum(-1).flip(-1)
     steps = real.flip(-1).cumsum(-1).flip(-1)
-    missed = rest - choices.baseline * steps
-    each = (choices.log_prob * missed.detach() + missed.square()) * (steps > 0)
+    missed = rest - actions.baseline * steps
+    each = (actions.log_prob * missed.detach() + missed.square()) * (steps > 0)
     total = real.sum(dim=(-2, -1))
     return each.sum(dim=(-2, -1)) / total.where(total > 0, 1)
 
 
 def _compiled(plain: Kernel) -> Kernel:
-    """The compiled step; validation has no backward pass to fuse, so it uses the eager step."""
+    """Compile a step for training. Validation has no backward pass and uses the eager step."""
     compiled = torch.compile(plain, backend=BACKEND)
 
     def step(*inputs: Any) -> Tensor:
@@ -255,15 +265,16 @@ def _compiled(plain: Kernel) -> Kernel:
 
 
 def mse_loss(values: Tensor, target: Tensor, keep: Tensor | None) -> Tensor:
-    """Mean over real target steps and features, or over observed cells, for each run.
+    """Compute the mean squared error of each run over all real or observed target cells.
 
     Args:
-        values, target: (..., N, T, F).
-        keep: (..., N, T), True at real target steps, or (..., N, T, F), True at observed cells;
-            None: all are real.
+        values: (..., N, T, F) forecasts.
+        target: (..., N, T, F) targets.
+        keep: (..., N, T), True at real target steps, or (..., N, T, F), True at observed cells.
+            None if all cells are real.
 
     Returns:
-        (...), one number for each run; 0 where nothing was observed.
+        (...) mean of each run, which is 0 if no cell was observed.
     """
     if keep is None and values.dim() == 3:
         return F.mse_loss(values, target)  # one operation instead of three

@@ -1,4 +1,4 @@
-"""Optimizers: torch's fused kernels on the parameters of all runs as one tensor."""
+"""Optimizers that apply the fused kernels of torch to the parameters of all runs as one tensor."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ KERNELS = {
 
 
 def buffer_names(config: Training) -> tuple[str, ...]:
-    """The optimizer's buffers of a parameter, as torch names them."""
+    """Return the names of the buffers that the optimizer keeps for each parameter, as in torch."""
     if config.optimizer != "sgd":
         return ("exp_avg", "exp_avg_sq")
     return ("momentum_buffer",) if config.momentum else ()
 
 
 def counts_updates(config: Training) -> bool:
-    """Whether the optimizer's step depends on the number of earlier steps."""
+    """Return whether an update depends on the number of earlier updates."""
     return config.optimizer != "sgd"
 
 
 class Optimizer:
-    """Adam, AdamW or SGD over (R, P) weights, with torch's defaults.
+    """Adam, AdamW or SGD over (R, P) weights, with the defaults of torch.
 
     Attributes:
-        buffers: by name, each (R, P).
-        updates: finished steps, as the kernels count them.
+        buffers: (R, P) buffers by name.
+        updates: number of updates, (). It stays 0 for SGD, which does not depend on it.
     """
 
     def __init__(
@@ -45,22 +45,25 @@ class Optimizer:
     ) -> None:
         """
         Args:
-            frozen: columns that keep their values; weight decay would change them even without
-                a gradient.
+            config: the section `training`.
+            weights: (R, P) weights, updated in place.
+            gradient: (R, P) gradient.
+            frozen: columns of the weights that keep their values. Without this argument, weight
+                decay would change them even though their gradient is zero.
         """
         self.config, self.frozen = config, frozen
         self.weights, self.gradient = weights, gradient
-        # A momentum that starts from zeros is after one step what torch's own starts from.
+        # torch starts momentum from the first gradient. Zeros give the same after the first update.
         self.buffers = {name: torch.zeros_like(weights) for name in buffer_names(config)}
         self.updates = torch.zeros((), dtype=torch.float32, device=weights.device)
         self.before = torch.empty_like(weights)
         self._update = self._kernel()
 
     def step(self, learning_rates: Sequence[float]) -> None:
-        """One update.
+        """Update the weights.
 
         Args:
-            learning_rates: a learning rate for each run.
+            learning_rates: learning rate of each run.
         """
         kept = [self.weights[:, columns].clone() for columns in self.frozen]
         self._step(learning_rates)
@@ -72,16 +75,16 @@ class Optimizer:
         if learning_rates.count(first) == len(learning_rates):
             self._update(first)
             return
-        # A step of every optimizer here is linear in its learning rate, so a step with rate 1 is
-        # scaled by each run's own.
+        # The updates of all these optimizers are linear in the learning rate. An update with rate 1
+        # is therefore scaled by the learning rate of each run.
         self.before.copy_(self.weights)
         self._update(1.0)
         shares = torch.tensor(learning_rates, dtype=self.weights.dtype, device=self.weights.device)
         self.weights.copy_(torch.lerp(self.before, self.weights, shares.unsqueeze(1)))
 
     def _kernel(self) -> Callable[[float], None]:
-        """The update as a function of the learning rate."""
-        dense = [  # kernels need contiguous memory; the order of its axes does not matter
+        """Return the update as a function of the learning rate."""
+        dense = [  # kernels need contiguous memory, with axes in any order
             t if t.is_contiguous() else t.T
             for t in (self.weights, self.gradient, *self.buffers.values())
         ]
@@ -92,7 +95,6 @@ class Optimizer:
                 momenta: list[Tensor | None] = [*buffers[0]] if buffers else [None]
 
                 def update(rate: float) -> None:
-                    self.updates.add_(1)
                     sgd(
                         weights, gradient, momenta, fused=True, weight_decay=config.weight_decay,
                         momentum=config.momentum, lr=rate, dampening=0.0, nesterov=False,
@@ -105,8 +107,8 @@ class Optimizer:
                     "amsgrad": False, "beta1": 0.9, "beta2": 0.999, "eps": 1e-8, "maximize": False,
                     "weight_decay": config.weight_decay,
                 }  # fmt: skip
-                # torch's functions around these kernels take longer than a small model's step; the
-                # kernels are no public interface, so where they are missing the functions serve.
+                # The public functions of torch add more time to these kernels than the step of a
+                # small model takes. The kernels are private, so a version of torch may lack them.
                 kernel = KERNELS[config.optimizer]
                 if kernel is None:
                     around: Callable[..., None] = adamw if config.optimizer == "adamw" else adam
@@ -129,12 +131,14 @@ class Optimizer:
 
 
 class GradientClipping:
-    """Scales the gradient of each run down to the run's own largest norm (Pascanu et al. 2013, "On
-    the difficulty of training recurrent neural networks", algorithm 1).
+    """Clipping of the gradient of each run to a largest norm.
+
+    The method is algorithm 1 of Pascanu et al. 2013, "On the difficulty of training recurrent
+    neural networks".
 
     Args:
-        limits: `training.clip_norm` of each run; None: it has no limit.
-        gradient: (R, P), changed in place.
+        limits: `training.clip_norm` of each run; None for a run without a limit.
+        gradient: (R, P) gradient, changed in place.
     """
 
     def __init__(self, limits: Sequence[float | None], gradient: Tensor) -> None:
@@ -146,15 +150,16 @@ class GradientClipping:
         self.unlimited = self.limits.isinf() if is_partial else None
 
     def norms(self) -> Tensor:
-        """(R,), of the gradient of each run."""
+        """Compute the (R,) gradient norms of the runs."""
         norms: Tensor = torch.linalg.vector_norm(self.gradient, dim=1)
         return norms
 
     def clip(self) -> None:
+        """Scale down each gradient that exceeds the limit of its run."""
         if not self.is_on:
             return
         norms = self.norms()
-        # Propagate a non-finite norm as NaN instead of zeroing the gradient.
+        # A non-finite norm becomes NaN here. Otherwise the gradient would become zero.
         shares = (self.limits / (norms + 1e-6) + norms * 0).clamp(max=1)
         if self.unlimited is not None:
             shares.masked_fill_(self.unlimited, 1)

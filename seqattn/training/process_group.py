@@ -1,9 +1,10 @@
-"""One training over several processes that torchrun starts: each takes its shard of every batch.
+"""The process group of a training that torchrun starts in several processes.
 
-Gradients are summed over all processes before each step, as one tensor, so that every process makes
-the same step with the same weights. Order and teacher forcing are functions of seed and position
-and need no communication. (torch's DistributedDataParallel would do the same by hooks on each
-parameter; here all parameters are one tensor already.)
+Each process computes the gradient of its shard of every batch. The processes sum their gradients
+before each update, so that they all make the same update of the same weights. The order of
+sequences and the teacher forcing are functions of seed and position, and need no communication.
+`DistributedDataParallel` of torch would communicate for each parameter by hooks, but here all
+parameters are a single tensor already.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import hashlib
 import os
 from collections.abc import Iterator
 from datetime import timedelta
+from typing import NamedTuple
 
 import torch
 import torch.distributed as dist
@@ -23,22 +25,44 @@ from torch.distributed.rendezvous import rendezvous
 from seqattn.errors import DistributedError, SeqattnError
 
 CONNECT_TIMEOUT = timedelta(seconds=120)
-"""Timeout of the wait for the other processes to start."""
+"""Largest time to wait until the other processes have started."""
 COLLECTIVE_TIMEOUT = timedelta(minutes=30)
-"""Timeout of later waits: each process may read its files first. A process that ended is noticed at
-once."""
+"""Largest time to wait for a message of another process, which may be reading its files.
+
+If a process ends, the other processes notice it at once.
+"""
 FAILED = bytes(64)
-"""The digest of a process that could not begin."""
+"""Value that a failed process sends in place of its digests."""
+
+
+class Shard(NamedTuple):
+    """The share of a process in n sequences.
+
+    Attributes:
+        n: number of sequences that the processes share.
+        places: slice of the sequences of this process. It may be empty if n is smaller than the
+            number of processes.
+    """
+
+    n: int
+    places: slice
+
+
+def shard_of(processes: ProcessGroup | None, n: int) -> Shard:
+    """Return the share of this process in n sequences. Without a group it is all of them."""
+    rank, size = (0, 1) if processes is None else (processes.rank, processes.size)
+    return Shard(n, slice(rank * n // size, (rank + 1) * n // size))
 
 
 class ProcessGroup:
     """The processes of one training.
 
     Attributes:
-        rank: of this process; 0 writes.
+        rank: number of this process from 0. Process 0 writes all files.
         size: number of processes.
+        device: device of this process.
         is_checked: whether `check_same_training` was called.
-        stopped: whether a stop was requested of one of them, so that all have stopped.
+        stopped: whether a process received a request to stop, so that all processes stop.
     """
 
     def __init__(self, rank: int, size: int, device: torch.device) -> None:
@@ -47,10 +71,13 @@ class ProcessGroup:
 
     @classmethod
     def init(cls, device: torch.device) -> ProcessGroup | None:
-        """Join the group of torchrun's environment; None for a process by itself.
+        """Join the process group that the environment variables of torchrun describe.
+
+        Returns:
+            The process group, or None if this process is alone.
 
         Raises:
-            DistributedError: the others cannot be reached.
+            DistributedError: if the other processes cannot be reached.
         """
         size = int(os.environ.get("WORLD_SIZE", "1"))
         if size < 2 or "RANK" not in os.environ:
@@ -58,8 +85,8 @@ class ProcessGroup:
         rank = int(os.environ["RANK"])
         if device.type == "cuda":
             torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
-        # torchrun may keep its store when it restarts processes; the new ones must not read what
-        # the lost ones wrote there.
+        # torchrun may keep its store when it restarts processes. The new processes must not read
+        # the entries of the lost processes.
         attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
         try:
             store, _, _ = next(rendezvous("env://", rank, size, timeout=CONNECT_TIMEOUT))
@@ -75,28 +102,31 @@ class ProcessGroup:
 
     def destroy(self) -> None:
         """Leave the group."""
-        with contextlib.suppress(Exception):  # it may be gone already
+        with contextlib.suppress(Exception):  # the group may be gone already
             dist.destroy_process_group()
 
-    def shard(self, n: int) -> slice:
-        """This process's places of n sequences; empty where there are fewer than processes."""
-        return slice(self.rank * n // self.size, (self.rank + 1) * n // self.size)
-
     def all_reduce(self, tensor: Tensor) -> Tensor:
-        """The sum over all processes, in place.
+        """Sum a tensor over all processes in place, and return it.
 
         Raises:
-            DistributedError: one of them is lost.
+            DistributedError: if another process is lost.
         """
         with self._wrap_errors():
             dist.all_reduce(tensor)
         return tensor
 
     def all_reduce_flags(self, stop: bool, save: bool) -> tuple[bool, bool]:
-        """Whether a stop is requested of any process, and whether the first process is due to save.
+        """Share the decisions to stop and to save between all processes.
+
+        Args:
+            stop: whether this process received a request to stop.
+            save: whether a save is due in this process.
+
+        Returns:
+            Whether any process received a request to stop, and whether a save is due in process 0.
 
         Raises:
-            DistributedError: one of them is lost.
+            DistributedError: if another process is lost.
         """
         flags = torch.tensor([stop, save and self.rank == 0], dtype=torch.uint8)
         flags = flags.to(self.device)
@@ -108,8 +138,10 @@ class ProcessGroup:
 
     @contextlib.contextmanager
     def startup(self) -> Iterator[None]:
-        """Context until `check_same_training`: a process that fails in it notifies the others, so
-        that none waits."""
+        """Return a context for the work before `check_same_training`.
+
+        A process that fails in this context notifies the other processes, so that they do not wait.
+        """
         try:
             yield
         except SeqattnError:
@@ -122,11 +154,11 @@ class ProcessGroup:
         """Check that all processes are about to train the same config and data.
 
         Args:
-            config: fingerprint of the config; None where this process failed.
-            data: digest of the sequences; None where this process failed.
+            config: fingerprint of the config; None if this process failed.
+            data: digest of the sequences; None if this process failed.
 
         Raises:
-            DistributedError: they differ, or one has failed.
+            DistributedError: if configs or data differ, or if another process failed.
         """
         self.is_checked = True
         own = FAILED
@@ -151,10 +183,10 @@ class ProcessGroup:
                 )
 
     def broadcast(self, content: bytes) -> bytes:
-        """Send the content of the first process to all.
+        """Return the content of process 0 in all processes.
 
         Raises:
-            DistributedError: one of them is lost.
+            DistributedError: if another process is lost.
         """
         length = torch.tensor([len(content)], dtype=torch.int64, device=self.device)
         with self._wrap_errors():

@@ -1,7 +1,7 @@
-"""Schedules: teacher forcing, learning rate, early stopping.
+"""Schedules of teacher forcing and learning rate, and early stopping.
 
-Each is a function of the config, the epoch (from 0) and, for a plateau, of the validation losses so
-far; no other state is carried along, so that a resumed run cannot differ.
+Each schedule is a function of the config and the epoch. Plateaus and early stopping also depend on
+the validation losses so far. There is no other state, so that a resumed run cannot differ.
 """
 
 from __future__ import annotations
@@ -27,15 +27,19 @@ from seqattn.config import (
 )
 
 Ending = Literal["all epochs", "early stopping", "diverged"]
-"""Why a training has ended."""
+"""Reason for the end of a training."""
 
 
 def teacher_forcing_probability(config: TeacherForcing, epoch: int, epochs: int) -> float:
-    """The probability of feeding the truth (Bengio et al. 2015, "Scheduled Sampling", section 2.4).
+    """Compute the probability that a step receives the true target.
+
+    The schedules are those of Bengio et al. 2015, "Scheduled Sampling", section 2.4.
 
     Args:
-        epoch: from 0.
-        epochs: training.epochs, which a linear schedule spans unless it says otherwise.
+        config: the section `training.teacher_forcing`.
+        epoch: number of the epoch, from 0.
+        epochs: value of `training.epochs`. A linear schedule spans all epochs unless it has
+            `over_epochs`.
     """
     match config:
         case ConstantForcing():
@@ -61,15 +65,20 @@ def sample_teacher_forcing(
     batches: int,
     steps: int,
 ) -> NDArray[np.bool_]:
-    """Sample for which steps of an epoch the true target is fed: True where a uniform number in
-    [0, 1) is below `probability`.
+    """Sample the steps of an epoch that receive the true target.
 
     Args:
-        generator: of the epoch's random numbers.
+        config: the section `training.teacher_forcing`.
+        probability: probability that a step receives the true target.
+        generator: random number generator of the epoch.
+        sequences: number of training sequences.
+        batches: number of batches in the epoch.
+        steps: number of target steps, T.
 
     Returns:
-        coin `step`: (batches, 1, T); `sequence`: (sequences, 1); `element`: (sequences, T), the
-        latter two in the order in which the epoch visits the sequences.
+        True where a uniform random number in [0, 1) is below `probability`. The shape depends on
+        `config.coin`: (batches, 1, T) for `step`, (sequences, 1) for `sequence`, and (sequences, T)
+        for `element`. The sequences are in the order in which the epoch visits them.
     """
     match config.coin:
         case "step":
@@ -84,42 +93,46 @@ def sample_teacher_forcing(
     return forced
 
 
-class EarlyStopper:
-    """Counts the epochs without a new lowest loss.
+class PlateauDetector:
+    """A counter of the epochs without a new lowest loss.
 
     Args:
-        patience: epochs without one after which training should stop.
-        min_delta: by which a loss has to be lower to count.
+        patience: number of such epochs in a row that make a plateau.
+        min_delta: decrease that a loss must exceed to count as a new lowest loss.
     """
 
     def __init__(self, patience: float, min_delta: float = 0.0) -> None:
         self.patience = patience
         self.min_delta = min_delta
-        self.lowest = math.inf
-        self.waited = 0
+        self.lowest_loss = math.inf
+        self.epochs_waited = 0
 
     def update(self, loss: float) -> bool:
-        """Record the loss of an epoch. Returns whether training should stop."""
-        if loss < self.lowest - self.min_delta:
-            self.lowest, self.waited = loss, 0
+        """Record the loss of an epoch, and return whether there is a plateau."""
+        if loss < self.lowest_loss - self.min_delta:
+            self.lowest_loss, self.epochs_waited = loss, 0
         else:
-            self.waited += 1
-        return self.should_stop
+            self.epochs_waited += 1
+        return self.is_plateau
 
     @property
-    def should_stop(self) -> bool:
-        return self.waited >= self.patience
+    def is_plateau(self) -> bool:
+        """Whether as many epochs as `patience` have passed without a new lowest loss."""
+        return self.epochs_waited >= self.patience
 
 
-def early_stopping(config: Training, history: Iterable[float]) -> EarlyStopper:
-    """The early stopper of a config after some epochs; without early stopping it never stops.
+def build_early_stopper(config: Training, history: Iterable[float]) -> PlateauDetector:
+    """Build the detector for early stopping. It finds no plateau if early stopping is off.
 
     Args:
-        history: validation losses of finished epochs.
+        config: the section `training`.
+        history: validation losses of the finished epochs.
     """
     early = config.early_stopping
     stopper = (
-        EarlyStopper(math.inf) if early is None else EarlyStopper(early.patience, early.min_delta)
+        PlateauDetector(math.inf)
+        if early is None
+        else PlateauDetector(early.patience, early.min_delta)
     )
     for loss in history:
         stopper.update(loss)
@@ -127,44 +140,50 @@ def early_stopping(config: Training, history: Iterable[float]) -> EarlyStopper:
 
 
 class LearningRate:
-    """The learning rate, epoch by epoch.
+    """The learning rate schedule of a run.
 
-    With e the epoch from 0, E the epochs of a cosine, and m its minimum, as in torch's
-    CosineAnnealingLR with T_max = E and eta_min = m:
+    Let e be the number of the epoch from 0, E the number of epochs of a cosine, m the minimum of a
+    cosine, and n the number of plateaus so far. The learning rates are:
 
-        cosine   m + (learning_rate - m) (1 + cos(pi e / E)) / 2 for e <= E, and m after that
-        step     learning_rate factor^floor(e / every), torch's StepLR
-        plateau  learning_rate factor^n, n the number of times that patience has run out
+        cosine   m + (learning_rate - m) (1 + cos(pi e / E)) / 2 for e <= E, and m for e > E
+        step     learning_rate factor^floor(e / every)
+        plateau  learning_rate factor^n
 
-    So the last epoch of a cosine, e = E - 1, has a rate above 0 where m is 0.
+    A cosine equals the `CosineAnnealingLR` of torch with T_max = E and eta_min = m. With m = 0 its
+    last epoch, e = E - 1, still has a rate above 0. A step schedule equals the `StepLR` of torch.
     """
 
     def __init__(self, config: Training, history: Iterable[float] = ()) -> None:
         """
         Args:
-            history: validation losses of finished epochs.
+            config: the section `training`.
+            history: validation losses of the finished epochs.
         """
         self.config, self.epoch, self.factor = config, 0, 1.0
         schedule = config.learning_rate_schedule
         self.plateau = (
-            EarlyStopper(schedule.patience) if isinstance(schedule, PlateauRate) else None
+            PlateauDetector(schedule.patience) if isinstance(schedule, PlateauRate) else None
         )
         for loss in history:
             self.update(loss)
 
     def update(self, loss: float) -> None:
-        """Advance by an epoch with this validation loss."""
+        """Advance to the next epoch.
+
+        Args:
+            loss: validation loss of the epoch that has finished.
+        """
         self.epoch += 1
         schedule = self.config.learning_rate_schedule
         if self.plateau is None or not isinstance(schedule, PlateauRate):
             return
         if self.plateau.update(loss):
             self.factor *= schedule.factor
-            self.plateau.waited = 0
+            self.plateau.epochs_waited = 0
 
     @property
     def value(self) -> float:
-        """The rate of the next epoch."""
+        """Learning rate of the next epoch."""
         config, schedule = self.config, self.config.learning_rate_schedule
         match schedule:
             case ConstantRate():
@@ -182,13 +201,14 @@ class LearningRate:
                 assert_never(schedule)
 
 
-def ending(config: Training, epoch: int, stopper: EarlyStopper) -> Ending | None:
-    """Why a training has no epoch left; None: it has.
+def ending(config: Training, epoch: int, stopper: PlateauDetector) -> Ending | None:
+    """Return the reason for the end of a training, or None if epochs are left to train.
 
     Args:
-        epoch: finished epochs.
-        stopper: after their validation losses.
+        config: the section `training`.
+        epoch: number of finished epochs.
+        stopper: the detector after the validation losses of these epochs.
     """
-    if stopper.should_stop:
+    if stopper.is_plateau:
         return "early stopping"
     return "all epochs" if epoch >= config.epochs else None

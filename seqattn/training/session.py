@@ -1,4 +1,4 @@
-"""Hooks of a training: saving, stopping and reporting."""
+"""The hooks of a training that save, stop and report."""
 
 from __future__ import annotations
 
@@ -8,34 +8,37 @@ from seqattn.training.state import RunProgress
 
 
 class Session:
-    """Hooks of a training; the defaults do nothing.
+    """The hooks of a training. The default methods do nothing.
 
-    A method may raise; the training then ends with that error.
+    If a method raises an exception, the training ends with that exception.
     """
 
     def log(self, line: str) -> None:
-        """Log a line about the backend of the gradients."""
+        """Log a line about the gradient backend."""
 
     def stop_requested(self) -> bool:
-        """Whether to save and return; called after each step."""
+        """Return whether to save and stop. The loop calls this method after each step."""
         return False
 
     def save_due(self) -> bool:
-        """Whether to save after this step or epoch; called before a step and after an epoch."""
+        """Return whether to save after a step or epoch.
+
+        The loop calls this method before each step and after each epoch.
+        """
         return False
 
     def save(self, runs: Sequence[RunProgress]) -> None:
-        """Save the `checkpoint` of these runs, all or none."""
+        """Save the `checkpoint` of all these runs, or of none of them if saving fails."""
 
     def epoch_end(self, runs: Sequence[RunProgress], to_save: Sequence[RunProgress]) -> None:
         """Report the end of an epoch, and save.
 
         Args:
-            runs: the runs that trained in it; the last of `history` is its record, and `ended` is
-                set for those that train no more.
-            to_save: the runs whose `checkpoint` to save, all or none: those that ended, and where a
-                save is due the others too.
+            runs: the runs that trained in the epoch. The last record of `history` is that of the
+                epoch, and `ended` is set for runs that have no epoch left.
+            to_save: the runs to save, all of them or none if saving fails. They are the runs that
+                ended, or all runs if a save is due.
         """
 
     def diverged(self, run: RunProgress) -> None:
-        """Save the `checkpoint` of a run from before its `error`."""
+        """Save the `checkpoint` of a run that diverged, which is the state before its `error`."""

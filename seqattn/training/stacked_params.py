@@ -1,7 +1,7 @@
-"""R models of one shape as one: all parameters in one (R, P) tensor, with views for the model.
+"""The parameters of R models of one config as a single (R, P) tensor.
 
-The optimizer's step, the gradient's norm and the copy of the best epoch are then one operation for
-all runs and all parameters.
+The update of the weights, the norm of the gradient, and the copy of the best weights are then
+single operations for all runs and all parameters.
 """
 
 from __future__ import annotations
@@ -21,10 +21,12 @@ class StackedParams:
     """The parameters of R models of one config.
 
     Attributes:
-        model: one model whose parameters have a leading axis of runs, or none where R is 1.
-        weights: (R, P); the parameters of `model` are views of it.
-        gradient: (R, P), of the last backward pass.
-        frozen: columns that the optimizer does not change.
+        R: number of models.
+        model: a model whose parameters have a leading axis of runs. The axis is missing if R is 1.
+        weights: (R, P) weights. The parameters of `model` are views of this tensor.
+        gradient: (R, P) gradient of the last backward pass.
+        frozen: columns of the weights that the optimizer does not change.
+        shapes: shapes of the parameters by name, without the axis of runs.
     """
 
     def __init__(
@@ -35,8 +37,8 @@ class StackedParams:
     ) -> None:
         """
         Args:
-            models: of one config; a single one becomes `model`.
-            runs_innermost: whether the axis of runs is innermost in memory.
+            models: models of one config. A single model becomes `model` itself.
+            runs_innermost: whether the axis of runs is the innermost axis in memory.
         """
         self.R = len(models)
         self.model = models[0] if self.R == 1 else copy.deepcopy(models[0])
@@ -49,11 +51,11 @@ class StackedParams:
             for name, size, end in zip(self.shapes, self.sizes, ends, strict=True)
             if name in models[0].frozen_parameters
         ]
-        rows = torch.stack(
+        weights = torch.stack(
             [torch.cat([p.detach().flatten() for p in one.values()]) for one in named]
         )
         self.runs_innermost = runs_innermost and self.R > 1
-        self.weights = rows.T.contiguous().T if self.runs_innermost else rows
+        self.weights = weights.T.contiguous().T if self.runs_innermost else weights
         self.gradient = torch.zeros_like(self.weights)
         self.parameter_grads: list[tuple[nn.Parameter, Tensor]] = []
         gradients = self.as_named(self.gradient)
@@ -65,47 +67,48 @@ class StackedParams:
                 parameter.grad = gradients[name]
             self.parameter_grads.append((parameter, gradients[name]))
 
-    def as_named(self, rows: Tensor) -> dict[str, Tensor]:
-        """Views of (R, P) by parameter name: (R, *shape), or where R is 1 (*shape)."""
-        split = zip(self.shapes.items(), torch.split(rows, self.sizes, dim=1), strict=True)
+    def as_named(self, stacked: Tensor) -> dict[str, Tensor]:
+        """Return views of an (R, P) tensor by parameter name: (R, *shape), or (*shape) if R = 1."""
+        split = zip(self.shapes.items(), torch.split(stacked, self.sizes, dim=1), strict=True)
         if self.R == 1:
             return {name: piece.view(shape) for (name, shape), piece in split}
         return {name: piece.unflatten(1, shape) for (name, shape), piece in split}
 
-    def get_row(self, rows: Tensor, run: int) -> dict[str, Tensor]:
-        """A copy of one row of (R, P), as tensors by parameter name."""
-        row = rows[run].clone(memory_format=torch.contiguous_format)
+    def get_row(self, stacked: Tensor, k: int) -> dict[str, Tensor]:
+        """Copy row k of an (R, P) tensor to tensors by parameter name."""
+        row = stacked[k].clone(memory_format=torch.contiguous_format)
         split = zip(self.shapes.items(), torch.split(row, self.sizes), strict=True)
         return {name: piece.view(shape) for (name, shape), piece in split}
 
-    def set_row(self, rows: Tensor, run: int, named: Mapping[str, Tensor]) -> None:
-        """Write one row of (R, P)."""
-        rows[run] = torch.cat([named[name].detach().flatten().to(rows) for name in self.shapes])
+    def set_row(self, stacked: Tensor, k: int, named: Mapping[str, Tensor]) -> None:
+        """Copy tensors by parameter name to row k of an (R, P) tensor."""
+        stacked[k] = torch.cat([named[name].detach().flatten().to(stacked) for name in self.shapes])
 
     def clear_gradient(self) -> None:
-        """Prepare for a backward pass of autograd."""
+        """Clear the gradient before a backward pass of autograd."""
         if self.R == 1:
             self.gradient.zero_()
-        else:  # autograd keeps gradients of its own where runs lie apart in memory
+        else:  # autograd allocates new gradients for parameters that are not contiguous
             for parameter, _ in self.parameter_grads:
                 parameter.grad = None
 
     def gather_gradient(self) -> None:
         """Copy the gradients of a backward pass of autograd to `gradient`."""
         if self.R > 1:
-            rows = [
+            gradients = [
                 (torch.zeros_like(grad) if parameter.grad is None else parameter.grad).flatten(1)
                 for parameter, grad in self.parameter_grads
             ]
-            torch.cat(rows, dim=1, out=self.gradient)
+            torch.cat(gradients, dim=1, out=self.gradient)
 
 
 @contextlib.contextmanager
 def cache_module_attributes(model: nn.Module) -> Iterator[None]:
-    """Set submodules and parameters as plain attributes of their modules. torch finds them by
-    Python code at each use, which takes a twentieth of a small model's step.
+    """Return a context in which submodules and parameters are plain attributes of their modules.
 
-    Do not replace a submodule or parameter in this context: its module would keep the old one.
+    Without it torch looks them up in Python at each use, which takes a twentieth of the step of a
+    small model. Do not replace a submodule or parameter in this context, because the module would
+    still use the old object.
     """
     modules = list(model.modules())
     for module in modules:

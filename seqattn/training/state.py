@@ -1,10 +1,13 @@
-"""The state of a training: exactly what a checkpoint holds; everything else is rebuilt.
+"""The state of a training.
 
-`RunState` is the state of one run, by parameter name, as a checkpoint file keeps it. `TrainState`
-is the state of all runs of a group, as tensors with an axis of runs, as the loop changes it.
-`TrainState.load_state` and `TrainState.run_state` convert between them.
+A checkpoint contains this state except for the attention history, which has a separate file. A
+resume rebuilds everything else.
 
-Letters: R runs, P numbers in the parameters of one.
+`RunState` is the state of a single run, by parameter name, as in a checkpoint file. `TrainState` is
+the state of all runs of a group, with a leading axis of runs, which the loop changes.
+`TrainState.set_run_state` and `TrainState.get_run_state` convert between the two forms.
+
+Letters: R runs, P parameter values of a run.
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ import copy
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -25,7 +28,6 @@ from seqattn.models import Seq2SeqModel
 from seqattn.runs import EpochRecord
 from seqattn.training.attention_history import AttentionSnapshot
 from seqattn.training.batches import Batch, GatheredBatch
-from seqattn.training.data_loader import DataLoader
 from seqattn.training.optimizers import Optimizer, counts_updates
 from seqattn.training.parameter_history import ParameterSnapshot
 from seqattn.training.schedules import Ending
@@ -36,30 +38,31 @@ from seqattn.training.stacked_params import StackedParams
 class Slot:
     """The row of a run in its group.
 
-    The last bits of a batched kernel's results depend on the number of rows, and on the row: a
-    resumed run gets the same row among as many.
+    The last bits of the results of a batched kernel depend on the row and on the number of rows. A
+    resumed run therefore gets the same row in a group with the same number of rows.
 
     Attributes:
-        group: digest of the runs that began together.
-        row: of this run, from 0.
-        rows: number of rows of the group, with those of ended runs that still occupy one.
+        group_id: digest of the runs that began together.
+        row: row of this run, from 0.
+        rows: number of rows of the group, including the rows of ended runs.
     """
 
-    group: str
+    group_id: str
     row: int = 0
     rows: int = 1
 
 
 @dataclass(eq=False, kw_only=True)
 class TrainingRecord:
-    """Losses of a run so far.
+    """The losses of a run so far.
 
     Attributes:
         history: one record for each finished epoch.
-        best_epoch: the epoch (from 1) with the lowest validation loss; 0 before the first.
-        loss_sum: sum of squared errors of the running epoch, over `loss_count` target points.
-        loss_count: see `Batch.loss_counts`.
-        attention_history: snapshots for `training.record_attention`, kept in a file of their own.
+        best_epoch: number of the epoch with the lowest validation loss, from 1; 0 before the end of
+            the first epoch.
+        loss_sum: sum of mean loss times loss count over the steps of the current epoch.
+        loss_count: sum of the loss counts of these steps; see `Batch.loss_counts`.
+        attention_history: snapshots of `training.record_attention`. A separate file keeps them.
         parameter_history: the same for the parameters.
     """
 
@@ -72,26 +75,29 @@ class TrainingRecord:
 
     @property
     def best_loss(self) -> float:
-        """The validation loss of the best epoch; infinite before the first."""
+        """Validation loss of the best epoch; infinite before the end of the first epoch."""
         return self.history[self.best_epoch - 1].validation_loss if self.best_epoch else math.inf
 
     def copy_record(self) -> dict[str, Any]:
-        """The fields of this class, with lists of their own."""
+        """Return the fields of this class by name, with copies of the lists."""
         return {f.name: copy.copy(getattr(self, f.name)) for f in fields(TrainingRecord)}
 
 
 @dataclass(eq=False)
 class RunState(TrainingRecord):
-    """The state of one run, which a checkpoint file keeps.
+    """The state of a single run, as in a checkpoint file.
 
     Attributes:
-        weights: by parameter name.
-        buffers: of the optimizer, by parameter name and buffer name; empty before the first step.
-        epoch: finished epochs.
-        step: finished steps of the running epoch.
-        seconds: duration of the running epoch so far.
+        weights: weights by parameter name.
+        buffers: buffers of the optimizer by parameter name and buffer name. It is empty before the
+            first step.
+        epoch: number of finished epochs.
+        step: number of finished steps in the current epoch.
+        seconds: duration of the current epoch so far, in seconds.
         best_weights: weights after the best epoch, by parameter name.
-        slot: row in a group; None in checkpoints of versions that did not keep it.
+        slot: row in a group; None in checkpoints of earlier versions, which did not record it.
+        environment: device and torch version at the save, by the keys of `environment.json`. It
+            is empty unless the state was read from a checkpoint that contains it.
     """
 
     weights: dict[str, Tensor]
@@ -101,24 +107,27 @@ class RunState(TrainingRecord):
     seconds: float = 0.0
     best_weights: dict[str, Tensor] = field(default_factory=dict)
     slot: Slot | None = None
+    environment: dict[str, Any] = field(default_factory=dict)
 
     @property
     def position(self) -> tuple[int, int]:
-        """Finished epochs, and finished steps of the running one."""
+        """Number of finished epochs, and number of finished steps in the current epoch."""
         return self.epoch, self.step
 
 
 @dataclass(frozen=True, eq=False)
 class TrainingRun:
-    """One training of a group: the inputs, which training does not change.
+    """The inputs of a run.
 
     Attributes:
-        model: initialised, on its device. In a group of several runs its weights stay unchanged.
+        model: the initialised model on its device. Training changes the weights of this model only
+            if the run is alone in its group.
         data: the training sequences.
-        validation: the sequences that choose the best epoch.
-        seed: of batch order and teacher forcing.
-        sequence_ids: of the training part, for error messages.
-        group: digest of the runs that begin together, for their checkpoints.
+        validation: the sequences that select the best epoch.
+        config: the section `training`.
+        seed: seed of batch order, teacher forcing, dropout and sampling.
+        sequence_ids: ids of the training sequences, for error messages.
+        group_id: digest of the runs that begin together, for their checkpoints.
     """
 
     model: Seq2SeqModel
@@ -127,7 +136,7 @@ class TrainingRun:
     config: Training
     seed: int
     sequence_ids: Sequence[str] = ()
-    group: str = ""
+    group_id: str = ""
 
 
 @dataclass(eq=False)
@@ -135,10 +144,11 @@ class RunProgress(TrainingRecord):
     """The progress of a run.
 
     Attributes:
-        checkpoint: the newest state by parameter name, which a save writes; before training the one
-            to continue from, or None.
-        ended: why it trains no more; None: it is still training, or was interrupted.
-        error: the non-finite loss, gradient or update of a run that diverged.
+        run: the inputs of the run.
+        checkpoint: the newest state, which a save writes. Before training it is the state to
+            continue from, or None.
+        ended: reason for the end of the training; None for a run that is active or was interrupted.
+        error: the non-finite loss, gradient or update of a run that diverged; None otherwise.
     """
 
     run: TrainingRun
@@ -153,7 +163,7 @@ class RunProgress(TrainingRecord):
 
     @property
     def is_finished(self) -> bool:
-        """Whether it trained to its end, with finite losses."""
+        """Whether the training has ended with finite losses."""
         return self.ended is not None and self.error is None
 
     @property
@@ -161,61 +171,74 @@ class RunProgress(TrainingRecord):
         return [record.validation_loss for record in self.history]
 
 
-@dataclass(frozen=True)
-class Snapshot:
-    """A position inside an epoch.
+class StepLoss(NamedTuple):
+    """The loss of a training step, as tensors that the device may still be computing.
 
     Attributes:
-        step: finished steps of the epoch.
-        tensors: copies of weights, count of updates and moments.
-        pending: losses of earlier steps that are not committed.
+        losses: (R,) mean loss of each run, or () for a single run.
+        counts: (R,) loss counts of the batch; see `Batch.loss_counts`.
+    """
+
+    losses: Tensor
+    counts: Tensor
+
+
+@dataclass(frozen=True)
+class StateSnapshot:
+    """A copy of the state of a group within an epoch.
+
+    Attributes:
+        step: number of finished steps in the epoch.
+        tensors: copies of weights, number of updates, and moments.
+        pending: losses of earlier steps that are not committed yet.
     """
 
     step: int
     tensors: list[Tensor]
-    pending: list[Tensor]
+    pending: list[StepLoss]
 
 
 class TrainState:
     """The state of all runs of a group.
 
     Attributes:
-        params: the weights, (R, P), and their layout.
-        best: the weights of each run's best epoch, (R, P).
-        moments: the optimizer's moments, one (R, P) tensor per name.
-        updates: number of finished steps, (), as the optimizer's kernels count them.
-        rows: one per run; the row of an ended run is kept until the others continue in a smaller
-            group.
-        epoch, step: number of finished epochs, and of finished steps in the current epoch.
-        seconds: duration of the current epoch at the last save.
-        pending: losses, (R,) or (), of the steps that are not committed.
+        params: (R, P) weights and their layout.
+        best: (R, P) weights after the best epoch of each run.
+        moments: (R, P) moments of the optimizer by name.
+        updates: number of updates, (), which the optimizer counts.
+        progress: progress of each run, by row. The row of an ended run remains until the other runs
+            continue in a smaller group.
+        epoch: number of finished epochs.
+        step: number of finished steps in the current epoch.
+        seconds: duration of the current epoch at the last save, in seconds.
+        pending: losses of the steps that are not committed yet.
     """
 
     def __init__(
-        self, params: StackedParams, optimizer: Optimizer, rows: Sequence[RunProgress]
+        self, params: StackedParams, optimizer: Optimizer, progress: Sequence[RunProgress]
     ) -> None:
-        self.params, self.rows = params, list(rows)
+        self.params, self.progress = params, list(progress)
         self.best = params.weights.clone()
         self.moments, self.updates = optimizer.buffers, optimizer.updates
         self.epoch, self.step, self.seconds = 0, 0, 0.0
-        self.pending: list[Tensor] = []
+        self.pending: list[StepLoss] = []
         for k in self.active:
-            if (checkpoint := self.rows[k].checkpoint) is not None:
-                self.load_state(k, checkpoint)
+            if (checkpoint := self.progress[k].checkpoint) is not None:
+                self.set_run_state(k, checkpoint)
 
     @property
     def active(self) -> list[int]:
-        """Rows whose runs have not ended."""
-        return [k for k, row in enumerate(self.rows) if row.ended is None]
+        """Rows of the runs that have not ended."""
+        return [k for k, each in enumerate(self.progress) if each.ended is None]
 
-    # --- positions -------------------------------------------------------------------------------
+    # --- snapshots -------------------------------------------------------------------------------
 
-    def snapshot(self) -> Snapshot:
+    def snapshot(self) -> StateSnapshot:
         """Copy everything that a step changes."""
         tensors = [tensor.clone() for tensor in self._changed_by_a_step()]
-        return Snapshot(self.step, tensors, list(self.pending))
+        return StateSnapshot(self.step, tensors, list(self.pending))
 
-    def restore(self, snapshot: Snapshot) -> None:
+    def restore(self, snapshot: StateSnapshot) -> None:
         """Return to a snapshot of the same epoch."""
         for tensor, before in zip(self._changed_by_a_step(), snapshot.tensors, strict=True):
             tensor.copy_(before)
@@ -227,43 +250,42 @@ class TrainState:
     # --- losses ----------------------------------------------------------------------------------
 
     def finite_rows(self) -> list[bool]:
-        """For each row, whether its weights and moments are finite."""
-        zeros = self.params.weights * 0  # NaN where a weight is not finite
-        for rows in self.moments.values():
-            zeros.add_(rows, alpha=0)
+        """Return for each row whether weights and moments are finite."""
+        zeros = self.params.weights * 0  # NaN for each non-finite weight
+        for moment in self.moments.values():
+            zeros.add_(moment, alpha=0)
         finite: list[bool] = zeros.sum(dim=1).isfinite().tolist()
         return finite
 
-    def commit_losses(self, loader: DataLoader) -> bool:
+    def commit_losses(self) -> bool:
         """Add the pending losses to the sums of the epoch.
 
-        Args:
-            loader: gives the number of target points that each loss is a mean of.
-
         Returns:
-            False, with nothing added, if a loss, weight or moment of an active run is not finite.
+            Whether the losses, weights and moments of all active runs are finite. If not, no loss
+            is added.
         """
         if not self.pending:
             return True
         steps, active = len(self.pending), self.active
-        values = torch.stack(self.pending).view(steps, len(self.rows)).double().cpu().numpy()
+        losses, counts = (torch.stack(tensors) for tensors in zip(*self.pending, strict=True))
+        values = losses.view(steps, len(self.progress)).double().cpu().numpy()
         finite = self.finite_rows()
         if not (np.isfinite(values[:, active]).all() and all(finite[k] for k in active)):
             return False
-        counts = np.array([loader.loss_counts(self.step - steps + i) for i in range(steps)])
-        terms = np.vstack([[row.loss_sum for row in self.rows], values * counts])
-        # A sequential sum, so that a pause in between changes no rounding.
-        sums, totals = np.add.accumulate(terms)[-1].tolist(), counts.sum(axis=0).tolist()
-        for row, loss_sum, count in zip(self.rows, sums, totals, strict=True):
-            row.loss_sum = loss_sum
-            row.loss_count += count
+        numbers = counts.cpu().numpy()
+        terms = np.vstack([[each.loss_sum for each in self.progress], values * numbers])
+        # The sum is sequential, so that a save within the epoch does not change the rounding.
+        sums, totals = np.add.accumulate(terms)[-1].tolist(), numbers.sum(axis=0).tolist()
+        for each, loss_sum, count in zip(self.progress, sums, totals, strict=True):
+            each.loss_sum = loss_sum
+            each.loss_count += count
         self.pending = []
         return True
 
     def keep_best_weights(self) -> None:
-        """Copy the weights of each run whose best epoch is the one that has just ended."""
-        improved = [k for k in self.active if self.rows[k].best_epoch == self.epoch]
-        if len(improved) == len(self.rows):
+        """Copy the weights of each run for which the last epoch is the best."""
+        improved = [k for k in self.active if self.progress[k].best_epoch == self.epoch]
+        if len(improved) == len(self.progress):
             self.best.copy_(self.params.weights)
         elif improved:
             self.best[improved] = self.params.weights[improved]
@@ -271,20 +293,20 @@ class TrainState:
     # --- checkpoints -----------------------------------------------------------------------------
 
     def update_checkpoints(self, rows: Sequence[int]) -> list[RunProgress]:
-        """Set `checkpoint` of these rows to their state of now.
+        """Set the checkpoints of some rows to their current states.
 
         Returns:
-            the rows.
+            The progress of these rows.
         """
         for k in rows:
-            self.rows[k].checkpoint = self.run_state(k)
-        return [self.rows[k] for k in rows]
+            self.progress[k].checkpoint = self.get_run_state(k)
+        return [self.progress[k] for k in rows]
 
-    def run_state(self, k: int) -> RunState:
-        """The state of row k by parameter name."""
-        row, params = self.rows[k], self.params
+    def get_run_state(self, k: int) -> RunState:
+        """Copy the state of row k."""
+        progress, params = self.progress[k], self.params
         weights = params.get_row(params.weights, k)
-        is_best = (row.best_epoch, 0) == (self.epoch, self.step)  # then one copy serves as both
+        is_best = progress.best_epoch == self.epoch and self.step == 0
         best = weights if is_best else params.get_row(self.best, k)
         return RunState(
             weights=weights,
@@ -292,57 +314,38 @@ class TrainState:
             epoch=self.epoch,
             step=self.step,
             seconds=self.seconds,
-            best_weights=best if row.best_epoch else {},
-            slot=Slot(row.run.group, k, len(self.rows)),
-            **row.copy_record(),
+            best_weights=best if progress.best_epoch else {},
+            slot=Slot(progress.run.group_id, k, len(self.progress)),
+            **progress.copy_record(),
         )
 
     def remaining_runs(self) -> list[RunProgress]:
-        """The active runs, to begin a smaller group with; their slots are those of that group."""
-        rows = self.update_checkpoints(self.active)
-        for k, row in enumerate(rows):
-            assert row.checkpoint is not None
-            slot = Slot(row.run.group, k, len(rows))
-            row.checkpoint = replace(row.checkpoint, slot=slot)
-        return rows
+        """Return the active runs, with checkpoints that have slots of the next, smaller group."""
+        remaining = self.update_checkpoints(self.active)
+        for k, each in enumerate(remaining):
+            assert each.checkpoint is not None
+            slot = Slot(each.run.group_id, k, len(remaining))
+            each.checkpoint = replace(each.checkpoint, slot=slot)
+        return remaining
 
     def _optimizer_buffers(self, k: int) -> dict[str, dict[str, Tensor]]:
-        """Buffers of row k: parameter name -> buffer name -> tensor."""
-        moments = {name: self.params.get_row(rows, k) for name, rows in self.moments.items()}
-        config = self.rows[k].run.config
+        """Copy the buffers of row k, by parameter name and buffer name."""
+        moments = {name: self.params.get_row(moment, k) for name, moment in self.moments.items()}
+        config = self.progress[k].run.config
         count = {"step": self.updates.cpu().clone()} if counts_updates(config) else {}
         names = self.params.shapes if moments else ()
         return {key: {name: kept[key] for name, kept in moments.items()} | count for key in names}
 
-    def load_state(self, k: int, state: RunState) -> None:
-        """Copy a state into row k. All rows get its position."""
+    def set_run_state(self, k: int, run_state: RunState) -> None:
+        """Copy the state of a run into row k, and set the position of the group."""
         params = self.params
-        params.set_row(params.weights, k, state.weights)
-        params.set_row(self.best, k, state.best_weights or state.weights)
-        if state.buffers:
-            for name, rows in self.moments.items():
-                params.set_row(rows, k, {key: kept[name] for key, kept in state.buffers.items()})
-            updates = next(iter(state.buffers.values())).get("step")
+        params.set_row(params.weights, k, run_state.weights)
+        params.set_row(self.best, k, run_state.best_weights or run_state.weights)
+        if run_state.buffers:
+            for name, moment in self.moments.items():
+                named = {key: buffers[name] for key, buffers in run_state.buffers.items()}
+                params.set_row(moment, k, named)
+            updates = next(iter(run_state.buffers.values())).get("step")
             if updates is not None:
                 self.updates.copy_(updates)
-        self.epoch, self.step, self.seconds = state.epoch, state.step, state.seconds
-
-
-def assign_rows(runs: Sequence[RunProgress]) -> list[RunProgress]:
-    """Assign the rows of a group to its runs.
-
-    Runs that begin, or whose checkpoints name no row, get one each in their order. Rows of runs
-    that have ended before are filled with an ended copy of the first run.
-
-    Raises:
-        ValueError: their checkpoints are of different groups.
-    """
-    slots = [None if row.checkpoint is None else row.checkpoint.slot for row in runs]
-    known = [slot for slot in slots if slot is not None]
-    if len(known) < len(runs):
-        return list(runs)
-    by_row = {slot.row: row for slot, row in zip(known, runs, strict=True)}
-    if len(by_row) < len(runs) or len({(slot.group, slot.rows) for slot in known}) > 1:
-        raise ValueError("runs that go side by side must have rows of one group, each its own")
-    filler = RunProgress(runs[0].run, ended="all epochs")  # only that it has ended is read
-    return [by_row.get(k, filler) for k in range(known[0].rows)]
+        self.epoch, self.step, self.seconds = run_state.epoch, run_state.step, run_state.seconds

@@ -1,4 +1,4 @@
-"""Random numbers of one training step, for dropout and sampled attention."""
+"""The random numbers of a training step for dropout and sampled attention."""
 
 from __future__ import annotations
 
@@ -10,19 +10,23 @@ import torch
 from torch import Tensor
 
 from seqattn.rng import rngs_for
+from seqattn.training.process_group import Shard
 
 STEP_BITS, CALL_BITS = 32, 10
 
 
 class StepRNG:
-    """An implementation of `seqattn.models.RNG`. Each number is a function of seed, epoch, step and
-    number of the call, so that a run draws the same alone, in a group, and resumed within an epoch.
+    """The implementation of `seqattn.models.RNG` for a training step.
+
+    Each number is a function of seed, epoch, step and call number. A run therefore draws the
+    same numbers alone, in a group, and after a resume within an epoch.
 
     Args:
-        seeds: one for each run; several put an axis of runs first.
-        epoch, step: position of the training.
-        like: tensor with the type and device of the numbers.
-        shard: number of sequences of the whole batch, and the places of this process's; None: all.
+        seeds: seed of each run. Several seeds add a leading axis of runs to the numbers.
+        epoch: number of finished epochs.
+        step: number of finished steps in the current epoch.
+        like: tensor that has the type and device of the numbers.
+        shard: share of this process in the batch; None for the whole batch.
     """
 
     def __init__(
@@ -31,22 +35,28 @@ class StepRNG:
         epoch: int,
         step: int,
         like: Tensor,
-        shard: tuple[int, slice] | None = None,
+        shard: Shard | None = None,
     ) -> None:
         self.seeds, self.epoch, self.step, self.like = seeds, epoch, step, like
         self.shard = shard
         self.calls = dict[str, int]()
 
     def uniform(self, name: Literal["sampling", "dropout"], *shape: int) -> Tensor:
+        """Draw uniform random numbers in [0, 1).
+
+        Args:
+            name: purpose of the numbers.
+            shape: shape of the numbers of a run; its first axis is that of the sequences.
+        """
         call = self.calls.get(name, 0)
         assert call < 1 << CALL_BITS
         self.calls[name] = call + 1
-        position = self.epoch << (STEP_BITS + CALL_BITS) | self.step << CALL_BITS | call
-        positions = ((seed, position) for seed in self.seeds)
+        counter = self.epoch << (STEP_BITS + CALL_BITS) | self.step << CALL_BITS | call
+        keys = ((seed, counter) for seed in self.seeds)
         if self.shard is not None:
-            shape = (self.shard[0], *shape[1:])
-        drawn = [generator.random_sample(shape) for generator in rngs_for(positions, name)]
+            shape = (self.shard.n, *shape[1:])
+        drawn = [generator.random_sample(shape) for generator in rngs_for(keys, name)]
         if self.shard is not None:
-            drawn = [numbers[self.shard[1]] for numbers in drawn]
+            drawn = [numbers[self.shard.places] for numbers in drawn]
         array = drawn[0] if len(drawn) == 1 else np.stack(drawn)
         return torch.from_numpy(array).to(self.like)

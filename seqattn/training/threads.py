@@ -1,9 +1,9 @@
-"""Choice of the number of threads, by trial.
+"""Choice of the number of threads by timing a few steps.
 
-With several threads every operation waits for all of them. For the operations of a small model that
-wait is longer than the work, and far longer where another process keeps a core busy: a training of
-two seconds was seen to take thirty. So small work gets one thread without a trial, and large work
-gets more only where a few steps were clearly faster with them.
+With several threads, every operation waits for the slowest thread. In a small model this wait is
+longer than the operation itself. If another process keeps a core busy, the wait is far longer: one
+training of two seconds took thirty. Small models therefore get one thread without a trial, and
+large models get more threads only if a few steps are clearly faster with them.
 """
 
 from __future__ import annotations
@@ -20,16 +20,21 @@ from seqattn.training.learner import build_group
 from seqattn.training.loop import train_step
 from seqattn.training.state import RunProgress, TrainingRun
 
-MIN_MULTIPLICATIONS = 2_000_000  # of a step; smaller ones get one thread without a trial
-MIN_STEP_SECONDS = 0.003  # shorter steps never gain from more threads
+MIN_MULTIPLICATIONS = 2_000_000
+"""Smallest number of multiplications in a step for a trial with several threads."""
+MIN_STEP_SECONDS = 0.003
+"""Smallest duration in seconds of a step that can be faster with more threads."""
 TRIAL_STEPS = 3
-MAX_TIME_RATIO = 0.8  # with twice the threads, to be worth them
+"""Number of timed steps for each number of threads."""
+MAX_TIME_RATIO = 0.8
+"""The number of threads is doubled if the step time falls at least to this share of itself."""
 
 
 def choose_threads(runs: Sequence[TrainingRun]) -> tuple[int, str]:
-    """The number of threads for a group of runs, and the reason for it.
+    """Choose the number of threads for a group of runs by training copies of them for a few steps.
 
-    The first steps of the training are tried on copies of the runs.
+    Returns:
+        The number of threads, and the reason for it.
     """
     if core_count() == 1:
         return 1, "one core"
@@ -42,7 +47,7 @@ def choose_threads(runs: Sequence[TrainingRun]) -> tuple[int, str]:
     def seconds(threads: int) -> float:
         torch.set_num_threads(threads)
         taken = []
-        for _ in range(1 + TRIAL_STEPS):  # the first warms up
+        for _ in range(1 + TRIAL_STEPS):  # the first step warms up
             state.step = 0
             began = time.perf_counter()
             train_step(state, learner, epoch)
@@ -66,8 +71,11 @@ def choose_threads(runs: Sequence[TrainingRun]) -> tuple[int, str]:
 
 
 def multiplications(runs: Sequence[TrainingRun]) -> int:
-    """Approximate multiplications in a training step: each weight once for each time step forward,
-    and twice backward."""
+    """Estimate the number of multiplications in a training step.
+
+    The estimate counts each weight once per time step in the forward pass, and twice in the
+    backward pass.
+    """
     weights = sum(parameter.numel() for parameter in runs[0].model.parameters())
     data = runs[0].data
     steps = (data.source_steps + data.target_steps) * runs[0].config.batch_size
@@ -75,7 +83,7 @@ def multiplications(runs: Sequence[TrainingRun]) -> int:
 
 
 def core_count() -> int:
-    """Number of cores that this process may use."""
+    """Return the number of CPU cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

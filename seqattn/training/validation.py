@@ -1,4 +1,4 @@
-"""The validation losses of every run: free running and teacher-forced."""
+"""The validation losses of each run, free running and teacher-forced."""
 
 from __future__ import annotations
 
@@ -6,19 +6,20 @@ import torch
 
 from seqattn.training.batches import Batch, GatheredBatch
 from seqattn.training.objective import LossFn
-from seqattn.training.process_group import ProcessGroup
+from seqattn.training.process_group import ProcessGroup, shard_of
 
 MAX_SEQUENCES = 512
+"""Largest number of sequences in a chunk that exceeds the batch size of training."""
 MAX_STEPS = 4096
-"""Of a chunk: one that fits into the CPU's cache is faster than all sequences at once."""
+"""Largest number of steps in such a chunk. A chunk that fits into the CPU cache is faster."""
 
 
 def validation_chunk_size(steps: int, batch_size: int) -> int:
-    """How many validation sequences are evaluated together.
+    """Compute the number of validation sequences in a chunk.
 
     Args:
         steps: length of the longest source plus length of the longest target.
-        batch_size: of training.
+        batch_size: batch size of training.
     """
     return max(batch_size, min(MAX_SEQUENCES, MAX_STEPS // steps), 1)
 
@@ -29,25 +30,26 @@ def validate(
     batch_size: int = 1,
     processes: ProcessGroup | None = None,
 ) -> tuple[list[float], list[float]]:
-    """Mean squared error over the validation part, free running and with every step teacher-forced.
+    """Compute the mean squared errors of the validation part, free running and teacher-forced.
 
-    Their gap is the exposure bias (Bengio et al. 2015, "Scheduled Sampling", section 1).
+    The gap between the two is the exposure bias (Bengio et al. 2015, "Scheduled Sampling",
+    section 1).
 
     Args:
-        batch_size: of training; at least as many sequences are evaluated together.
-        processes: processes that evaluate a share each; None: this one evaluates all.
+        loss_fn: the loss of the group.
+        data: the validation sequences.
+        batch_size: batch size of training, which is the smallest size of a chunk.
+        processes: the processes that share the sequences; None if this process is alone.
 
     Returns:
-        both losses of each run, in double precision.
+        The free-running loss and the teacher-forced loss of each run, in double precision.
     """
-    R, mine = data.runs, slice(0, len(data))
-    if processes is not None:
-        mine = processes.shard(len(data))
+    R, mine = data.runs, shard_of(processes, len(data)).places
     totals, counted = ([0.0] * R, [0.0] * R), [0] * R
     at_once = validation_chunk_size(data.source_steps + data.target_steps, batch_size)
     for first in range(mine.start, mine.stop, at_once):
         batch = data.take(slice(first, min(first + at_once, mine.stop))).contiguous()
-        counts = batch.loss_counts
+        counts = batch.loss_counts.tolist()
         for total, losses in zip(totals, loss_fn.validation_losses(batch), strict=True):
             for k, (loss, n) in enumerate(zip(losses.view(-1).tolist(), counts, strict=True)):
                 total[k] += loss * n

@@ -36,7 +36,7 @@ def _cases() -> ModuleType:
 cases = _cases()
 FEWER = {"mechanisms/sparsemax.yaml": 30, "variable_length.yaml": 20}
 """Epochs that are enough for a healthy run, where those of the config take long."""
-SLOW = ("general, learning rate", "16 points", "moved by a step", "multi_head")
+SLOW = ("general, learning rate", "16 points", "shifted by one step", "multi_head")
 
 
 @pytest.mark.parametrize(

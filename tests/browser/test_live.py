@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from filelock import FileLock
 from numpy.typing import NDArray
 
 from seqattn import experiments
@@ -34,27 +36,50 @@ RUNS = {
     "transformer": ["model.kind=transformer", "model.model_dim=8", "model.heads=2",
                     "training.teacher_forcing.probability=1"],
     "sparsemax": ["model.attention.normalizer=sparsemax"],
-    "hard": ["model.attention.normalizer=hard", "model.attention.score=general"],
+    "hard": ["model.attention.normalizer=hard", "model.attention.estimator=straight_through"],
     "plain": ["model.attention=null"],
 }  # fmt: skip
 OWN_SETS = ["data.kind=file", "data.source_length=5", "data.scaling=standard", "data.relative=true"]
 
 
+class LiveRuns(dict[str, Path]):
+    """Name -> folder of a run with its live page, which is made when it is first asked for.
+
+    Args:
+        home: a folder that all processes of the tests share.
+    """
+
+    def __init__(self, home: Path) -> None:
+        super().__init__()
+        self.home = home
+
+    def __missing__(self, name: str) -> Path:
+        path, done = self.home / name, self.home / f"{name}.done"
+        with FileLock(self.home / f"{name}.lock"):
+            if not done.exists():
+                torch.set_num_threads(1)
+                config = resolve(None, [*self._sets(name), f"name={name}"]).config
+                experiments.train_one(config, self.home, plots=False)
+                report(path)
+                done.touch()
+        self[name] = path
+        return path
+
+    def _sets(self, name: str) -> list[str]:
+        if name != "own":
+            return [*SMALL, *RUNS[name]]
+        file = self.home / "own.csv"
+        file.write_text(OWN)
+        return [*OWN_SETS, f"data.path={file}", "training.epochs=2", "training.batch_size=8"]
+
+
 @pytest.fixture(scope="session")
-def live_runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Name -> folder of a run with its live page."""
-    torch.set_num_threads(1)
-    home, found = tmp_path_factory.mktemp("live"), {}
-    file = home / "own.csv"
-    file.write_text(OWN)
-    own = {"own": [*OWN_SETS, f"data.path={file}", "training.epochs=2", "training.batch_size=8"]}
-    for name, sets in (RUNS | own).items():
-        small = [] if name == "own" else SMALL
-        config = resolve(None, [*small, *sets, f"name={name}"]).config
-        folder, _ = experiments.train_one(config, home, plots=False)
-        report(folder.path)
-        found[name] = folder.path
-    return found
+def live_runs(tmp_path_factory: pytest.TempPathFactory) -> LiveRuns:
+    home = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        home = home.parent
+    (home / "live").mkdir(exist_ok=True)
+    return LiveRuns(home / "live")
 
 
 def sources(trained: LoadedModel, count: int = 3) -> list[NDArray[np.float64]]:

@@ -349,9 +349,9 @@ def test_any_text_is_read_or_refused(text: str) -> None:
         ("model: {attention: {heads: 4, key_dim: 6}}", "heads: 4, which does not divide model.attention.key_dim = 6"),
         ("model: {attention: {estimator: reinforce}}", "is reinforce, but normalizer: softmax has gradients of its own"),
         ("model: {attention: {normalizer: hard}}", "is hard, which needs estimator: straight_through or reinforce"),
-        ("model: {attention: {normalizer: hard, estimator: reinforce, score: uniform}}", "has nothing to choose by. Choose another score"),
+        ("model: {attention: {normalizer: hard, estimator: reinforce, score: uniform}}", "gives all steps the same score. Choose another score"),
         ("model: {attention: {normalizer: hard, estimator: reinforce, location: {kind: local}}}", "is local, which spreads weights that normalizer: hard puts on one point"),
-        ("model: {attention: {location: {kind: location_shift, shift_range: 4}}}", "is 4, an even number: steps back, steps forward and 0 make an odd one. Choose 3 or 5"),
+        ("model: {attention: {location: {kind: location_shift, shift_range: 4}}}", "is 4, but must be odd: 0, and as many shifts backward as forward. Choose 3 or 5"),
         ("model: {input_feeding: true, attention: null}", "with attention: null there is no attentional vector"),
         ("model: {input_feeding: true, context: input}", "with context: input the context itself joins the input"),
         ("model: {readout: tanh, attention: null}", "with attention: null there is no context to combine. Set it to linear"),
@@ -363,18 +363,18 @@ def test_any_text_is_read_or_refused(text: str) -> None:
         ("model: {heads: 2}", "it works with kind: transformer. Or did you mean model.attention.heads?"),
         ("model: {kind: transformer, heads: 5}", "is 5, which does not divide model_dim = 32: every head needs an equal share. Choose from 1, 2, 4, 8, 16, 32"),
         ("model: {kind: transformer, positions: learned}", "must be the number of learned positions"),
-        ("model: {kind: transformer, longest: 9}", "goes with positions: learned; sinusoidal has no end"),
+        ("model: {kind: transformer, longest: 9}", "requires positions: learned; positions: sinusoidal has no limit"),
         ("model: {kind: fast_weights, layers: 2}", "it works with kind: recurrent or transformer"),
         ("model: {dropout: 1}", "model.dropout: must be less than 1"),
         ("model: {attention: {key_dim: 4, project_query_key: false}}", "needs project_query_key: true"),
         ("model: {attention: none}", "expected a section with keys (score, normalizer"),
         ("model: {cell: lsmt}", "Did you mean lstm?"),
         ("model: {attention: null, context: input}", "with attention: null there is no context"),
-        ("name: ../x", "name: may hold up to 100 letters, digits, '.', '_' and '-'"),
-        ("name: a/b", "name: may hold up to 100 letters"),
-        ("name: ..", "name: may hold up to 100 letters"),
-        ("name: ''", "name: may hold up to 100 letters"),
-        ("name: -q", "name: may hold up to 100 letters"),
+        ("name: ../x", "name: may have up to 100 letters, digits, '.', '_' and '-'"),
+        ("name: a/b", "name: may have up to 100 letters"),
+        ("name: ..", "name: may have up to 100 letters"),
+        ("name: ''", "name: may have up to 100 letters"),
+        ("name: -q", "name: may have up to 100 letters"),
         ("name: 5", "name: expected a text, got 5."),
     ],
     ids=range(61),
@@ -393,7 +393,7 @@ def test_all_mistakes_come_at_once_in_order(tmp_path: Path) -> None:
     assert lines[0] == "FILE: 8 mistakes."
     assert [line.split(":")[1] for line in lines[1:5]] == ["1", "2", "4", "6"]
     assert "--set what: expected PATH=VALUE, such as training.epochs=10." in message
-    assert "--set data.noise.deep=1: data.noise is no section." in message
+    assert "--set data.noise.deep=1: data.noise is not a section." in message
     assert "--set training.epochs=0: training.epochs: must be at least 1, got 0." in message
 
 

@@ -24,7 +24,7 @@ from seqattn.data.sequences import Sequences
 from seqattn.errors import ConfigError, DataError, StorageError
 from seqattn.experiments.verify_resume import verify_resume
 from seqattn.runs import RunFolder
-from seqattn.training import batches
+from seqattn.training import ProcessGroup, batches
 from seqattn.training.batches import Batch, GatheredBatch, batch_of
 from seqattn.training.data_loader import DataLoader
 from tests.conftest import Ended
@@ -363,7 +363,7 @@ def test_gathered_batches_are_those_of_tensors(
             batches.stack_batches([whole, whole]).take(slice(0, 4)),
         ),
     ):
-        assert one.loss_counts == other.loss_counts
+        assert torch.equal(one.loss_counts, other.loss_counts)
         for key in ("source", "target", "source_lengths", "target_keep"):
             a, b = getattr(one, key), getattr(other, key)
             assert (a is None) == (b is None), key
@@ -372,28 +372,22 @@ def test_gathered_batches_are_those_of_tensors(
 
 def test_processes_gather_their_own_shares(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data = load_data(config(folder_of(tmp_path / "d", wide(40, 0, ragged=True)), source_length=2))
-    whole = DataLoader([batch_of(data.train, scaling=data.scaling)], 7, None)
+    part = batch_of(data.train, scaling=data.scaling)
+    whole = DataLoader([part], 7, None)
     monkeypatch.setattr(batches, "MAX_RESIDENT", 0)
-
-    class Two:
-        rank = 0
-
-        def shard(self, n: int) -> slice:
-            return slice(n * self.rank // 2, n * (self.rank + 1) // 2)
-
-    groups = [Two(), Two()]
-    groups[1].rank = 1
-    shares = [DataLoader([gathered(data.train, data)], 7, group) for group in groups]  # type: ignore[arg-type]
+    parts = [part, gathered(data.train, data)]
+    groups = [ProcessGroup(rank, 2, torch.device("cpu")) for rank in range(2)]
+    shares = [DataLoader([part], 7, group) for part in parts for group in groups]
     for loader in (whole, *shares):
         loader.start_epoch([5], 2)
     for step in range(len(whole.batches)):
-        batch = whole.fetch(step).batch
-        found = [loader.fetch(step) for loader in shares]
-        assert torch.equal(torch.cat([each.batch.source for each in found]), batch.source)
-        assert torch.equal(torch.cat([each.batch.target for each in found]), batch.target)
-        assert [each.n for each in found] == [len(batch)] * 2
-        shares[0].set_loss_count(step, torch.tensor(float(batch.loss_counts[0])))
-        assert shares[0].loss_counts(step) == batch.loss_counts
+        batch = whole.fetch(step)
+        for both in (shares[:2], shares[2:]):
+            found = [loader.fetch(step) for loader in both]
+            assert torch.equal(torch.cat([each.source for each in found]), batch.source)
+            assert torch.equal(torch.cat([each.target for each in found]), batch.target)
+            assert [loader.shards[step].n for loader in both] == [len(batch)] * 2
+            assert sum(each.loss_counts for each in found) == batch.loss_counts
 
 
 def test_many_chunks_score_as_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

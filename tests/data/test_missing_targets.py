@@ -165,7 +165,7 @@ def test_loss_and_gradient_are_those_of_observed_cells(part: Sequences, coins: i
     slopes = torch.cat([
         slope.flatten() for slope in torch.autograd.grad(expected, list(model.parameters()))
     ])  # fmt: skip
-    assert data.loss_counts == [len(cells)]
+    assert data.loss_counts.tolist() == [len(cells)]
     for is_manual in (True, False):
         stack, objective = build_loss([copy.deepcopy(model)], manual_backward=is_manual)
         assert isinstance(objective, ManualBackwardLoss if is_manual else AutogradLoss)
@@ -190,40 +190,41 @@ def test_a_batch_of_which_nothing_was_observed_teaches_nothing(is_manual: bool) 
     batch = to_tensors(part_of(1)).take(slice(1, 2))
     loss = objective.value_and_grad(batch, torch.ones(T, dtype=torch.bool))
     assert float(loss) == 0
-    assert batch.loss_counts == [0]
+    assert batch.loss_counts.tolist() == [0]
     assert not stack.gradient.any()
 
 
 @pytest.mark.parametrize("is_manual", [True, False])
-def test_runs_side_by_side_keep_the_mask_that_one_of_them_has(is_manual: bool) -> None:
-    """Two runs, of which one has unobserved cells, and one short targets or no mask at all."""
-    cells, points = part_of(3), part_of(4, ragged=True)
-    target = np.nan_to_num(points.target, nan=0.5)
-    points = replace(points, target=target, target_observed=None)
-    whole = replace(points, target_lengths=np.full(N, T))
+def test_runs_side_by_side_keep_their_own_masks(is_manual: bool) -> None:
+    """Two runs with unobserved cells, and two with short targets."""
+    cells, points = [part_of(3), part_of(4)], []
+    for part in (part_of(4, ragged=True), part_of(5, ragged=True)):
+        target = np.nan_to_num(part.target, nan=0.5)
+        points.append(replace(part, target=target, target_observed=None))
     is_forced = torch.ones(T, dtype=torch.bool)
-    for others in ([cells, points], [whole, cells], [points, whole]):
+    for parts in (cells, points):
         models = [build_model(MODEL, F, seed).double() for seed in (1, 2)]
+        batches_alone = [to_tensors(part, dtype=torch.float64) for part in parts]
         alone = [
-            AutogradLoss(model).loss(to_tensors(part, dtype=torch.float64), is_forced).item()
-            for model, part in zip(models, others, strict=True)
+            AutogradLoss(model).loss(batch, is_forced).item()
+            for model, batch in zip(models, batches_alone, strict=True)
         ]
         _, objective = build_loss(models, manual_backward=is_manual)
-        data = stack_batches([to_tensors(part, dtype=torch.float64) for part in others])
+        data = stack_batches(batches_alone)
         assert objective.value_and_grad(data, is_forced).tolist() == pytest.approx(alone)
-        if others[0] is cells:
-            assert data.loss_counts == [
-                int(cells.target_cells.sum()),
-                int(points.target_cells.sum()),
-            ]
+        if parts is cells:
+            assert data.loss_counts.tolist() == [int(part.target_cells.sum()) for part in parts]
 
 
-def test_short_sources_of_one_run_stay_short_beside_another() -> None:
+def test_runs_with_different_masks_are_not_stacked() -> None:
+    """A mask that one run lacks would be a silent wrong number for that run."""
     whole = to_tensors(part_of(3))
     short = Batch(whole.source, whole.target, torch.ones(N, dtype=torch.int64), whole.target_keep)
-    lengths = stack_batches([short, whole]).source_lengths
-    assert lengths is not None
-    assert lengths.tolist() == [[1] * N, [S] * N]
+    seen = Batch(whole.source, whole.target)
+    points = Batch(whole.source, whole.target, None, torch.ones(N, T, dtype=torch.bool))
+    for other in (short, seen, points, whole.take(slice(1, None))):
+        with pytest.raises(ValueError, match="equal shapes and masks"):
+            stack_batches([whole, other])
 
 
 def test_reinforced_errors_are_those_of_observed_cells() -> None:
@@ -339,11 +340,11 @@ def test_a_cache_trains_on_the_cells_that_memory_trains_on(
     for loader in loaders:
         loader.start_epoch([1], 0)
     for step in range(4):
-        one, other = (loader.fetch(step).batch for loader in loaders)
+        one, other = (loader.fetch(step) for loader in loaders)
         assert one.target_keep is not None and other.target_keep is not None
         assert torch.equal(one.target_keep, other.target_keep)
         assert torch.equal(one.target, other.target)
-        assert loaders[0].loss_counts(step) == loaders[1].loss_counts(step)
+        assert torch.equal(one.loss_counts, other.loss_counts)
 
 
 @settings(max_examples=15, deadline=None)

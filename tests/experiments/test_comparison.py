@@ -102,13 +102,13 @@ WRONG = [
     (["model.hidden_dim"], "expected PATH=A,B"),
     (["model.hidden_dim=4"], "needs two variants or more, got 1"),
     (["model.hidden_dim=4,5", "model.hidden_dim=6,7"], "is given twice"),
-    (["seed=1,2"], "seed is what every variant has the same of"),
-    (["name=a,b"], "name is the folder's name"),
+    (["seed=1,2"], "seed cannot vary; every variant has the same seeds"),
+    (["name=a,b"], "name names the folder and cannot vary"),
     (["model.hidden_dim=4,[5"], "is not valid YAML"),
     ([], "needs two variants or more, got 0"),
     (["model.attention={score: dot},{score: dot, heads: 1}"], "are the same config"),
     (["training.teacher_forcing.probability=0.5,.5"], "has the value 0.5 twice"),
-    (["model..hidden_dim=4,5"], "is no dotted key"),
+    (["model..hidden_dim=4,5"], "is not a dotted key"),
 ]
 
 

@@ -46,7 +46,9 @@ def run_of(seed: int, *sets: str) -> TrainingRun:
     config = config_of(*sets)
     data = load_data(config.data)
     parts = to_tensors(data.train), to_tensors(data.validation)
-    return TrainingRun(build_model(config.model, 2, seed), *parts, config.training, seed, group="g")
+    return TrainingRun(
+        build_model(config.model, 2, seed), *parts, config.training, seed, group_id="g"
+    )
 
 
 def without_targets(run: TrainingRun) -> TrainingRun:

@@ -27,7 +27,6 @@ from seqattn.report.content import run_content
 from seqattn.runs import RunFolder
 from seqattn.runs.storage.atomic import _PendingFile
 from seqattn.training import RunProgress, TrainingRun, to_tensors, train_models
-from seqattn.training.batches import Batch, stack_batches
 from seqattn.training.learner import Epoch, Learner, build_group
 from seqattn.training.loop import train_step
 from seqattn.training.optimizers import Optimizer
@@ -46,7 +45,7 @@ def run_of(seed: int, *sets: str) -> TrainingRun:
     data = load_data(config.data)
     model = build_model(config.model, FeatureSpec.of(DataSpec.of(data.train)), seed)
     parts = to_tensors(data.train), to_tensors(data.validation)
-    return TrainingRun(model, *parts, config.training, seed, group="g")
+    return TrainingRun(model, *parts, config.training, seed, group_id="g")
 
 
 def group_of(runs: Sequence[TrainingRun]) -> tuple[TrainState, Learner]:
@@ -61,7 +60,7 @@ def with_rates(learner: Learner, rates: Sequence[float]) -> None:
 
 def kernels_of(state: TrainState, epoch: Epoch) -> tuple[Any, ...]:
     """All that a row could tell the others by, without what only its own numbers depend on."""
-    return (epoch.learning_rates, [forced.tolist() for forced in epoch.forced], len(state.rows))
+    return (epoch.learning_rates, [forced.tolist() for forced in epoch.forced], len(state.progress))
 
 
 @pytest.mark.parametrize("more", [[], ["training.teacher_forcing.coin=element"]])
@@ -70,12 +69,13 @@ def test_rows_that_have_ended_decide_nothing(more: list[str]) -> None:
     half = ["training.teacher_forcing.probability=0.5", *more]
     runs = [run_of(seed, *half) for seed in range(5)]
     state, learner = group_of(runs)
-    state.rows[0].ended = state.rows[3].ended = "all epochs"
+    state.progress[0].ended = state.progress[3].ended = "all epochs"
     with_rates(learner, [9.0, 0.1, 0.1, 0.7, 0.1])
     epoch = learner.start_epoch(state)
     assert epoch.learning_rates == [0.1] * 5
     left = [
-        RunProgress(runs[k], replace(state.run_state(k), slot=Slot("g", k, 5))) for k in (1, 2, 4)
+        RunProgress(runs[k], replace(state.get_run_state(k), slot=Slot("g", k, 5)))
+        for k in (1, 2, 4)
     ]
     again, relearner = build_group(left)
     with_rates(relearner, [0.0, 0.1, 0.1, 0.0, 0.1])
@@ -89,7 +89,7 @@ def test_what_an_ended_row_holds_reaches_no_other() -> None:
         state, learner = group_of([run_of(seed, "training.clip_norm=1") for seed in range(3)])
         weights = state.params.weights
         weights[1].mul_(number).add_(number)
-        state.rows[1].ended = "all epochs"
+        state.progress[1].ended = "all epochs"
         with_rates(learner, [0.01, 0.5, 0.01])
         epoch = learner.start_epoch(state)
         for _ in range(3):
@@ -134,21 +134,12 @@ def test_one_limit_on_the_gradient_touches_no_run_without() -> None:
     assert torch.linalg.vector_norm(gradient[0]) <= 1 + 1e-5
 
 
-def test_a_run_without_a_mask_beside_one_with_a_mask_has_seen_all() -> None:
-    points = torch.zeros(2, 3, 2)
-    keep = torch.tensor([[True, True, False], [True, False, False]])
-    batch = stack_batches([Batch(points, points), Batch(points, points, None, keep)])
-    assert batch.target_keep is not None
-    assert batch.target_keep[0].all()
-    assert torch.equal(batch.target_keep[1], keep)
-
-
 @pytest.mark.parametrize("slots", [[(0, 3), (0, 3)], [(0, 2), (1, 3)]])
 def test_rows_of_two_groups_are_refused(slots: list[tuple[int, int]]) -> None:
     runs = [run_of(0), run_of(1)]
     state, _ = group_of(runs)
     states = {
-        run: replace(state.run_state(k), slot=Slot("g", *slot))
+        run: replace(state.get_run_state(k), slot=Slot("g", *slot))
         for k, (run, slot) in enumerate(zip(runs, slots, strict=True))
     }
     with pytest.raises(ValueError, match="rows of one group, each its own"):

@@ -140,7 +140,7 @@ def test_own_files_are_the_same_for_all_seeds(tmp_path: Path) -> None:
     planned = plan_comparison(path)
     assert not planned.resample_data
     assert resample_data_seeds(planned.variants[0].config) == planned.variants[0].config
-    with pytest.raises(ConfigError, match="--resample-data: goes with generated data"):
+    with pytest.raises(ConfigError, match="--resample-data: requires generated data"):
         plan_comparison(path, resample_data=True)
     outcome = compare(planned, tmp_path, threads=1)
     assert (

@@ -11,6 +11,8 @@ import pytest
 
 from seqattn.experiments.run_environment import change_of_numerics
 from seqattn.runs import RunFolder
+from seqattn.training.checkpoint_file import read_checkpoint
+from seqattn.training.checksummed import save_checksummed
 from tests.conftest import Ended
 
 Command = Callable[..., Ended]
@@ -19,8 +21,16 @@ SETS = [word for text in ("data.n_train=8", "data.n_validation=4", "data.n_test=
 
 
 def rewrite(folder: RunFolder, **changes: Any) -> None:
+    """Change environment.json, and the environment in the checkpoint."""
     known = json.loads(folder.environment.read_text())
     folder.environment.write_text(json.dumps(known | changes))
+    rewrite_checkpoint(folder, **changes)
+
+
+def rewrite_checkpoint(folder: RunFolder, **changes: Any) -> None:
+    found = read_checkpoint(folder.last)
+    environment = found.metadata.get("environment", {}) | changes
+    save_checksummed(folder.last, found.tensors, {**found.metadata, "environment": environment})
 
 
 @pytest.fixture
@@ -48,6 +58,26 @@ def test_another_device_is_named_on_the_terminal_and_in_the_log(
     assert words in done.err
     assert words in folder.log.read_text()
     assert folder.read_environment()["device"] == "cpu"
+
+
+def test_the_environment_of_the_checkpoint_counts(folder: RunFolder, seqattn: Command) -> None:
+    """A resume on this device that ended before its first save has written environment.json, but
+    the checkpoint is still that of the other device."""
+    rewrite_checkpoint(folder, device="cuda", gpu="Some GPU", packages={"torch": "1.0"})
+    assert folder.read_environment()["device"] == "cpu"
+    words = "Trained until here on cuda (Some GPU), from here on cpu and with torch 1.0, from here"
+    assert words in resumed(seqattn).err
+    assert read_checkpoint(folder.last).metadata["environment"]["device"] == "cpu"
+
+
+def test_a_checkpoint_without_an_environment_resumes(folder: RunFolder, seqattn: Command) -> None:
+    """Earlier versions wrote none: environment.json is then all that is known."""
+    found = read_checkpoint(folder.last)
+    metadata = {key: value for key, value in found.metadata.items() if key != "environment"}
+    known = json.loads(folder.environment.read_text())
+    folder.environment.write_text(json.dumps(known | {"device": "cuda", "gpu": "Some GPU"}))
+    save_checksummed(folder.last, found.tensors, metadata)
+    assert "Trained until here on cuda (Some GPU), from here on cpu: " in resumed(seqattn).err
 
 
 def test_another_torch_is_named(folder: RunFolder, seqattn: Command) -> None:

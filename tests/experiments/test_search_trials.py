@@ -167,7 +167,7 @@ def test_a_key_inside_another_that_is_searched_is_refused(tmp_path: Path) -> Non
         ("model.attention.heads=1,2", "model.attention=null,{score: dot}"),
     ):
         with pytest.raises(
-            ConfigError, match=r"model.attention.heads: lies inside model.attention"
+            ConfigError, match=r"model.attention.heads: is a part of model.attention"
         ):
             wanted(tmp_path, *texts)
 

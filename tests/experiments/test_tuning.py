@@ -42,8 +42,8 @@ def test_ranges_know_what_their_key_is(tmp_path: Path) -> None:
     [
         ("training.learning_rate", "expected PATH=RANGE"),
         ("training.learning_rate=", "expected PATH=RANGE"),
-        ("training.learning_rate=0.1", "one value is nothing to search"),
-        ("training.learning_rate=normal(0,1)", r"normal\(...\) is no range"),
+        ("training.learning_rate=0.1", "a search needs two values or more"),
+        ("training.learning_rate=normal(0,1)", r"normal\(...\) is not a range"),
         ("training.learning_rate=log(0,1)", "a logarithm needs numbers above 0"),
         ("training.learning_rate=log(1,0.1)", "expected A below B"),
         ("training.learning_rate=log(a,b)", r"expected two numbers in log\(A,B\)"),

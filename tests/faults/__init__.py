@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import ClassVar
@@ -77,3 +77,8 @@ class Tally:
         self.worst_seconds = max(self.worst_seconds, other.worst_seconds)
         self.worst_mib = max(self.worst_mib, other.worst_mib)
         self.remarks += [remark for remark in other.remarks if remark not in self.remarks]
+
+
+def render_exit_codes(codes: Mapping[int, int]) -> str:
+    """Return exit codes and their numbers of occurrences as text, such as "0 (3 times)"."""
+    return ", ".join(f"{code} ({count} times)" for code, count in sorted(codes.items()))

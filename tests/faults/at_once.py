@@ -13,7 +13,7 @@ from pathlib import Path
 
 from seqattn.runs import RunFolder
 from seqattn.training import load_model
-from tests.faults import Tally
+from tests.faults import Tally, render_exit_codes
 from tests.faults.nursery import Nursery
 
 CONFIG = """name: mine
@@ -149,7 +149,7 @@ def pairs(
                     shutil.copytree(places.after(pair.before), here)
                     for code in _run(pair, here, places, delay, tally):
                         codes[code] = codes.get(code, 0) + 1
-    tally.remarks.append(f"exit codes {dict(sorted(codes.items()))}")
+    tally.remarks.append(f"the commands ended with exit codes {render_exit_codes(codes)}")
     return tally
 
 

@@ -133,7 +133,7 @@ def wrong_types(every: int = 1) -> Tally:
                         assert str(file) in str(error), str(error)[:300]
                     except Exception as error:
                         raise AssertionError(f"{type(error).__name__}: {error}") from None
-    tally.remarks.append(f"{taken:,} were right after all")
+    tally.remarks.append(f"{taken:,} values were valid")
     return tally
 
 

@@ -8,7 +8,7 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.faults import Tally
+from tests.faults import Tally, render_exit_codes
 from tests.faults.nursery import Nursery
 from tests.faults.processes import CONFIG, nurtured, words
 
@@ -50,7 +50,10 @@ def names(every: int = 1) -> Tally:
                 assert len(runs) <= 1, runs
                 taken += done.code == 0
             shutil.rmtree(inside)
-    tally.remarks.append(f"{taken} of {len(NAMES[::every])} are names like any other")
+    accepted = (
+        "was accepted as an ordinary name" if taken == 1 else "were accepted as ordinary names"
+    )
+    tally.remarks.append(f"{taken} of {len(NAMES[::every])} names {accepted}")
     return tally
 
 
@@ -106,7 +109,7 @@ def links(every: int = 1) -> Tally:
                         assert (inside / "inside").read_text() == "kept"
                 shutil.rmtree(output)
                 shutil.rmtree(outside)
-    tally.remarks.append(f"exit codes {dict(sorted(codes.items()))}")
+    tally.remarks.append(f"the commands ended with exit codes {render_exit_codes(codes)}")
     return tally
 
 

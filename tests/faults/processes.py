@@ -25,7 +25,7 @@ from seqattn.training import load_model, save_state
 from seqattn.training.checkpoint_file import VERSION
 from seqattn.training.checksummed import load_checksummed
 from tests.conftest import ROOT
-from tests.faults import Tally
+from tests.faults import Tally, render_exit_codes
 from tests.faults.nursery import FIRED, SIGNALS, Ended, Nursery
 
 # Dropout, sampling and coins by the element draw from every stream; a plateau and early stopping
@@ -129,7 +129,7 @@ def killed(count: int, seed: int = 0) -> Tally:
                     struck += nursery.wait(child).code == -signal.SIGKILL
                 ends_the_same(nursery, home, output, tally, plots=plots)
             shutil.rmtree(home / output, ignore_errors=True)
-    tally.remarks.append(f"{struck} of {count} were still running when they were killed")
+    tally.remarks.append(f"{struck} of {count} processes were still running when they were killed")
     return tally
 
 
@@ -159,7 +159,7 @@ def killed_side_by_side(calls: Sequence[int] | None = None) -> Tally:
                     _, difference = first_difference(whole, folder)
                     assert difference is None, f"{folder.path.name}: {difference}"
             shutil.rmtree(home / output, ignore_errors=True)
-    tally.remarks.append(f"in {ahead} some were a save ahead of others")
+    tally.remarks.append(f"in {ahead} cases, some seeds were one save ahead of others")
     return tally
 
 
@@ -217,7 +217,7 @@ def stop_signals_at_once(count: int, seed: int = 0) -> Tally:
                     assert done.code == 128 + number, f"exit code {done.code}: {done.err}"
                     assert done.ended - at < 1, f"took {done.ended - at:.2f} s to leave"
                 shutil.rmtree(home / f"o{number}-{case}", ignore_errors=True)
-    tally.remarks.append(f"the slowest left after {slowest:.2f} s")
+    tally.remarks.append(f"the slowest process ended after {slowest:.2f} s")
     return tally
 
 
@@ -247,7 +247,7 @@ def stop_signals_while_importing(count: int, seed: int = 0) -> Tally:
                     assert "Traceback" not in err, err
                     assert took < 1, f"took {took:.2f} s to leave"
                     assert not list((home / f"o{number}{case}").rglob("*.safetensors"))
-    tally.remarks.append(f"exit codes {codes}")
+    tally.remarks.append(f"the commands ended with exit codes {render_exit_codes(codes)}")
     return tally
 
 
@@ -270,7 +270,8 @@ def two_at_once(count: int) -> Tally:
                         assert "writing there" in ended.err or "begun to write" in ended.err
                 ends_the_same(nursery, home, output, tally)
     tally.remarks.append(
-        f"{refused.get(6, 0)} were refused by the lock, {refused.get(2, 0)} because the run was there"
+        f"{refused.get(6, 0)} commands were rejected by the lock, and {refused.get(2, 0)} because"
+        " the run existed"
     )
     return tally
 
@@ -308,9 +309,9 @@ def failing(calls: Sequence[int] | None = None) -> Tally:
                         ends_the_same(nursery, home, output, tally)
                     shutil.rmtree(home / output, ignore_errors=True)
     tally.remarks.append(
-        f"{got_round.get('write', 0)} failed writes (the name in the lock) and"
-        f" {got_round.get('rename', 0)} failed renames (the second name of a checkpoint) were got"
-        " round, all others ended with exit code 5"
+        f"the command worked around {got_round.get('write', 0)} failed writes (the name in the lock)"
+        f" and {got_round.get('rename', 0)} failed renames (the second name of a checkpoint); all"
+        " other failures ended it with exit code 5"
     )
     return tally
 
@@ -420,7 +421,9 @@ def killed_at_each_system_call(only: Sequence[str] = ()) -> Tally:
                 assert whole, "no checkpoint is left"
                 assert max(whole) >= 2, f"only epoch {max(whole)} is left"
                 assert len(whole) == 2, "only one checkpoint is left"
-        tally.remarks.append(f"system calls of a save: {', '.join(name for name, _ in calls)}")
+        tally.remarks.append(
+            f"the system calls of a save are {', '.join(name for name, _ in calls)}"
+        )
     return tally
 
 

@@ -135,7 +135,9 @@ def fuzz(seconds: float, seed: int, home: Path) -> Tally:
                 kept = home / f"failed-{tally.tried}-{name}"
                 kept.write_bytes(file.read_bytes())
                 raise AssertionError(f"{type(error).__name__}: {error} ({kept})") from None
-    tally.remarks.append(f"{counts['refused']:,} refused, {counts['read']:,} read all the same")
+    tally.remarks.append(
+        f"{counts['refused']:,} inputs were rejected, and {counts['read']:,} were read"
+    )
     return tally
 
 

@@ -215,10 +215,10 @@ def _forgetting(name: str) -> Any:
             mock.patch.object(learner, "LearningRate", lambda config, losses: rate(config, []))
         )
     elif name == "early stopping":
-        patience = learner.early_stopping
+        patience = learner.build_early_stopper
         patches.append(
             mock.patch.object(
-                learner, "early_stopping", lambda config, losses: patience(config, [])
+                learner, "build_early_stopper", lambda config, losses: patience(config, [])
             )
         )
     for patch in patches:
@@ -270,5 +270,7 @@ def many_steps(steps: int = 20_000) -> Tally:
             # The history is what may grow: seven numbers an epoch.
             assert after - before < 8, f"memory grew by {after - before:.1f} MiB"
             assert more == files, f"{more - files} more files are open"
-            tally.remarks.append(f"memory grew by {after - before:.1f} MiB, open files by 0")
+            tally.remarks.append(
+                f"memory grew by {after - before:.1f} MiB, and the number of open files did not grow"
+            )
     return tally

@@ -218,16 +218,16 @@ def test_groups_that_are_others_are_noticed(mistake: str, monkeypatch: pytest.Mo
         start_epoch = learner.Learner.start_epoch
 
         def of_all_rows(self: Any, state: Any) -> Any:
-            ended = [row.ended for row in state.rows]
-            for row in state.rows:
+            ended = [row.ended for row in state.progress]
+            for row in state.progress:
                 row.ended = None
             epoch = start_epoch(self, state)
-            for row, before in zip(state.rows, ended, strict=True):
+            for row, before in zip(state.progress, ended, strict=True):
                 row.ended = before
             # A row that nobody has any more never had a rate.
             rates = [
                 0.0 if row.ended and not row.history else rate
-                for row, rate in zip(state.rows, epoch.learning_rates, strict=True)
+                for row, rate in zip(state.progress, epoch.learning_rates, strict=True)
             ]
             return replace(epoch, learning_rates=rates)
 

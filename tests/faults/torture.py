@@ -41,181 +41,189 @@ DELAYS = (0.0, 0.01, 0.03, 0.1, 0.2, 0.4, 0.8)
 # The longest first, so that two at a time end together.
 FAULTS: dict[str, tuple[str, Callable[[], Tally]]] = {
     "failing": (
-        "the n-th write, fsync or rename fails with ENOSPC or EIO, for every n: exit 5, and a"
-        " resume gives the same result",
+        "The n-th write, fsync or rename fails with ENOSPC or EIO, for every n: the command"
+        " ends with exit code 5, and a resume gives the same result",
         processes.failing,
     ),
     "stop_signals": (
-        "SIGINT and SIGTERM during a save, a validation, the plotting, 100 of each: the run is"
-        " saved, and a resume gives the same result",
+        "SIGINT and SIGTERM arrive during a save, a validation or the plotting, 100 of each:"
+        " the run is saved, and a resume gives the same result",
         lambda: processes.stop_signals(100),
     ),
     "killed": (
-        "SIGKILL at a random moment, then a resume to the end: the same final bytes",
+        "SIGKILL arrives at a random moment, and the run is resumed: the final files have the"
+        " same bytes",
         lambda: processes.killed(300),
     ),
     "killed_side_by_side": (
-        "SIGKILL at each of sixty renames of three batched seeds, which are some saves: no seed"
-        " restarts, and all give the same result",
+        "SIGKILL arrives at each of sixty renames of three batched seeds (several saves): no"
+        " seed restarts, and all seeds give the same result",
         processes.killed_side_by_side,
     ),
     "read": (
-        "random bytes into every reader (config, seven data formats, checkpoint, metrics, arrays)"
-        " for ten minutes: read, or rejected with an error",
+        "Every reader (config, seven data formats, checkpoint, metrics, arrays) gets random"
+        " bytes for ten minutes: it reads them, or rejects them with an error",
         lambda: readers.run(600),
     ),
     "stop_signals_at_once": (
-        "SIGINT and SIGTERM at a random moment of a training with the default config, 100 of"
-        " each: exit 130 or 143 within a second",
+        "SIGINT and SIGTERM arrive at a random moment of a training run with the default"
+        " config, 100 of each: it ends with exit code 130 or 143 within a second",
         lambda: processes.stop_signals_at_once(100),
     ),
     "system_calls": (
-        "killed at each system call of one save: two complete checkpoints exist",
+        "The process is killed at each system call of one save: two complete checkpoints exist",
         processes.killed_at_each_system_call,
     ),
     "importing": (
-        "SIGINT and SIGTERM during the import, 100 of each: exit 130 or 143 within a second, and"
-        " nothing written",
+        "SIGINT and SIGTERM arrive during the import, 100 of each: the command ends with exit"
+        " code 130 or 143 within a second and writes nothing",
         lambda: processes.stop_signals_while_importing(100),
     ),
     "two_at_once": (
-        "two trainings started in one folder at once: one trains, the other ends with an error",
+        "Two training runs start in one folder at the same time: one trains, and the other ends"
+        " with an error",
         lambda: processes.two_at_once(50),
     ),
     "at_once": (
-        "a training and another training, many seeds, or a command that reads or draws its run,"
-        " started in one folder at once: exit 0 or 6, and the files are those that each writes"
-        " alone",
+        "A training run starts in one folder at the same time as another training run, a"
+        " training run with many seeds, or a command that reads or draws the run: each ends with"
+        " exit code 0 or 6, and the files are the same as if each had run alone",
         lambda: at_once.pairs(
             at_once.beginning_with("train", "seeds", "other", "report"), DELAYS
         ),
     ),
     "comparisons_at_once": (
-        "a comparison and the same, another, or another command started in its folder at once: as"
-        " in the row above",
+        "A comparison starts in one folder at the same time as the same comparison, another"
+        " comparison, or another command: the result is as in the row above",
         lambda: at_once.pairs(at_once.beginning_with("compare"), DELAYS),
     ),
     "searches_at_once": (
-        "a search and the same, another, or another command started in its folder, or in its"
-        " database, at once: as in the row above",
+        "A search starts at the same time as the same search, another search, or another"
+        " command, in one folder or with one database: the result is as in the row above",
         lambda: at_once.pairs(at_once.beginning_with("tune"), DELAYS),
     ),
     "disk": (
-        "a full disk at every size up to 40 pages of 4 KiB (three checkpoints are 12, a whole run"
-        " 20), with and without the check of free space; with space again a resume gives the same"
-        " result",
+        "The disk becomes full after n pages of 4 KiB, for every n up to 40 (three checkpoints"
+        " take 12 pages, and a whole run takes 20), with and without the check of free space:"
+        " when there is space again, a resume gives the same result",
         lambda: disk.full(40),
     ),
     "stopped": (
-        "stopped after step k and resumed, for every k of a 200-step training with dropout,"
-        " sampling and teacher-forcing draws: the same state",
+        "A 200-step training run with dropout, sampling and teacher-forcing draws is stopped"
+        " after step k and resumed, for every k: the state is the same",
         states.stopped_at,
     ),
     "groups_stopped": (
-        "batched runs that stop early, diverge, have plateaus or other numbers of epochs, stopped"
-        " after step k and every 7 steps from there: the same weights, metrics and results as"
-        " without a stop",
+        "Batched runs that stop early, diverge, have plateaus or have different numbers of"
+        " epochs are stopped after step k and then every 7 steps: weights, metrics and results"
+        " are the same as without a stop",
         lambda: groups.stopped(range(1, 37)),
     ),
     "groups_killed": (
-        "the same, ended at the n-th rename of a checkpoint, twice, with many, few and no common"
-        " saves: the same weights, metrics and results",
+        "Batched runs as in the row above are ended twice at the n-th rename of a checkpoint,"
+        " with many, few and no common saves: weights, metrics and results are the same",
         lambda: groups.killed(range(1, 61)),
     ),
     "groups_killed_for_real": (
-        "SIGKILL at the n-th rename of four seeds, some of which stop early: the same weights,"
-        " metrics and forecasts",
+        "SIGKILL arrives at the n-th rename of four seeds, some of which stop early: weights,"
+        " metrics and forecasts are the same",
         lambda: groups.killed_for_real(range(13, 103, 3)),
     ),
     "left_out": (
-        "one item of the state not restored on purpose: the check of a resumed training detects"
-        " it",
+        "One item of the state is deliberately not restored: the check of resumed training runs"
+        " detects it",
         states.left_out,
     ),
     "many_steps": (
-        "20,000 steps: no growth of memory or of open files",
+        "A training run takes 20,000 steps: neither its memory nor its number of open files"
+        " grows",
         lambda: states.many_steps(20_000),
     ),
     "environments": (
-        "no HOME; no, a read-only or a full TMPDIR; any locale; NO_COLOR; no terminal; no"
-        " network: trained and drawn, without escape codes",
+        "The command runs without HOME, with a missing, read-only or full TMPDIR, with any"
+        " locale, with NO_COLOR, without a terminal, and without a network: it trains and draws,"
+        " and prints no escape codes",
         environment.environments,
     ),
     "closed": (
-        "standard streams closed, full, or without a reader; the terminal closed: trained to the"
-        " end",
+        "The standard streams are closed, full or without a reader, or the terminal is closed:"
+        " the training run finishes",
         environment.closed,
     ),
-    "terminals": ("in a terminal, with and without NO_COLOR: trained to the end, and no colours with"
-        " NO_COLOR", environment.terminals),
+    "terminals": ("The command runs in a terminal, with and without NO_COLOR: the training run finishes,"
+        " and there are no colours with NO_COLOR", environment.terminals),
     "links": (
-        "links, folders and pipes in place of each file of a run: nothing outside is changed, and"
+        "Links, folders and pipes replace each file of a run: nothing outside is changed, and"
         " the command does not block",
         folders.links,
     ),
     "names": (
-        "run names that would leave the folder, or have a meaning to a shell or terminal: exit 0,"
-        " 2 or 5, and nothing is written elsewhere",
+        "Runs have names that would leave the folder, or that have a meaning to a shell or"
+        " terminal: the command ends with exit code 0, 2 or 5, and nothing is written elsewhere",
         folders.names,
     ),
     "outputs_onto_inputs": (
-        "each output (forecasts, weights, pictures, page, sample, schema) onto each file that its"
-        " command reads, through symbolic and hard links: exit 2, and nothing is changed",
+        "Each output (forecasts, weights, pictures, page, sample, schema) is directed to each"
+        " file that its command reads, through symbolic and hard links: the command ends with"
+        " exit code 2, and nothing is changed",
         outputs.onto_inputs,
     ),
     "outputs_special": (
-        "each output through links, into pipes, into a pipe that its reader closes, into"
-        " /dev/null and /dev/full, and where no file can be created: the links and pipes stay, the"
-        " content is that of a plain file, or exit 5",
+        "Each output is directed to links, to pipes, to a pipe that its reader closes, to"
+        " /dev/null and /dev/full, and to a place where no file can be created: links and pipes"
+        " remain, and the content is that of an ordinary file or the exit code is 5",
         outputs.special,
     ),
     "outputs_full_disk": (
-        "each output over an older file on a disk with 1 to 12 free pages of 4 KiB: exit 5 and"
-        " the older file, or exit 0 and the new one",
+        "Each output replaces an older file on a disk with 1 to 12 free pages of 4 KiB: the"
+        " exit code is 5 and the older file remains, or the exit code is 0 and the new file is"
+        " complete",
         outputs.full_disk,
     ),
     "outputs_failing": (
-        "the n-th write, fsync or rename of each output fails with EIO, for every n: exit 5, and"
-        " the older file is unchanged",
+        "The n-th write, fsync or rename of each output fails with EIO, for every n: the"
+        " command ends with exit code 5, and the older file is unchanged",
         outputs.failing,
     ),
     "outputs_killed": (
-        "SIGKILL at the n-th write, fsync or rename of each output, for every n: the older or the"
-        " new file is complete, and the repeated command writes the new one",
+        "SIGKILL arrives at the n-th write, fsync or rename of each output, for every n: the"
+        " older or the new file is complete, and the repeated command writes the new file",
         outputs.killed,
     ),
     "permissions": (
-        "files and folders without read or write permission, as a user without root's rights: the"
-        " documented exit code, without a traceback",
+        "Files and folders have no read or write permission, for a user without root's rights:"
+        " the command ends with the documented exit code and without a traceback",
         folders.permissions,
     ),
     "flipped": (
-        "one bit of a checkpoint flipped: rejected",
+        "One bit of a checkpoint is flipped: the checkpoint is rejected",
         lambda: files.flipped(5000),
     ),
     "cut": (
-        "a checkpoint truncated at every length of its header and every per cent after it:"
-        " rejected",
+        "A checkpoint is truncated at every length of its header and at every per cent after"
+        " it: the checkpoint is rejected",
         files.cut,
     ),
-    "swapped": ("two tensors of one shape swapped in a checkpoint: rejected", files.swapped),
+    "swapped": ("Two tensors of the same shape are swapped in a checkpoint: the checkpoint is rejected", files.swapped),
     "payloads": (
-        "pickles under the name of each file that is read, false headers, names that other"
-        " programs execute: rejected or read as text, nothing executed",
+        "Each file that is read is replaced by a pickle of the same name, a file with a false"
+        " header, or a file with names that other programs execute: the file is rejected or read"
+        " as text, and nothing is executed",
         files.payloads,
     ),
     "misspelt": (
-        "every config key misspelt in six ways: rejected, and the right key is the first"
-        " suggestion (in at least 95%)",
+        "Every config key is misspelt in six ways: the key is rejected, and the right key is"
+        " the first suggestion (in at least 95% of the cases)",
         configs.misspelt,
     ),
     "wrong_types": (
-        "every config field with wrong types, NaN, infinity, 2^63, a 5000-digit integer: accepted"
-        " if valid, else rejected",
+        "Every config field gets wrong types, NaN, infinity, 2^63 and a 5000-digit integer:"
+        " valid values are accepted, and all others are rejected",
         configs.wrong_types,
     ),
     "yaml": (
-        "YAML tags, aliases, bombs, 20,000 levels, duplicate keys, traps of YAML 1.1: rejected",
+        "YAML files contain tags, aliases, bombs, 20,000 levels, duplicate keys and traps of"
+        " YAML 1.1: the file is rejected",
         configs.yaml,
     ),
 }  # fmt: skip
@@ -223,14 +231,14 @@ FAULTS: dict[str, tuple[str, Callable[[], Tally]]] = {
 MARK = "\n## Comparison with Lightning\n"
 HEAD = """# Fault-injection results
 
-Each row is a fault that was injected on purpose, as often as the column "tried" says, and the result that must follow.
-The checks themselves are tested with a deliberate mistake in seqattn, which each of them must detect
-(`tests/faults/test_faults.py`, which also runs a short version of every row with the test suite). A fault that could not
-be injected counts as skipped, never as passed.
+Each row of the table describes a fault and the result that must follow. The fault was injected as often as the column
+"tried" states. Each check is itself tested with a deliberate mistake in seqattn, which it must detect
+(`tests/faults/test_faults.py`; this file also runs a short version of every row with the test suite). If a fault cannot
+be injected, the case counts as skipped, never as passed.
 
-Times and memory are the worst of a case, with two faults tried at a time on two cores. Other programs may have run at
-the same time, so a time is an upper limit. Memory is that of seqattn's own processes, where a row has some. `make
-torture` measures every row, `python -m tests.faults.torture --only names` some of them.
+Time and memory are those of the worst case of a row. Two faults were tested at a time on two cores, and other programs
+may have run at the same time, so the times are upper limits. If a row lists memory, it is the memory of seqattn's own
+processes. `make torture` measures every row, and `python -m tests.faults.torture --only NAMES` measures selected rows.
 
 """
 
@@ -251,8 +259,8 @@ def page(found: dict[str, Tally], before: str = "") -> str:
             rows += [line for line in before.splitlines() if line.startswith(head)]
             remarks += [line for line in before.splitlines() if line.startswith(remark)]
     lines = [
-        HEAD + f"Python {platform.python_version()}, torch {version('torch')},"
-        f" {platform.system()} {platform.machine()}, {os.cpu_count()} cores.\n",
+        HEAD + f"The measurements used Python {platform.python_version()}, torch {version('torch')}"
+        f" and {platform.system()} {platform.machine()} on {os.cpu_count()} cores.\n",
         "| fault, and required result | tried | passed | skipped | failed | worst time | worst memory"
         " | measured |",
         "| --- | ---: | ---: | ---: | ---: | ---: | ---: | --- |",

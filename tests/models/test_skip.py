@@ -195,7 +195,7 @@ def test_other_lengths_are_refused_and_padding_beyond_the_window_is_not(name: st
         model.forecast(source[:, 1:], T)
     with pytest.raises(DataError, match="a source has 3"):
         model.forecast(source, T, source_lengths=torch.tensor([S, 3, S]))
-    with pytest.raises(UsageError, match="skip: linear .* forecast 5 steps .* 6 were asked for"):
+    with pytest.raises(UsageError, match="skip: linear .* forecast 5 steps .* 6 were requested"):
         model.forecast(source, T + 1)
 
 
@@ -267,7 +267,7 @@ def test_verbs_refuse_what_the_map_has_no_weights_for(
     longer = series(tmp_path / "longer.csv", [6, 6])
     refused = seqattn("evaluate", str(small), "--input", str(longer))
     assert refused.code == 2, refused.err
-    assert "3 were asked for" in refused.err
+    assert "3 were requested" in refused.err
     fine = series(tmp_path / "fine.csv", [3, 3])
     assert seqattn("predict", str(small), "--input", str(fine), "--steps", "1").code == 0
     with pytest.raises(DataError, match="has 4"):

@@ -94,10 +94,13 @@ def test_every_command_of_the_ten_minutes_page_does_what_the_page_states(
     largest_weights = Counter(map(tuple, (weights.argmax(-1) + 1).tolist()))
     assert largest_weights == {(1, 2): 67, (2, 2): 47, (1, 1): 14}
     assert (
-        "In 67 of the 128 sequences both steps have their largest weight on the opposite"
+        "In 67 of the 128 sequences, both rows have their largest weight on the opposite"
         in page_text
     )
-    assert "in 47 both on point 2, in 14 both on point 1" in page_text
+    assert (
+        "In 47 sequences, both rows have it on point 2, and in 14 sequences, both rows have it"
+        in page_text
+    )
     sentence = (
         "scaled_dot is better than uniform: the typical difference in loss, uniform minus"
         " scaled_dot (Hodges-Lehmann), is 0.16, 95% interval 0.12 to 0.2; scaled_dot is better in"

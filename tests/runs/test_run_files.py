@@ -81,7 +81,7 @@ def test_every_key_of_a_summary_has_a_type(mine: RunFolder) -> None:
         elif at[0] not in ("fitted", "rmse") or len(at) == 1:
             if at in (("baselines", at[-1]), ("validation_baselines", at[-1])):
                 continue  # one of several; only the best is needed
-            with pytest.raises(CheckpointError, match="is needed, and is not there"):
+            with pytest.raises(CheckpointError, match="is required, but missing"):
                 mine.read_summary()
 
 

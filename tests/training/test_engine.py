@@ -672,5 +672,5 @@ def test_a_group_finds_what_is_not_finite_and_saves_the_best_of_each(number: flo
         assert state.finite_rows() == [True, False, True]
         rows[1, 2] = kept
     state.best.fill_(7.0)
-    state.epoch, state.rows[1].best_epoch = 2, 1
-    assert all((best == 7).all() for best in state.run_state(1).best_weights.values())
+    state.epoch, state.progress[1].best_epoch = 2, 1
+    assert all((best == 7).all() for best in state.get_run_state(1).best_weights.values())

@@ -14,7 +14,6 @@ from seqattn.training import batches
 from seqattn.training.batches import (
     Batch,
     GatheredBatch,
-    batch_in_order,
     batch_of,
     to_tensors,
 )
@@ -71,7 +70,7 @@ def test_windows_become_the_same_tensors(
 
 
 def test_windows_that_are_read_in_order_are_gathered(data: Splits) -> None:
-    found = batch_in_order(data.test, scaling=data.scaling)
+    found = batch_of(data.test, scaling=data.scaling, keep_tensors=False)
     wanted = to_tensors(data.test, scaling=data.scaling)
     assert isinstance(found, GatheredBatch)
     assert found.shape == wanted.shape

@@ -41,8 +41,8 @@ from seqattn.training.checksummed import load_checksummed, save_checksummed
 from seqattn.training.data_loader import epoch_permutations, shuffled_batches
 from seqattn.training.objective import AutogradLoss
 from seqattn.training.optimizers import Optimizer
-from seqattn.training.schedules import EarlyStopper
-from seqattn.training.state import TrainState
+from seqattn.training.schedules import PlateauDetector
+from seqattn.training.state import StepLoss, TrainState
 from seqattn.training.validation import validate
 from tests import training_session
 from tests.conftest import F, N, T
@@ -99,7 +99,8 @@ def weights(state: RunState) -> dict[str, Tensor]:
 
 
 def shuffled(data: Batch, seed: int, epoch: int) -> Batch:
-    return shuffled_batches(data, epoch_permutations([seed], epoch, len(data)), len(data))(0)
+    (order,) = epoch_permutations([seed], epoch, len(data))
+    return shuffled_batches(data, order, [slice(0, len(data))])(0)
 
 
 def validated(model: Seq2SeqModel, data: Batch) -> tuple[float, float]:
@@ -188,7 +189,7 @@ def test_a_schedule_that_goes_on_is_the_one_that_never_stopped() -> None:
 
 
 def test_patience() -> None:
-    patient = EarlyStopper(2, min_delta=0.5)
+    patient = PlateauDetector(2, min_delta=0.5)
     assert [patient.update(loss) for loss in (3.0, 2.6, 2.4, 2.2, 2.0)] == [
         False, False, False, False, True,
     ]  # fmt: skip
@@ -457,7 +458,7 @@ def test_no_step_on_a_gradient_that_is_not_finite(
     """Its loss is finite."""
     compute_gradient = learner.Learner.compute_gradient
 
-    def infinite(self: learner.Learner, state: TrainState, epoch: learner.Epoch) -> Tensor:
+    def infinite(self: learner.Learner, state: TrainState, epoch: learner.Epoch) -> StepLoss:
         losses = compute_gradient(self, state, epoch)
         if (state.epoch, state.step) == (1, 2):
             self.params.gradient[0, 3] = math.inf

@@ -25,7 +25,7 @@ from seqattn.data.baselines import forecast_mse
 from seqattn.data.sequences import Floats
 from seqattn.models import AttentionKind, Seq2SeqModel, WeightSemantics
 from seqattn.runs import attention_arrays
-from seqattn.training.batches import batch_in_order, chunk_slices
+from seqattn.training.batches import batch_of, chunk_slices
 
 MAX_CHUNK_SEQUENCES = 2048
 MAX_CHUNK_PAIRS = 2**22  # pairs of points, which determine the size of the attention weights
@@ -173,7 +173,7 @@ def forecast_chunks(
         model.skip.check_steps(steps)
         model.skip.check_sources(part.source_lengths, part.ids)
     of_chunk = None if override is None else fit_override(override, model, part, steps)
-    batch = batch_in_order(part, *_device_and_type(model), scaling=scaling)
+    batch = batch_of(part, *_device_and_type(model), scaling=scaling, keep_tensors=False)
     for places in chunk_slices(len(batch), sequences_per_chunk(batch.source_steps + steps)):
         chunk = batch.take(places)
         with torch.inference_mode():
@@ -219,7 +219,7 @@ def teacher_forced_chunks(
         The slice of a chunk of n sequences in the part, and the forecasts of these sequences,
         (n, T, F), in the units of the part.
     """
-    batch = batch_in_order(part, *_device_and_type(model), scaling=scaling)
+    batch = batch_of(part, *_device_and_type(model), scaling=scaling, keep_tensors=False)
     truth = torch.ones(batch.target_steps, dtype=torch.bool)
     for places in chunk_slices(
         len(batch), sequences_per_chunk(batch.source_steps + batch.target_steps)

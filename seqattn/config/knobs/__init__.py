@@ -1,8 +1,8 @@
-"""All keys of a config with their defaults, bounds and descriptions.
+"""All keys of a config, with their defaults, bounds and descriptions.
 
-The models are frozen and strict: a string is not a number, `true` is not 1, an unknown key is an
-error. A section with variants is a union that is discriminated by one key (`score`, `schedule`,
-`kind`), so that no variant accepts the keys of another.
+The pydantic models are frozen and strict: a string is not a number, `true` is not 1, and an unknown
+key is an error. A section with variants is a union that is discriminated by one key (`score`,
+`schedule` or `kind`), so that no variant accepts the keys of another variant.
 """
 
 from __future__ import annotations
@@ -62,27 +62,27 @@ from seqattn.config.knobs.training import (
 
 
 class Logging(Section):
-    """Additional logs; metrics.csv is always written."""
+    """Logs in addition to metrics.csv, which every training writes."""
 
     tensorboard: bool = False
-    """Write scalars, pictures and hyperparameters for TensorBoard to the folder `tensorboard` of
-    the run. Needs the extra seqattn[tensorboard]."""
+    """Whether scalars, pictures and hyperparameters for TensorBoard are written to the folder
+    `tensorboard` of the run. TensorBoard requires the extra `seqattn[tensorboard]`."""
 
 
 class Config(Section):
     """The config of one training."""
 
     name: Annotated[str, Field(pattern=NAME_PATTERN, max_length=100)] = "squares"
-    """Name of the run folder: letters, digits, '.', '_' and '-', not starting with '.' or '-'."""
+    """Name of the run folder. The name consists of letters, digits, '.', '_' and '-', and does not
+    start with '.' or '-'."""
     seed: Annotated[int, Field(ge=0, le=2**63 - 1)] = 23
-    """Seed of initial weights, batch order and teacher forcing; the data have seeds of their
-    own."""
+    """Seed of initial weights, batch order and teacher forcing. The data have their own seeds."""
     data: Data = Squares()
     """The data set."""
     model: Model = Recurrent()
     """The model."""
     training: Training = Training()
-    """The training."""
+    """The settings of the training."""
     logging: Logging = Logging()
     """Additional logs."""
 
@@ -117,20 +117,21 @@ class Compare(Section):
     """A comparison of several variants of the config, for `seqattn compare`."""
 
     seeds: Annotated[int, Field(ge=2, le=100_000)] = 16
-    """Number of seeds of each variant, from the seed of the config on. Fewer than 6 cannot show a
-    difference."""
+    """Number of seeds of each variant, starting with the seed of the config. Fewer than 6 seeds
+    cannot show a difference."""
     vary: dict[str, list[Any]] = Field(default_factory=dict)
-    """Lists of values by dotted key; every combination is a variant."""
+    """Lists of values by dotted key. Every combination of values is a variant."""
     variants: dict[VariantName, dict[str, Any]] = Field(default_factory=dict)
-    """Variants by name, with their values by dotted key; instead of `vary`."""
+    """Variants by name, with their values by dotted key. Named variants replace `vary`."""
 
     along: dict[str, list[float | int]] = Field(default_factory=dict)
-    """A dotted key with a list of numbers: every variant is trained with each number and compared
-    with the others at the same number; along.png shows losses over it."""
+    """A dotted key with a list of numbers. Every variant is trained with each number, and compared
+    with the other variants at the same number. The picture along.png plots the losses against the
+    numbers."""
     resample_data: bool = True
-    """Draw new generated data for each seed, the same for all variants, so that results do not
-    depend on one data set. false: one data set for all seeds, from data.train_seed, validation_seed
-    and test_seed. Has no effect on files."""
+    """Whether each seed draws new generated data, which all variants share, so that results do not
+    depend on one data set. With `false`, all seeds use the data set of `data.train_seed`,
+    `validation_seed` and `test_seed`. This key has no effect on files."""
 
     @model_validator(mode="after")
     def _check_variants(self) -> Self:
@@ -145,7 +146,7 @@ class ComparisonFile(Config):
     """A config file that may contain a comparison."""
 
     compare: Compare | None = None
-    """The comparison of `seqattn compare`; null: a single training."""
+    """Comparison for `seqattn compare`. `null` means a single training."""
 
 
 __all__ = [

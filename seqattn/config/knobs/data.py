@@ -1,4 +1,4 @@
-"""Keys of the data."""
+"""The keys of the section `data`."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ from seqattn.config.knobs.section import (
 
 
 class Generated(Section):
-    """Keys of all generated tasks: numbers of sequences, and seeds."""
+    """The numbers of sequences and the seeds of all generated tasks."""
 
     n_train: Count = 256
     """Number of training sequences."""
     n_validation: Count = 128
-    """Number of validation sequences, which choose the best epoch."""
+    """Number of sequences in the validation part, which determines the best epoch."""
     n_test: Count = 128
-    """Number of test sequences, which are used once, after training."""
+    """Number of sequences in the test part, which is used once, after training."""
     train_seed: Seed = 13
     """Seed of the training sequences."""
     validation_seed: Seed = 17
-    """Seed of the validation sequences; different from the other two."""
+    """Seed of the validation sequences, different from the other two seeds."""
     test_seed: Seed = 19
-    """Seed of the test sequences; different from the other two."""
+    """Seed of the test sequences, different from the other two seeds."""
 
     @model_validator(mode="after")
     def _check_seeds(self) -> Self:
@@ -59,35 +59,36 @@ class Generated(Section):
 
 
 class Squares(Generated):
-    """Noisy squares: the source has the first corners of a square, the target the others."""
+    """Noisy squares. The source has the first corners of a square, and the target has the
+    others."""
 
     kind: Literal["squares"] = "squares"
-    """The task, or file for your own sequences."""
+    """Name of the task, or `file` for your own sequences."""
     noise: Noise = 0.1
-    """Standard deviation of the normal noise on every coordinate (corners are at -1 and 1)."""
+    """Standard deviation of the normal noise on every coordinate. The corners are at -1 and 1."""
     source_length: Annotated[int, Field(ge=1, le=3)] = 2
-    """Number of source corners; the rest of the four is the target."""
+    """Number of source corners. The target has the rest of the four corners."""
     variable_length: bool = False
-    """Squares of 2, 3 or 4 corners; each keeps at least one corner of source and of target."""
+    """Whether squares have 2 to 4 corners, at least one in the source and one in the target."""
 
 
 class Polygons(Generated):
-    """Regular polygons, randomly rotated and scaled: the source has some corners, the target the
-    others."""
+    """Regular polygons, randomly rotated and scaled. The source has the first corners of a polygon,
+    and the target has the other corners."""
 
     model_config = require_key("kind")
     kind: Literal["polygons"] = "polygons"
-    """The task, or file for your own sequences."""
+    """Name of the task, or `file` for your own sequences."""
     noise: Noise = 0.1
-    """Standard deviation of the normal noise on every coordinate; corners have a distance of 0.5 to
-    1.5 to the centre."""
+    """Standard deviation of the normal noise on every coordinate. The distance of each corner from
+    the centre is between 0.5 and 1.5."""
     corners: Annotated[int, Field(ge=3, le=1000)] = 5
-    """Number of corners of each polygon, or of the largest."""
+    """Number of corners of each polygon, or of the largest polygon with `min_corners`."""
     min_corners: Annotated[int, Field(ge=3, le=1000)] | None = None
-    """Number of corners of the smallest polygon: each draws its number, up to `corners`. null: all
-    have `corners`."""
+    """Number of corners of the smallest polygon. The number of corners of each polygon is random,
+    from `min_corners` to `corners`. With `null`, every polygon has `corners` corners."""
     source_length: Annotated[int, Field(ge=2, le=999)] = 2
-    """Number of source corners; the first two determine the polygon. The rest is the target."""
+    """Number of source corners. The first two determine the polygon. The target has the rest."""
 
     @model_validator(mode="after")
     def _check_rest(self) -> Self:
@@ -103,15 +104,15 @@ class Polygons(Generated):
 
 
 class Paths(Generated):
-    """Keys of tasks on random points in the square from -1 to 1."""
+    """The keys of tasks on random points in the square from -1 to 1."""
 
     noise: Noise = 0.0
     """Standard deviation of the normal noise on the target."""
     length: PathLength = 8
-    """Length of each source, or of the longest."""
+    """Length of each source, or of the longest source with `min_length`."""
     min_length: PathLength | None = None
-    """Length of the shortest source: each draws its length, up to `length`. null: all have
-    `length`."""
+    """Length of the shortest source. The length of each source is random, from `min_length` to
+    `length`. With `null`, every source has the length `length`."""
 
     @model_validator(mode="after")
     def _check_lengths(self) -> Self:
@@ -120,11 +121,11 @@ class Paths(Generated):
 
 
 class Copy(Paths):
-    """Copy the source: target step t is source step t."""
+    """Copy the source, so that target step t equals source step t."""
 
     model_config = require_key("kind")
     kind: Literal["copy"] = "copy"
-    """The task, or file for your own sequences."""
+    """Name of the task, or `file` for your own sequences."""
 
 
 class Reverse(Paths):
@@ -132,33 +133,34 @@ class Reverse(Paths):
 
     model_config = require_key("kind")
     kind: Literal["reverse"] = "reverse"
-    """The task, or file for your own sequences."""
+    """Name of the task, or `file` for your own sequences."""
 
 
 class Sort(Paths):
-    """Sort the source by its first coordinate, so that the alignment depends on values."""
+    """Sort the source by its first coordinate, so that the alignment depends on the values."""
 
     model_config = require_key("kind")
     kind: Literal["sort"] = "sort"
-    """The task, or file for your own sequences."""
+    """Name of the task, or `file` for your own sequences."""
 
 
 class Recall(Generated):
-    """Pairs of a key and a value, then a noisy copy of a key: the target is its value (associative
-    retrieval, Ba et al. 2016, section 4.1, with points for letters)."""
+    """Pairs of a key and a value, followed by a noisy copy of one key. The target is the value of
+    that key (associative retrieval, Ba et al. 2016, section 4.1, with points instead of
+    letters)."""
 
     model_config = require_key("kind")
     kind: Literal["recall"] = "recall"
-    """The task, or file for your own sequences."""
+    """Name of the task, or `file` for your own sequences."""
     noise: Noise = 0.1
-    """Standard deviation of the normal noise on the copied key; keys and values are uniform in the
-    square from -1 to 1."""
+    """Standard deviation of the normal noise on the copied key. Keys and values are uniformly
+    distributed in the square from -1 to 1."""
     pairs: Annotated[int, Field(ge=1, le=5000)] = 4
-    """Number of pairs of each source, or of the longest; a source has two steps per pair, and the
-    copied key."""
+    """Number of pairs in each source, or in the longest source with `min_pairs`. A source has two
+    steps per pair, and one step for the copied key."""
     min_pairs: Annotated[int, Field(ge=1, le=5000)] | None = None
-    """Number of pairs of the shortest source: each draws its number, up to `pairs`. null: all have
-    `pairs`."""
+    """Number of pairs in the shortest source. The number of pairs of each source is random, from
+    `min_pairs` to `pairs`. With `null`, every source has `pairs` pairs."""
 
     @model_validator(mode="after")
     def _check_pairs(self) -> Self:
@@ -167,17 +169,17 @@ class Recall(Generated):
 
 
 class Lag(Paths):
-    """Repeat the sequence with a lag: step t is step t - lag plus noise."""
+    """Repeat the sequence with a lag. Step t equals step t - lag, plus noise."""
 
     model_config = require_key("kind")
     kind: Literal["lag"] = "lag"
-    """The task, or file for your own sequences."""
+    """Name of the task, or `file` for your own sequences."""
     noise: Noise = 0.1
     """Standard deviation of the normal noise on the target."""
     lag: PathLength = 4
     """Number of steps between a target step and its source step."""
     steps: PathLength = 4
-    """T, length of the target; at most `lag`, so that each target step has a source step."""
+    """Length T of the target, at most `lag`, so that each target step has a source step."""
 
     @model_validator(mode="after")
     def _check_lag(self) -> Self:
@@ -198,7 +200,7 @@ class Lag(Paths):
 
 
 class Window(Section):
-    """Sliding windows over series: source steps, then target steps."""
+    """Sliding windows over series. A window has source steps, followed by target steps."""
 
     source: Count
     """Length of the source."""
@@ -212,15 +214,16 @@ class Split(Section):
     """The split into training, validation and test part."""
 
     by: Literal["sequence", "group", "time"] = "sequence"
-    """What is split. sequence: sequences at random. group: groups of sequences with the same value
-    in the column data.group, at random. time: the first steps train, the last test; with a window
-    each series is split, without one series are ordered by their first step."""
+    """What is split. `sequence` splits the sequences at random. `group` splits groups at random; a
+    group is all sequences with one value in the column `data.group`. `time` puts the first steps
+    into the training part and the last steps into the test part. `time` splits each series if
+    `window` is set, and otherwise orders the series by their first step."""
     validation: Share = 0.15
     """Share of the validation part."""
     test: Share = 0.15
     """Share of the test part; the rest is the training part."""
     seed: Seed = 0
-    """Seed of the random split; not used with by: time."""
+    """Seed of the random split. The seed has no effect with `by: time`."""
 
     @model_validator(mode="after")
     def _check_rest(self) -> Self:
@@ -234,7 +237,7 @@ class Split(Section):
 
 
 def column_names(given: list[str] | None) -> tuple[str, ...]:
-    """The columns that a key names; empty for auto and null."""
+    """Return the columns that a key names; empty for `auto` and `null`."""
     return () if given is None or given == ["auto"] else tuple(given)
 
 
@@ -246,94 +249,97 @@ class OwnFile(Section):
 
     model_config = require_key("kind")
     kind: Literal["file"] = "file"
-    """The task, or file for your own sequences."""
+    """Name of the task, or `file` for your own sequences."""
     path: FileName
-    """A file, a folder of files of one format (with subfolders), or a pattern such as data/*.csv,
-    relative to the working directory. With the two paths below, the training part."""
+    """A file, a folder of files with one format (with its subfolders), or a pattern such as
+    `data/*.csv`, relative to the working directory. With the two paths below, `path` is the
+    training part."""
     validation_path: FileName | None = None
-    """Path of the validation part, whose files do not train. null: split.validation of `path`."""
+    """Path of the validation part. `null` means the share `split.validation` of `path`."""
     test_path: FileName | None = None
-    """Path of the test part, whose files do not train. null: split.test of `path`."""
+    """Path of the test part. `null` means the share `split.test` of `path`."""
     format: Literal["auto", "csv", "tsv", "json", "jsonl", "npz", "npy", "parquet", "arrow"] = (
         "auto"
     )
-    """Format of the files; auto: by the suffix, which .gz or .zst may follow."""
+    """Format of the files. `auto` means the format of the suffix before an optional .gz or .zst."""
     layout: Literal["auto", "long", "wide"] = "auto"
-    """Layout of a table. long: a row is a step. wide: a row is a sequence, with columns such as
-    x_1, y_1, x_2, y_2, or dates. auto: wide if columns have such names and there is no time
-    column."""
+    """Layout of a table. With `long`, a row is a step. With `wide`, a row is a sequence, with
+    columns such as x_1, y_1, x_2, y_2, or dates. `auto` means `wide` if there are such columns and
+    no time column."""
     series: OneOrMore | None = AUTO
-    """Column, or columns, with the series id of a row; auto: inferred from names and values, as
-    data check shows; null: all rows of a long table are one series."""
+    """Column or columns with the series id of a row. `auto` infers the columns from names and
+    values, as `seqattn data check` shows. With `null`, all rows of a long table are one series."""
     time: OneOrMore | None = AUTO
-    """Time column of a long table, with numbers or dates; or several, such as a date and an hour.
-    auto: inferred; null: rows are in order."""
+    """Time column of a long table, with numbers or dates, or several columns, such as a date and an
+    hour. `auto` infers the columns. With `null`, the rows are in order of time."""
     group: ColumnName | None = None
-    """Column with the group of a sequence, for split.by: group."""
+    """Column with the group of a sequence, for `split.by: group`."""
     features: ColumnNames | None = None
-    """Columns of source and target; null: all columns without another role."""
+    """Columns of source and target. `null` means all columns without another role."""
     ignore: ColumnNames | None = None
-    """Columns to leave out; null: none."""
+    """Columns to leave out. `null` means no columns."""
     one_hot: ColumnNames | None = None
-    """Columns of words that become one feature of 0 and 1 per word; null: none."""
+    """Columns of words. Each word becomes one feature with the values 0 and 1. `null` means no
+    columns."""
     source_features: ColumnNames | None = None
-    """Columns of the source, if the target has others; null: `features`."""
+    """Columns of the source, if the target has other columns. `null` means `features`."""
     target_features: ColumnNames | None = None
-    """Columns of the target, if the source has others; null: `features`."""
+    """Columns of the target, if the source has other columns. `null` means `features`."""
     units: UnitTexts | None = None
-    """Units of features, such as {temperature: degC, demand: MW}, shown with values and errors.
-    Values are not converted. null: no units."""
+    """Units of features, such as `{temperature: degC, demand: MW}`, shown with values and errors.
+    Units do not convert values. `null` means no units."""
     source_length: Count | None = None
-    """Length of each source; the rest of the sequence is the target."""
+    """Length of each source. The rest of the sequence is the target."""
     target_length: Count | None = None
-    """Length of each target, at the end of the sequence; the rest is the source."""
+    """Length of each target, at the end of the sequence. The rest is the source."""
     window: Window | None = None
-    """Sliding windows over series, within each part; instead of the two lengths."""
+    """Sliding windows over series, within each part. Windows replace the two lengths above."""
     split: Split = Split()
     """The split of `path` into three parts."""
     normalize: Literal["none", "global", "instance"] = "global"
-    """global: `scaling` alone. instance: also by mean and standard deviation of each source, for
-    series whose level and scale change; `scaling` then sets the unit of losses, and scales features
-    of the target alone. none: the same as scaling: none."""
+    """`global` applies only `scaling`. `instance` also normalizes by mean and standard deviation of
+    each source, for series with changing level and scale; `scaling` then sets the unit of losses
+    and scales only features that the source does not have. `none` means `scaling: none`."""
     scaling: Literal["none", "standard", "minmax", "robust"] = "standard"
-    """Scaling of each feature, fitted on the training part. standard: mean 0 and standard deviation
-    1.
-    minmax: from -1 to 1. robust: median 0 and interquartile range 1, or standard deviation 1 if the
-    quartiles are equal. Forecasts are in your units; losses are scaled."""
+    """Scaling of each feature, fitted on the training part, to mean 0 and standard deviation 1
+    (`standard`), to the interval from -1 to 1 (`minmax`), or to median 0 and interquartile range 1
+    (`robust`; standard deviation 1 if the quartiles are equal). Forecasts are in your units; losses
+    are scaled."""
     relative: bool = False
-    """Subtract the last source step of each sequence, and add it to the forecast: for series that
-    drift beyond the levels of the training part."""
+    """Whether the last source step is subtracted from each sequence and added to the forecast.
+    Differences suit series that drift beyond the levels of the training part."""
     missing: Literal["refuse", "drop_sequence", "interpolate"] = "refuse"
-    """Handling of empty cells, and of missing rows between evenly spaced steps. refuse: an error.
-    drop_sequence: leave the sequence or window out. interpolate: source cells are interpolated
-    linearly within the same source (at an end, the nearest value is repeated); missing target cells
-    count in no loss and no error."""
+    """Handling of empty cells, and of missing rows between evenly spaced steps. `refuse` reports an
+    error. `drop_sequence` leaves out the sequence or window. `interpolate` interpolates source
+    cells linearly within the source (at an end, it repeats the nearest value), and leaves missing
+    target cells out of losses and errors."""
     na_values: Words | None = None
-    """Words or numbers for empty cells, such as [-999], besides the usual ones (NA, n/a, null, ?).
-    null: the usual ones; numbers such as -999 far from all others are then an error."""
+    """Words or numbers for empty cells, such as `[-999]`, in addition to the usual words (NA, n/a,
+    null, ?). With `null`, a number such as -999 that is far from all others is an error."""
     time_format: ColumnName | None = None
-    """strftime format of dates in a text file, such as '%d.%m.%Y'; null: detected."""
+    """strftime format of dates in a text file, such as `%d.%m.%Y`. `null` means automatic
+    detection."""
     delimiter: Annotated[str, Field(min_length=1, max_length=1)] | None = None
-    """Delimiter of cells in a text file; null: detected."""
+    """Delimiter of cells in a text file. `null` means automatic detection."""
     decimal: Literal["auto", ".", ","] = "auto"
-    """Decimal mark of numbers in a text file."""
+    """Decimal mark of numbers in a text file. `auto` means automatic detection."""
     thousands: Literal["auto", ",", ".", " ", "'"] | None = "auto"
-    """Thousands separator of numbers in a text file; null: none."""
+    """Thousands separator of numbers in a text file. `auto` means automatic detection, and `null`
+    means no separator."""
     comment: Annotated[str, Field(min_length=1, max_length=2)] | None = None
-    """Prefix of comment lines in a text file; null: detected."""
+    """Prefix of comment lines in a text file. `null` means automatic detection."""
     skip_rows: Annotated[int, Field(ge=0, le=1_000_000)] = 0
     """Number of lines before the header of a text file."""
     header: bool | None = None
-    """Whether a text file has a header; null: detected."""
+    """Whether a text file has a header. `null` means automatic detection."""
     encoding: ColumnName | None = None
-    """Encoding of a text file; null: detected."""
+    """Encoding of a text file. `null` means automatic detection."""
     season: Count | None = None
-    """Season length in steps, for the seasonal naive baseline and MASE; null: found in the training
-    series, if they have one."""
-
+    """Season length in steps, for the seasonal naive baseline and MASE. With `null`, the season
+    length is estimated from the training series, if they have a season."""
     cache: Literal["auto", "always", "never"] = "auto"
     """Whether the values of the files are cached on disk, so that files may be larger than memory
-    and are read once. auto: for 32 MiB of files or more."""
+    and are read only once. `auto` caches files of 32 MiB or more."""
 
     _set_scaling = model_validator(mode="before")(with_scaling)
     _check_normalize = model_validator(mode="after")(check_normalization)

@@ -1,4 +1,4 @@
-"""Keys of the model."""
+"""The keys of the section `model`."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from seqattn.config.knobs.section import (
 
 
 class LocationShift(Section):
-    """The previous attention weights, shifted by a learned step (Graves, Wayne and Danihelka
-    2014)."""
+    """Location-based addressing that moves the previous attention weights by learned shifts
+    (Graves, Wayne and Danihelka 2014)."""
 
     kind: Literal["location_shift"] = "location_shift"
     """The kind of location-based addressing."""
     shift_range: Annotated[int, Field(ge=1, le=63)] = 3
-    """Number of relative shifts, centred at 0: 3 is -1, 0, 1."""
+    """Number of relative shifts, centred at 0. For example, 3 allows the shifts -1, 0 and 1."""
 
     @model_validator(mode="after")
     def _check_shift_range(self) -> Self:
@@ -31,7 +31,7 @@ class LocationShift(Section):
         if n % 2 == 0:
             raise contradiction(
                 "shift_range",
-                f"is {n}, an even number: steps back, steps forward and 0 make an odd one."
+                f"is {n}, but must be odd: 0, and as many shifts backward as forward."
                 f" Choose {n - 1} or {n + 1}",
             )
         return self
@@ -44,8 +44,8 @@ class GaussianWindow(Section):
     kind: Literal["local"] = "local"
     """The kind of location-based addressing."""
     window: Annotated[int, Field(ge=1, le=100_000)] = 2
-    """D: source steps further than this from the predicted position have weight 0; the standard
-    deviation of the Gaussian is D / 2."""
+    """D, half the width of the window. Source steps further than D from the predicted position have
+    weight 0. The standard deviation of the Gaussian is D / 2."""
 
 
 Location = Annotated[
@@ -55,20 +55,23 @@ Location = Annotated[
 
 
 class AttentionKnobs(Section):
-    """Keys of all scores."""
+    """The keys that all scores have."""
 
     normalizer: Literal["softmax", "sparsemax", "hard"] = "softmax"
-    """How scores become weights: `softmax`; `sparsemax`, which can give exact zeros (Martins and
-    Astudillo 2016); `hard`, one source step per target step (Xu et al. 2015)."""
+    """How scores become weights. `softmax` gives positive weights. `sparsemax` can give weights of
+    exactly zero (Martins and Astudillo 2016). `hard` puts all weight on one source step per target
+    step (Xu et al. 2015)."""
     estimator: Literal["straight_through", "reinforce"] | None = None
-    """Gradient estimator of `hard`: that of the soft weights (straight-through, Bengio et al.
-    2013), or REINFORCE (Williams 1992)."""
+    """Gradient estimator of `hard`. `straight_through` uses the gradient of the soft weights
+    (Bengio et al. 2013). `reinforce` uses REINFORCE (Williams 1992)."""
     heads: Annotated[int, Field(ge=1, le=256)] = 1
-    """Number of attention heads, each with an equal share of the width."""
+    """Number of attention heads. Each head has an equal share of the width."""
     location: Location | None = None
-    """Location-based addressing in addition to scores; null: scores alone."""
+    """Location-based addressing in addition to scores. With `null`, the weights depend on scores
+    only."""
     project_values: bool = False
-    """Average a learned affine map of the encoder states instead of the states themselves."""
+    """Whether attention averages a learned affine map of the encoder states instead of the states
+    themselves."""
 
     @model_validator(mode="after")
     def _check_estimator(self) -> Self:
@@ -92,39 +95,40 @@ class AttentionKnobs(Section):
 
 
 class UniformAttention(AttentionKnobs):
-    """No score: equal weights for all source steps, the baseline of attention."""
+    """Equal weights for all source steps, without a score, as a baseline for the other scores."""
 
     model_config = require_key("score")
     score: Literal["uniform"] = "uniform"
-    """The score function of query and key."""
+    """Score function of query and key."""
 
     @model_validator(mode="after")
     def _check_normalizer(self) -> Self:
         if self.normalizer == "hard":
             raise contradiction(
                 "normalizer",
-                "is hard, but score: uniform has nothing to choose by. Choose another score",
+                "is hard, but score: uniform gives all steps the same score. Choose another score",
             )
         return self
 
 
 class DotAttention(AttentionKnobs):
-    """query . key (Luong et al. 2015)."""
+    """The score query . key (Luong et al. 2015)."""
 
     model_config = require_key("score")
     score: Literal["dot"] = "dot"
-    """The score function of query and key."""
+    """Score function of query and key."""
 
 
 class ScaledDotAttention(AttentionKnobs):
-    """query . key / sqrt(K) (Vaswani et al. 2017)."""
+    """The score query . key / sqrt(K) (Vaswani et al. 2017)."""
 
     score: Literal["scaled_dot"] = "scaled_dot"
-    """The score function of query and key."""
+    """Score function of query and key."""
     project_query_key: bool = True
-    """Compare learned affine maps of query and key instead of the states themselves."""
+    """Whether query and key are learned affine maps of the states instead of the states
+    themselves."""
     key_dim: Width | None = None
-    """K, the width of queries and keys; null: hidden_dim."""
+    """K, the width of queries and keys. `null` means `hidden_dim`."""
 
     @model_validator(mode="after")
     def _check_key_dim(self) -> Self:
@@ -136,33 +140,35 @@ class ScaledDotAttention(AttentionKnobs):
 
 
 class GeneralAttention(AttentionKnobs):
-    """query . W key (Luong et al. 2015)."""
+    """The score query . W key (Luong et al. 2015)."""
 
     model_config = require_key("score")
     score: Literal["general"] = "general"
-    """The score function of query and key."""
+    """Score function of query and key."""
 
 
 class AdditiveAttention(AttentionKnobs):
-    """v . tanh(W query + U key + b) (Bahdanau et al. 2015, plus the bias b)."""
+    """The score v . tanh(W query + U key + b) (Bahdanau et al. 2015, plus the bias b)."""
 
     model_config = require_key("score")
     score: Literal["additive"] = "additive"
-    """The score function of query and key."""
+    """Score function of query and key."""
     key_dim: Width | None = None
-    """K, the width of queries and keys; null: hidden_dim."""
+    """K, the width of queries and keys. `null` means `hidden_dim`."""
 
 
 class CosineAttention(AttentionKnobs):
-    """cos(query, key) / temperature, with a learned temperature (Graves et al. 2014, eq. 5, 6)."""
+    """The score cos(query, key) / temperature, with a learned temperature (Graves et al. 2014, eq.
+    5, 6)."""
 
     model_config = require_key("score")
     score: Literal["cosine"] = "cosine"
-    """The score function of query and key."""
+    """Score function of query and key."""
     project_query_key: bool = True
-    """Compare learned affine maps of query and key instead of the states themselves."""
+    """Whether query and key are learned affine maps of the states instead of the states
+    themselves."""
     temperature: Annotated[float, Field(ge=1e-3, le=1e3)] = 0.2
-    """Initial temperature: scores lie within plus and minus 1 / temperature."""
+    """Initial temperature. Scores are between -1 / temperature and 1 / temperature."""
 
 
 Attention = Annotated[
@@ -177,16 +183,17 @@ Attention = Annotated[
 
 
 class ModelKnobs(Section):
-    """Keys of all kinds of models."""
+    """The keys that all kinds of models have."""
 
     skip: Literal["none", "linear"] = "none"
-    """Skip connection from source to forecast: `none`; `linear`, a linear map from the whole source
-    to the whole target is added to the output of the network, which starts at zero. All sources
-    must have one length, and all targets."""
+    """Skip connection from source to forecast. With `linear`, the forecast is the sum of two
+    outputs: that of the network, which is zero at first, and that of a linear map from the whole
+    source to the whole target. All sources must then have the same length, and so must all targets.
+    `none` means no skip connection."""
     skip_map: Literal["frozen", "finetuned", "learned"] = "frozen"
-    """The map of skip: linear: `frozen`, ridge regression on the training sequences with the
-    penalty that is best on the validation part; `finetuned`, the same as initial values, trained
-    with the network; `learned`, initialized with zero and trained."""
+    """The map of `skip: linear`. `frozen` is the result of ridge regression on the training
+    sequences, with the penalty that is best on the validation part. `finetuned` starts from the
+    same map and trains it with the network. `learned` starts from zero and is trained."""
 
     @model_validator(mode="after")
     def _check_skip_map(self) -> Self:
@@ -200,33 +207,35 @@ class ModelKnobs(Section):
 
 
 class Recurrent(ModelKnobs):
-    """A recurrent encoder-decoder, with attention or (attention: null) without."""
+    """A recurrent encoder-decoder, with attention, or without it (`attention: null`)."""
 
     kind: Literal["recurrent"] = "recurrent"
-    """The family of models."""
+    """Kind of the model."""
     cell: Literal["gru", "lstm", "rnn"] = "gru"
-    """The recurrent cell of encoder and decoder: GRU (Cho et al. 2014), LSTM (Hochreiter and
-    Schmidhuber 1997) or the plain tanh network (Elman 1990)."""
+    """Recurrent cell of encoder and decoder: GRU (Cho et al. 2014), LSTM (Hochreiter and
+    Schmidhuber 1997) or the plain tanh network (`rnn`, Elman 1990)."""
     hidden_dim: Width = 16
     """H, the width of the recurrent state."""
     layers: Annotated[int, Field(ge=1, le=32)] = 1
-    """Number of recurrent layers of the encoder, and of the decoder."""
+    """Number of recurrent layers in the encoder, and in the decoder."""
     bidirectional: bool = False
-    """Read the source in both directions; learned maps project both states to hidden_dim."""
+    """Whether the encoder reads the source in both directions. Learned maps project the two states
+    to `hidden_dim`."""
     dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
-    """Dropout probability between layers and before the output, in training."""
+    """Probability of dropout in training, between layers and before the output."""
     input_feeding: bool = False
-    """Feed the attentional vector, made of context and state, into the next step (Luong et al.
-    2015)."""
+    """Whether the attentional vector, computed from context and state, is an input of the next step
+    (Luong et al. 2015)."""
     context: Literal["output", "input"] = "output"
-    """Where the context goes: `output` attends with the new decoder state, and both make the
-    output; `input` attends with the previous state, and the context joins the decoder's input."""
+    """Where the context is used. With `output`, the new decoder state is the query, and state and
+    context together give the output. With `input`, the previous decoder state is the query, and the
+    context is part of the decoder's input."""
     readout: Literal["linear", "tanh"] = "linear"
-    """How context c and state h make the output with context: output: `linear`, W [c; h] + b;
-    `tanh`, W a + b of the attentional vector a = tanh(W_a [c; h] + b_a) (Luong et al. 2015, eq. 5),
-    which input_feeding always has."""
+    """How context c and state h give the output, with `context: output`. `linear` is W [c; h] + b.
+    `tanh` is W a + b with the attentional vector a = tanh(W_a [c; h] + b_a) (Luong et al. 2015, eq.
+    5); `input_feeding` always uses it."""
     attention: Attention | None = ScaledDotAttention()
-    """The attention of the decoder; null: an encoder-decoder without attention."""
+    """Attention of the decoder. `null` means an encoder-decoder without attention."""
 
     @model_validator(mode="after")
     def _check_context(self) -> Self:
@@ -292,56 +301,58 @@ class Recurrent(ModelKnobs):
 
     @property
     def has_attention(self) -> bool:
-        """Whether its forecasts have attention weights."""
+        """Whether the model's forecasts have attention weights."""
         return self.attention is not None
 
 
 class FastWeights(ModelKnobs):
-    """A recurrent net that reads its recent past from fast weights (Ba et al. 2016)."""
+    """A recurrent network that reads its recent past from fast weights (Ba et al. 2016)."""
 
     model_config = require_key("kind")
     kind: Literal["fast_weights"] = "fast_weights"
-    """The family of models."""
+    """Kind of the model."""
     hidden_dim: Width = 16
     """H, the width of the recurrent state."""
     decay: Annotated[float, Field(ge=0, le=1)] = 0.95
-    """Decay factor of the memory at every step."""
+    """Factor by which the memory decays at every step."""
     rate: Annotated[float, Field(gt=0, le=100)] = 0.5
-    """Learning rate with which a state is written to the memory."""
+    """Learning rate at which a state is written to the memory."""
     inner_steps: Annotated[int, Field(ge=1, le=100)] = 1
     """Number of inner steps in which a new state reads the memory."""
     layer_norm: bool = True
-    """Normalize the state before its tanh (Ba, Kiros and Hinton 2016)."""
+    """Whether the state is normalized before its tanh (Ba, Kiros and Hinton 2016)."""
 
     @property
     def has_attention(self) -> bool:
-        """Whether its forecasts have attention weights."""
+        """Whether the model's forecasts have attention weights."""
         return True
 
 
 class Transformer(ModelKnobs):
-    """Encoder and decoder of self-attention, and cross-attention between them (Vaswani et al.
-    2017)."""
+    """An encoder and a decoder with self-attention, and cross-attention from the decoder to the
+    encoder (Vaswani et al. 2017)."""
 
     model_config = require_key("kind")
     kind: Literal["transformer"] = "transformer"
-    """The family of models."""
+    """Kind of the model."""
     model_dim: Width = 32
     """D, the width of every layer."""
     heads: Annotated[int, Field(ge=1, le=256)] = 4
-    """A, number of attention heads of every layer, each of width D / A."""
+    """A, the number of attention heads of every layer. Each head has the width D / A."""
     layers: Annotated[int, Field(ge=1, le=64)] = 2
-    """Number of layers of the encoder, and of the decoder."""
+    """Number of layers in the encoder, and in the decoder."""
     feedforward_dim: Annotated[int, Field(ge=1, le=32768)] = 64
-    """Width of the hidden layer that follows attention."""
+    """Width of the hidden layer in each feed-forward sublayer."""
     positions: Literal["sinusoidal", "learned", "none"] = "sinusoidal"
-    """Positional encoding; with none, the order of source steps has no effect."""
+    """Positional encoding. With `none`, the order of source steps has no effect."""
     longest: Count | None = None
-    """Number of learned positions, the longest sequence. Only with positions: learned."""
+    """Number of learned positions. No sequence can be longer. The key requires `positions:
+    learned`."""
     norm: Literal["pre", "post"] = "pre"
-    """Layer normalization before each sublayer (Xiong et al. 2020), or after the residual sum."""
+    """Position of layer normalization: before each sublayer (`pre`, Xiong et al. 2020) or after the
+    residual sum (`post`)."""
     dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
-    """Dropout probability of the output of each sublayer, in training."""
+    """Probability of dropout in training, on the output of each sublayer."""
 
     @model_validator(mode="after")
     def _check_heads(self) -> Self:
@@ -358,7 +369,7 @@ class Transformer(ModelKnobs):
 
     @property
     def has_attention(self) -> bool:
-        """Whether its forecasts have attention weights."""
+        """Whether the model's forecasts have attention weights."""
         return True
 
     @model_validator(mode="after")
@@ -367,7 +378,7 @@ class Transformer(ModelKnobs):
             raise contradiction("longest", "must be the number of learned positions")
         if self.positions != "learned" and self.longest is not None:
             raise contradiction(
-                "longest", f"goes with positions: learned; {self.positions} has no end"
+                "longest", f"requires positions: learned; positions: {self.positions} has no limit"
             )
         return self
 

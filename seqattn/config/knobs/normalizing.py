@@ -1,4 +1,4 @@
-"""Checks of `data.normalize`, `data.scaling` and `data.relative` together."""
+"""Common checks of `data.normalize`, `data.scaling` and `data.relative`."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from seqattn.config.knobs.section import Section, contradiction
 
 
 def with_scaling(content: Any) -> Any:
-    """Set `scaling: none` for `normalize: none` if `scaling` is not set."""
+    """Set `scaling: none` if the section has `normalize: none` and no `scaling`."""
     if isinstance(content, dict) and content.get("normalize") == "none":
         return {"scaling": "none", **content}
     return content
 
 
 def check_normalization(section: Section) -> Section:
-    """Check the three keys of a section.
+    """Check that the three keys of a section do not contradict each other.
 
     Raises:
-        PydanticCustomError: two of the keys contradict each other.
+        PydanticCustomError: if two of the keys contradict each other.
     """
     normalize, scaling, relative = (
         getattr(section, key) for key in ("normalize", "scaling", "relative")

@@ -1,4 +1,4 @@
-"""The base class of config sections, and types of their values."""
+"""The base class of config sections, and the types of their values."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DISCRIMINATORS = ("kind", "score", "schedule")
 
 
 class Section(BaseModel):
-    """A section of a config: frozen and strict."""
+    """A section of a config, frozen and strict."""
 
     model_config = ConfigDict(
         frozen=True,
@@ -32,30 +32,35 @@ class Section(BaseModel):
 
     @classmethod
     def names(cls) -> list[str]:
-        """Names of its keys, with the discriminator, such as `kind`, first."""
+        """Return the names of the section's keys, with the discriminator, such as `kind`, first."""
         first = [key for key in DISCRIMINATORS if key in cls.model_fields]
         return first + [key for key in cls.model_fields if key not in first]
 
 
 def contradiction(key: str, message: str) -> PydanticCustomError:
-    """The error for keys that contradict each other.
+    """Build the error for keys that contradict each other.
 
     Args:
-        key: whose line the message refers to.
-        message: continues the name of the key.
+        key: the key whose line the message gives.
+        message: text that continues the name of the key.
     """
     return PydanticCustomError("contradiction", "{message}", {"key": key, "message": message})
 
 
 def check_ordered(section: Section, low: str, high: str) -> None:
-    """Check that the value of key `low` is not above that of key `high`."""
+    """Check that the value of the key `low` is not above the value of the key `high`.
+
+    Raises:
+        PydanticCustomError: if the value of `low` is above the value of `high`.
+    """
     lower, upper = getattr(section, low), getattr(section, high)
     if lower is not None and lower > upper:
         raise contradiction(low, f"is {lower}, more than {high}: {upper}")
 
 
 def discriminator(key: str, default: str) -> Discriminator:
-    """Select the variant of a union by `key`; without it, the variant `default`."""
+    """Select the variant of a union by the value of `key`. If the key is missing, select the
+    variant `default`."""
 
     def tag(value: Any) -> str | None:
         if isinstance(value, dict):
@@ -66,7 +71,8 @@ def discriminator(key: str, default: str) -> Discriminator:
 
 
 def require_key(key: str) -> ConfigDict:
-    """JSON Schema of a variant that is not the default: its discriminator is required."""
+    """Return the JSON Schema of a variant that is not the default, whose discriminator is
+    required."""
     return ConfigDict(json_schema_extra={"required": [key]})
 
 
@@ -85,11 +91,12 @@ OneOrMore = Annotated[
     WithJsonSchema({"anyOf": [{"type": "string", "minLength": 1, "maxLength": 1000},
                               {"type": "array", "items": {"type": "string"}, "minItems": 1}]}),
 ]  # fmt: skip
-"""A name or a list of names; a single name is written without a list."""
+"""A name or a list of names. A single name is written without a list."""
 UnitTexts = Annotated[
     dict[ColumnName, Annotated[str, Field(min_length=1, max_length=40)]], Field(max_length=4096)
 ]
-"""Unit by feature. A single value, since names may contain dots."""
+"""Units by feature. The mapping is one value and not a section, because names of features may
+contain dots."""
 Words = Annotated[
     list[Annotated[str, Field(max_length=100)]],
     BeforeValidator(
@@ -101,7 +108,7 @@ Words = Annotated[
     ),
     Field(max_length=100),
 ]
-"""Words or numbers, as in a file."""
+"""Words or numbers, as they occur in a file."""
 Noise = Annotated[float, Field(ge=0, le=10)]
 PathLength = Annotated[int, Field(ge=1, le=10_000)]
 NAME_PATTERN = r"^[A-Za-z0-9_][A-Za-z0-9._-]*$"

@@ -1,4 +1,4 @@
-"""Keys of the training."""
+"""The keys of the section `training`."""
 
 from __future__ import annotations
 
@@ -17,24 +17,26 @@ from seqattn.config.knobs.section import (
 
 
 class TeacherForcingKnobs(Section):
-    """Keys of all schedules of teacher forcing."""
+    """The keys that all schedules of teacher forcing have. A random draw decides whether a decoder
+    input is the true previous step or the model's own forecast of it."""
 
     coin: Literal["step", "sequence", "element"] = "step"
-    """What one draw decides: a `step` of the whole batch, a whole `sequence`, or one step of one
-    sequence (`element`). The decoder input is the true previous step or its own forecast."""
+    """What one random draw decides: one step of all sequences in the batch (`step`), all steps of
+    one sequence (`sequence`), or one step of one sequence (`element`)."""
 
 
 class ConstantForcing(TeacherForcingKnobs):
-    """The same probability in every epoch."""
+    """A probability of teacher forcing that is the same in every epoch."""
 
     schedule: Literal["constant"] = "constant"
     """How the probability changes from epoch to epoch."""
     probability: Probability = 0.5
-    """Probability of the true previous step as input: 1 always, 0 never."""
+    """Probability that the input is the true previous step: 1 means always, and 0 means never."""
 
 
 class LinearForcing(TeacherForcingKnobs):
-    """From `start` in the first epoch to `end` in the last (Bengio et al. 2015)."""
+    """A probability of teacher forcing that changes linearly from `start` in the first epoch to
+    `end` (Bengio et al. 2015)."""
 
     model_config = require_key("schedule")
     schedule: Literal["linear"] = "linear"
@@ -42,29 +44,33 @@ class LinearForcing(TeacherForcingKnobs):
     start: Probability = 1.0
     """Probability in the first epoch."""
     end: Probability = 0.0
-    """Probability from the last epoch of `over_epochs` on."""
+    """Probability in the last epoch of `over_epochs` and in all later epochs."""
     over_epochs: Count | None = None
-    """Number of epochs from start to end; null: all of training.epochs."""
+    """Number of epochs from `start` to `end`. `null` means all of `training.epochs`."""
 
 
 class ExponentialForcing(TeacherForcingKnobs):
-    """decay ** epoch, counted from 0 (Bengio et al. 2015)."""
+    """A probability of teacher forcing of decay ** epoch, with epochs counted from 0 (Bengio et al.
+    2015)."""
 
     model_config = require_key("schedule")
     schedule: Literal["exponential"] = "exponential"
     """How the probability changes from epoch to epoch."""
     decay: Annotated[float, Field(gt=0, lt=1)] = 0.95
-    """Factor of the probability after each epoch; the first epoch has 1."""
+    """Factor by which the probability changes after each epoch. The probability is 1 in the first
+    epoch."""
 
 
 class InverseSigmoidForcing(TeacherForcingKnobs):
-    """k / (k + exp(epoch / k)), counted from 0 (Bengio et al. 2015)."""
+    """A probability of teacher forcing of k / (k + exp(epoch / k)), with epochs counted from 0
+    (Bengio et al. 2015)."""
 
     model_config = require_key("schedule")
     schedule: Literal["inverse_sigmoid"] = "inverse_sigmoid"
     """How the probability changes from epoch to epoch."""
     k: Annotated[float, Field(ge=1, le=1e6)] = 12.0
-    """Speed: the probability is 1/2 at epoch k log k."""
+    """Number of epochs that sets the speed of the decrease. The probability is 1/2 at epoch k log
+    k."""
 
 
 TeacherForcing = Annotated[
@@ -84,20 +90,21 @@ class ConstantRate(Section):
 
 
 class CosineRate(Section):
-    """Half a cosine from learning_rate in the first epoch to `minimum` after the last, as in
-    torch's CosineAnnealingLR (Loshchilov and Hutter 2017, without restarts)."""
+    """Half a cosine from `learning_rate` in the first epoch to `minimum` after the last epoch, as
+    in torch's `CosineAnnealingLR` (Loshchilov and Hutter 2017, without restarts)."""
 
     model_config = require_key("kind")
     kind: Literal["cosine"] = "cosine"
     """How the learning rate changes from epoch to epoch."""
     minimum: Annotated[float, Field(ge=0, le=100)] = 0.0
-    """Learning rate after `over_epochs`; with 0 these epochs change no weight."""
+    """Learning rate after `over_epochs`. With 0, the later epochs change no weight."""
     over_epochs: Count | None = None
-    """Number of epochs to `minimum`; null: all of training.epochs."""
+    """Number of epochs until the learning rate reaches `minimum`. `null` means all of
+    `training.epochs`."""
 
 
 class StepRate(Section):
-    """learning_rate times `factor` after every `every` epochs."""
+    """A learning rate that is multiplied by `factor` after every `every` epochs."""
 
     model_config = require_key("kind")
     kind: Literal["step"] = "step"
@@ -105,19 +112,19 @@ class StepRate(Section):
     every: Count = 30
     """Number of epochs between two changes."""
     factor: Annotated[float, Field(gt=0, le=1)] = 0.1
-    """What the learning rate is multiplied with."""
+    """Factor by which the learning rate is multiplied."""
 
 
 class PlateauRate(Section):
-    """learning_rate times `factor` when the validation loss stops improving."""
+    """A learning rate that is multiplied by `factor` when the validation loss stops improving."""
 
     model_config = require_key("kind")
     kind: Literal["plateau"] = "plateau"
     """How the learning rate changes from epoch to epoch."""
     patience: Count = 10
-    """Number of epochs without a new lowest validation loss before a change."""
+    """Number of epochs without a new lowest validation loss before the learning rate changes."""
     factor: Annotated[float, Field(gt=0, lt=1)] = 0.5
-    """What the learning rate is multiplied with."""
+    """Factor by which the learning rate is multiplied."""
 
 
 LearningRateSchedule = Annotated[
@@ -130,7 +137,7 @@ LearningRateSchedule = Annotated[
 
 
 class EarlyStopping(Section):
-    """Early stopping by the validation loss."""
+    """Early stopping based on the validation loss."""
 
     patience: Count = 20
     """Number of epochs without improvement before training stops."""
@@ -139,43 +146,46 @@ class EarlyStopping(Section):
 
 
 class Training(Section):
-    """The training of the model."""
+    """The settings of the training."""
 
     epochs: Annotated[int, Field(ge=1, le=1_000_000)] = 100
     """Number of passes over the training sequences."""
     batch_size: Count = 16
-    """Number of sequences of a step; the last step of an epoch takes the rest."""
+    """Number of sequences in a step. The last step of an epoch has the remaining sequences."""
     optimizer: Literal["adam", "adamw", "sgd"] = "adam"
-    """Adam (Kingma and Ba 2015), AdamW (Loshchilov and Hutter 2019) or SGD."""
+    """The optimizer: Adam (Kingma and Ba 2015), AdamW (Loshchilov and Hutter 2019) or SGD."""
     learning_rate: Annotated[float, Field(gt=0, le=100)] = 0.01
     """Learning rate of the first epoch."""
     learning_rate_schedule: LearningRateSchedule = ConstantRate()
     """How the learning rate changes from epoch to epoch."""
     momentum: Annotated[float, Field(ge=0, lt=1)] = 0.0
-    """Momentum of SGD; the other optimizers have moments of their own."""
+    """Momentum of SGD. The other optimizers use their own moments."""
     weight_decay: Annotated[float, Field(ge=0, le=10)] = 0.0
-    """Weight decay: added to the gradient by adam and sgd, decoupled in adamw."""
+    """Weight decay. `adam` and `sgd` add the decay to the gradient; `adamw` decouples the decay
+    from the gradient."""
     clip_norm: Annotated[float, Field(gt=0, le=1e6)] | None = None
-    """Gradient clipping: largest norm of the gradient over all parameters. null: no clipping."""
+    """Gradient clipping: the largest norm of the gradient over all parameters. `null` means no
+    clipping."""
     teacher_forcing: TeacherForcing = ConstantForcing()
-    """How often the decoder input is the true previous step instead of its own forecast."""
+    """How often the decoder input is the true previous step instead of the model's own forecast."""
     early_stopping: EarlyStopping | None = None
-    """Stop training when the validation loss no longer improves; null: never."""
+    """Early stopping based on the validation loss. `null` means that training never stops early."""
     compile: Literal["off", "auto", "on"] = "off"
-    """Compile one step of the model with torch.compile: `on` from the start; `auto` once the rest
-    of the training is measured to take longer than compiling, and only if it is then faster.
-    Compiled steps round differently, and `auto` depends on time: only `off` repeats bit for bit."""
+    """Whether torch.compile compiles one step of the model. `on` compiles from the start. `auto`
+    measures the steps and compiles when the rest of the training would take longer than the
+    compilation; it keeps the compiled step only if that is faster. Compiled steps round
+    differently, and `auto` depends on time, so only `off` repeats a training bit for bit."""
     precision: Literal["float32", "bfloat16"] = "float32"
-    """Type of the matrix products of a training step. bfloat16 (torch's autocast) keeps everything
-    else and validation in float32; it is meant for wide models on a GPU, and turns the manual
-    backward pass off."""
+    """Data type of the matrix products of a training step. bfloat16 (torch's autocast) keeps
+    everything else, and validation, in float32. bfloat16 is meant for wide models on a GPU, and
+    turns off the manual backward pass."""
     checkpoint_seconds: Annotated[float, Field(ge=0, le=86_400)] = 10.0
-    """Seconds between two checkpoints; 0: after every step. The end of training and signals always
-    write a checkpoint."""
+    """Seconds between two checkpoints. With 0, every step is followed by a checkpoint. Training
+    also writes a checkpoint when it ends, and when a signal stops it."""
     record_attention: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
     """Number of epochs between two records of the attention weights of a few validation sequences,
     and of the model's parameters, for reports, `plot-attention --epochs` and `predict --epoch`.
-    null: none. Does not affect training."""
+    `null` means no records. Records do not affect the training."""
 
     @model_validator(mode="after")
     def _check_schedule(self) -> Self:

@@ -1,5 +1,6 @@
-"""Attention: a score rates each key for a query, a normalizer turns scores into weights, a location
-may shift or limit them, and the context is the weighted sum of the values."""
+"""Attention mechanisms. A score rates each key for a query, a normalizer turns the scores into
+weights, a location may shift or limit the weights, and the context is the weighted sum of the
+values."""
 
 from seqattn.models.attention.attention import (
     Attention,

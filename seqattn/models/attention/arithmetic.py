@@ -1,11 +1,11 @@
 """One attention step as a table of arithmetic that can be checked with a pocket calculator.
 
-Every stage is computed from the *printed* (rounded) numbers of the stages above it, so that typing
-them in gives the printed result. Scores, normalizers and locations add their stages
-(`Score.explain`, `Normalizer.explain`, `Location.explain`).
+Every stage is computed from the *printed* (rounded) numbers of the stages above it, so a reader who
+types these numbers into a calculator gets the printed result. Scores, normalizers and locations add
+their stages (`Score.explain`, `Normalizer.explain`, `Location.explain`).
 
-Letters: S source length, H width of the state, K width of queries and keys, A heads ("[A,]": an
-axis that exists for several heads only).
+Letters: S source length, H width of the state, K width of queries and keys, A heads. "[A,]" denotes
+an axis that exists only with several heads.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from seqattn.models.layers import Linear
 
 DECIMALS = 4
 MAX_PRINTED_SIDE = 8
-"""Rows and columns of the largest weight matrix that is printed."""
+"""Largest number of rows, and of columns, of a weight matrix that is printed."""
 
 Array = NDArray[np.float64]
 Bools = NDArray[np.bool_]
@@ -31,13 +31,13 @@ Names = Sequence[str] | None
 
 @dataclass(frozen=True)
 class Stage:
-    """A table of one computed quantity.
+    """A table with the numbers of one computed quantity.
 
     Attributes:
         name: name of the quantity.
-        formula: how it follows from the stages above; empty for inputs and parameters.
+        formula: how the quantity follows from the stages above; empty for inputs and parameters.
         columns: column names.
-        rows: row name and one number per column.
+        rows: for each row, its name and one number per column.
     """
 
     name: str
@@ -48,11 +48,11 @@ class Stage:
 
 @dataclass(kw_only=True)
 class Record:
-    """Stages, each computed from those above it. Methods that add a stage return its printed
-    numbers.
+    """The stages of an attention step, each computed from the stages above it. A method that adds a
+    stage returns the printed numbers of this stage.
 
     Attributes:
-        stages: from the source to the output.
+        stages: the stages in order, from the source to the output.
         computed_by_model: names of the stages that do not follow from printed numbers alone,
             because their parameters are not printed.
     """
@@ -63,12 +63,13 @@ class Record:
     def add(
         self, name: str, formula: str, numbers: Any, rows: Names = None, columns: Names = None
     ) -> Array:
-        """Add a stage.
+        """Add a stage and return its printed numbers.
 
         Args:
+            name, formula: see `Stage`.
             numbers: (rows, columns).
-            rows: row names; None: the source points.
-            columns: column names; None: numbers from 1.
+            rows: row names; None for the names of the source points.
+            columns: column names; None for numbers from 1.
         """
         printed = as_printed(numbers)
         rows = point_names(len(printed)) if rows is None else rows
@@ -87,16 +88,16 @@ class Record:
     def add_row(
         self, name: str, formula: str, row: str, numbers: Any, columns: Names = None
     ) -> Array:
-        """Add a stage of one row, (columns,)."""
+        """Add a stage with one row, (columns,)."""
         return self.add(name, formula, numbers[None], [row], columns).reshape(-1)
 
     def add_columns(
         self, name: str, formula: str, columns: Mapping[str, Any], rows: Names = None
     ) -> Array:
-        """Add a stage whose last column follows from the others.
+        """Add a stage whose last column follows from the other columns.
 
         Args:
-            columns: name -> (rows,), or one number for all rows.
+            columns: the columns by name, each (rows,) or one number for all rows.
 
         Returns:
             the last column, (rows,).
@@ -107,14 +108,15 @@ class Record:
 
     def add_map(self, name: str, formula: str, linear: Linear, inputs: Array, of_model: Array,
                 outputs: slice, rows: Names = None) -> Array:  # fmt: skip
-        """Add a linear layer's output for printed vectors, after its weights if they are small.
+        """Add a linear layer's output for printed vectors. If the weights of the layer are few
+        enough to print, they are added as a stage before the output.
 
         Args:
             formula: for example "q = W_q h + b_q".
-            inputs: (rows, H) as printed.
-            of_model: (rows, outputs), the model's result, printed instead of the arithmetic if the
-                weights are too large to print.
-            outputs: the outputs to print: those of one head.
+            inputs: (rows, H), as printed.
+            of_model: (rows, outputs), the model's result, which is added instead of the arithmetic
+                if there are too many weights to print.
+            outputs: slice of the outputs to print (the outputs of one head).
         """
         weight, columns = as_printed(linear.weight)[outputs], column_numbers(linear.weight.shape[1])
         if max(weight.shape) > MAX_PRINTED_SIDE:
@@ -130,18 +132,19 @@ class Record:
 
 @dataclass(frozen=True)
 class AttentionStep:
-    """The unrounded tensors of one query, and the record that explains one of its heads.
+    """The unrounded tensors of one query, and the record that explains one of the attention heads.
 
     Attributes:
         record: the record to which stages are added.
         states: encoder states (1, S, H).
         query: decoder state (1, H).
-        keys: (1, [A,] S, K), from `Score.keys`.
+        keys: (1, [A,] S, K), computed by `Score.keys`.
         scores: (1, [A,] 1, S).
         weights: (1, [A,] 1, S).
-        previous: (1, [A,] S), the weights of the previous step for location-based addressing; else
-            None.
-        heads, head: A, and the head to explain, counted from 0.
+        previous: (1, [A,] S), the weights of the previous step for location-based addressing;
+            otherwise None.
+        heads: number of heads, A.
+        head: the head to explain, counted from 0.
     """
 
     record: Record
@@ -155,57 +158,59 @@ class AttentionStep:
     head: int
 
     def of_head(self, x: Tensor) -> Tensor:
-        """(1, [A,] ...) -> (...) of the explained head."""
+        """Select the explained head: (1, [A,] ...) -> (...)."""
         return x[0, self.head] if self.heads > 1 else x[0]
 
     def head_slice(self, width: int) -> slice:
-        """The head's slice of an axis of this width, which the heads share."""
+        """Return the explained head's slice of an axis of this width, which is divided among the
+        heads."""
         width //= self.heads
         return slice(self.head * width, (self.head + 1) * width)
 
     def add_state_as_query(self) -> Array:
-        """Add the decoder state as query (K,)."""
+        """Add the decoder state as the query (K,)."""
         state = as_printed(self.query[0])
         return self.record.add_row("Query", "q = h", "q", state[self.head_slice(len(state))])
 
     def add_states_as_keys(self) -> Array:
-        """Add the encoder states as keys (S, K)."""
+        """Add the encoder states as the keys (S, K)."""
         states = as_printed(self.states[0])
         columns = self.head_slice(states.shape[1])
         return self.record.add("Keys", "k = s, the encoder's states", states[:, columns])
 
     def map_query(self, formula: str, linear: Linear, row: str = "q") -> Array:
-        """Add a projection of the decoder state as query (K,)."""
+        """Add a projection of the decoder state as the query (K,)."""
         outputs = self.head_slice(len(linear.weight))
         of_model = as_printed(linear(self.query))[:, outputs]
         return self.record.add_map("Query", formula, linear, as_printed(self.query), of_model,
                                    outputs, [row]).reshape(-1)  # fmt: skip
 
     def map_states(self, name: str, formula: str, linear: Linear, of_model: Tensor) -> Array:
-        """Add a projection of the encoder states, (S, K); see `Record.add_map` for `of_model`."""
+        """Add a projection of the encoder states, (S, K); `Record.add_map` describes `of_model`."""
         outputs = self.head_slice(len(linear.weight))
         return self.record.add_map(name, formula, linear, as_printed(self.states[0]),
                                    as_printed(of_model), outputs)  # fmt: skip
 
     def add_unexplained(self, name: str, by: object, numbers: Tensor, column: str) -> Array:
-        """Add numbers (1, [A,] 1, S) of a module without a method `explain`; returns (S,)."""
+        """Add numbers (1, [A,] 1, S) that come from a module without a method `explain`. Return the
+        printed numbers (S,)."""
         formula = f"by {type(by).__name__}, which does not explain its arithmetic"
         table = self.of_head(numbers).mT
         return self.record.add_from_model(name, formula, table, columns=[column]).reshape(-1)
 
 
 def as_printed(numbers: Any) -> Array:
-    """Numbers in float64, rounded to the printed decimals."""
+    """Convert numbers to float64 and round them to the printed decimals."""
     array = numbers.detach().double().cpu().numpy() if isinstance(numbers, Tensor) else numbers
     result = np.round(np.asarray(array, dtype=np.float64), DECIMALS)
-    return np.asarray(result + 0.0, dtype=np.float64)  # no -0
+    return np.asarray(result + 0.0, dtype=np.float64)  # replaces -0 by 0
 
 
 def point_names(count: int) -> list[str]:
-    """Row names of source points, from 1."""
+    """Return the row names of source points, counted from 1."""
     return [f"point {s}" for s in range(1, count + 1)]
 
 
 def column_numbers(count: int) -> list[str]:
-    """Default column names: numbers from 1."""
+    """Return the default column names, the numbers from 1."""
     return [str(i) for i in range(1, count + 1)]

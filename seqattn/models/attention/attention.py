@@ -1,4 +1,4 @@
-"""Attention of a recurrent decoder: score, normalizer, optional location and weighted sum."""
+"""The attention of a recurrent decoder: score, normalizer, optional location and weighted sum."""
 
 from __future__ import annotations
 
@@ -23,14 +23,15 @@ from seqattn.models.layers import Linear, matmul
 
 @dataclass(frozen=True)
 class AttentionMemory:
-    """Keys and values of a source, computed once for all queries.
+    """The keys and values of a source, computed once for all queries.
 
     Attributes:
         keys: (..., N, S, K), or with several heads (..., N, A, S, K / A).
         values: (..., N, S, H), or with several heads (..., N, A, S, H / A).
-        keep: (..., N, S), with several heads (..., N, 1, S): True at valid source steps, False at
-            masked ones (the polarity of torch's scaled_dot_product_attention); None: all are valid.
-        intervention: replaces the weights; None: the model's own weights.
+        keep: (..., N, S), or with several heads (..., N, 1, S). The mask is True at valid source
+            steps and False at masked steps, like the boolean mask of torch's
+            `scaled_dot_product_attention`. None means that all steps are valid.
+        intervention: replaces the weights; None keeps the model's own weights.
     """
 
     keys: Tensor
@@ -40,15 +41,16 @@ class AttentionMemory:
 
 
 class AttentionOutput(NamedTuple):
-    """Context and weights of T queries.
+    """The context and the weights of T queries.
 
     Attributes:
         context: (..., N, T, H), the weighted sum of the values.
-        weights: (..., N, T, S), with several heads (..., N, A, T, S).
-        prev_weights: weights of the last query, (..., N, [A,] S), from which location-based
-            addressing computes those of the next; None for other attention.
-        log_prob: log-probability of each sampled position, shaped like weights without S, for
-            REINFORCE; else None.
+        weights: (..., N, T, S), or with several heads (..., N, A, T, S).
+        prev_weights: the weights of the last query, (..., N, [A,] S), from which location-based
+            addressing computes the weights of the next query; None without location-based
+            addressing.
+        log_prob: log-probability of each sampled position, shaped like `weights` without S, for
+            REINFORCE; otherwise None.
     """
 
     context: Tensor
@@ -58,19 +60,20 @@ class AttentionOutput(NamedTuple):
 
 
 class Attention(nn.Module):
-    """Attention over encoder states (Bahdanau et al. 2015, Luong et al. 2015). For one head:
+    """Attention over encoder states (Bahdanau et al. 2015, Luong et al. 2015). With one head, the
+    computation is:
 
         memory = attention.precompute_memory(encoded, keep)
         (weights, _), _ = attention.attention_weights(queries, memory)    # (..., N, T, S)
         context = weighted_sum(weights, memory.values)                    # (..., N, T, H)
 
-    `attend` returns context and weights, for several heads too.
+    `attend` returns context and weights, for any number of heads.
 
     Args:
-        score: the compatibility of a query and a key.
-        normalizer: from scores to weights; None: softmax.
-        location: location-based addressing; None: content-based only.
-        value: projection of the encoder states to values; None: the states are the values.
+        score: computes the compatibility of a query and a key.
+        normalizer: turns scores into weights; None for softmax.
+        location: location-based addressing; None if the weights depend on content only.
+        value: projection from encoder states to values; None if the encoder states are the values.
     """
 
     def __init__(
@@ -94,7 +97,7 @@ class Attention(nn.Module):
         return self.heads == 1 and self.location is None and type(self.normalizer) is Softmax
 
     def precompute_memory(self, encoded: Tensor, keep: Tensor | None) -> AttentionMemory:
-        """Keys and values of encoder states (..., N, S, H)."""
+        """Compute the keys and values of encoder states (..., N, S, H)."""
         values = encoded if self.value is None else self.value(encoded)
         if self.heads > 1 and keep is not None:
             keep = keep.unsqueeze(-2)
@@ -107,17 +110,19 @@ class Attention(nn.Module):
         prev_weights: Tensor | None = None,
         u: Tensor | None = None,
     ) -> tuple[NormalizerOutput, Tensor | None]:
-        """The attention weights of each query over the source.
+        """Compute the attention weights of each query over the source.
 
         Args:
             queries: (..., N, T, H).
-            prev_weights: `prev_weights` of the previous call; None at the first.
-            u: uniform over [0, 1), shaped like weights without S, to sample positions of hard
-                attention; None: the most probable position.
+            memory: the memory that `precompute_memory` returned.
+            prev_weights: the `prev_weights` that the previous call returned; None at the first
+                call.
+            u: numbers uniform over [0, 1), shaped like the weights without S, to sample the
+                positions of hard attention; None to select the most probable positions.
 
         Returns:
-            weights (..., N, T, S), with several heads (..., N, A, T, S), and `prev_weights` of the
-            next call.
+            the weights (..., N, T, S), or with several heads (..., N, A, T, S), and the
+                `prev_weights` for the next call.
         """
         scores = self.score.scores(queries, memory.keys)
         if self.location is None:
@@ -134,7 +139,8 @@ class Attention(nn.Module):
         prev_weights: Tensor | None = None,
         u: Tensor | None = None,
     ) -> AttentionOutput:
-        """Context and weights of queries (..., N, T, H); arguments as in `attention_weights`."""
+        """Compute context and weights of queries (..., N, T, H); the arguments are as in
+        `attention_weights`."""
         if self.is_plain and memory.intervention is None:  # the same result with fewer calls
             weights = softmax(self.score.scores(queries, memory.keys), memory.keep)
             return AttentionOutput(weighted_sum(weights, memory.values), weights)
@@ -156,12 +162,12 @@ class Attention(nn.Module):
 
 
 def weighted_sum(weights: Tensor, values: Tensor) -> Tensor:
-    """The context: weights (..., T, S) and values (..., S, H) -> (..., T, H)."""
+    """Compute the context from weights and values: (..., T, S) and (..., S, H) -> (..., T, H)."""
     return matmul(weights, values)
 
 
 def build_attention(config: AttentionKnobs, hidden: int) -> Attention:
-    """Build the attention of a config, for states of width `hidden`."""
+    """Build the attention that a config selects, for states of width `hidden`."""
     return Attention(
         build_score(config, hidden),
         normalizer=build_normalizer(config),

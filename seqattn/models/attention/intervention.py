@@ -1,5 +1,5 @@
-"""Interventions on attention weights: replace them in a forecast, to test how much it depends on
-them.
+"""Interventions on attention weights. An intervention replaces the weights in a forecast, to test
+how much the forecast depends on them.
 
 Letters: N sequences, L attention layers, A heads, T decoder steps, S source steps; any leading axes
 of runs.
@@ -39,13 +39,13 @@ class Override:
     """A rule that replaces the model's own weights.
 
     Attributes:
-        mode: `uniform`: equal weights on all valid source steps; `shuffled`: the model's own
-            weights, randomly permuted among the valid steps of each row; `previous`: the weights of
-            the previous decoder step (the first step keeps its own); `one_hot`: all weight on one
-            source step; `zeros`: no weight, so that the context is 0.
-        index: source step of `one_hot`, from 0.
-        layer: layer of `zeros`, from 0; None: all layers.
-        head: head of `zeros` in that layer, from 0; None: all heads.
+        mode: `uniform` gives equal weights to all valid source steps; `shuffled` randomly permutes
+            the model's own weights among the valid steps of each row; `previous` uses the weights
+            of the previous decoder step (the first step keeps its own weights); `one_hot` puts all
+            weight on one source step; `zeros` gives no weight, so that the context is 0.
+        index: the source step of `one_hot`, counted from 0.
+        layer: the layer of `zeros`, counted from 0; None for all layers.
+        head: the head of `zeros` in that layer, counted from 0; None for all heads.
     """
 
     mode: OverrideMode
@@ -55,10 +55,11 @@ class Override:
 
     @classmethod
     def parse(cls, text: str) -> Override:
-        """Parse uniform, shuffled, previous, one_hot:K, zeros, zeros:LAYER or zeros:LAYER:HEAD.
+        """Parse `uniform`, `shuffled`, `previous`, `one_hot:K`, `zeros`, `zeros:LAYER` or
+        `zeros:LAYER:HEAD`.
 
         Raises:
-            UsageError: another text.
+            UsageError: if the text is none of these.
         """
         mode, *parts = text.split(":")
         if all(part.isascii() and part.isdigit() and len(part) < 10 for part in parts):
@@ -83,7 +84,8 @@ class Override:
             shape: numbers of layers and heads; see `Seq2SeqModel.attention_shape`.
 
         Raises:
-            UsageError: the shortest source ends before the step, or there is no such layer or head.
+            UsageError: if the shortest source does not have this step, or the model does not have
+                this layer or head.
         """
         if self.mode == "one_hot" and self.index >= shortest:
             raise UsageError(
@@ -99,29 +101,30 @@ class Override:
                 )
 
     def start(self) -> WeightIntervention:
-        """Return the intervention for one forecast, from its first step."""
+        """Start the intervention for one forecast, at the forecast's first step."""
         return _OverrideIntervention(self)
 
 
 @dataclass(frozen=True, eq=False)
 class ForcedWeights:
-    """Given weights that replace the model's own in some rows.
+    """Given weights that replace the model's own weights in some rows.
 
     Attributes:
         weights: (N, L, A, T, S) for a forecast of N sequences and T steps. NaN keeps the weight of
-            the model; any other number replaces it as it is, without a normalization. A row of
-            zeros gives a context of 0. A forced row must have 0 at the padding of its source.
+            the model; any other number replaces the weight as it is, without a normalization. A row
+            of zeros gives a context of 0. A forced row must have 0 at the padding of its source.
     """
 
     weights: Tensor
 
     def start(self) -> WeightIntervention:
-        """Return the intervention for one forecast, from its first step."""
+        """Start the intervention for one forecast, at the forecast's first step."""
         return _ForcedIntervention(self.weights)
 
 
 class _OverrideIntervention:
-    """An `Override` applied to one forecast. It stores the previous weights of each layer."""
+    """An `Override` that is applied to one forecast. The intervention stores the previous weights
+    of each layer."""
 
     def __init__(self, override: Override) -> None:
         self.override = override

@@ -1,8 +1,8 @@
-"""Location-based addressing: weights that depend on source positions besides their content.
+"""Location-based addressing, in which the weights depend on source positions as well as on content.
 
 Letters: N sequences, S source length, L valid length of one source, T queries, H width of the
-decoder's states, A heads ("[A,]": an axis that exists for several heads only); any leading axes of
-runs.
+decoder's states, A heads. "[A,]" denotes an axis that exists only with several heads.
+Shapes may have leading axes of runs.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from seqattn.models.attention.normalizers import Normalizer
 from seqattn.models.layers import Linear, without_autocast
 
 LOCATIONS: dict[type[Section], type[Location]] = {}
-"""Config section -> class."""
+"""Mapping from config section to class."""
 CONTENT_WEIGHTS = "Content weights"
 
 
 class Location(nn.Module, ABC):
     """The interface of every location.
 
-    A subclass registers the config section that selects it, `class LocalWindow(Location,
-    knobs=LocalWindowConfig)`. A subclass that overrides `attention_weights` must override `explain`
-    too, or it is not explained.
+    A subclass registers the config section that selects it, as in `class LocalWindow(Location,
+    knobs=LocalWindowConfig)`. A subclass that overrides `attention_weights` must also override
+    `explain`; otherwise its arithmetic is not explained.
     """
 
     def __init_subclass__(cls, *, knobs: type[Section] | None = None) -> None:
@@ -45,47 +45,49 @@ class Location(nn.Module, ABC):
     @classmethod
     @abstractmethod
     def from_config(cls, config: Any, hidden: int, heads: int) -> Self:
-        """Build from a config section, for decoder states of width `hidden`."""
+        """Build the location from a config section, for decoder states of width `hidden`."""
 
     @abstractmethod
     def attention_weights(
         self, normalizer: Normalizer, queries: Tensor, scores: Tensor, keep: Tensor | None,
         previous: Tensor | None,
     ) -> tuple[Tensor, Tensor | None]:  # fmt: skip
-        """Attention weights from scores and source positions.
+        """Compute attention weights from scores and source positions.
 
         Args:
+            normalizer: turns scores into weights.
             queries: (..., N, T, H).
             scores: (..., N, [A,] T, S).
-            keep: (..., N, [1,] S), True at valid source steps; None: all are valid.
-            previous: second result of the previous call; None at the first.
+            keep: (..., N, [1,] S), True at valid source steps; None if all steps are valid.
+            previous: the second result of the previous call; None at the first call.
 
         Returns:
-            weights (..., N, [A,] T, S), and those of the last query (..., N, [A,] S) if the next
-            call depends on them, else None.
+            the weights (..., N, [A,] T, S), and the weights of the last query (..., N, [A,] S) if
+                the next call depends on them, otherwise None.
         """
 
     def initial_weights(self, keep: Tensor | None, content: Tensor) -> Tensor | None:
-        """Weights before the first step, (..., N, [A,] S), if a call depends on the previous one;
-        else None."""
+        """Return the weights before the first step, (..., N, [A,] S), if each call depends on the
+        previous call; otherwise None."""
         return None
 
     def explain(self, step: AttentionStep, normalizer: Normalizer, scores: Array) -> Array:
         """Add the stages that compute the weights (S,) of one head from its printed scores (S,).
 
-        This default adds the model's weights without arithmetic.
+        The default implementation adds the model's weights without arithmetic.
         """
         return step.add_unexplained("Weights", self, step.weights, "weight")
 
 
 class LocalWindow(Location, knobs=LocalWindowConfig):
-    """Local attention with a predicted window, local-p (Luong et al. 2015, eq. 9 and 10).
+    """Local attention with a predicted window, called local-p (Luong et al. 2015, eq. 9 and 10).
 
         p = (L - 1) sigmoid(v . tanh(W q))
         weight = normalized score within |s - p| <= D, times exp(-(s - p)^2 / (2 sigma^2))
 
-    with sigma = D / 2, as in the paper. As in eq. 10 the weights are not normalized again after the
-    Gaussian, so a row sums to at most 1. Positions run from 0 to L - 1, in the paper from 1 to S.
+    Here sigma = D / 2, as in the paper. As in eq. 10, the weights are not normalized again after
+    the multiplication by the Gaussian, so a row sums to at most 1. Positions run from 0 to L - 1;
+    in the paper they run from 1 to S.
     """
 
     def __init__(self, hidden: int, heads: int, window: int) -> None:
@@ -112,13 +114,13 @@ class LocalWindow(Location, knobs=LocalWindowConfig):
         return weights * gaussian, None
 
     def centres(self, queries: Tensor, lengths: Tensor) -> Tensor:
-        """p of each query, (..., N, [A,] T, 1).
+        """Compute p for each query, (..., N, [A,] T, 1).
 
         Args:
             queries: (..., N, T, H).
-            lengths: broadcasts to (..., N, [A,] T, 1).
+            lengths: valid lengths, which broadcast to (..., N, [A,] T, 1).
         """
-        # In bfloat16 the rounding error of the sigmoid, times L, would exceed the window.
+        # In bfloat16, the rounding error of the sigmoid times L would exceed the window.
         with without_autocast(queries):
             fraction = self.combine(self.predict(queries).tanh()).sigmoid()  # (..., N, T, A)
         if self.heads > 1:
@@ -139,7 +141,7 @@ class LocalWindow(Location, knobs=LocalWindowConfig):
 
 
 class LocationShiftAddressing(Location, knobs=ShiftConfig):
-    """Location-based addressing of a Neural Turing Machine (Graves, Wayne and Danihelka 2014,
+    """The location-based addressing of a Neural Turing Machine (Graves, Wayne and Danihelka 2014,
     "Neural Turing Machines", eq. 7 to 9). A linear map of each query gives an interpolation gate g,
     a distribution s over shifts and a sharpening factor gamma >= 1:
 
@@ -147,9 +149,9 @@ class LocationShiftAddressing(Location, knobs=ShiftConfig):
         shifted(i) = sum over j of gated(i - j) s(j)             (8)
         weights = shifted^gamma / sum of shifted^gamma           (9)
 
-    As in the paper the convolution is circular, over the valid length of each source. Before the
-    first step all weight is on the last valid source step, which is the decoder's first input. The
-    content weights (eq. 5 in the paper) are those of the configured score and normalizer.
+    As in the paper, the convolution is circular; it runs over the valid length of each source.
+    Before the first step, all weight is on the last valid source step, which is the decoder's first
+    input. The content weights (eq. 5 in the paper) come from the configured score and normalizer.
     """
 
     def __init__(self, hidden: int, heads: int, num_shifts: int) -> None:
@@ -162,7 +164,7 @@ class LocationShiftAddressing(Location, knobs=ShiftConfig):
         return cls(hidden, heads, config.shift_range)
 
     def initial_weights(self, keep: Tensor | None, content: Tensor) -> Tensor:
-        """All weight on the last valid source step, (..., N, [A,] S)."""
+        """Return one-hot weights for the last valid source step, (..., N, [A,] S)."""
         positions = torch.arange(content.shape[-1], device=content.device)
         last = valid_lengths(keep, content) - 1
         return (positions == last).to(content.dtype).expand(content.select(-2, 0).shape)
@@ -177,16 +179,16 @@ class LocationShiftAddressing(Location, knobs=ShiftConfig):
     def shift(
         self, queries: Tensor, content: Tensor, keep: Tensor | None, previous: Tensor | None
     ) -> tuple[Tensor, Tensor]:
-        """Equations 7 to 9 for one query after the other.
+        """Apply equations 7 to 9 to the queries, one after the other.
 
         Args:
             queries: (..., N, T, H).
             content: content weights (..., N, [A,] T, S).
-            keep: (..., N, [1,] S), True at valid source steps; None: all are valid.
-            previous: weights of the previous query, (..., N, [A,] S); None: `initial_weights`.
+            keep: (..., N, [1,] S), True at valid source steps; None if all steps are valid.
+            previous: weights of the previous query, (..., N, [A,] S); None for `initial_weights`.
 
         Returns:
-            weights (..., N, [A,] T, S), and those of the last query.
+            the weights (..., N, [A,] T, S), and the weights of the last query.
         """
         *_, T, S = content.shape
         control = self.control(queries)  # (..., N, T, A (num_shifts + 2))
@@ -214,7 +216,8 @@ class LocationShiftAddressing(Location, knobs=ShiftConfig):
             gated = g_t * content.select(-2, t) + (1 - g_t) * previous
             rolled = gated.gather(-1, origins).unflatten(-1, (S, self.num_shifts))
             shifted_weights = (rolled * shift.select(-2, t).unsqueeze(-2)).sum(dim=-1)
-            # In logarithms, so that no row underflows to zeros for a large gamma.
+            # Compute the powers as logarithms, so that no row underflows to zeros if gamma is
+            # large.
             powers = gamma.select(-2, t) * shifted_weights.clamp(min=smallest).log()
             previous = powers.masked_fill(~valid, -float("inf")).softmax(dim=-1)
             weights.append(previous)
@@ -248,13 +251,14 @@ class LocationShiftAddressing(Location, knobs=ShiftConfig):
 
 
 def build_location(config: LocationConfig | None, hidden: int, heads: int) -> Location | None:
-    """Build the location of a config, for decoder states of width `hidden`; None: none."""
+    """Build the location that a config selects, for decoder states of width `hidden`; return None
+    if the config has none."""
     return None if config is None else LOCATIONS[type(config)].from_config(config, hidden, heads)
 
 
 def valid_lengths(keep: Tensor | None, like: Tensor) -> Tensor:
-    """Valid lengths of keep (..., N, [1,] S) as integers (..., N, [1,] 1); without keep S as (), on
-    the device of `like` (..., S)."""
+    """Count the valid source steps of keep (..., N, [1,] S) as integers (..., N, [1,] 1). Without
+    `keep`, return S as a tensor () on the device of `like` (..., S)."""
     if keep is None:
         return torch.full((), like.shape[-1], device=like.device)
     return keep.sum(dim=-1, keepdim=True)

@@ -1,8 +1,11 @@
-"""Normalizers: from scores to attention weights. `keep` is True at valid source steps.
+"""Normalizers, which turn scores into attention weights. The mask `keep` is True at valid source
+steps.
 
-Letters: N sequences, T queries, S source length; any leading axes of runs, and an axis of heads.
+Letters: N sequences, T queries, S source length. Shapes may have leading axes of runs, and an axis
+of heads.
 
-To add a normalizer: its name in `seqattn/config/knobs/model.py`, and a class here of that name.
+To add a normalizer, add its name to `seqattn/config/knobs/model.py` and define a class here that
+registers this name.
 """
 
 from __future__ import annotations
@@ -20,15 +23,16 @@ from seqattn.models.layers import LearnedVector, at_least_float32, is_batch_inne
 
 MAX_FAST_SOURCE_LENGTH, MIN_FAST_SCORES = 8, 2048
 NORMALIZERS: dict[tuple[str, str | None], type[Normalizer]] = {}
-"""(normalizer, estimator) of a config -> class."""
+"""Mapping from (normalizer, estimator) in a config to the class."""
 
 
 class NormalizerOutput(NamedTuple):
-    """Attention weights, and log-probabilities of sampled positions.
+    """Attention weights, and the log-probabilities of sampled positions.
 
     Attributes:
         weights: (..., N, T, S).
-        log_prob: (..., N, T), log-probability of each sampled position, for REINFORCE; else None.
+        log_prob: (..., N, T), log-probability of each sampled position, for REINFORCE; otherwise
+            None.
     """
 
     weights: Tensor
@@ -38,12 +42,13 @@ class NormalizerOutput(NamedTuple):
 class Normalizer(nn.Module, ABC):
     """The interface of every normalizer.
 
-    A subclass registers the name that selects it, `class Softmax(Normalizer, name="softmax")`. A
-    subclass that overrides `normalize` must override `explain` too, or it is not explained.
+    A subclass registers the name that selects it, as in `class Softmax(Normalizer,
+    name="softmax")`. A subclass that overrides `normalize` must also override `explain`; otherwise
+    its arithmetic is not explained.
 
     Attributes:
         is_stochastic: whether training samples positions.
-        baseline: learned baseline of REINFORCE; None without.
+        baseline: the learned baseline of REINFORCE; None for other normalizers.
     """
 
     is_stochastic = False
@@ -61,27 +66,28 @@ class Normalizer(nn.Module, ABC):
 
     @abstractmethod
     def normalize(self, scores: Tensor, keep: Tensor | None, u: Tensor | None) -> NormalizerOutput:
-        """Attention weights of scores.
+        """Compute attention weights from scores.
 
         Args:
             scores: (..., N, T, S).
-            keep: (..., N, S), True at valid source steps; None: all are valid.
-            u: uniform over [0, 1), (..., N, T), to sample positions in training; None: no
-                sampling.
+            keep: (..., N, S), True at valid source steps; None if all steps are valid.
+            u: numbers uniform over [0, 1), (..., N, T), to sample positions in training; None for
+                no sampling.
         """
 
     def explain(self, step: AttentionStep, name: str, scores: Array, inside: Bools) -> Array:
         """Add the stage that computes the weights of one head from its scores.
 
-        This default adds the model's weights without arithmetic.
+        The default implementation adds the model's weights without arithmetic.
 
         Args:
+            step: the attention step to explain.
             name: name of the stage.
-            scores: (S,) as printed.
+            scores: (S,), as printed.
             inside: (S,), False at masked positions.
 
         Returns:
-            weights (S,) as printed.
+            the weights (S,), as printed.
         """
         outside = torch.as_tensor(~inside, device=step.scores.device)
         computed = self.normalize(step.scores.masked_fill(outside, -float("inf")), None, None)
@@ -89,7 +95,7 @@ class Normalizer(nn.Module, ABC):
 
 
 class Softmax(Normalizer, name="softmax"):
-    """See `softmax`."""
+    """The normalizer that applies the function `softmax`."""
 
     def normalize(self, scores: Tensor, keep: Tensor | None, u: Tensor | None) -> NormalizerOutput:
         return NormalizerOutput(softmax(scores, keep))
@@ -99,7 +105,7 @@ class Softmax(Normalizer, name="softmax"):
 
 
 class Sparsemax(Normalizer, name="sparsemax"):
-    """See `sparsemax`."""
+    """The normalizer that applies the function `sparsemax`."""
 
     def normalize(self, scores: Tensor, keep: Tensor | None, u: Tensor | None) -> NormalizerOutput:
         return NormalizerOutput(sparsemax(scores, keep))
@@ -119,14 +125,14 @@ class Sparsemax(Normalizer, name="sparsemax"):
 
 
 class Hard(Normalizer):
-    """Hard attention: all weight on one source step per query, sampled from the softmax in
-    training, else the one with the largest score."""
+    """Hard attention, which puts all weight of a query on one source step. In training, this step
+    is sampled from the softmax; otherwise it is the step with the largest score."""
 
     is_stochastic = True
 
     @abstractmethod
     def sample(self, soft: Tensor, u: Tensor) -> NormalizerOutput:
-        """One-hot weights sampled from `soft` (..., N, T, S) with uniform u (..., N, T)."""
+        """Sample one-hot weights from `soft` (..., N, T, S) with uniform numbers u (..., N, T)."""
 
     def normalize(self, scores: Tensor, keep: Tensor | None, u: Tensor | None) -> NormalizerOutput:
         soft = softmax(scores, keep)
@@ -143,9 +149,8 @@ class Hard(Normalizer):
 
 class StraightThrough(Hard, name="hard", estimator="straight_through"):
     """Hard attention with the straight-through gradient estimator (Bengio, Leonard and Courville
-    2013, "Estimating or Propagating Gradients Through Stochastic Neurons"): the backward pass is
-    that of the softmax. Biased, with low variance.
-    """
+    2013, "Estimating or Propagating Gradients Through Stochastic Neurons"). The backward pass is
+    that of the softmax. The estimator is biased and has low variance."""
 
     def sample(self, soft: Tensor, u: Tensor) -> NormalizerOutput:
         choice = one_hot(sample_categorical(soft, u), soft)
@@ -155,10 +160,10 @@ class StraightThrough(Hard, name="hard", estimator="straight_through"):
 class Reinforce(Hard, name="hard", estimator="reinforce"):
     """Hard attention with the REINFORCE gradient estimator (Williams 1992; Mnih et al. 2014,
     "Recurrent Models of Visual Attention", section 3.2; Xu et al. 2015, "Show, Attend and Tell",
-    section 4.1). Unbiased, with high variance.
+    section 4.1). The estimator is unbiased and has high variance.
 
-    The baseline is a parameter, fitted to the returns by gradient descent (Mnih et al. 2014,
-    section 3.2), so checkpoints and batches of runs store it with the other parameters.
+    The baseline is a parameter that gradient descent fits to the returns (Mnih et al. 2014, section
+    3.2), so checkpoints and batches of runs store it with the other parameters.
     """
 
     def __init__(self) -> None:
@@ -172,13 +177,13 @@ class Reinforce(Hard, name="hard", estimator="reinforce"):
 
 
 def build_normalizer(config: AttentionKnobs) -> Normalizer:
-    """Build the normalizer of a config."""
+    """Build the normalizer that a config selects."""
     return NORMALIZERS[config.normalizer, config.estimator]()
 
 
 def explain_softmax(record: Record, name: str, scores: Array, inside: Bools) -> Array:
-    """Add the softmax of printed scores (S,), 0 where `inside` (S,) is False; returns weights
-    (S,)."""
+    """Add the softmax of printed scores (S,). Return the weights (S,), which are 0 where `inside`
+    (S,) is False."""
     exponentials = as_printed(np.where(inside, np.exp(scores - scores[inside].max()), 0))
     formula = "softmax: weight = exp(score - largest) / sum of these"
     columns = {
@@ -190,28 +195,29 @@ def explain_softmax(record: Record, name: str, scores: Array, inside: Bools) -> 
 
 
 def mask_scores(scores: Tensor, keep: Tensor | None) -> Tensor:
-    """Scores (..., N, T, S) in at least float32, -inf where `keep` (..., N, S) is False."""
+    """Convert scores (..., N, T, S) to at least float32, and set them to -inf where `keep`
+    (..., N, S) is False."""
     scores = at_least_float32(scores)
     return scores if keep is None else scores.masked_fill(~keep.unsqueeze(-2), -float("inf"))
 
 
 def softmax(scores: Tensor, keep: Tensor | None) -> Tensor:
-    """Softmax over the source; exactly 0 at masked positions.
+    """Compute the softmax over the source. The weights are exactly 0 at masked positions.
 
-    A row whose positions are all masked is NaN, not uniform over padding. Data with such rows are
-    rejected when they are loaded.
+    If all positions of a row are masked, the row is NaN, not uniform over the padding. Data with
+    such rows are rejected when they are loaded.
 
     Args:
         scores: (..., N, T, S).
-        keep: (..., N, S), True at valid source steps; None: all are valid.
+        keep: (..., N, S), True at valid source steps; None if all steps are valid.
 
     Returns:
-        (..., N, T, S), each row summing to 1.
+        (..., N, T, S), where each row sums to 1.
     """
     scores = mask_scores(scores, keep)
     *_, S = scores.shape
-    # torch takes 40 ns per row, however short: for short rows another axis is faster. A compiled
-    # graph must not depend on the shape.
+    # torch takes 40 ns per row even if the row is short, so short rows are faster along another
+    # axis. A compiled graph must not depend on the shape.
     if (
         not torch.compiler.is_compiling()
         and S <= MAX_FAST_SOURCE_LENGTH
@@ -224,25 +230,26 @@ def softmax(scores: Tensor, keep: Tensor | None) -> Tensor:
 
 
 def sparsemax(scores: Tensor, keep: Tensor | None) -> Tensor:
-    """The Euclidean projection of the scores onto the simplex (Martins and Astudillo 2016, "From
-    Softmax to Sparsemax", section 2.1 and algorithm 1): scores far below the largest get exactly 0.
+    """Project the scores onto the simplex (Martins and Astudillo 2016, "From Softmax to Sparsemax",
+    section 2.1 and algorithm 1). Scores far below the largest score get a weight of exactly 0.
 
     With the scores in descending order z_(1) >= z_(2) >= ..., the support size is the largest k
-    with 1 + k z_(k) > z_(1) + ... + z_(k), tau = (z_(1) + ... + z_(k) - 1) / k, and a weight is
-    max(z - tau, 0). The largest score is subtracted first: it changes no weight, and in sums of
-    large scores the 1 would be lost to rounding.
+    with 1 + k z_(k) > z_(1) + ... + z_(k). The threshold is tau = (z_(1) + ... + z_(k) - 1) / k,
+    and each weight is max(z - tau, 0). The largest score is subtracted first. The subtraction
+    changes no weight, and keeps the term 1 from being lost to rounding in sums of large scores.
 
-    The gradient is the upstream gradient minus its mean over the support S = {j : weight_j > 0},
-    and 0 elsewhere: the Jacobian Diag(s) - s s^T / |S| of the paper's section 2.5, where s is 1 on
-    S. A score exactly at tau has weight 0 and is outside S; sparsemax is not differentiable there,
-    and this is one of its generalized Jacobians.
+    On the support S = {j : weight_j > 0}, the gradient is the upstream gradient minus its mean over
+    S; elsewhere it is 0. This gradient corresponds to the Jacobian Diag(s) - s s^T / |S| of the
+    paper's section 2.5, where s is 1 on S and 0 elsewhere. A score that equals tau has weight 0 and
+    is not in S. Sparsemax is not differentiable at such a score, and the gradient used here is one
+    of its generalized Jacobians.
 
     Args:
         scores: (..., N, T, S).
-        keep: (..., N, S), True at valid source steps; None: all are valid.
+        keep: (..., N, S), True at valid source steps; None if all steps are valid.
 
     Returns:
-        (..., N, T, S), each row summing to 1; NaN for a row whose positions are all masked.
+        (..., N, T, S), where each row sums to 1. A row is NaN if all its positions are masked.
     """
     z = mask_scores(scores, keep)
     z = z - z.detach().amax(dim=-1, keepdim=True)
@@ -255,7 +262,8 @@ def sparsemax(scores: Tensor, keep: Tensor | None) -> Tensor:
     weights = (z - tau).clamp(min=0)
     if not z.requires_grad:
         return weights
-    # Autograd through tau would count scores at tau as support. The support is weights > 0.
+    # Autograd through tau would treat scores equal to tau as support, but the support is weights >
+    # 0.
     weights = weights.detach()
     inside = weights > 0
     inside_scores = z.where(inside, 0)
@@ -265,14 +273,16 @@ def sparsemax(scores: Tensor, keep: Tensor | None) -> Tensor:
 
 
 def sample_categorical(weights: Tensor, u: Tensor) -> Tensor:
-    """Positions (..., N, T) sampled from weights (..., N, T, S) by inverting their cumulative sum
-    at u (..., N, T), uniform over [0, 1). Never a position of weight 0 after the last valid one."""
+    """Sample positions (..., N, T) from weights (..., N, T, S), by inverting the cumulative sum of
+    the weights at u (..., N, T), uniform over [0, 1). The function never samples a position of
+    weight 0 after the last valid position."""
     sums = weights.cumsum(dim=-1)
     return (sums < u.unsqueeze(-1) * sums[..., -1:]).sum(dim=-1)
 
 
 def one_hot(positions: Tensor, like: Tensor) -> Tensor:
-    """One-hot rows for positions (..., N, T), with shape and dtype of `like` (..., N, T, S)."""
+    """Build one-hot rows for positions (..., N, T), with the shape and dtype of `like`
+    (..., N, T, S)."""
     return (positions.unsqueeze(-1) == torch.arange(like.shape[-1], device=like.device)).to(
         like.dtype
     )

@@ -1,12 +1,13 @@
-"""Score functions: the compatibility of a query and a key.
+"""Score functions, which compute the compatibility of a query and a key.
 
-A score has two methods: `keys`, computed once per source, and `scores`, for each query. Letters:
-N sequences, S source length, T queries, H width of encoder and decoder states, K width of queries
-and keys, A heads. All shapes may carry leading axes of runs. With several heads (Vaswani et al.
-2017, section 3.2.2) each uses K / A features of query and key, and shapes have an axis of heads:
+A score has two methods: `keys` is called once per source, and `scores` once per query. Letters: N
+sequences, S source length, T queries, H width of encoder and decoder states, K width of queries and
+keys, A heads. All shapes may have leading axes of runs. With several heads (Vaswani et al. 2017,
+section 3.2.2), each head uses K / A features of query and key, and shapes have an axis of heads:
 keys (..., N, A, S, K / A), scores (..., N, A, T, S).
 
-To add a score: its section in `seqattn/config/knobs/model.py`, and a class here that registers it.
+To add a score, add its section to `seqattn/config/knobs/model.py` and define a class here that
+registers this section.
 """
 
 from __future__ import annotations
@@ -33,24 +34,25 @@ from seqattn.models.attention.arithmetic import Array, AttentionStep, Record, as
 from seqattn.models.layers import LearnedVector, Linear, matmul
 
 SCORES: dict[type[AttentionKnobs], type[Score]] = {}
-"""Config section -> class."""
+"""Mapping from config section to class."""
 
 
 def split_heads(x: Tensor, heads: int) -> Tensor:
-    """(..., L, W) -> (..., A, L, W / A), or x itself for one head."""
+    """Split the last axis into heads: (..., L, W) -> (..., A, L, W / A). With one head, return x
+    itself."""
     return x if heads == 1 else x.unflatten(-1, (heads, -1)).transpose(-2, -3)
 
 
 def join_heads(x: Tensor, heads: int) -> Tensor:
-    """(..., A, L, w) -> (..., L, A w), or x itself for one head."""
+    """Concatenate the heads: (..., A, L, w) -> (..., L, A w). With one head, return x itself."""
     return x if heads == 1 else x.transpose(-2, -3).flatten(-2)
 
 
 class ExplainedScores(NamedTuple):
-    """The scores of one head with its query and keys, as printed.
+    """The scores of one head, with the query and keys from which they were computed, as printed.
 
     Attributes:
-        query: (K,), or None if the scores do not depend on it.
+        query: (K,), or None if the scores do not depend on the query.
         keys: (S, K).
         scores: (S,).
         is_dot_product: whether the score is a dot product or a cosine of query and key.
@@ -65,12 +67,12 @@ class ExplainedScores(NamedTuple):
 class Score(nn.Module, ABC):
     """The interface of every score.
 
-    A subclass registers the config section that selects it, `class DotScore(Score,
-    knobs=DotAttention)`. A subclass that overrides `keys` or `scores` must override `explain` too,
-    or it is not explained.
+    A subclass registers the config section that selects it, as in `class DotScore(Score,
+    knobs=DotAttention)`. A subclass that overrides `keys` or `scores` must also override `explain`;
+    otherwise its arithmetic is not explained.
 
     Args:
-        heads: A.
+        heads: number of heads, A.
     """
 
     def __init_subclass__(cls, *, knobs: type[AttentionKnobs] | None = None) -> None:
@@ -86,28 +88,44 @@ class Score(nn.Module, ABC):
 
     @classmethod
     def from_config(cls, config: Any, hidden: int) -> Self:
-        """Build from a config section, for states of width `hidden`."""
+        """Build the score from a config section, for states of width `hidden`."""
         return cls(config.heads)
 
     @abstractmethod
     def keys(self, encoded: Tensor) -> Tensor:
-        """Encoder states (..., N, S, H) -> keys (..., N, [A,] S, K / A); called once per source."""
+        """Compute the keys of a source. The method is called once per source.
+
+        Args:
+            encoded: encoder states (..., N, S, H).
+
+        Returns:
+            (..., N, S, K), or with several heads (..., N, A, S, K / A).
+        """
 
     @abstractmethod
     def scores(self, queries: Tensor, keys: Tensor) -> Tensor:
-        """Decoder states (..., N, T, H) and keys -> scores (..., N, [A,] T, S)."""
+        """Compute the scores of queries and keys.
+
+        Args:
+            queries: decoder states (..., N, T, H).
+            keys: the keys that the method `keys` returned.
+
+        Returns:
+            (..., N, T, S), or with several heads (..., N, A, T, S).
+        """
 
     def explain(self, step: AttentionStep) -> ExplainedScores:
         """Add the stages that compute the scores of one head from encoder and decoder states.
 
-        This default adds the model's scores without arithmetic.
+        The default implementation adds the model's scores without arithmetic.
         """
         scores = step.add_unexplained("Scores", self, step.scores, "score")
         return ExplainedScores(None, as_printed(step.of_head(step.keys)), scores)
 
 
 class UniformScore(Score, knobs=UniformAttention):
-    """Score 0 for every key, which gives uniform weights: the mean of the values."""
+    """The score 0 for every key. The weights are then uniform, so the context is the mean of the
+    values."""
 
     def keys(self, encoded: Tensor) -> Tensor:
         return split_heads(encoded, self.heads)
@@ -125,7 +143,8 @@ class UniformScore(Score, knobs=UniformAttention):
 
 
 class DotScore(Score, knobs=DotAttention):
-    """q . k (Luong et al. 2015, "Effective Approaches to Attention-based NMT", 3.1, dot)."""
+    """The dot product q . k (Luong et al. 2015, "Effective Approaches to Attention-based NMT",
+    section 3.1, dot)."""
 
     def keys(self, encoded: Tensor) -> Tensor:
         return split_heads(encoded, self.heads)
@@ -138,7 +157,8 @@ class DotScore(Score, knobs=DotAttention):
 
 
 class ProjectedScore(Score):
-    """A score of linear projections of the states, or (width None) of the states themselves."""
+    """A score of linear projections of the states, or of the states themselves if `width` is
+    None."""
 
     def __init__(self, hidden: int, width: int | None, heads: int = 1) -> None:
         super().__init__(heads)
@@ -146,7 +166,12 @@ class ProjectedScore(Score):
         self.key = Linear(hidden, width) if width is not None else None
 
     def explain_maps(self, step: AttentionStep, keys: Tensor) -> tuple[Array, Array]:
-        """Add query (K,) and keys (S, K) of one head; `keys` (S, K) are those of the model."""
+        """Add query (K,) and keys (S, K) of one head, and return them as printed.
+
+        Args:
+            step: the attention step to explain.
+            keys: the model's keys (S, K).
+        """
         if self.query is None or self.key is None:
             return step.add_state_as_query(), step.add_states_as_keys()
         query = step.map_query("q = W_q h + b_q", self.query)
@@ -155,10 +180,11 @@ class ProjectedScore(Score):
 
 
 class ScaledDotScore(ProjectedScore, knobs=ScaledDotAttention):
-    """q . k / sqrt(K) (Vaswani et al. 2017, "Attention Is All You Need", eq. 1).
+    """The scaled dot product q . k / sqrt(K) (Vaswani et al. 2017, "Attention Is All You Need", eq.
+    1).
 
-    Queries and keys are linear projections of the states, or (width None) the states themselves.
-    With several heads K is the width of one head.
+    Queries and keys are linear projections of the states, or the states themselves if `width` is
+    None. With several heads, K is the width of one head.
     """
 
     @classmethod
@@ -183,7 +209,8 @@ class ScaledDotScore(ProjectedScore, knobs=ScaledDotAttention):
 
 
 class GeneralScore(Score, knobs=GeneralAttention):
-    """q . W k (Luong et al. 2015, 3.1, general). Each head uses its slice of q and of W k."""
+    """The bilinear form q . W k (Luong et al. 2015, section 3.1, general). Each head uses its slice
+    of q and of W k."""
 
     def __init__(self, hidden: int, heads: int = 1) -> None:
         super().__init__(heads)
@@ -207,12 +234,12 @@ class GeneralScore(Score, knobs=GeneralAttention):
 
 
 class AdditiveScore(Score, knobs=AdditiveAttention):
-    """v . tanh(W q + U k + b) (Bahdanau et al. 2015, "Neural Machine Translation by Jointly
-    Learning to Align and Translate", appendix A.1.2, plus the bias b; Luong et al. 2015 call it
-    concat).
+    """The additive score v . tanh(W q + U k + b) (Bahdanau et al. 2015, "Neural Machine Translation
+    by Jointly Learning to Align and Translate", appendix A.1.2, plus the bias b). Luong et al. 2015
+    call this score concat.
 
-    The paper's s is the query q, its h the key k; U k + b is computed once per source. Each head
-    uses its slice of the hidden layer and of v.
+    The paper calls the query s and the key h. U k + b is computed once per source.
+    Each head uses its slice of the hidden layer and of v.
     """
 
     def __init__(self, hidden: int, width: int, heads: int = 1) -> None:
@@ -248,12 +275,13 @@ class AdditiveScore(Score, knobs=AdditiveAttention):
 
 
 class CosineScore(ProjectedScore, knobs=CosineAttention):
-    """cos(q, k) / temperature (Graves, Wayne and Danihelka 2014, "Neural Turing Machines", eq. 5
-    and 6, where the temperature's reciprocal is the key strength beta).
+    """The cosine of query and key, divided by a temperature: cos(q, k) / temperature (Graves, Wayne
+    and Danihelka 2014, "Neural Turing Machines", eq. 5 and 6, where the key strength beta is 1 /
+    temperature).
 
     Here the temperature is one learned number for all steps, parameterized by its logarithm.
-    Queries and keys are linear projections of the states, or (width None) the states themselves.
-    The scores of a zero vector are 0.
+    Queries and keys are linear projections of the states, or the states themselves if `width` is
+    None. The scores of a zero vector are 0.
     """
 
     def __init__(
@@ -296,18 +324,18 @@ class CosineScore(ProjectedScore, knobs=CosineAttention):
 
 
 def build_score(config: AttentionKnobs, hidden: int) -> Score:
-    """Build the score of a config section, for states of width `hidden`."""
+    """Build the score that a config section selects, for states of width `hidden`."""
     return SCORES[type(config)].from_config(config, hidden)
 
 
 def explain_products(record: Record, query: Array, keys: Array) -> ExplainedScores:
-    """Add q . k of a printed query (K,) and printed keys (S, K)."""
+    """Add the scores q . k for a printed query (K,) and printed keys (S, K)."""
     scores = record.add_columns("Scores", "score = q . k", {"score": keys @ query})
     return ExplainedScores(query, keys, scores, is_dot_product=True)
 
 
 def explain_scaled_products(record: Record, query: Array, keys: Array) -> ExplainedScores:
-    """Add q . k / sqrt(K) of a printed query (K,) and printed keys (S, K)."""
+    """Add the scores q . k / sqrt(K) for a printed query (K,) and printed keys (S, K)."""
     _, K = keys.shape
     root, products = as_printed(math.sqrt(K)), as_printed(keys @ query)
     columns = {"q . k": products, "sqrt(K)": root, "score": products / root}
