@@ -1277,6 +1277,7 @@
     inputById("live-step").max = String(rows - 1);
     inputById("live-step").value = String(state.step);
     byId("live-step-name").textContent = `Step ${state.step + 1} of ${rows}`;
+    byId("live-step").setAttribute("aria-valuetext", `step ${state.step + 1} of ${rows}`);
     showEpoch(explorer);
     showPoint(explorer, scene);
     byId("live-weights-name").textContent = `Weights of step ${state.step + 1}`;
@@ -1479,6 +1480,7 @@
   var MARGIN3 = { left: 58, right: 14, top: 14, bottom: 40 };
   var ROW_GAP2 = 22;
   var MARGIN_SHARE = 0.18;
+  var HIT_RADIUS = 16;
   function extent(values) {
     const finite = values.filter(Number.isFinite);
     if (!finite.length) return [0, 1];
@@ -1616,10 +1618,21 @@
         circle.style.cursor = "grab";
         circle.style.touchAction = "none";
         this.follow(circle, k, panel, scene);
+        if (!many) group.prepend(this.hitArea(x, y, k, panel));
         group.append(circle);
         if (!many) group.append(svg("text", { x: x + r + 3, y: y - r - 1, "font-size": 12, fill: soft, "aria-hidden": "true", class: "point-number" }, String(k + 1)));
       }
       return group;
+    }
+    /** A place below a point that a finger can hit. */
+    hitArea(x, y, point, panel) {
+      const area = svg("circle", { cx: x, cy: y, r: HIT_RADIUS, fill: "transparent", "data-only": "page" });
+      area.style.cursor = "grab";
+      area.style.touchAction = "none";
+      area.addEventListener("pointerdown", (event) => {
+        this.startDrag(event, point, panel);
+      });
+      return area;
     }
     follow(circle, point, panel, scene) {
       circle.addEventListener("focus", () => {
@@ -2197,10 +2210,39 @@
     }
   };
 
+  // src/live/legend.ts
+  function entry(name, ...marks2) {
+    const picture = svg("svg", { viewBox: "0 0 22 16", width: 22, height: 16, "aria-hidden": "true" }, ...marks2);
+    const made = document.createElement("span");
+    made.append(picture, textElement("span", name));
+    return made;
+  }
+  function entries({ shown, state: { truth } }) {
+    const { soft, accent, ink } = theme();
+    const line = (colour, dashes) => svg("line", { x1: 0, x2: 22, y1: 8, y2: 8, stroke: colour, "stroke-width": 1.5, "stroke-dasharray": dashes });
+    const found = [entry("source", line(soft, "none"), svg("circle", { cx: 11, cy: 8, r: 5, fill: soft, stroke: ink }))];
+    if (truth) found.push(entry("truth", line(accent, "2 4"), svg("path", { d: "M7 4l8 8m0 -8l-8 8", stroke: accent, "stroke-width": 1.5 })));
+    for (const { name, colour } of shown) {
+      const label = shown.length > 1 ? `forecast of ${name}` : "forecast";
+      found.push(entry(label, line(colour, "none"), svg("path", { d: "M11 3L16 8L11 13L6 8Z", fill: colour })));
+    }
+    const forced = shown.filter(({ answer, own }) => answer !== own);
+    for (const { name, colour } of forced) found.push(entry(forced.length > 1 ? `${name} with its own weights` : "forecast with the model's own weights", line(colour, "6 4")));
+    return found;
+  }
+  function addLegend(explorer) {
+    const place2 = document.createElement("p");
+    place2.id = "live-legend";
+    byId("live-path").after(place2);
+    explorer.onAnswer((scene) => {
+      place2.replaceChildren(...entries(scene));
+    });
+  }
+
   // src/live/force.ts
   function depth(array) {
     if (!Array.isArray(array)) return 0;
-    return 1 + Math.max(0, ...array.filter((entry) => entry !== null).map(depth));
+    return 1 + Math.max(0, ...array.filter((entry2) => entry2 !== null).map(depth));
   }
   var isIndex2 = (value, count) => Number.isInteger(value) && value >= 0 && value < count;
   function checkPlace({ step, layer, head }, { steps, layers, heads }) {
@@ -2534,9 +2576,12 @@
     );
     return root;
   }
-  var toSvgText = (picture) => `<?xml version="1.0" encoding="UTF-8"?>
-${new XMLSerializer().serializeToString(picture)}
+  function toSvgText(picture) {
+    const text = new XMLSerializer().serializeToString(picture).replace(/[^\P{Cc}\n\t]/gu, "");
+    return `<?xml version="1.0" encoding="UTF-8"?>
+${text}
 `;
+  }
   async function toPng(picture) {
     const { width, height } = sizeOf(picture);
     const address = URL.createObjectURL(new Blob([toSvgText(picture)], { type: "image/svg+xml" }));
@@ -3095,6 +3140,7 @@ ${new XMLSerializer().serializeToString(picture)}
       };
       byId("live-body").hidden = false;
       explorer.draw();
+      addLegend(explorer);
       new Share(explorer, content);
       new Tour(explorer);
       return explorer;

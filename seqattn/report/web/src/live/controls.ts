@@ -96,6 +96,7 @@ export function showControls(explorer: LiveExplorer, scene: Scene): void {
   inputById("live-step").max = String(rows - 1);
   inputById("live-step").value = String(state.step);
   byId("live-step-name").textContent = `Step ${state.step + 1} of ${rows}`;
+  byId("live-step").setAttribute("aria-valuetext", `step ${state.step + 1} of ${rows}`);
   showEpoch(explorer);
   showPoint(explorer, scene);
   byId("live-weights-name").textContent = `Weights of step ${state.step + 1}`;

@@ -3,6 +3,7 @@ import type { Content } from "../content";
 import { byId } from "../dom";
 import type { LivePage } from "./explorer";
 import { LiveExplorer, livePage } from "./explorer";
+import { addLegend } from "./legend";
 import type { Answer, RunOptions } from "./model";
 import { LiveModel } from "./model";
 import { createSession, hasRuntime } from "./runtime";
@@ -55,6 +56,7 @@ export async function showLive(content: Content): Promise<LiveExplorer | null> {
     };
     byId("live-body").hidden = false;
     explorer.draw();
+    addLegend(explorer);
     new Share(explorer, content);
     new Tour(explorer);
     return explorer;

@@ -11,6 +11,7 @@ const HEIGHT = 420;
 const MARGIN = { left: 58, right: 14, top: 14, bottom: 40 };
 const ROW_GAP = 22;
 const MARGIN_SHARE = 0.18;
+const HIT_RADIUS = 16;
 
 /** Follows changes that the user makes in the picture. */
 export interface PathEvents {
@@ -158,10 +159,20 @@ export class PathPlot {
       circle.style.cursor = "grab";
       circle.style.touchAction = "none";
       this.follow(circle, k, panel, scene);
+      if (!many) group.prepend(this.hitArea(x, y, k, panel));
       group.append(circle);
       if (!many) group.append(svg("text", { x: x + r + 3, y: y - r - 1, "font-size": 12, fill: soft, "aria-hidden": "true", class: "point-number" }, String(k + 1)));
     }
     return group;
+  }
+
+  /** A place below a point that a finger can hit. */
+  private hitArea(x: number, y: number, point: number, panel: Panel): SVGElement {
+    const area = svg("circle", { cx: x, cy: y, r: HIT_RADIUS, fill: "transparent", "data-only": "page" });
+    area.style.cursor = "grab";
+    area.style.touchAction = "none";
+    area.addEventListener("pointerdown", (event) => { this.startDrag(event, point, panel); });
+    return area;
   }
 
   private follow(circle: SVGElement, point: number, panel: Panel, scene: Scene): void {

@@ -102,8 +102,11 @@ export function compose(title: string, text: string, names: readonly Named[], pa
   return root;
 }
 
-/** Return a picture as the text of an SVG file. */
-export const toSvgText = (picture: SVGSVGElement): string => `<?xml version="1.0" encoding="UTF-8"?>\n${new XMLSerializer().serializeToString(picture)}\n`;
+/** Return a picture as the text of an SVG file. XML has no control characters, so they are left out. */
+export function toSvgText(picture: SVGSVGElement): string {
+  const text = new XMLSerializer().serializeToString(picture).replace(/[^\P{Cc}\n\t]/gu, "");
+  return `<?xml version="1.0" encoding="UTF-8"?>\n${text}\n`;
+}
 
 /** Return a picture as PNG, with two pixels per unit of length.
  *
