@@ -1252,6 +1252,13 @@
       });
     });
   }
+  function showSubjects(explorer) {
+    const choices = runChoices(explorer);
+    const indexOf = (subject) => choices.findIndex(({ subject: { model, run } }) => model === subject.model && run === subject.run);
+    const [first, second] = explorer.state.subjects;
+    selectById("live-run").value = String(indexOf(first));
+    selectById("live-other").value = String(second ? indexOf(second) + 1 : 0);
+  }
   function nearest(explorer, { model, run }, epoch) {
     const { epochs } = explorer.models[model].content.runs[run];
     return epochs.reduce((best, each) => Math.abs(each - epoch) < Math.abs(best - epoch) ? each : best);
@@ -1278,6 +1285,7 @@
     inputById("live-step").value = String(state.step);
     byId("live-step-name").textContent = `Step ${state.step + 1} of ${rows}`;
     byId("live-step").setAttribute("aria-valuetext", `step ${state.step + 1} of ${rows}`);
+    showSubjects(explorer);
     showEpoch(explorer);
     showPoint(explorer, scene);
     byId("live-weights-name").textContent = `Weights of step ${state.step + 1}`;
@@ -2195,7 +2203,9 @@
       for (const [k, own] of [...place2.children].entries()) {
         own.hidden = k >= scene.shown.length;
         if (k >= scene.shown.length) continue;
-        own.firstElementChild.textContent = scene.shown.length > 1 ? scene.shown[k].name : "";
+        const { name, answer } = scene.shown[k];
+        const hasWeights = weightsOf(answer, scene.state.kind, scene.state.layer, scene.state.head).length > 0;
+        own.firstElementChild.textContent = scene.shown.length === 1 ? "" : hasWeights ? name : `${name} has no such weights.`;
         this.maps[k].draw(scene, scene.shown[k]);
       }
       const { state } = scene;
@@ -2876,7 +2886,10 @@ ${text}
   }
   function afterPlain(scene, scale) {
     const errors = scene.shown.map(({ name, answer }) => ({ name, loss: error(answer.forecast, scene, scale) }));
-    if (errors.every(({ loss }) => loss !== null)) return `[Mean squared error|mean squared error] on this sequence: ${errors.map(({ name, loss }) => `${name} ${formatNumber(loss, 2)}`).join(", ")}.`;
+    if (errors.every(({ loss }) => loss !== null)) {
+      const best = errors.reduce((least, each) => each.loss < least.loss ? each : least);
+      return `[Mean squared error|mean squared error] on this sequence: ${errors.map(({ name, loss }) => `${name} ${formatNumber(loss, 2)}`).join(", ")}. So ${best.name} is closer to the truth here. Other sequences may differ: try some.`;
+    }
     const [first, second] = scene.shown;
     return `The two forecasts are up to ${moved(first.answer.forecast, second.answer.forecast)} apart. The truth of a changed source is unknown; choose a sequence again to see the errors.`;
   }

@@ -6,7 +6,6 @@ import csv
 import json
 import re
 import xml.etree.ElementTree as ET
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Page
 from typer.testing import CliRunner
 
 from seqattn import experiments
@@ -23,9 +22,8 @@ from seqattn.config import resolve
 from seqattn.report import render_page, report
 from seqattn.report.content import run_content
 from seqattn.runs import RunFolder
-from tests.browser.conftest import SMALL, Opened
+from tests.browser.conftest import SMALL, Open, Opened
 
-Open = Callable[..., Opened]
 REFUSE = """() => {
   Object.defineProperty(navigator, "clipboard", {value: {writeText: () => Promise.reject(new Error("no"))}});
 }"""
@@ -77,33 +75,42 @@ def live_runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return found
 
 
-@pytest.fixture
-def live(browser: Browser) -> Iterator[Open]:
-    """Open a live page; at the end it has printed nothing and requested nothing from elsewhere."""
-    pages = list[Opened]()
+def opened_at(open_page: Open, path: Path, fragment: str) -> Opened:
+    """Open a page by a link with a fragment."""
+    found = open_page(path)
+    found.page.goto(path.as_uri() + fragment)
+    found.page.reload()  # before, the page only followed the fragment
+    found.page.wait_for_selector("html[data-ready=yes]")
+    return found
 
-    def begin(path: Path, fragment: str = "", **options: Any) -> Opened:
-        options = {"viewport": {"width": 1240, "height": 900}, **options}
-        context = browser.new_context(**options)
-        page = context.new_page()
-        found = Opened(page)
-        pages.append(found)
-        page.on("console", lambda message: found.complaints.append(message.text))
-        page.on("pageerror", lambda error: found.complaints.append(str(error)))
-        page.on("request", lambda request: found.requests.append(request.url))
-        page.goto(path.as_uri() + fragment)
-        page.wait_for_selector("html[data-ready=yes]")
-        return found
 
-    yield begin
-    for each in pages:
-        assert not each.complaints
-        assert all(url.startswith(("file:", "blob:", "data:")) for url in each.requests)
-        each.page.context.close()
+INTERCEPT = """() => {
+  const blobs = new Map(), create = URL.createObjectURL;
+  URL.createObjectURL = (blob) => {
+    const address = create.call(URL, blob);
+    blobs.set(address, blob);
+    return address;
+  };
+  HTMLAnchorElement.prototype.click = function () { window.saved = [this.download, blobs.get(this.href)]; };
+}"""
+TAKE = """async () => {
+  const [name, blob] = window.saved;
+  return [name, Array.from(new Uint8Array(await blob.arrayBuffer()))];
+}"""
 
 
 def saved(found: Opened, button: str, folder: Path) -> Path:
     """Press a button that saves a file, and return the file."""
+    browser = found.page.context.browser
+    if browser is not None and browser.browser_type.name == "firefox":
+        # Playwright does not report the downloads of this Firefox.
+        found.page.evaluate(INTERCEPT)
+        found.page.click(button)
+        found.until("window.saved !== undefined")
+        name, content = found.page.evaluate(TAKE)
+        found.page.evaluate("() => { delete window.saved; }")
+        (folder / name).write_bytes(bytes(content))
+        return folder / name
     with found.page.expect_download() as download:
         found.page.click(button)
     path = folder / download.value.suggested_filename
@@ -156,9 +163,9 @@ def move_points(found: Opened) -> None:
 
 @pytest.mark.parametrize("name", ["squares", "plain", "fast_weights", "transformer", *OWN_SETS])
 def test_the_saved_input_gives_the_forecast_of_the_page(
-    name: str, live: Open, live_runs: dict[str, Path], tmp_path: Path
+    name: str, opened: Open, live_runs: dict[str, Path], tmp_path: Path
 ) -> None:
-    found = live(live_runs[name] / "report.html")
+    found = opened(live_runs[name] / "report.html")
     move_points(found)
     if name in ("squares", "own", "dates", "relative", "transformer"):
         found.page.focus("#live-map svg")
@@ -182,9 +189,9 @@ def test_the_saved_input_gives_the_forecast_of_the_page(
 
 
 def test_an_earlier_epoch_is_in_the_command(
-    live: Open, live_runs: dict[str, Path], tmp_path: Path
+    opened: Open, live_runs: dict[str, Path], tmp_path: Path
 ) -> None:
-    found = live(live_runs["squares"] / "report.html")
+    found = opened(live_runs["squares"] / "report.html")
     found.page.focus("#live-epoch")
     found.page.keyboard.press("Home")
     shown = answer(found)
@@ -193,9 +200,9 @@ def test_an_earlier_epoch_is_in_the_command(
     np.testing.assert_allclose(forecast, shown["forecast"], atol=1e-5)
 
 
-def test_a_link_restores_what_is_shown(live: Open, live_runs: dict[str, Path]) -> None:
+def test_a_link_restores_what_is_shown(opened_in_both: Open, live_runs: dict[str, Path]) -> None:
     page = live_runs["transformer"] / "report.html"
-    found = live(page)
+    found = opened_in_both(page)
     found.page.select_option("#live-example", "2")
     move_points(found)
     found.page.select_option("#live-layer", "1")
@@ -207,7 +214,7 @@ def test_a_link_restores_what_is_shown(live: Open, live_runs: dict[str, Path]) -
     assert "#state=" in address
     if found.page.is_visible("#live-link"):
         assert found.page.input_value("#live-link") == address
-    other = live(page, "#" + address.partition("#")[2])
+    other = opened_at(opened_in_both, page, "#" + address.partition("#")[2])
     again = answer(other)
     assert again == shown
     assert other.page.input_value("#live-layer") == "1"
@@ -216,9 +223,9 @@ def test_a_link_restores_what_is_shown(live: Open, live_runs: dict[str, Path]) -
 
 
 def test_a_refused_clipboard_leaves_the_link_selected(
-    live: Open, live_runs: dict[str, Path]
+    opened: Open, live_runs: dict[str, Path]
 ) -> None:
-    found = live(live_runs["squares"] / "report.html")
+    found = opened(live_runs["squares"] / "report.html")
     found.page.evaluate(REFUSE)  # fmt: skip
     found.page.click("#live-copy")
     found.page.wait_for_selector("#live-link:focus")
@@ -227,23 +234,23 @@ def test_a_refused_clipboard_leaves_the_link_selected(
 
 
 def test_links_of_other_pages_and_damaged_ones_are_ignored(
-    live: Open, live_runs: dict[str, Path]
+    opened: Open, live_runs: dict[str, Path]
 ) -> None:
-    found = live(live_runs["squares"] / "report.html")
+    found = opened(live_runs["squares"] / "report.html")
     move_points(found)
     fragment = found.page.evaluate("window.seqattn.explorer.fragment")
-    start = live(live_runs["plain"] / "report.html").text("#live-text")
+    start = opened(live_runs["plain"] / "report.html").text("#live-text")
     for bad in (fragment, fragment[:-12], "#state=%E0%A4%A", "#state=<img src=x onerror=alert(1)>"):
-        other = live(live_runs["plain"] / "report.html", bad)
+        other = opened_at(opened, live_runs["plain"] / "report.html", bad)
         assert other.text("#live-text") == start
         assert other.text("#live-error") == ""
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_a_saved_picture_needs_nothing_of_the_page(
-    scheme: str, live: Open, live_runs: dict[str, Path], tmp_path: Path
+    scheme: str, opened_in_both: Open, live_runs: dict[str, Path], tmp_path: Path
 ) -> None:
-    found = live(live_runs["squares"] / "report.html", color_scheme=scheme)
+    found = opened_in_both(live_runs["squares"] / "report.html", color_scheme=scheme)
     file = saved(found, "#live-save-svg", tmp_path)
     text = file.read_text()
     root = ET.fromstring(text)
@@ -285,8 +292,10 @@ def result_of(found: Opened) -> str:
     return found.text("#live-tour-result")
 
 
-def test_the_tour_is_walked_with_the_keyboard(live: Open, live_runs: dict[str, Path]) -> None:
-    found = live(live_runs["squares"] / "report.html")
+def test_the_tour_is_walked_with_the_keyboard(
+    opened_in_both: Open, live_runs: dict[str, Path]
+) -> None:
+    found = opened_in_both(live_runs["squares"] / "report.html")
     page = found.page
     press_until(page, "#live-tour-start")
     page.keyboard.press("Enter")
@@ -332,10 +341,10 @@ def test_the_tour_is_walked_with_the_keyboard(live: Open, live_runs: dict[str, P
 
 
 def test_the_tour_can_be_declined_and_every_step_skipped(
-    live: Open, live_runs: dict[str, Path]
+    opened: Open, live_runs: dict[str, Path]
 ) -> None:
     for name in ("plain", "fast_weights", "own"):
-        found = live(live_runs[name] / "report.html")
+        found = opened(live_runs[name] / "report.html")
         found.page.click("#live-tour-skip")
         assert found.page.evaluate("document.activeElement.id") == "live-tour-open"
         found.page.keyboard.press("Enter")
@@ -348,8 +357,8 @@ def test_the_tour_can_be_declined_and_every_step_skipped(
         assert not found.page.is_visible("#live-tour-panel")
 
 
-def test_a_page_without_memory_has_the_tour(live: Open, live_runs: dict[str, Path]) -> None:
-    found = live(live_runs["plain"] / "report.html")
+def test_a_page_without_memory_has_the_tour(opened: Open, live_runs: dict[str, Path]) -> None:
+    found = opened(live_runs["plain"] / "report.html")
     found.page.add_init_script("Object.defineProperty(window, 'localStorage', {get() { throw new Error('no'); }})")  # fmt: skip
     for _ in range(2):
         found.page.reload()
@@ -359,9 +368,9 @@ def test_a_page_without_memory_has_the_tour(live: Open, live_runs: dict[str, Pat
 
 
 def test_the_glossary_is_a_part_and_in_reach_of_the_tour(
-    live: Open, live_runs: dict[str, Path]
+    opened_in_both: Open, live_runs: dict[str, Path]
 ) -> None:
-    found = live(live_runs["squares"] / "report.html")
+    found = opened_in_both(live_runs["squares"] / "report.html")
     assert found.page.locator("#glossary dt dfn").count() == 17
     assert found.page.locator("#parts a", has_text="Glossary").get_attribute("href") == "#glossary"
     found.page.click("#live-tour-start")
@@ -377,9 +386,9 @@ def test_the_glossary_is_a_part_and_in_reach_of_the_tour(
 
 @pytest.mark.parametrize("name", ["squares", "own", "transformer", "plain"])
 def test_nothing_is_wider_than_a_telephone(
-    name: str, live: Open, live_runs: dict[str, Path]
+    name: str, opened_in_both: Open, live_runs: dict[str, Path]
 ) -> None:
-    found = live(live_runs[name] / "report.html", viewport={"width": 360, "height": 740})
+    found = opened_in_both(live_runs[name] / "report.html", viewport={"width": 360, "height": 740})
     wide = "document.documentElement.scrollWidth"
     assert found.page.evaluate(wide) <= 360
     found.page.click("#live-tour-start")
@@ -391,9 +400,9 @@ def test_nothing_is_wider_than_a_telephone(
     assert found.page.evaluate(wide) <= 360
 
 
-def test_what_can_be_operated_has_a_name(live: Open, live_runs: dict[str, Path]) -> None:
+def test_what_can_be_operated_has_a_name(opened: Open, live_runs: dict[str, Path]) -> None:
     for name in ("squares", "transformer", "own"):
-        found = live(live_runs[name] / "report.html")
+        found = opened(live_runs[name] / "report.html")
         found.page.click("#live-tour-start")
         nameless = found.page.evaluate(
             """() => [...document.querySelectorAll("#live button, #live select, #live input, #live [tabindex='0']")]
@@ -412,8 +421,8 @@ def test_what_can_be_operated_has_a_name(live: Open, live_runs: dict[str, Path])
         assert re.fullmatch(r"step 1, point 1: \d\.\d{3}", cell)
 
 
-def test_a_drag_is_spoken_when_it_rests(live: Open, live_runs: dict[str, Path]) -> None:
-    found = live(live_runs["squares"] / "report.html")
+def test_a_drag_is_spoken_when_it_rests(opened: Open, live_runs: dict[str, Path]) -> None:
+    found = opened(live_runs["squares"] / "report.html")
     page = found.page
     found.until("document.getElementById('live-spoken').textContent !== ''")
     page.evaluate(
@@ -437,7 +446,7 @@ def test_a_drag_is_spoken_when_it_rests(live: Open, live_runs: dict[str, Path]) 
 
 
 def test_hostile_names_stay_text_in_all_saved_files(
-    live: Open, live_runs: dict[str, Path], tmp_path: Path
+    opened: Open, live_runs: dict[str, Path], tmp_path: Path
 ) -> None:
     content = run_content(RunFolder(live_runs["squares"]), examine=False, live=True)
     bad = [
@@ -452,13 +461,14 @@ def test_hostile_names_stay_text_in_all_saved_files(
     content["live"]["models"][0]["features"] = content["examples"]["features"] = bad[:2]
     file = tmp_path / "page.html"
     file.write_text(render_page(content), encoding="utf-8")
-    found = live(file)
+    found = opened(file)
     assert found.page.title() != "run"
     picture = saved(found, "#live-save-svg", tmp_path)
     assert "/" not in picture.name and "<" not in picture.name
     root = ET.fromstring(picture.read_text())
     assert not [e for e in root.iter() if e.tag.rpartition("}")[2] in ("script", "img", "a")]
-    rows = list(csv.reader(saved(found, "#live-save-csv", tmp_path).open(newline="")))
+    with saved(found, "#live-save-csv", tmp_path).open(newline="") as saved_file:
+        rows = list(csv.reader(saved_file))
     assert rows[0] == ["sequence", "step", *bad[:2]]
     assert found.text("#live-command").startswith(
         "seqattn predict '$(touch gone) `x` '\\''' --input"

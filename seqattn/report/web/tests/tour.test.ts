@@ -82,7 +82,7 @@ describe("the words after a step have the current numbers", () => {
 
   it("with a plain model", () => {
     const shown = [answer([[1], [2]]), answer([[1], [4]])].map((each, k) => ({ name: "ab"[k], colour: "", answer: each, own: each }));
-    expect(afterPlain(scene([], { shown }), [1])).toContain("a 0.0, b 2.0.");
+    expect(afterPlain(scene([], { shown }), [1])).toContain("a 0.0, b 2.0. So a is closer to the truth here.");
   });
 });
 

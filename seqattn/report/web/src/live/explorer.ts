@@ -302,7 +302,9 @@ export class LiveExplorer {
     for (const [k, own] of [...place.children].entries()) {
       (own as HTMLElement).hidden = k >= scene.shown.length;
       if (k >= scene.shown.length) continue;
-      own.firstElementChild!.textContent = scene.shown.length > 1 ? scene.shown[k].name : "";
+      const { name, answer } = scene.shown[k];
+      const hasWeights = weightsOf(answer, scene.state.kind, scene.state.layer, scene.state.head).length > 0;
+      own.firstElementChild!.textContent = scene.shown.length === 1 ? "" : hasWeights ? name : `${name} has no such weights.`;
       this.maps[k].draw(scene, scene.shown[k]);
     }
     const { state } = scene;

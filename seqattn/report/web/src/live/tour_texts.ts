@@ -165,7 +165,10 @@ export function afterEpoch(scene: Scene, today: readonly number[][], scale: read
 /** Say how the models compare. */
 export function afterPlain(scene: Scene, scale: readonly number[]): string {
   const errors = scene.shown.map(({ name, answer }) => ({ name, loss: error(answer.forecast, scene, scale) }));
-  if (errors.every(({ loss }) => loss !== null)) return `[Mean squared error|mean squared error] on this sequence: ${errors.map(({ name, loss }) => `${name} ${formatNumber(loss, 2)}`).join(", ")}.`;
+  if (errors.every(({ loss }) => loss !== null)) {
+    const best = errors.reduce((least, each) => (each.loss! < least.loss! ? each : least));
+    return `[Mean squared error|mean squared error] on this sequence: ${errors.map(({ name, loss }) => `${name} ${formatNumber(loss, 2)}`).join(", ")}. So ${best.name} is closer to the truth here. Other sequences may differ: try some.`;
+  }
   const [first, second] = scene.shown;
   return `The two forecasts are up to ${moved(first.answer.forecast, second.answer.forecast)} apart. The truth of a changed source is unknown; choose a sequence again to see the errors.`;
 }
