@@ -130,12 +130,17 @@ def commands() -> str:
 
     lines, top = list[str](), get_command(app)
     for name, command in sorted(_leaves(top, ())):
-        context = command.make_context(" ".join(("seqattn", *name)), [], resilient_parsing=True)
+        context = command.make_context(
+            " ".join(("seqattn", *name)), [], resilient_parsing=True,
+            help_option_names=top.context_settings["help_option_names"],
+        )  # fmt: skip
         usage = command.get_usage(context).removeprefix("Usage: ")
         lines += ["", f"## seqattn {' '.join(name)}", "", " ".join((command.help or "").split()),
                   "", "```", " ".join(usage.split()), "```", ""]  # fmt: skip
-        records = [p.get_help_record(context) for p in command.get_params(context)]
-        rows = [f"| `{_cell(name)}` | {_cell(text)} |" for name, text in filter(None, records)]
+        rows = [
+            f"| `{name}` | {_cell(text)} |"  # a column separator in code needs no escape
+            for records in command.sections(context).values() for name, text in records
+        ]  # fmt: skip
         lines += ["| argument or option | meaning |", "| --- | --- |", *rows, ""]
         if command.epilog:
             lines += ["Example:", "", "```", command.epilog.removeprefix("Example: "), "```", ""]

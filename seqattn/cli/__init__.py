@@ -1,7 +1,8 @@
-"""Command-line interface: options, progress, tables, exit codes.
+"""The command-line interface: commands, options, progress, tables and exit codes.
 
 Commands import heavy libraries when they run, so `--help` is fast. An error that a user can correct
-is a `SeqattnError`: its message is printed without a traceback, and its exit code ends the process.
+is a `SeqattnError`. The program prints the message of the error without a traceback and ends with
+the exit code of the error.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ from seqattn.cli.tuning import tune_command
 from seqattn.errors import SeqattnError, StorageError
 
 # Importing torch creates several hundred thousand objects that stay alive. With Python's default
-# thresholds the collector scans them repeatedly, which takes a tenth of a short process.
+# thresholds the garbage collector scans them repeatedly, which takes a tenth of the time of a short
+# process.
 GC_THRESHOLDS = (100_000, 20, 100)
 
 app = typer.Typer(
@@ -49,7 +51,9 @@ def _add(heading: str, name: str, command: Callable[..., None], arguments: str) 
 
     Args:
         heading: heading of the command in the list of commands.
-        arguments: arguments of the example at the end of its help.
+        name: name of the command.
+        command: function that runs the command.
+        arguments: arguments of the example at the end of the help page.
     """
     add = app.command(
         name, cls=CommandPage, rich_help_panel=heading, epilog=f"seqattn {name} {arguments}"
@@ -113,7 +117,7 @@ def main() -> None:
 
 
 def _handle_signal(number: int, frame: Any) -> None:
-    # Not an exception: one that is raised during the import of a library may be swallowed there.
+    # The handler raises no exception, because the import of a library may swallow it.
     exit_on_signal(number, "stopped.")
 
 

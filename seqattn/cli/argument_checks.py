@@ -1,4 +1,4 @@
-"""Checks of arguments that several commands share."""
+"""Checks of arguments for several commands."""
 
 from __future__ import annotations
 
@@ -9,12 +9,16 @@ from seqattn.errors import ConfigError, UsageError
 
 
 def protected_files(run: Path, input_file: Path | None = None) -> dict[str, Path | None]:
-    """Files that a command reads, which its outputs must not replace, by a description of each.
+    """Return the input files of a command, which its outputs must not replace, by description.
 
-    These are the files of the run folder except pictures and reports, the run's own data files, and
-    --input.
+    These are the files of the run folder except pictures and reports, the data files of the run,
+    and the file of `--input`.
+
+    Args:
+        run: a run folder, or a checkpoint file in one.
+        input_file: the file of `--input`, or None.
     """
-    from seqattn.config import OwnFile, resolve
+    from seqattn.config import PATH_KEYS, OwnFile, resolve
     from seqattn.runs import RunFolder
 
     folder = RunFolder(run if run.is_dir() else run.resolve().parent.parent)
@@ -23,20 +27,20 @@ def protected_files(run: Path, input_file: Path | None = None) -> dict[str, Path
     protected: dict[str, Path | None] = {
         f"{file.name} of RUN": file for file in of_run if file.suffix != ".png"
     }
-    with contextlib.suppress(ConfigError):  # reading the run raises it later, with its message
+    with contextlib.suppress(ConfigError):  # reading the run raises the error later
         data = resolve(folder.config).config.data
         if isinstance(data, OwnFile):
-            for key in ("path", "validation_path", "test_path"):
-                path = getattr(data, key)
-                protected[f"data.{key}"] = None if path is None else Path(path)
+            for key in PATH_KEYS:
+                path = getattr(data, key.removeprefix("data."))
+                protected[key] = None if path is None else Path(path)
     return {**named, **protected}
 
 
 def example_slice(k: int, n: int) -> slice:
-    """The slice of test sequence k of n.
+    """Return the slice that selects test sequence `k` of `n`.
 
     Raises:
-        UsageError: k is not in 0 to n - 1.
+        UsageError: if `k` is not in the range 0 to n - 1.
     """
     if not 0 <= k < n:
         raise UsageError(f"--example {k}: the run has test sequences 0 to {n - 1}.")

@@ -1,4 +1,4 @@
-"""`seqattn inspect` and `seqattn verify-resume`: the content of a checkpoint; exact resuming."""
+"""`seqattn inspect` prints the content of a checkpoint; `seqattn verify-resume` tests resuming."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def inspect(
 ) -> None:
     """Verify a checkpoint and print its content.
 
-    The content is version, epoch and step, config, features and tensors.
+    The content consists of the version, epoch, step, config, features and tensors.
     """
     import json
 

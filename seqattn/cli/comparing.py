@@ -1,4 +1,4 @@
-"""`seqattn compare`: variants of a config over many seeds."""
+"""`seqattn compare`: a comparison of variants of a config over many seeds."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from seqattn.errors import UsageError
 
 @dataclass(frozen=True)
 class DesignOptions:
-    """The variants and seeds; without an option, the section `compare` of the config decides."""
+    """The variants and seeds; the section `compare` of the config has the defaults."""
 
     heading: ClassVar = "Comparison options"
 
@@ -52,7 +52,7 @@ class DesignOptions:
 
 @dataclass(frozen=True)
 class EngineOptions:
-    """How the runs are distributed."""
+    """The engine that trains the runs."""
 
     heading: ClassVar = "Compute options"
 
@@ -77,9 +77,9 @@ def compare_command(
 ) -> None:
     """Compare variants of a config over many seeds.
 
-    All variants are trained with the same seeds; runs of one shape are trained together. Tables and
-    tests tell which variant is better, by how much, and where the data do not decide. Finished runs
-    are not trained again.
+    All variants are trained with the same seeds; runs of one shape are trained together. The tables
+    and tests show which variant is better, by how much, and which pairs the data cannot separate.
+    Finished runs are not trained again.
     """
     from seqattn.config.comparing import plan_comparison
 

@@ -1,4 +1,4 @@
-"""`seqattn config`: check a config, show its resolved values, print its schema."""
+"""`seqattn config`: commands that check a config, show its resolved values and print its schema."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def config_show(
 ) -> None:
     """Print the resolved config with the origin of each value.
 
-    The output is YAML, and a config that gives the same run.
+    The output is a config in YAML that gives the same run.
     """
     from seqattn.config import resolve, to_yaml
 

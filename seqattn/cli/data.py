@@ -1,4 +1,4 @@
-"""`seqattn data`: check a file, write generated sequences, show the file formats."""
+"""`seqattn data`: commands that check a file, write generated sequences and show file formats."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def formats_command() -> None:
 
 @dataclass(frozen=True)
 class ColumnOptions:
-    """Roles of the columns."""
+    """The roles of the columns."""
 
     heading: ClassVar = "Column options"
 
@@ -92,7 +92,7 @@ class ColumnOptions:
 
 @dataclass(frozen=True)
 class TextOptions:
-    """How text is parsed."""
+    """The rules by which text is parsed."""
 
     heading: ClassVar = "Parsing options"
 
@@ -129,9 +129,10 @@ class TextOptions:
     )] = None  # fmt: skip
 
     def check(self) -> None:
-        """
+        """Check the options that have a fixed set of values.
+
         Raises:
-            UsageError: the value of an option is not one of its choices.
+            UsageError: if the value of an option is not one of its choices.
         """
         for flag, value, known in (
             ("--decimal", self.decimal, (".", ",", "auto")),
@@ -181,8 +182,8 @@ def check_command(
 ) -> None:
     """Describe a data file and how to train on it.
 
-    The description has the role of each column, the range of each feature, and the `data:` section
-    of a config.
+    The description contains the role of each column, the range of each feature, and the `data:`
+    section of a config.
     """
     from seqattn.data.inspect import inspect_file
     from seqattn.runs.output_files import check_outputs
@@ -301,7 +302,7 @@ def sample(
 ) -> None:  # fmt: skip
     """Write the generated sequences of a config to a file.
 
-    The `data:` section of a config that reads the file is printed.
+    The command prints the `data:` section of a config that reads the file.
     """
     from seqattn.config import Lag, OwnFile, Polygons, Squares, as_value, resolve
     from seqattn.data import load_data

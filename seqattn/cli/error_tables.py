@@ -1,4 +1,4 @@
-"""Columns and tables of errors: mean squared errors, and MAE, RMSE, MASE in units of the data."""
+"""Columns and tables of errors: mean squared errors, and MAE, RMSE and MASE by feature."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ def add_error_columns(table: Table, scored: Mapping[str, Any]) -> None:
     """Add the columns of errors to a table.
 
     Args:
-        scored: a summary, or `Evaluation.as_plain()`.
+        table: the table.
+        scored: a summary, or the result of `Evaluation.as_plain`.
     """
     scaled, features = scored["scaled"], scored["features"]
     table.add_column("MSE, scaled" if scaled else "mean squared error", justify="right")
@@ -39,11 +40,12 @@ def add_error_columns(table: Table, scored: Mapping[str, Any]) -> None:
 
 
 def error_cells(scored: Mapping[str, Any], loss: float, name: str) -> list[str]:
-    """Format the cells of `add_error_columns`.
+    """Format the cells of the columns of `add_error_columns`.
 
     Args:
+        scored: a summary, or the result of `Evaluation.as_plain`.
         loss: mean squared error of the forecast.
-        name: name of the forecast: "this model", or a baseline.
+        name: name of the forecast, "this model" or a baseline.
     """
     cells = [f"{loss:.4f}"]
     metrics = scored.get("metrics")
@@ -61,7 +63,10 @@ def error_cells(scored: Mapping[str, Any], loss: float, name: str) -> list[str]:
 
 
 def feature_tables(scored: Mapping[str, Any]) -> list[Table]:
-    """A table of the errors of all forecasts for each feature; none for a single feature."""
+    """Return a table for each feature with the errors of all forecasts.
+
+    The list is empty for a single feature, and for data without metrics by feature.
+    """
     from rich.table import Table
 
     metrics, features = scored.get("metrics"), scored["features"]
@@ -93,7 +98,7 @@ def _heading(scored: Mapping[str, Any], feature: str) -> str:
 
 
 def _sort_by_rmse(errors: Mapping[str, Any], f: int) -> Sequence[str]:
-    """Names of forecasts, sorted by the RMSE of feature `f`."""
+    """Return the names of the forecasts, sorted by the RMSE of feature `f`."""
     return sorted(errors, key=lambda name: errors[name]["rmse"][f] or 0.0)
 
 
@@ -105,7 +110,10 @@ def _feature_cells(metrics: Mapping[str, Any], name: str, f: int) -> list[str]:
 
 
 def _format_error(value: float | None, metrics: Mapping[str, Any], f: int | None) -> str:
-    """Format an error of feature `f`, or of all features for None; a missing one as its reason."""
+    """Format an error of feature `f`, or of all features if `f` is None.
+
+    If the error is missing, the text gives the reason.
+    """
     if value is not None:
         return f"{value:.4g}"
     scale = metrics["mase_scale"]

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from seqattn.data.units import Units
 
 MAX_COLUMNS = 8
-"""Columns of a table from which on it is transposed if it has fewer rows."""
+"""Maximum number of columns of a table that is never transposed."""
 CONSOLE_WIDTH = 10_000
 MAX_FEATURES_SHOWN = 8
 ExplanationFormat = Literal["table", "markdown", "json"]
@@ -36,10 +36,10 @@ ExplanationFormat = Literal["table", "markdown", "json"]
 
 @dataclass(frozen=True)
 class DataUnits:
-    """The scaling between an explanation and the units of the data.
+    """The scaling between the numbers of an explanation and the units of the data.
 
     Attributes:
-        output: output of the model for each target feature, in units of the data.
+        output: output of the model for each target feature, in the units of the data.
         scaling: description of the scaling.
         source: (shift, scale) of each source feature; the model input is (value - shift) / scale.
         units: unit of each feature that has one.
@@ -52,9 +52,11 @@ class DataUnits:
 
     @classmethod
     def of(cls, spec: DataSpec, sequence: Sequences, output: list[float]) -> DataUnits:
-        """
+        """Convert the output for a sequence to the units of the data, and describe the scaling.
+
         Args:
-            sequence: the one sequence that is explained.
+            spec: description of the training data, which contains the scaling.
+            sequence: the sequence that is explained.
             output: scaled output of the model, one number for each target feature.
         """
         import numpy as np
@@ -87,7 +89,7 @@ class DataUnits:
 
 @dataclass(frozen=True)
 class StepOptions:
-    """The attention step."""
+    """The attention step to explain."""
 
     heading: ClassVar = "Step options"
 
@@ -117,7 +119,7 @@ def explain_command(
     """Explain one attention step number by number.
 
     The stages are keys, query, scores, weights, context and output. Each number follows from
-    printed numbers above it; those that do not are listed at the end.
+    printed numbers above it. The exceptions are listed at the end.
     """
     from seqattn.plots import run_pictures
     from seqattn.runs.output_files import check_outputs
@@ -175,8 +177,9 @@ def print_explanation(explanation: Explanation, form: str, units: DataUnits | No
     """Print an explanation.
 
     Args:
-        form: table, markdown or json.
-        units: the scaling of a model that works on scaled numbers.
+        explanation: the explanation.
+        form: "table", "markdown" or "json".
+        units: the scaling of a model that works on scaled numbers, else None.
     """
     if form == "json":
         content: dict[str, Any] = {
@@ -200,7 +203,7 @@ def print_explanation(explanation: Explanation, form: str, units: DataUnits | No
 
 
 def _cells(stage: Stage) -> tuple[list[str], list[list[str]]]:
-    """The heading and the rows of a table; wide tables are transposed."""
+    """Return the heading and the rows of a table. A wide table is transposed."""
     from seqattn.analysis.explanation import DECIMALS
 
     headings = ["", *stage.columns]

@@ -1,4 +1,4 @@
-"""`seqattn export`: the model of a run for other programs."""
+"""`seqattn export`: the export of a model for other programs."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def export_command(
     """Export a model to ONNX or safetensors.
 
     The ONNX graphs (encoder, one decoder step, free running) use the units of the data and return
-    the attention weights. A model card and a runner without torch are written beside them.
+    the attention weights. The export also contains a model card and a runner without torch.
     """
     from seqattn.export import export
 

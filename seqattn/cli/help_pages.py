@@ -1,4 +1,4 @@
-"""Help pages: commands and options under headings, with an example at the end."""
+"""Help pages with commands and options under headings, and an example at the end."""
 
 from __future__ import annotations
 
@@ -6,22 +6,46 @@ import re
 from collections import defaultdict
 from typing import Any
 
+import typer
 from typer.core import TyperCommand, TyperGroup
+
+UsageError: Any = typer.BadParameter.__base__
+"""The base class of errors of the command line; typer does not export it."""
 
 
 class CommandPage(TyperCommand):
-    """The help page of a command.
+    """A command, with its help page.
 
-    Options stand under the headings of `grouped_options`, the others under "Options". The epilog is
-    an example, which is never wrapped.
+    The help page lists options under the headings of `grouped_options`, and the other options under
+    "Options". The epilog is an example, which is never wrapped.
     """
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the arguments.
+
+        If an unknown option is a config key, the error message names `--set`.
+        """
+        arguments, names = list(args), {each.name for each in self.params}
+        try:
+            return super().parse_args(ctx, args)
+        except UsageError as error:
+            option = getattr(error, "option_name", None)
+            if option and names & {"overrides", "reading"}:
+                from seqattn.cli.option_hints import config_key_hint
+
+                hint = config_key_hint(option, arguments, only_reading="reading" in names)
+                if hint:
+                    error.message += f". To change a config key, use {hint}."
+                    error.possibilities = None
+            raise
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         arguments = (each for each in self.get_params(ctx) if each.param_type_name == "argument")
         names = (str(each.metavar) for each in arguments)
         return [*([self.options_metavar] if self.options_metavar else []), *names]
 
-    def format_options(self, ctx: Any, formatter: Any) -> None:
+    def sections(self, ctx: Any) -> dict[str, list[tuple[str, str]]]:
+        """Return the name and the help of each argument and option, by heading."""
         headings = getattr(self.callback, "headings", {})
         sections = defaultdict[str, list[tuple[str, str]]](list)
         for parameter in self.get_params(ctx):
@@ -32,8 +56,11 @@ class CommandPage(TyperCommand):
                 name, text = record
                 heading = headings.get(parameter.name, "Options")
                 sections[heading].append((name, _simplify(text)))
-        sections["Options"] = sections.pop("Options")  # the last section
-        for heading, records in sections.items():
+        sections["Options"] = sections.pop("Options")  # moved to the end
+        return sections
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        for heading, records in self.sections(ctx).items():
             with formatter.section(heading):
                 formatter.write_dl(records)
 
@@ -42,13 +69,16 @@ class CommandPage(TyperCommand):
 
 
 def _simplify(text: str) -> str:
-    """Remove the range of numbers, which errors name, and the parentheses around a default."""
+    """Remove the range of a number and the parentheses around a default from a help text.
+
+    The error of a number that is out of range names the range.
+    """
     text = re.sub(r"(; |\s*\[)(\d+<=)?x[<>]=\d+\]$", lambda match: "]" * (match[1] == "; "), text)
     return re.sub(r"\[default: \((.*)\)\]$", r"[default: \1]", text)
 
 
 class CommandIndex(TyperGroup):
-    """The help page of a group of commands, under the headings of their `rich_help_panel`."""
+    """A group of commands; its help page lists them under the headings of `rich_help_panel`."""
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         width = max(map(len, self.commands))

@@ -1,4 +1,4 @@
-"""Forecasts of the user's own sequences, read, predicted and written in chunks."""
+"""Forecasts of the user's own sequences, which are read, predicted and written in chunks."""
 
 from __future__ import annotations
 
@@ -37,10 +37,11 @@ InputChunk = tuple[Chunk, Sequences, tuple[str, ...]]
 
 
 def input_reader(trained: LoadedModel, overrides: Sequence[str] | None = None) -> InputReader:
-    """Create the reader of input files for a model; it prints notes.
+    """Create the reader of input files for a model. The reader prints its notes.
 
     Args:
-        overrides: values of --set.
+        trained: the model.
+        overrides: values of `--set`.
 
     Raises:
         UsageError, ConfigError: see `input_config`.
@@ -49,11 +50,12 @@ def input_reader(trained: LoadedModel, overrides: Sequence[str] | None = None) -
 
 
 class ForecastWriter:
-    """Writes forecasts of chunks of sequences to a file or standard output.
+    """Writer of the forecasts of chunks of sequences, to a file or standard output.
 
     Args:
-        output: file of the forecasts; None for standard output.
-        form: csv, tsv, jsonl, npz, parquet or arrow.
+        output: file of the forecasts, or None for standard output.
+        form: "csv", "tsv", "jsonl", "npz", "parquet" or "arrow".
+        trained: the model, with the scaling and the column roles of its data.
         names: names of the target features.
         style: style of the input file, such as its delimiter.
     """
@@ -76,7 +78,7 @@ class ForecastWriter:
 
     @contextlib.contextmanager
     def opened(self) -> Iterator[None]:
-        """Open the output; it is complete when the block ends."""
+        """Open the output. It is complete when the block ends."""
         if self.form == "npz":
             yield
             assert self.output is not None
@@ -114,9 +116,9 @@ class ForecastWriter:
 
         Args:
             part: the sequences.
-            result: their forecasts.
+            result: the forecasts of the sequences.
             steps: time steps of the forecasts.
-            id_parts: id of each sequence, one text for each id column of its file.
+            id_parts: id of each sequence, as one text for each id column of the input file.
         """
         values = self._rounded(result.values, part)
         if self.table is not None:
@@ -136,11 +138,14 @@ class ForecastWriter:
                 self.file.write(line.encode())
         else:
             self.chunks.append((part, values))
-        if self.output is None:  # the reader of a pipe may wait for this chunk
+        if self.output is None:  # a program at the other end may wait for this chunk
             self.file.flush()
 
     def _rounded(self, values: Floats, part: Sequences) -> NDArray[np.floating]:
-        """Round values to significant digits, for all sequences of equal magnitude at once."""
+        """Round values to significant digits.
+
+        Sequences with scales of the same magnitude are rounded together.
+        """
         if self.scaling.is_identity:
             return round_forecast(values)
         units = self.scaling.target_scale(part)[:, 0]
@@ -163,10 +168,10 @@ class ForecastWriter:
 
 
 class _Stdout:
-    """Standard output as a binary file of UTF-8 text.
+    """Standard output as a binary file with UTF-8 text.
 
-    On a terminal, control characters are escaped. Writes to a closed pipe are ignored, so that
-    other files are completed.
+    On a terminal, control characters are escaped. Writes to a closed pipe are ignored, so that the
+    command completes its other files.
     """
 
     def write(self, content: bytes) -> None:
@@ -191,7 +196,17 @@ def predict_file(
     override: ForecastOverride | None,
     attention: Path | None,
 ) -> None:
-    """Forecast all sequences of a file in bounded memory; attention weights are spooled to disk."""
+    """Forecast all sequences of a file in bounded memory.
+
+    Args:
+        reader: reader of the input file, with the model.
+        file: the input file.
+        output: file of the forecasts, or None for standard output.
+        form: format of the forecasts.
+        steps: number of steps to forecast.
+        override: intervention on the attention weights, or None.
+        attention: file of the attention weights, which are collected on disk, or None.
+    """
     from tqdm import tqdm
 
     from seqattn.analysis.evaluation.attention_file import open_attention_spool
@@ -243,10 +258,13 @@ def _check_ids(chunks: Iterator[InputChunk], rows: ForcedRows) -> Iterator[Input
 
 
 def _keeps_format(file: Path, output: Path | None, form: str, read_as: str) -> bool:
-    """Whether the forecasts have the format and suffix of the input file.
+    """Return whether the forecasts have the format and suffix of the input file.
 
     Args:
-        read_as: format of the input file, or auto.
+        file: the input file.
+        output: file of the forecasts, or None for standard output.
+        form: format of the forecasts.
+        read_as: format of the input file, or "auto".
     """
     if form != file_format(file, read_as):
         return False

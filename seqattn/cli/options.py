@@ -1,6 +1,6 @@
-"""Options that several commands have, each declared once, alone or as a field of a dataclass.
+"""Options of several commands, each declared once, as a type or as a field of a dataclass.
 
-typer reads a flat signature; `grouped_options` makes it from a command that takes dataclasses.
+typer needs a flat signature. `grouped_options` makes it for a command that takes dataclasses.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ Plots = Annotated[Literal["each", "none"] | None, typer.Option(
 
 @dataclass(frozen=True)
 class RunOptions:
-    """Overrides of the config, and the location of its folder."""
+    """Overrides of the config, and the name and the parent of the folder."""
 
     heading: ClassVar = "Run options"
 
@@ -60,7 +60,7 @@ class RunOptions:
 
 @dataclass(frozen=True)
 class ComputeOptions:
-    """Device and threads."""
+    """The device and the number of threads."""
 
     heading: ClassVar = "Compute options"
 
@@ -75,7 +75,7 @@ class ComputeOptions:
 
 @dataclass(frozen=True)
 class InputOptions:
-    """The user's own sequences, instead of the run's test sequences."""
+    """The user's own sequences, which replace the test sequences of the run."""
 
     heading: ClassVar = "Input options"
 
@@ -91,9 +91,10 @@ class InputOptions:
     )] = None  # fmt: skip
 
     def check(self) -> None:
-        """
+        """Check that `--set` has an input file to which it applies.
+
         Raises:
-            UsageError: --set is given without --input.
+            UsageError: if `--set` is given without `--input`.
         """
         if self.reading and self.input_file is None:
             raise UsageError(
@@ -105,10 +106,10 @@ class InputOptions:
 def grouped_options(command: Callable[..., None]) -> Callable[..., None]:
     """Replace each parameter of a command that is a dataclass by the fields of the dataclass.
 
-    The result's `headings` maps the name of an option to the heading of its group in the help.
+    The attribute `headings` of the result maps the name of an option to its heading in the help.
 
     Raises:
-        ValueError: two parameters of the command have the same name.
+        ValueError: if two parameters of the command have the same name.
     """
     groups, parameters, headings = dict[str, Any](), list[Parameter](), dict[str, str]()
     for parameter in inspect.signature(command, eval_str=True).parameters.values():

@@ -1,7 +1,7 @@
-"""Standard output and error: escaped control characters, closed pipes.
+"""Standard output and standard error, with escaped control characters and closed pipes.
 
-Names, ids and paths come from files, so they are printed without console markup or emoji codes, and
-control characters are escaped where a terminal would interpret them.
+Names, ids and paths come from files. They are therefore printed without console markup or emoji
+codes, and control characters are escaped if a terminal would interpret them.
 """
 
 from __future__ import annotations
@@ -61,13 +61,17 @@ def show(text: str = "") -> None:
 
 
 def write_data(text: str) -> None:
-    """Write text to stdout, unchanged except that control characters are escaped on a terminal."""
+    """Write text to stdout. On a terminal, control characters are escaped."""
     sys.stdout.write(escape_controls(text, keep="\n\t") if sys.stdout.isatty() else text)
 
 
 @contextlib.contextmanager
 def open_text_output(path: Path | None) -> Iterator[TextIO]:
-    """Open a text file that is written atomically, or standard output for None."""
+    """Open a text file that is written atomically.
+
+    Args:
+        path: the file, or None for standard output.
+    """
     from seqattn.runs.output_files import write_output
 
     text = io.StringIO()
@@ -79,7 +83,7 @@ def open_text_output(path: Path | None) -> Iterator[TextIO]:
 
 
 def plain_console(**options: Any) -> Console:
-    """Create a Rich console without markup, so that styles come from objects only.
+    """Create a Rich console that ignores markup, so that only objects have styles.
 
     Args:
         options: arguments of `rich.console.Console`.
@@ -110,7 +114,7 @@ def print_lines(lines: Iterable[str]) -> None:
 def end_on_closed_pipe() -> None:
     """Let SIGPIPE end the process (exit code 141) when the reader closes stdout (`| head`).
 
-    For commands that only print; call it after all files are written.
+    This is for commands that only print. Call it after all files are written.
     """
     if hasattr(signal, "SIGPIPE"):
         sys.stdout.flush()
@@ -119,9 +123,9 @@ def end_on_closed_pipe() -> None:
 
 @contextlib.contextmanager
 def ignore_closed_pipe() -> Iterator[None]:
-    """Ignore in the block that the reader closes stdout (`| head`), so the exit code stays 0.
+    """Ignore during the block that stdout is closed (`| head`), so that the exit code is 0.
 
-    For results that are printed after all files are written.
+    This is for results that are printed after all files are written.
     """
     try:
         yield

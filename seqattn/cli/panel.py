@@ -1,4 +1,4 @@
-"""The terminal panel of a single run in training."""
+"""The terminal panel for the training of a single run."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 SPARKS = "▁▂▃▄▅▆▇█"
 REDRAW_SECONDS = 0.2
-"""Minimum time between two drawings: more is not visible, and takes time from training."""
+"""Minimum time between two drawings, in seconds. More frequent drawing slows down training."""
 
 
 def sparkline(values: list[float], width: int) -> str:
@@ -36,7 +36,7 @@ def sparkline(values: list[float], width: int) -> str:
 
 
 class PanelDisplay(Display):
-    """A panel that is redrawn at most five times a second, until its terminal is closed."""
+    """A panel that is redrawn at most five times per second, until its terminal is closed."""
 
     def __init__(self, name: str, done: int, epochs: int, facts: Mapping[str, Any]) -> None:
         from rich.live import Live
@@ -50,7 +50,7 @@ class PanelDisplay(Display):
         self.live: Live | None = Live(self.render(), console=self.console, auto_refresh=False)
         with self._close_on_error():
             self.live.start(refresh=True)
-            self.console.show_cursor(True)  # a killed process could not restore it
+            self.console.show_cursor(True)  # a killed process cannot show the cursor again
 
     @contextlib.contextmanager
     def _close_on_error(self) -> Any:

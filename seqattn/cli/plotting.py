@@ -25,7 +25,7 @@ PictureFormat = Literal["png", "svg", "pdf", "gif"]
 
 @dataclass(frozen=True)
 class PictureFile:
-    """File and format of the picture."""
+    """The file and the format of the picture."""
 
     heading: ClassVar = "Output options"
 
@@ -44,13 +44,13 @@ class PictureFile:
         return self.form == "gif" or suffix == ".gif"
 
     def path(self, folder: Path, name_parts: Sequence[str]) -> Path:
-        """--output, or a file in the folder with a name of these parts."""
+        """Return the path of `--output`, or of a file in the folder with a name of these parts."""
         return self.output or folder / f"{'-'.join(name_parts)}.{self.form or 'png'}"
 
 
 @dataclass(frozen=True)
 class MapOptions:
-    """Which attention weights of the model."""
+    """The selection of attention weights."""
 
     heading: ClassVar = "Attention options"
 
@@ -75,7 +75,7 @@ class MapOptions:
 
 @dataclass(frozen=True)
 class ViewOptions:
-    """Sequences and layout."""
+    """The sequences and the layout."""
 
     heading: ClassVar = "View options"
 
@@ -145,9 +145,10 @@ def plot_attention(
 
 
 def _check_film(view: ViewOptions, maps: MapOptions, input_file: Path | None) -> None:
-    """
+    """Check the options of a picture over the epochs.
+
     Raises:
-        UsageError: an option does not apply to --epochs.
+        UsageError: if an option cannot be combined with `--epochs`.
     """
     others = view.grid or view.terminal or input_file is not None
     if view.epochs and (others or maps.kind != "cross"):
@@ -158,9 +159,10 @@ def _check_film(view: ViewOptions, maps: MapOptions, input_file: Path | None) ->
 
 
 def _check_picture(picture: PictureFile, maps: MapOptions, view: ViewOptions) -> None:
-    """
+    """Check the options of the picture.
+
     Raises:
-        UsageError: options exclude each other, or the suffix is not that of a picture.
+        UsageError: if options exclude each other, or the suffix is not that of a picture format.
     """
     from seqattn.plots import run_pictures
 

@@ -1,4 +1,4 @@
-"""`seqattn predict` and `seqattn evaluate`: a trained model on test sequences or your own."""
+"""`seqattn predict` and `seqattn evaluate`: forecasts of a trained model, and their errors."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ForecastFormat = Literal["csv", "tsv", "jsonl", "npz", "parquet", "arrow"]
 
 @dataclass(frozen=True)
 class ForecastFiles:
-    """Files of the forecasts and the attention weights."""
+    """The files of the forecasts and the attention weights."""
 
     heading: ClassVar = "Output options"
 
@@ -42,14 +42,17 @@ class ForecastFiles:
 
     @property
     def path(self) -> Path | None:
-        """The file of the forecasts; None for standard output."""
+        """The file of the forecasts, or None for standard output."""
         return None if str(self.output) == "-" else self.output
 
     def format(self) -> str:
-        """The format of the forecasts: --format, the suffix of --output, or CSV.
+        """Return the format of the forecasts.
+
+        It is the value of `--format`, the suffix of `--output`, or "csv".
 
         Raises:
-            UsageError: the format is unknown or needs a file, or --attention is not an NPZ file.
+            UsageError: if the format is unknown or needs a file, or if `--attention` does not name
+                an NPZ file.
         """
         known = get_args(ForecastFormat)
         suffix = self.output.suffix.lower().removeprefix(".") if self.output is not None else ""
@@ -71,7 +74,7 @@ class ForecastFiles:
 
 @dataclass(frozen=True)
 class ForecastOptions:
-    """Which sequences are continued, how far, and with which attention."""
+    """The sequences to forecast, the number of steps, and the attention weights."""
 
     heading: ClassVar = "Forecast options"
 
@@ -154,9 +157,13 @@ def _predict_part(
     """Write forecasts of the test sequences of a run.
 
     Args:
-        named_override: value of --attention-override, as text and parsed; None for the model's own
-            weights.
-        attention: file of the attention weights; None for no file.
+        trained: the model.
+        part: the sequences.
+        steps: number of steps to forecast.
+        named_override: value of `--attention-override`, as text and parsed, or None for the model's
+            own weights.
+        attention: file of the attention weights, or None.
+        writer: writer of the forecasts.
     """
     from seqattn.analysis.evaluation import forecast_loss, free_run
     from seqattn.analysis.evaluation.attention_file import open_attention_spool
@@ -184,8 +191,9 @@ def _predict_part(
 def evaluate_command(run: RunArgument, source: InputOptions, as_json: JsonFlag = False) -> None:
     """Compare the errors of a run with baselines.
 
-    The errors are those on the test sequences, with the noise floor where it is known, or those on
-    your own sequences (--input): their first steps are the source, the others the true target.
+    The errors are computed on the test sequences, with the noise floor if it is known, or on your
+    own sequences (--input). In your own sequences, the first steps are the source, and the other
+    steps are the true target.
     """
     import json
 

@@ -1,4 +1,4 @@
-"""Progress of training on stderr: a panel, a progress bar, or lines."""
+"""The progress of training on stderr, as a panel, a progress bar or lines."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Display:
-    """Progress display; this base class shows nothing."""
+    """Base class of the progress displays, which shows nothing."""
 
     def step(self) -> None:
         pass
@@ -33,7 +33,7 @@ class Display:
 
 
 class LineDisplay(Display):
-    """Prints a line for each tenth of the epochs."""
+    """Display that prints a line for each tenth of the epochs."""
 
     def __init__(self, done: int = 0, epochs: int = 0) -> None:
         self.done, self.epochs = done, epochs
@@ -76,12 +76,15 @@ def _format_losses(record: EpochRecord) -> str:
 
 @contextlib.contextmanager
 def show_progress(name: str, quiet: bool, stop_request: StopRequest) -> Iterator[Callbacks]:
-    """Show progress: on a terminal a panel for one run and a bar for many, elsewhere lines.
+    """Show the progress of a training, and yield the callbacks for it.
+
+    On a terminal, a single run has a panel and many runs have a progress bar. Elsewhere the
+    progress is printed as lines.
 
     Args:
         name: name of the run or comparison.
         quiet: whether to show nothing.
-        stop_request: signals received so far; its `started` is set when training starts.
+        stop_request: signals received so far. Its `started` is set to True when training starts.
     """
     from seqattn.experiments import Callbacks
 
@@ -109,8 +112,12 @@ def show_progress(name: str, quiet: bool, stop_request: StopRequest) -> Iterator
 
 
 def _choose_display(name: str, done: int, epochs: int, facts: Mapping[str, Any]) -> Display:
-    """
+    """Choose the display of a training that starts.
+
     Args:
+        name: name of the run or comparison.
+        done: number of finished epochs.
+        epochs: number of all epochs.
         facts: seed and noise floor of a single run; empty for many runs.
     """
     if not sys.stderr.isatty() or os.environ.get("TERM", "dumb") == "dumb":

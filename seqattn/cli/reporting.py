@@ -1,4 +1,4 @@
-"""`seqattn report` and `seqattn doctor`: the HTML report of a run, and its diagnosis."""
+"""`seqattn report` writes the HTML report of a run; `seqattn doctor` diagnoses a run."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from seqattn.runs import RunFolder
 
 STATES = ("found", "fine", "unknown")
-"""States of a finding, in the order in which they are printed."""
+"""The states of a finding, in the order of the output."""
 
 
 def report_command(
@@ -37,9 +37,9 @@ def report_command(
 ) -> None:  # fmt: skip
     """Write an interactive HTML report.
 
-    The report has losses, attention weights, errors, the config and the diagnosis of RUN. It also
-    has the model itself: change its input or its weights, and see what it answers. It is one file
-    that works offline.
+    The report shows the losses, attention weights, errors, config and diagnosis of RUN. It also has
+    the model itself: change its input or its weights, and see what it answers. It is one file that
+    works offline.
     """
     from seqattn.report import report as write_report
     from seqattn.report import report_side_by_side
@@ -69,7 +69,7 @@ def doctor(
 ) -> None:
     """Diagnose the attention and losses of a run.
 
-    Each finding has the measured value, its meaning and what to change.
+    Each finding gives the measured value, its meaning and a possible change.
     """
     from seqattn.analysis.comparison import is_comparison, require_seed_folders
     from seqattn.analysis.doctor import WEIGHT_CHECK_NAMES, findings_as_plain, summarize
@@ -137,7 +137,7 @@ def _diagnose_seeds(folder: Path, seeds: Mapping[int, RunFolder], as_json: bool)
             continue
         first = by_seed[affected[0]][k]
         count = f"{len(affected)} of {len(states)} seeds, for example seed {affected[0]}: "
-        is_joint = name == SEED_SPREAD  # a finding about all seeds together
+        is_joint = name == SEED_SPREAD  # the finding is about all seeds together
         show(f"  {'found':<8}{name}: {'' if is_joint else count}{first.number}")
         show(f"          {first.meaning}")
         show(f"          try: {first.change}")

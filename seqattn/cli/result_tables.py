@@ -1,4 +1,4 @@
-"""Tables and sentences about results: of a run, of its seeds, of a comparison, of an evaluation."""
+"""Tables and sentences about the results of a run, of seeds, of a comparison or an evaluation."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def provenance(origins: Mapping[str, str]) -> dict[str, Any]:
-    """The command line, and the origins of config values that are not defaults."""
+    """Return the command line, and the origins of the config values that are not defaults."""
     origins = {key: origin for key, origin in origins.items() if origin != "default"}
     return {"command": shlex.join(["seqattn", *sys.argv[1:]]), "origins": origins}
 
@@ -64,7 +64,10 @@ def print_summary(summary: dict[str, Any], folder: Path) -> None:
 
 
 def has_attention(summary: Mapping[str, Any]) -> bool:
-    """Whether the model has attention; kinds of models without the config key always have it."""
+    """Return whether the model has attention.
+
+    A kind of model without the config key `attention` always has attention.
+    """
     return summary["model"].get("attention", True) is not None
 
 
@@ -119,8 +122,8 @@ def print_comparison(outcome: ComparisonResult) -> None:
 def print_variants(title: str, variants: Sequence[VariantResult]) -> None:
     """Print a table with a row for each variant.
 
-    On a narrow terminal, less important columns are left out and names are shortened in the middle;
-    numbers are never cut. A single variant has no column of names.
+    On a narrow terminal, less important columns are left out and names are shortened in the middle.
+    Numbers are never shortened. A single variant has no column of names.
     """
     from rich.cells import cell_len
     from rich.table import Table
@@ -161,7 +164,7 @@ MIN_NAME_WIDTH = 12
 
 
 def _widths(columns: Sequence[Sequence[str]], *, wrapped: bool = False) -> list[int]:
-    """Widths of columns of numbers with their frames.
+    """Return the widths of columns of numbers, with their frames.
 
     Args:
         columns: heading and cells of each column.
@@ -174,7 +177,10 @@ def _widths(columns: Sequence[Sequence[str]], *, wrapped: bool = False) -> list[
 
 
 def _shorten_middle(name: str, width: int) -> str:
-    """Replace the middle of a name by an ellipsis: names of variants often share start or end."""
+    """Replace the middle of a name by an ellipsis.
+
+    The names of variants often have the same start or end.
+    """
     from rich.cells import cell_len
 
     left, right = name, ""
@@ -190,10 +196,11 @@ def _shorten_middle(name: str, width: int) -> str:
 
 
 def print_evaluation(scored: Mapping[str, Any], title: str) -> None:
-    """Print errors by target step, those of the baselines, and metrics of the attention.
+    """Print the errors by target step, the errors of the baselines, and the attention metrics.
 
     Args:
-        scored: `Evaluation.as_plain()`.
+        scored: result of `Evaluation.as_plain`.
+        title: title of the table.
     """
     from rich.table import Table
 
@@ -230,7 +237,7 @@ def print_evaluation(scored: Mapping[str, Any], title: str) -> None:
 
 
 def attention_lines(attention: Mapping[str, Any] | None) -> list[str]:
-    """Sentences about attention metrics; weights that do not sum to 1 have no entropy."""
+    """Return sentences about attention metrics. Weights that do not sum to 1 have no entropy."""
     if attention is None:
         return []
     lines, best = [], attention["best_head"]

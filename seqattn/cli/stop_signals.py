@@ -1,4 +1,4 @@
-"""Signals: training finishes its step and saves before it stops."""
+"""Signals that stop a training after its step is finished and saved."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ class StopRequest:
     """Signals that request a stop.
 
     Attributes:
-        started: whether training has started, so that there is something to save.
-        signals: numbers of the signals received since then.
+        started: whether training has started. Before that, a signal ends the process at once.
+        signals: numbers of the signals received since training started.
     """
 
     started: bool = False
@@ -28,9 +28,10 @@ class StopRequest:
 
 @contextlib.contextmanager
 def defer_stop_signals() -> Iterator[StopRequest]:
-    """Record SIGINT and SIGTERM in the block instead of exiting, once training has started.
+    """Record SIGINT and SIGTERM during the block instead of exiting, once training has started.
 
-    The second signal ends the process at once. SIGHUP is ignored: training survives its terminal.
+    The second signal ends the process at once. SIGHUP is ignored, so that training continues when
+    its terminal is closed.
     """
     request = StopRequest()
 
@@ -51,9 +52,9 @@ def defer_stop_signals() -> Iterator[StopRequest]:
 
 
 def exit_on_signal(number: int, message: str) -> NoReturn:
-    """End the process for a signal, with exit code 128 + `number`.
+    """End the process because of a signal, with exit code 128 + `number`.
 
-    Unfinished temporary files are removed; files that are being replaced keep their old content.
+    Temporary files are removed. A file that is being replaced keeps its old content.
     """
     if (storage := sys.modules.get("seqattn.runs.storage")) is not None:
         storage.remove_unfinished()

@@ -1,4 +1,4 @@
-"""Heatmaps of attention weights as text: a block character for each weight."""
+"""Heatmaps of attention weights as text, with a block character for each weight."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ if TYPE_CHECKING:
 
 BLOCKS, ASCII_BLOCKS = " ░▒▓█", " .:*#"
 MAX_NUMBERED_COLUMNS = 12
-"""Source steps up to which each block has its weight beside it."""
+"""Maximum number of source steps for which the weight is printed next to each block."""
 MAX_ABSOLUTE_LENGTH = 16
-"""Source steps up to which a full block is a weight of 1, and not the largest weight."""
+"""Maximum number of source steps for which a full block is a weight of 1. With more steps, a full
+block is the largest weight."""
 CELL_WIDTH = 9
 """Width of a block with its weight."""
 
@@ -29,14 +30,14 @@ CELL_WIDTH = 9
 def print_weights(
     weights: Mapping[str, Any], titles: list[str], kind: str, layer: int | None, head: int | None
 ) -> None:
-    """Print a heatmap for each sequence; blocks have their weights beside them if they fit.
+    """Print a heatmap for each sequence, with numbers next to the blocks if they fit.
 
     Args:
         weights: arrays of an attention file; see `seqattn.runs.attention_arrays`.
         titles: title of each sequence.
-        kind: cross, encoder_self or decoder_self.
-        layer: index of the layer, from 0; None for all.
-        head: index of the head, from 0; None for all.
+        kind: "cross", "encoder_self" or "decoder_self".
+        layer: index of the layer, from 0, or None for all layers.
+        head: index of the head, from 0, or None for all heads.
     """
     blocks = _encodable_blocks()
     end_on_closed_pipe()
@@ -61,7 +62,7 @@ def print_weights(
 
 
 def _encodable_blocks() -> str:
-    """Five characters for weights from 0 to the maximum that standard output can encode."""
+    """Return five characters that stdout can encode, for weights from 0 to the maximum."""
     try:
         BLOCKS.encode(sys.stdout.encoding or "ascii")
     except UnicodeEncodeError:
@@ -70,10 +71,12 @@ def _encodable_blocks() -> str:
 
 
 def _heatmap(panel: Panel, blocks: str, *, is_relative: bool) -> Iterator[str]:
-    """Lines of a heatmap: a heading with the source steps, and a line for each target step.
+    """Yield the lines of a heatmap: a heading with the source steps, then the target steps.
 
     Args:
-        is_relative: whether a full block is the largest weight of the panel, not a weight of 1.
+        panel: the weights.
+        blocks: five characters for weights from 0 to the maximum.
+        is_relative: whether a full block is the largest weight of the panel instead of 1.
     """
     S = panel.weights.shape[1]
     steps = [str(panel.first_column + s + 1) for s in range(S)]
@@ -91,7 +94,7 @@ def _heatmap(panel: Panel, blocks: str, *, is_relative: bool) -> Iterator[str]:
 
 
 def _cell(weight: float, darkest: float, blocks: str, width: int) -> str:
-    """A weight as one or two blocks, with its number in a cell of `CELL_WIDTH`."""
+    """Format a weight as one or two blocks, with its number in a cell of `CELL_WIDTH`."""
     if math.isnan(weight):
         return f"{'/':>{width}}"
     block = blocks[min(4, int(min(1.0, abs(weight) / darkest) * 4 + 0.5))] * min(width, 2)
@@ -103,14 +106,15 @@ def print_largest_weights(
 ) -> None:
     """Print how often each source step has the largest weight, for each target step.
 
-    Prints nothing if sequences have different lengths, weights are signed, or rows do not fit.
+    Nothing is printed if sequences have different lengths, if weights are signed, or if a row does
+    not fit into a line.
     """
     panels = run_pictures.attention_panels(weights, titles, len(titles), layer=layer, head=head)
     shapes = {panel.weights.shape for panel in panels}
     ((_, columns), *others) = shapes
     if others or columns > MAX_NUMBERED_COLUMNS or str(weights["meaning"]) == "strength":
         return
-    panels_each = len(panels) // len(titles)  # one for each layer and head
+    panels_each = len(panels) // len(titles)  # one panel for each layer and head
     show(f"\nall {len(titles)} sequences: share in which a source step has the largest weight")
     for k in range(panels_each):
         if layer_and_head := panels[k].title.removeprefix(titles[0]).strip():

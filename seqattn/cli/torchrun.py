@@ -1,4 +1,4 @@
-"""Distributed training: the processes that torchrun starts for one run."""
+"""Distributed training, in which torchrun starts several processes for one run."""
 
 from __future__ import annotations
 
@@ -18,15 +18,16 @@ if TYPE_CHECKING:
 
 
 def is_distributed() -> bool:
-    """Whether torchrun started this process together with others."""
+    """Return whether torchrun started this process together with others."""
     size = os.environ.get("WORLD_SIZE", "1")
     return size.isascii() and size.isdigit() and int(size) > 1 and "RANK" in os.environ
 
 
 def check_not_distributed(command: str) -> None:
-    """
+    """Check that torchrun did not start a command that trains many runs.
+
     Raises:
-        UsageError: torchrun started a command that trains many runs.
+        UsageError: if torchrun started this command.
     """
     if is_distributed():
         raise UsageError(
@@ -36,12 +37,15 @@ def check_not_distributed(command: str) -> None:
 
 
 def launcher_id() -> str:
-    """Host and process id of the launcher, which stay the same when torchrun restarts processes."""
+    """Return the host and the process id of torchrun, which do not change in a restart."""
     return f"{socket.gethostname()} {os.getppid()}"
 
 
 def is_torchrun_restart(folder: RunFolder) -> bool:
-    """Whether torchrun restarted the processes after one was lost, and the folder has their run."""
+    """Return whether torchrun restarted the processes of the run in the folder.
+
+    It restarts all processes after one is lost.
+    """
     restarted = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") not in ("", "0")
     if not (restarted and folder.is_run):
         return False
@@ -52,19 +56,20 @@ def is_torchrun_restart(folder: RunFolder) -> bool:
 def join_process_group(
     device: str, seeds: int | None, stop_request: StopRequest
 ) -> Iterator[ProcessGroup | None]:
-    """Join the processes of a distributed training; None in a training with one process.
+    """Join the processes of a distributed training, and yield them; yield None for one process.
 
-    A process that loses the others ends here with the exit code of DistributedError, or of the
-    signal if it received one, as the others probably did.
+    A process that loses its connection to the others ends here with the exit code of
+    `DistributedError`. If the process received a signal, the others probably received it too, and
+    the exit code is that of the signal.
 
     Args:
-        device: auto, cpu or cuda.
-        seeds: value of --seeds.
+        device: "auto", "cpu" or "cuda".
+        seeds: value of `--seeds`.
         stop_request: signals received so far.
 
     Raises:
-        UsageError: --seeds is given.
-        DistributedError: the other processes cannot be reached.
+        UsageError: if `--seeds` is given.
+        DistributedError: if the other processes cannot be reached.
     """
     if not is_distributed():
         yield None
@@ -82,7 +87,7 @@ def join_process_group(
     try:
         yield processes
     except DistributedError as error:
-        # Not an ordinary exit: closing the connections may wait for a process that is gone.
+        # An ordinary exit closes the connections, which may wait for a process that is gone.
         note(f"seqattn: {error}")
         os._exit(128 + stop_request.signals[0] if stop_request.signals else error.exit_code)
     finally:

@@ -1,4 +1,4 @@
-"""`seqattn train`: one run, many seeds at once, or one run in several processes."""
+"""`seqattn train`: the training of one run, of many seeds, or of one run in several processes."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class SeedOptions:
 
 @dataclass(frozen=True)
 class ExistingRun:
-    """What to do with an existing run in the folder."""
+    """The treatment of an existing run in the folder."""
 
     heading: ClassVar = "Run options"
 
@@ -116,12 +116,11 @@ def train_command(
                 before_writing=lambda: experiments.create_seed_folders(configs) if many else None,
             ),
         )  # fmt: skip
-    failed = [job for job in jobs if job.error is not None]
-    if not quiet and len(failed) < len(jobs):
+    if not quiet and any(job.error is None for job in jobs):
         with ignore_closed_pipe():
             _print_results(jobs, folder, many=many)
-    if failed:
-        raise experiments.combined_error(failed, len(jobs))
+    if error := experiments.combined_error(jobs, are_seeds=many):
+        raise error
 
 
 def _is_worker(processes: ProcessGroup | None) -> bool:
@@ -129,7 +128,7 @@ def _is_worker(processes: ProcessGroup | None) -> bool:
 
 
 def _print_results(jobs: Sequence[Job], folder: Path, *, many: bool) -> None:
-    """Print the results of runs of which at least one has a finite test loss."""
+    """Print the results of runs, at least one of which has a finite test loss."""
     if many:
         from seqattn.analysis.comparison import collect_seeds
 

@@ -1,4 +1,4 @@
-"""`seqattn tune`: hyperparameter search."""
+"""`seqattn tune`: the search for hyperparameters."""
 
 from __future__ import annotations
 

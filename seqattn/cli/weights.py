@@ -1,13 +1,17 @@
-"""Attention weights for `seqattn plot-attention`: of a run's test sequences, or of your own."""
+"""Attention weights of test sequences or input sequences, for `seqattn plot-attention`."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from seqattn.cli.result_tables import has_attention
 from seqattn.errors import UsageError
+
+if TYPE_CHECKING:
+    from seqattn.analysis.evaluation.inputs import InputReader
+    from seqattn.data import Sequences
 
 
 def read_weights(
@@ -22,15 +26,16 @@ def read_weights(
     """Read or compute attention weights.
 
     Args:
-        run: run folder or checkpoint.
-        input_file: the user's own sequences; None for the run's test sequences.
+        run: a run folder or a checkpoint.
+        input_file: file of the user's own sequences, or None for the test sequences of the run.
         examples: number of sequences.
-        steps: number of steps to forecast; None for the target length of the training data.
-        every_sequence: whether to read all sequences of the run, not only the examples.
-        overrides: values of --set.
+        steps: number of steps to forecast, or None for the target length of the training data.
+        every_sequence: whether to read all sequences of the run instead of the examples only.
+        overrides: values of `--set`.
 
     Returns:
-        arrays of an attention file, title of each sequence, parts of a file name, and its folder.
+        the arrays of an attention file, the title of each sequence, the parts of the name of a
+        picture file, and the folder of that file.
     """
     from seqattn.plots import run_pictures
     from seqattn.runs import find_run
@@ -52,16 +57,10 @@ def read_weights(
     if not trained.has_attention:
         raise UsageError(f"{run}: its model has no attention (model.attention: null).")
     is_own = input_file is not None
-    if input_file is not None:
-        parts, count = [], 0
-        for _, sequences, _ in inputs.input_reader(trained, overrides).read_sources(input_file):
-            parts.append(sequences)
-            count += len(sequences)
-            if count >= examples:
-                break
-        part = inputs.join_sources(parts)
-    else:
+    if input_file is None:
         part = load_splits(trained).test
+    else:
+        part = _read_first_sources(inputs.input_reader(trained, overrides), input_file, examples)
     part = part.select(slice(0, examples))
     steps = steps or trained.spec.target_length
     result = free_run(trained.model, part, steps, scaling=trained.spec.scaling)
@@ -70,3 +69,15 @@ def read_weights(
     titles = run_pictures.sequence_titles(arrays, "sequence" if is_own else "test")
     output_folder = folder.path if folder.is_run else checkpoint.parent
     return weights, titles, ["attention", "input" if is_own else checkpoint.stem], output_folder
+
+
+def _read_first_sources(reader: InputReader, file: Path, count: int) -> Sequences:
+    """Read chunks of a file until they contain `count` sequences or the file ends."""
+    from seqattn.cli.inputs import join_sources
+
+    parts: list[Sequences] = []
+    for _, sequences, _ in reader.read_sources(file):
+        parts.append(sequences)
+        if sum(map(len, parts)) >= count:
+            break
+    return join_sources(parts)

@@ -14,6 +14,7 @@ from seqattn.config.draft import DEFAULT, Draft, Resolved, read_stored, resolve
 from seqattn.config.knobs import *  # noqa: F403
 from seqattn.config.mistakes import nearest
 from seqattn.config.plain import (
+    PATH_KEYS,
     as_plain,
     as_value,
     config_differences,
@@ -21,13 +22,14 @@ from seqattn.config.plain import (
     leaves,
     to_yaml,
     upgrade_stored,
+    without_paths,
 )
 from seqattn.config.renames import RenamedKeyWarning
 from seqattn.config.sections import all_keys, json_schema
 
 __all__ = [
-    "DEFAULT", "Draft", "RenamedKeyWarning", "Resolved", "all_keys", "as_plain", "as_value",
-    "config_differences", "from_plain", "json_schema", "leaves", "nearest", "read_stored",
-    "resolve", "to_yaml", "upgrade_stored"
+    "DEFAULT", "PATH_KEYS", "Draft", "RenamedKeyWarning", "Resolved", "all_keys", "as_plain",
+    "as_value", "config_differences", "from_plain", "json_schema", "leaves", "nearest",
+    "read_stored", "resolve", "to_yaml", "upgrade_stored", "without_paths",
 ]  # fmt: skip
 __all__ += knobs.__all__

@@ -20,6 +20,8 @@ from seqattn.errors import ConfigError
 
 MAPPINGS = (("data", "units"),)
 """Paths of the values that are mappings. All other mappings are sections."""
+PATH_KEYS = ("data.path", "data.validation_path", "data.test_path")
+"""Keys of the paths of data files."""
 NOT_IN_YAML = re.compile("[\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]")
 """Characters that YAML treats as line ends or rejects, unless they are escaped."""
 
@@ -62,6 +64,12 @@ def config_differences(old: Config, new: Config) -> dict[str, tuple[Any, Any]]:
         for key in before | after
         if before.get(key) != after.get(key)
     }
+
+
+def without_paths(plain: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a plain config without the paths of its data files."""
+    data = {key: value for key, value in plain["data"].items() if f"data.{key}" not in PATH_KEYS}
+    return {**plain, "data": data}
 
 
 def from_plain(content: Mapping[str, Any], origin: str) -> Config:

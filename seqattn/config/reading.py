@@ -7,6 +7,7 @@ YAML 1.2, so `1e-4` is a number, while `off`, `no` and `12:30` are strings.
 
 from __future__ import annotations
 
+import difflib
 import re
 import stat
 from collections.abc import Mapping
@@ -61,7 +62,9 @@ def read_yaml_file(path: Path) -> Document:
         with path.open("rb") as file:
             raw = file.read(MAX_BYTES + 1)
     except FileNotFoundError:
-        raise ConfigError(f"{path}: no such file. Give the path of a YAML file.") from None
+        meant = " or ".join(_similar_files(path))
+        hint = f"Did you mean {meant}?" if meant else "Give the path of a YAML file."
+        raise ConfigError(f"{path}: no such file. {hint}") from None
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read ({error.strerror}).") from None
     except ValueError:  # the path contains a NUL
@@ -89,6 +92,26 @@ def read_yaml_file(path: Path) -> Document:
             f" got {describe_value(document.content)}."
         )
     return document
+
+
+def _similar_files(path: Path) -> list[str]:
+    """Return the YAML files with a name like that of a missing file.
+
+    The files of its folder come first; then those in `configs/`, the folder of the shipped configs,
+    if the current folder or the clone that contains this package has one.
+    """
+    clone = Path(__file__).parents[2] / "configs"
+    shipped = Path("configs") if Path("configs").is_dir() else clone
+    for files in (path.parent.glob("*.y*ml"), shipped.rglob("*.y*ml")):
+        by_stem: dict[str, list[str]] = {}
+        for file in sorted(files):
+            by_stem.setdefault(file.stem, []).append(str(file))
+        if path.stem in by_stem:
+            return by_stem[path.stem]
+        close = difflib.get_close_matches(path.stem, by_stem, 3, 0.75)
+        if close:
+            return [file for stem in close for file in by_stem[stem]]
+    return []
 
 
 def read_yaml_text(text: str, origin: str) -> Document:

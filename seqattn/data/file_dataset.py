@@ -77,11 +77,11 @@ def load_file_dataset(config: OwnFile) -> Splits:
     if config.season is not None:
         for held_out in (validation, test):
             check_season(held_out, config.season)
-    sources = {path: digest for one in read for path, digest in one.digests.items()}
+    digests_by_file = {path: digest for one in read for path, digest in one.digests.items()}
     return Splits(
         train, validation, test, scaling,
         notes=tuple(notes), split=split, digests=tuple(_combined_digest(one) for one in read),
-        sources=sources if len(sources) > len(read) else {},
+        digests_by_file=digests_by_file if len(digests_by_file) > len(read) else {},
         frequency=spans[0].frequency(series[0]),
         in_sample=in_sample, fitted_on=fitted_on, roles=series[0].roles, units=units,
     )  # fmt: skip

@@ -27,7 +27,7 @@ class Splits:
         notes: messages for the user about the files.
         split: tuple (series id, part, first step, last step) for each series from files.
         digests: SHA-256 digest of the files of each path in the config.
-        sources: SHA-256 digest of each file by name, if a path covers several files.
+        digests_by_file: SHA-256 digest of each file by name, if a path covers several files.
         frequency: step interval of all training series, or None if intervals differ or are unknown.
         in_sample: season and error scales of the training series, or None for generated data.
         fitted_on: the training sequences for fitting baselines, or None for all of them.
@@ -43,7 +43,7 @@ class Splits:
     notes: tuple[str, ...] = ()
     split: tuple[tuple[str, str, str, str], ...] = ()
     digests: tuple[str, ...] = ()
-    sources: Mapping[str, str] = field(default_factory=dict)
+    digests_by_file: Mapping[str, str] = field(default_factory=dict)
     frequency: Frequency | None = None
     in_sample: InSample | None = None
     fitted_on: Sequences | None = None

@@ -1,4 +1,4 @@
-"""Train configs into run folders: one, seeds, comparisons, searches, on one machine or many."""
+"""Training of single runs, seeds, comparisons and searches, on one machine or on several."""
 
 from seqattn.experiments.job import Callbacks, Job, Launch
 from seqattn.experiments.prepare import groups_to_train

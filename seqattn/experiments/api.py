@@ -1,4 +1,4 @@
-"""Python API: train and load runs, forecast, evaluate and plot.
+"""Python API for training and loading runs, for forecasts, evaluation and plots.
 
 run = seqattn.train("configs/my.yaml", data=frame)
 run = seqattn.load("outputs/squares")
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from seqattn.training import LoadedModel
 
 DataFrame: TypeAlias = Any
-"""A DataFrame of pandas or polars, or a pyarrow table. seqattn does not require these libraries."""
+"""A pandas or polars DataFrame, or a pyarrow table. seqattn requires none of these libraries."""
 OverrideArgument: TypeAlias = "str | Sequence[Mapping[str, Any]] | ForecastOverride | None"
 """What replaces the attention weights of a forecast: a value of `--attention-override`, such as
 "uniform" or "forced:FILE.json", or a list of forced rows, each a dict as in the file. The ids of
@@ -41,7 +41,7 @@ the sequences of an array are "0", "1", and so on."""
 
 
 class DataNote(UserWarning):
-    """A note about the columns of a DataFrame, as the command line prints it for a file."""
+    """A note about the columns of a DataFrame. The command line prints such notes for a file."""
 
 
 def train(
@@ -55,21 +55,25 @@ def train(
     resume: bool = False,
     overwrite: bool = False,
 ) -> Run:
-    """Train a config and open the run.
+    """Train a model from a config and open its run.
 
     Args:
         config: path of a YAML file, a `Config` from `seqattn.config.resolve`, or None for the
             defaults.
-        data: replaces the file of data.path. It is written to a Parquet file in `output_dir`, and
-            config.yaml contains its path, so that every command works on the run.
-        validation, test: replace the files of data.validation_path and data.test_path.
-        overrides: "PATH=VALUE" each, as in `--set`; not allowed with a `Config`.
+        data: DataFrame that replaces the file of `data.path`. It is written to a Parquet file in
+            `output_dir`, and `config.yaml` contains the path of that file, so that every command
+            works on the run.
+        validation, test: DataFrames that replace the files of `data.validation_path` and
+            `data.test_path`.
+        overrides: texts of the form "PATH=VALUE", as in `--set`. They are not allowed with a
+            `Config`.
         output_dir: parent of the run folder.
-        resume: continue an existing run.
-        overwrite: replace an existing run.
+        resume: whether to continue an existing run.
+        overwrite: whether to replace an existing run.
 
     Raises:
-        SeqattnError: an error that a user can correct, with the message of the command line.
+        SeqattnError: for an error that a user can correct, with the message that the command line
+            prints.
     """
     from seqattn.experiments.frames import train_on_frames
 
@@ -84,13 +88,13 @@ def load(path: str | Path, *, epoch: int | None = None) -> Run:
     """Open a trained run.
 
     Args:
-        path: a run folder, for its best checkpoint, or a checkpoint file.
+        path: a checkpoint file, or a run folder. A run folder stands for its best checkpoint.
         epoch: an epoch that `training.record_attention` recorded, 0 for the model before training;
-            None: the epoch of the checkpoint.
+            None for the epoch of the checkpoint.
 
     Raises:
-        CheckpointError: there is no checkpoint, or it is damaged.
-        UsageError: the epoch was not recorded.
+        CheckpointError: if there is no checkpoint, or it is damaged.
+        UsageError: if the epoch was not recorded.
     """
     from seqattn.analysis.evaluation.load_run import open_run
 
@@ -103,8 +107,8 @@ class Run:
     """A trained run.
 
     Attributes:
-        folder: run folder.
-        trained: model, config and scaling of the checkpoint.
+        folder: the run folder.
+        trained: the model, config and scaling from the checkpoint.
     """
 
     folder: RunFolder
@@ -124,30 +128,31 @@ class Run:
 
     @property
     def history(self) -> list[EpochRecord]:
-        """Losses, learning rate and wall time of each epoch.
+        """The losses, learning rate and wall time of each epoch.
 
         Raises:
-            CheckpointError: metrics.csv cannot be read.
+            CheckpointError: if `metrics.csv` cannot be read.
         """
         return self.folder.read_metrics()
 
     @property
     def summary(self) -> dict[str, Any]:
-        """Content of summary.json.
+        """The content of `summary.json`.
 
-        The summary of a diverged run has the key `diverged`, a sentence, and no test loss.
+        The summary of a diverged run has no test loss. Its key `diverged` is a sentence that gives
+        the reason.
 
         Raises:
-            CheckpointError: the training has not finished.
+            CheckpointError: if the training has not finished.
         """
         return self.folder.read_summary()
 
     @cached_property
     def data(self) -> Splits:
-        """Sequences of the training, validation and test splits.
+        """The sequences of the training, validation and test parts.
 
         Raises:
-            DataError: the data files are missing or have changed.
+            DataError: if the data files are missing or have changed.
         """
         from seqattn.analysis.evaluation.load_run import load_splits
 
@@ -160,35 +165,36 @@ class Run:
         """Forecast the steps after each source, free running.
 
         Args:
-            source: (N, S, F), or (S, F) for one sequence, in units of the data; NaN pads shorter
-                sequences at their end. Or a DataFrame, which is read as `seqattn predict --input`
-                reads the same table in a file.
-            steps: number of steps T; None: the longest target of the training data.
-            attention_override: see `OverrideArgument`; None: the model's own weights.
+            source: array (N, S, F), or (S, F) for one sequence, in the units of the data; NaN pads
+                shorter sequences at their end. A DataFrame is read as `seqattn predict --input`
+                reads the same table from a file.
+            steps: number of steps T. None stands for the length of the longest target in the
+                training data.
+            attention_override: see `OverrideArgument`; None for the model's own weights.
 
         Returns:
-            (N, T, F), or (T, F) for one sequence, in units of the data. For a DataFrame (N, T, F),
-            with the series in the order of their first rows.
+            array (N, T, F), or (T, F) for one sequence, in the units of the data. For a DataFrame
+            it is (N, T, F), with the series in the order of their first rows.
 
         Raises:
-            DataError: a wrong shape, values that are not finite inside a sequence, or a DataFrame
-                that would be an invalid file.
-            UsageError: the override does not fit the model or a sequence.
+            DataError: if the shape is wrong, if a value inside a sequence is not finite, or if the
+                table in a DataFrame would be invalid in a file.
+            UsageError: if the override does not fit the model or a sequence.
         """
         return self._forecast(source, steps, attention_override, with_attention=False)[1]
 
     def predict_frame(self, source: DataFrame, steps: int | None = None) -> DataFrame:
-        """Forecast the steps after each series of a DataFrame, free running.
+        """Forecast the steps after each series in a DataFrame, free running.
 
         Args:
             source, steps: see `predict`.
 
         Returns:
-            a frame of the same library: one row for each step, with the columns that `seqattn
-            predict` writes. Dates are in UTC, without a time zone.
+            a DataFrame of the same library, with one row for each step and the columns that
+            `seqattn predict` writes. Dates are in UTC, without a time zone.
 
         Raises:
-            DataError: see `predict`; or `source` is not a DataFrame.
+            DataError: see `predict`; also if `source` is not a DataFrame.
         """
         from seqattn.analysis.evaluation.frames import FrameReader, forecast_columns
 
@@ -199,33 +205,33 @@ class Run:
         self, source: ArrayLike | DataFrame, steps: int | None = None, *,
         attention_override: OverrideArgument = None,
     ) -> dict[str, NDArray[Any]]:  # fmt: skip
-        """Forecast, and return the attention weights.
+        """Forecast the steps after each source, and return the attention weights.
 
         Args:
             source, steps, attention_override: see `predict`.
 
         Returns:
-            kind -> weights: "cross" (N, layers, heads, T, S), and for a Transformer
-            "encoder_self" (N, layers, heads, S, S) and "decoder_self" (N, layers, heads, T, T).
-            Without the axis N for one sequence.
+            the weights by kind of attention. The kind "cross" has weights (N, layers, heads, T, S).
+            A Transformer also has the kinds "encoder_self" (N, layers, heads, S, S) and
+            "decoder_self" (N, layers, heads, T, T). The arrays of one sequence have no axis N.
 
         Raises:
             DataError: see `predict`.
-            UsageError: the model has no attention, or the override does not fit.
+            UsageError: if the model has no attention, or the override does not fit.
         """
         result, _ = self._forecast(source, steps, attention_override, with_attention=True)
         is_single = is_single_sequence(source)
         return {str(kind): maps[0] if is_single else maps for kind, maps in result.maps.items()}
 
     def evaluate(self, source: DataFrame | None = None) -> Evaluation:
-        """Evaluate the model, its baselines and the noise floor.
+        """Evaluate the model and its baselines, and compute the noise floor.
 
         Args:
-            source: a DataFrame, which is read as `seqattn evaluate --input` reads the same table in
-                a file; None: the test split.
+            source: a DataFrame, which is read as `seqattn evaluate --input` reads the same table
+                from a file. None stands for the test part of the run's data.
 
         Raises:
-            DataError: the DataFrame would be an invalid file, or the training data are missing.
+            DataError: if the table would be invalid in a file, or if the training data are missing.
         """
         from seqattn.analysis.evaluation import ReferenceLosses, evaluate
 
@@ -254,18 +260,22 @@ class Run:
         layer: int | None = None,
         head: int | None = None,
     ) -> Figure:
-        """Plot attention weights of test sequences: rows are target steps, columns source steps.
+        """Plot the attention weights of test sequences.
+
+        Each row of a heatmap is a target step, and each column a source step.
 
         Args:
-            example: index of a test sequence, or several.
+            example: index of a test sequence, or several indices.
             kind: "cross", "encoder_self" or "decoder_self".
-            layer, head: index of a layer and a head; None: all.
+            layer, head: index of a layer and of a head. None stands for all of them.
 
         Raises:
-            UsageError: there is no such sequence, kind, layer or head, or no attention.
-            CheckpointError: the files of the run cannot be read.
+            UsageError: if the sequence, kind, layer or head does not exist, or the model has no
+                attention.
+            CheckpointError: if the files of the run cannot be read.
         """
         from seqattn.plots import run_pictures
+        from seqattn.runs.array_files import PER_SEQUENCE
 
         if not self.trained.has_attention:
             raise UsageError(f"{self.folder.path}: its model has no attention.")
@@ -281,10 +291,8 @@ class Run:
                 raise UsageError(
                     f"example {k}: there are {len(titles)} test sequences, counted from 0."
                 )
-        per_sequence = ("weights", "encoder_self", "decoder_self", "source_lengths",
-                        "target_lengths", "alignment")  # fmt: skip
         selected = {
-            name: array[indices] if name in per_sequence else array
+            name: array[indices] if name in PER_SEQUENCE else array
             for name, array in weights.items()
         }
         return run_pictures.attention_picture(
@@ -292,10 +300,10 @@ class Run:
         )[0]
 
     def plot_loss(self) -> Figure:
-        """Plot the losses of each epoch, with noise floor and best baseline.
+        """Plot the losses of each epoch, with the noise floor and the best baseline.
 
         Raises:
-            CheckpointError: the training has not finished, or diverged.
+            CheckpointError: if the training has not finished, or diverged.
         """
         from seqattn.plots import run_pictures
 
@@ -308,8 +316,8 @@ class Run:
             examples: number of sequences.
 
         Raises:
-            UsageError: `examples` is not a whole number above 0.
-            CheckpointError: the files of the run cannot be read.
+            UsageError: if `examples` is not a whole number above 0.
+            CheckpointError: if the files of the run cannot be read.
         """
         from seqattn.plots import run_pictures
 
@@ -324,10 +332,10 @@ class Run:
         """Write the HTML report of the run; see `seqattn report`.
 
         Args:
-            output: path of the page; None: report.html in the run folder.
+            output: path of the page. None stands for `report.html` in the run folder.
 
         Returns:
-            path of the page.
+            the path of the page.
         """
         from seqattn.report import report
 
@@ -356,9 +364,10 @@ def _warn(line: str) -> None:
 
 
 def _check_steps(steps: int | None) -> int | None:
-    """
+    """Check that a number of steps is None or a whole number above 0, and return it.
+
     Raises:
-        UsageError: `steps` is not a whole number above 0.
+        UsageError: if `steps` is not a whole number above 0.
     """
     if steps is not None and _as_integer(steps, "steps") < 1:
         raise UsageError(f"steps {steps}: expected 1 or more.")
@@ -366,9 +375,10 @@ def _check_steps(steps: int | None) -> int | None:
 
 
 def _as_integer(number: Any, name: str) -> int:
-    """
+    """Convert an argument to an integer. The error message contains the name of the argument.
+
     Raises:
-        UsageError: the argument is not a whole number.
+        UsageError: if the argument is not a whole number.
     """
     try:
         return operator.index(number)

@@ -1,9 +1,10 @@
-"""Compare variants of a config over many seeds.
+"""Comparison of variants of a config over many seeds.
 
-outputs/NAME/
-  comparison.json     manifest: the configs of the variants
-  VARIANT/seed-K/     run folder of each variant and seed
-  variants.csv        one row for each variant: median, its interval, mean, best and worst seed, ...
+A comparison folder outputs/NAME/ has these files and folders:
+
+  comparison.json     the manifest, which contains the configs of the variants
+  VARIANT/seed-K/     the run folder of each variant and seed
+  variants.csv        one row for each variant: median with interval, mean, best and worst seed, ...
   pairs.csv           one row for each pair: difference, interval, test, effect size
   seeds.csv           one row for each run
   comparison.md       the tables with their conclusions
@@ -49,20 +50,21 @@ def compare(
     Finished runs are not trained again.
 
     Args:
-        comparison: variants and seeds.
+        comparison: the variants and seeds.
         output_dir: parent of the comparison folder.
-        plots: draw the pictures of each run too.
+        plots: whether to draw the pictures of each run, in addition to those of the comparison.
         device, threads, callbacks, launch: see `train_many`.
-        ray: cluster that trains the runs, with the same results; None: this process.
+        ray: the cluster that trains the runs. The results are the same as without a cluster. If
+            `ray` is None, this process trains the runs.
 
     Returns:
-        the result of all seeds in the folder, those of earlier calls too.
+        the result of all seeds in the folder, including those of earlier calls.
 
     Raises:
-        UsageError: the folder holds anything else.
-        FolderLockedError: another process writes to the folder.
-        SeqattnError: another error that a user can correct; see `train_many`.
-        Interrupted: SIGINT or SIGTERM.
+        UsageError: if the folder contains anything other than this comparison.
+        FolderLockedError: if another process writes to the folder.
+        SeqattnError: for another error that a user can correct; see `train_many`.
+        Interrupted: on SIGINT or SIGTERM.
     """
     path, callbacks = output_dir / comparison.name, callbacks or Callbacks()
     configs = [
@@ -77,7 +79,7 @@ def compare(
                 configs, address=ray.address, device=device, threads=threads, callbacks=callbacks,
                 provenance=launch.provenance, before_writing=write_manifest,
             )  # fmt: skip
-            device = "cpu"  # all runs are trained by now
+            device = "cpu"  # the cluster has trained all runs
         try:
             train_many(
                 configs, device=device, threads=threads, resume=True, plots=plots,
@@ -92,29 +94,32 @@ def compare(
 
 
 def _write_result(path: Path, comparison: Comparison, callbacks: Callbacks) -> ComparisonResult:
-    """Write tables and pictures of all runs in the folder."""
+    """Write the tables and pictures of all runs in the folder."""
     result = _collect_result(path, comparison)
-    if seeds := _extra_seeds(result, comparison):
+    seeds = {seed for variant in result.variants for seed in variant.folders}
+    if earlier := sorted(seeds - set(comparison.seeds)):
         callbacks.message(
-            f"{path} also holds seeds of earlier commands ({', '.join(map(str, seeds))}). The"
+            f"{path} also holds seeds of earlier commands ({', '.join(map(str, earlier))}). The"
             " tables and pictures include them."
         )
     if write_tables(result):
-        (path / PAGE).unlink(missing_ok=True)  # it shows the numbers of before
+        (path / PAGE).unlink(missing_ok=True)  # the report shows the old numbers
     draw_comparison(result)
     return result
 
 
 @contextlib.contextmanager
 def _folder_lock(path: Path, comparison: Comparison) -> Iterator[Callable[[], None]]:
-    """Lock a comparison folder: an existing one at once, a new one when the manifest is written.
+    """Lock a comparison folder.
+
+    An existing folder is locked at once, and a new folder when its manifest is written.
 
     Yields:
-        a function that writes the manifest; call it after all checks.
+        a function that writes the manifest. Call it after all checks.
 
     Raises:
-        UsageError: the folder holds anything else.
-        FolderLockedError: another process writes to the folder.
+        UsageError: if the folder contains anything other than this comparison.
+        FolderLockedError: if another process writes to the folder.
     """
     with contextlib.ExitStack() as locks:
         exists = not RunFolder(path).is_available
@@ -138,10 +143,10 @@ def _folder_lock(path: Path, comparison: Comparison) -> Iterator[Callable[[], No
 
 
 def _collect_result(path: Path, comparison: Comparison) -> ComparisonResult:
-    """Collect the results of all seeds in the folder, as `read_comparison` does.
+    """Collect the results of all seeds in the folder, like `read_comparison`.
 
     Raises:
-        CheckpointError: a run of an earlier command does not belong to this comparison.
+        CheckpointError: if a run of an earlier command does not belong to this comparison.
     """
     runs = {variant.name: find_seed_folders(path / variant.name) for variant in comparison.variants}
     if any(seed not in comparison.seeds for folders in runs.values() for seed in folders):
@@ -155,23 +160,18 @@ def _collect_result(path: Path, comparison: Comparison) -> ComparisonResult:
     return collect_result(path, arms, data, comparison.along, resampled=comparison.resample_data)
 
 
-def _extra_seeds(result: ComparisonResult, comparison: Comparison) -> list[int]:
-    """Return the seeds in the folder that are not in the comparison."""
-    seeds = {seed for variant in result.variants for seed in variant.folders}
-    return sorted(seeds - set(comparison.seeds))
-
-
 def _manifest(comparison: Comparison) -> dict[str, Any]:
-    """Return the content of comparison.json: the comparison, and the axis of its pictures."""
+    """Return the content of `comparison.json`: the comparison, and the axis of its pictures."""
     arms = {variant.name: [variant.series, variant.at] for variant in comparison.variants}
     along = {"along": {"key": comparison.along, "arms": arms}} if comparison.along else {}
     return {**comparison.as_plain(), **along}
 
 
 def _check_same_comparison(path: Path, comparison: Comparison) -> None:
-    """
+    """Check that a folder belongs to this comparison.
+
     Raises:
-        UsageError: the folder holds anything but this comparison.
+        UsageError: if the folder contains anything other than this comparison.
     """
     try:
         stored = read_manifest(path / MANIFEST_NAME)
@@ -184,7 +184,7 @@ def _check_same_comparison(path: Path, comparison: Comparison) -> None:
     old = stored.get("variants", {})
     if isinstance(old, dict):
         old = {name: upgrade_stored(config, str(path)) for name, config in old.items()}
-    resampled = bool(stored.get("resample_data", False))  # folders of earlier versions have no key
+    resampled = bool(stored.get("resample_data", False))  # earlier versions wrote no such key
     if old == new:
         if resampled == comparison.resample_data:
             return

@@ -1,4 +1,4 @@
-"""The session that saves to run folders: checkpoints, clock, signals and callbacks."""
+"""A training session that saves to run folders."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from seqattn.training.parameter_history import describe_interval, write_paramete
 
 
 class RunWriter:
-    """Writes checkpoints, histories, metrics and TensorBoard scalars of one run."""
+    """Writer of the checkpoints, histories, metrics and TensorBoard scalars of one run."""
 
     def __init__(self, job: Job) -> None:
         self.job, self.folder = job, job.folder
@@ -28,7 +28,7 @@ class RunWriter:
         self.scalars = tensorboard.TensorBoardLogger(job.folder) if wants_scalars else None
 
     def write(self, state: RunState) -> None:
-        """Write all files of a state, or none."""
+        """Write all files of a state in one transaction."""
         folder, job, snapshots = self.folder, self.job, state.attention_history
         with write_transaction():
             if state.best_epoch != self.written_best:
@@ -67,13 +67,13 @@ class RunWriter:
 
 
 class FolderSession(Session):
-    """Saves to run folders, and reports to callbacks.
+    """Session that saves to run folders and reports to callbacks.
 
     Args:
-        writers: of each run.
+        writers: the writer of each run.
         callbacks: progress callbacks and the stop signal.
-        background: writes the saves of a single run while it trains; None: saves block, in one
-            transaction for all runs.
+        background: thread that writes the saves of a single run while the run trains. If it is
+            None, the training waits for each save, which is one transaction for all runs.
     """
 
     def __init__(
@@ -85,10 +85,12 @@ class FolderSession(Session):
         self.writers, self.callbacks, self.background = writers, callbacks, background
         self.interval = next(iter(writers)).config.checkpoint_seconds
         self.saved_at = time.monotonic()
+        self.ended = set[TrainingRun]()
 
     def log(self, line: str) -> None:
-        for writer in self.writers.values():
-            writer.folder.log_line(f"gradients: {line}")
+        for run, writer in self.writers.items():
+            if run not in self.ended and not writer.job.is_trained:
+                writer.folder.log_line(f"gradients: {line}")
 
     def stop_requested(self) -> bool:
         if self.background is not None:
@@ -118,11 +120,13 @@ class FolderSession(Session):
             if self.background is not None:  # users follow the log of a single run
                 self.writers[progress.run].log_epoch(record)
             self.callbacks.epoch(record)
+        self.ended.update(progress.run for progress in runs if progress.ended)
         self._write(to_save)
-        if len(to_save) == len(runs):  # else only runs that ended were saved
+        if len(to_save) == len(runs):  # otherwise only ended runs were saved
             self.saved_at = time.monotonic()
 
     def diverged(self, run: RunProgress) -> None:
+        self.ended.add(run.run)
         self._write([run])
         if self.background is not None:
             self.background.wait()

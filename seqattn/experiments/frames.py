@@ -1,4 +1,4 @@
-"""Train on DataFrames: write each to a Parquet file and set its path in the config."""
+"""Training on DataFrames, which are written to Parquet files first."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from seqattn.errors import DataError, UsageError
 from seqattn.runs import RunFolder, check_folder_available
 
 PLACEHOLDER = "frame.parquet"
-"""End of the paths in data until the name of the run is known."""
+"""End of each path in the section `data` before the name of the Parquet file is known."""
 
 
 def train_on_frames(
@@ -25,18 +25,22 @@ def train_on_frames(
 
     Args:
         config: path of a YAML file, a `Config`, or None for the defaults.
-        frames: key of the data section (path, validation_path or test_path) -> DataFrame or None.
-            Each is written to `output_dir`, with a digest of its content in the file name.
-        overrides: "PATH=VALUE" each; not allowed with a `Config`.
+        frames: DataFrame or None for each of the keys `path`, `validation_path` and `test_path` of
+            the section `data`. Each DataFrame is written to `output_dir`, with a digest of its
+            content in the file name.
+        overrides: texts of the form "PATH=VALUE". They are not allowed with a `Config`.
         output_dir: parent of the run folder.
         message: called with a line for the user.
-        resume: continue an existing run.
-        overwrite: replace an existing run.
+        resume: whether to continue an existing run.
+        overwrite: whether to replace an existing run.
+
+    Returns:
+        the run folder.
 
     Raises:
-        DataError: a value of `frames` is not a DataFrame.
-        UsageError: data.kind is not file, or there are overrides for a `Config`.
-        SeqattnError: an error that a user can correct.
+        DataError: if a value of `frames` is not a DataFrame.
+        UsageError: if `data.kind` is not `file`, or if there are overrides for a `Config`.
+        SeqattnError: for an error that a user can correct.
     """
     from seqattn import experiments
 
@@ -48,9 +52,6 @@ def train_on_frames(
             message(line)
     resolved = _resolve_config(config, frames, overrides)
     folder = RunFolder(output_dir / resolved.name)
-    if not frames:
-        experiments.train_one(resolved, output_dir, resume=resume, overwrite=overwrite)
-        return folder
     check_folder_available(folder, resume=resume, overwrite=overwrite)
     paths = dict[str, str]()
     new_files = list[Path]()
@@ -59,8 +60,9 @@ def train_on_frames(
             path, is_new = _write_parquet(frame, output_dir, resolved.name)
             paths[key] = str(path)
             new_files += [path] if is_new else []
-        data = resolved.data.model_copy(update={**paths, "format": "auto"})
-        resolved = resolved.model_copy(update={"data": data})
+        if frames:
+            data = resolved.data.model_copy(update={**paths, "format": "auto"})
+            resolved = resolved.model_copy(update={"data": data})
         experiments.train_one(resolved, output_dir, resume=resume, overwrite=overwrite)
     finally:
         for path in new_files:
@@ -70,14 +72,15 @@ def train_on_frames(
 
 
 def _is_used(path: Path, folder: RunFolder) -> bool:
-    """Whether the config of a run contains the name of a file."""
+    """Return whether the config of a run contains the name of a file."""
     return folder.is_run and path.name in folder.config.read_text()
 
 
 def _resolve_config(
     config: Config | str | Path | None, frames: Mapping[str, Any], overrides: Sequence[str]
 ) -> Config:
-    """
+    """Build the config of a training, with a placeholder as the path of each DataFrame.
+
     Raises:
         UsageError, ConfigError: see `train_on_frames`.
     """
@@ -103,7 +106,7 @@ def _write_parquet(frame: Any, folder: Path, name: str) -> tuple[Path, bool]:
     """Write a frame to a Parquet file.
 
     Returns:
-        path of the file, and whether it is new.
+        the path of the file, and whether the file is new.
     """
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder, prefix=".frame-") as scratch:

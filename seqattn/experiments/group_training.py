@@ -1,4 +1,4 @@
-"""Train one group of jobs and write their files."""
+"""Training of one group of jobs, and the files that it writes."""
 
 from __future__ import annotations
 
@@ -36,13 +36,15 @@ from seqattn.training.threads import choose_threads
 
 @dataclass(frozen=True)
 class Resources:
-    """Device, threads and processes of a training.
+    """The device, threads and processes of a training.
 
     Attributes:
-        device: of the models and data.
-        threads: of torch's operations on the CPU; None: measure a few steps.
-        environment: content of environment.json.
-        processes: processes that share every batch of a single run; None: this one alone.
+        device: device of the models and data.
+        threads: number of threads of torch's operations on the CPU. None stands for the number
+            that is fastest in a measurement of a few steps.
+        environment: content of `environment.json` that all runs share.
+        processes: processes that share every batch of a single run. None stands for this process
+            alone.
     """
 
     device: torch.device
@@ -51,22 +53,22 @@ class Resources:
     processes: ProcessGroup | None = None
 
 
-def train_group(jobs: Sequence[Job], compute: Resources, callbacks: Callbacks) -> list[Job]:
+def train_group(jobs: Sequence[Job], resources: Resources, callbacks: Callbacks) -> list[Job]:
     """Train jobs side by side and write the results of each.
 
     Returns:
-        the jobs with their final state, and with a summary or an error where they have ended.
+        the jobs with their final states. A job that has ended also has a summary or an error.
 
     Raises:
-        Interrupted: a stop was requested; the state is saved.
-        SeqattnError: an error that a user can correct.
+        Interrupted: if a stop was requested; the state is saved.
+        SeqattnError: for an error that a user can correct.
     """
-    runs = build_runs(jobs, compute.device)
-    threads, reason = _choose_threads(jobs, runs, compute)
+    runs = build_runs(jobs, resources.device)
+    threads, reason = _choose_threads(jobs, runs, resources)
     torch.set_num_threads(threads)
-    _log_start(jobs, compute, threads, reason)
-    _report_notes(jobs, callbacks)
-    # Many runs save together, so that the disk is waited for once; one saves while it trains.
+    _log_start(jobs, resources, threads, reason)
+    _show_start_messages(jobs, callbacks)
+    # Many runs save together, with one wait for the disk. A single run saves while it trains.
     background = BackgroundWriter() if len(jobs) == 1 else None
     writers = {run: RunWriter(job) for run, job in zip(runs, jobs, strict=True)}
     session = FolderSession(writers, callbacks, background)
@@ -84,12 +86,12 @@ def train_group(jobs: Sequence[Job], compute: Resources, callbacks: Callbacks) -
         if job.state is not None
     }
     with _log_errors(jobs), background or contextlib.nullcontext():
-        trained = train_models(runs, session, states=states, processes=compute.processes)
+        trained = train_models(runs, session, states=states, processes=resources.processes)
     jobs = _finish_jobs(jobs, trained, callbacks)
     unfinished = [job for job, run in zip(jobs, trained, strict=True) if run.ended is None]
-    processes = compute.processes
+    processes = resources.processes
     if processes is not None and processes.stopped:
-        own = callbacks.stop  # 0 where only another process got the signal
+        own = callbacks.stop  # 0 if only another process received the signal
         callbacks = replace(callbacks, stop=lambda: own() or signal.SIGTERM)
     if unfinished:
         epoch = unfinished[0].position[0] + 1
@@ -99,7 +101,7 @@ def train_group(jobs: Sequence[Job], compute: Resources, callbacks: Callbacks) -
 
 
 def build_runs(jobs: Sequence[Job], device: torch.device) -> list[TrainingRun]:
-    """Models and tensors of the jobs; sequences that several share become tensors once."""
+    """Build the models and tensors of the jobs; jobs with the same data share their tensors."""
     tensors: dict[int, Batch | GatheredBatch] = {}
 
     def to_batch(job: Job, part: Sequences) -> Batch | GatheredBatch:
@@ -117,48 +119,48 @@ def build_runs(jobs: Sequence[Job], device: torch.device) -> list[TrainingRun]:
             job.config.training,
             job.config.seed,
             job.data.train.ids,
-            job.group,
+            job.group_id,
         )
         for job in jobs
     ]
 
 
 def _choose_threads(
-    jobs: Sequence[Job], runs: Sequence[TrainingRun], compute: Resources
+    jobs: Sequence[Job], runs: Sequence[TrainingRun], resources: Resources
 ) -> tuple[int, str]:
-    """The number of threads of torch's operations, and the reason for it."""
-    if compute.threads:
-        return compute.threads, "asked for"
-    if compute.processes is not None:
+    """Choose the number of threads of torch's operations; return it with the reason."""
+    if resources.threads:
+        return resources.threads, "asked for"
+    if resources.processes is not None:
         return 1, "one of several processes"
     for job in jobs:
         if job.environment.get("threads"):
             return job.environment["threads"], "as before"
-    return choose_threads(runs) if compute.device.type == "cpu" else (1, "the device works")
+    return choose_threads(runs) if resources.device.type == "cpu" else (1, "the device works")
 
 
-def _log_start(jobs: Sequence[Job], compute: Resources, threads: int, reason: str) -> None:
-    """Write what is known before the first step: split, sources, threads, and the log."""
+def _log_start(jobs: Sequence[Job], resources: Resources, threads: int, reason: str) -> None:
+    """Write the split, the digests of data files, the threads and the first lines of the log."""
     memory = estimate_run_memory(jobs[0]) / 2**20 if len(jobs) > 1 else 0.0
     for job in jobs:
         if job.data.split:
             job.folder.write_split(job.data.split)
-        if job.data.sources:
-            job.folder.write_sources(job.data.sources)
-        if threads != (compute.threads or job.environment.get("threads")):  # as written before
-            write_json(job.folder.environment, environment_of(job, compute.environment, threads))
+        if job.data.digests_by_file:
+            job.folder.write_data_files(job.data.digests_by_file)
+        if "threads" not in resources.environment and threads != job.environment.get("threads"):
+            write_json(job.folder.environment, environment_of(job, resources.environment, threads))
         lines = [
             *_notes(job),
             f"train {job.config.name}: seed {job.config.seed}, {job.parameters} parameters,"
-            f" {len(job.data.train)} training sequences, device {compute.device}, threads {threads}"
-            f" ({reason}), torch {torch.__version__}",
+            f" {len(job.data.train)} training sequences, device {resources.device},"
+            f" threads {threads} ({reason}), torch {torch.__version__}",
         ]
         if len(jobs) > 1:
             lines.append(f"batched with {len(jobs) - 1} other runs, about {memory:.1f} MiB each")
         job.folder.log_line("\n".join([*lines, *_unusable(job), *_resumption(job, len(jobs))]))
 
 
-def _report_notes(jobs: Sequence[Job], callbacks: Callbacks) -> None:
+def _show_start_messages(jobs: Sequence[Job], callbacks: Callbacks) -> None:
     notes = dict.fromkeys(note for job in jobs for note in _notes(job))
     unusable = [line for job in jobs for line in _unusable(job)]
     for line in (*notes, *unusable, *_resumption(jobs[0], len(jobs))):
@@ -170,8 +172,11 @@ def _notes(job: Job) -> list[str]:
 
 
 def _unusable(job: Job) -> list[str]:
-    """Checkpoints that the training does not continue from, and the reasons, without those that an
-    earlier resume skipped."""
+    """Return a line for each checkpoint that this resume skipped, with the reason.
+
+    Checkpoints that an earlier resume skipped are left out. If the run starts over because other
+    runs of its group have no checkpoint, the last line gives this reason.
+    """
     known = job.environment.get("skipped_checkpoints", ())
     skipped = list(job.skipped_checkpoints[len(known) :])
     if not job.is_restarted:
@@ -191,10 +196,10 @@ def _resumption(job: Job, group_size: int) -> list[str]:
 
 @contextlib.contextmanager
 def _log_errors(jobs: Sequence[Job]) -> Iterator[None]:
-    """Log an error that ends the training.
+    """Log the error that ends the block, for each job.
 
     Raises:
-        StorageError: in place of an OSError.
+        StorageError: in place of an `OSError`.
     """
     try:
         yield
@@ -203,7 +208,7 @@ def _log_errors(jobs: Sequence[Job]) -> Iterator[None]:
         for job in jobs:
             with contextlib.suppress(OSError):  # the disk itself may have failed
                 job.folder.log_line(f"ended: {name}")
-        # A broken pipe is one of a reader of the output, not of a file.
+        # A broken pipe comes from a reader of the output, not from a file.
         if isinstance(error, OSError) and not isinstance(error, BrokenPipeError):
             place = error.filename or jobs[0].folder.path
             raise StorageError(
@@ -216,33 +221,35 @@ def _log_errors(jobs: Sequence[Job]) -> Iterator[None]:
 def _finish_jobs(
     jobs: Sequence[Job], trained: Sequence[RunProgress], callbacks: Callbacks
 ) -> list[Job]:
-    """Add the final states, and write the results of runs that trained to their end."""
-    finished = list[Job]()
-    references: ReferencesOfData = {}
-    jobs = [_with_final_state(job, run) for job, run in zip(jobs, trained, strict=True)]
-    for job, run in zip(jobs, trained, strict=True):
+    """Add the final states to the jobs, and write the results of the runs that are finished."""
+    ended = [(_with_final_state(job, run), run) for job, run in zip(jobs, trained, strict=True)]
+    for job, run in ended:
         _log_end_of_training(job, run, callbacks)
-    to_finish = [job for job, run in zip(jobs, trained, strict=True) if run.is_finished]
-    with _log_errors(to_finish), write_transaction():
-        for job, run in zip(jobs, trained, strict=True):
-            done = write_results(job, run.run.model, references) if run.is_finished else job
-            finished.append(done)
-    for job, run in zip(finished, trained, strict=True):
+    references: ReferencesOfData = {}
+    with _log_errors([job for job, run in ended if run.is_finished]), write_transaction():
+        ended = [
+            (write_results(job, run.run.model, references) if run.is_finished else job, run)
+            for job, run in ended
+        ]
+    for job, run in ended:
         if run.is_finished:
             _log_results(job)
-    return finished
+    return [job for job, _ in ended]
 
 
 def _with_final_state(job: Job, run: RunProgress) -> Job:
     assert run.checkpoint is not None
-    # Jobs are held for longer than their training; the files have the snapshots.
+    # Jobs stay in memory after their training, and the files contain the snapshots.
     state = replace(run.checkpoint, attention_history=[], parameter_history=[])
     return replace(job, state=state, error=run.error)
 
 
 def _log_end_of_training(job: Job, run: RunProgress, callbacks: Callbacks) -> None:
-    """Log how a training ended. A divergence is logged before the results of other runs are
-    written: it is not repeated, so that a later training would not log it."""
+    """Log how a training ended.
+
+    A divergence is logged before the results of other runs are written. If that write fails, a
+    resume does not train the diverged run again, so it could not log the divergence.
+    """
     if run.ended == "early stopping":
         callbacks.message(f"Early stopping at epoch {job.position[0]}.")
     if job.error is not None:
@@ -252,7 +259,7 @@ def _log_end_of_training(job: Job, run: RunProgress, callbacks: Callbacks) -> No
 
 
 def _log_results(job: Job) -> None:
-    """Write the last line of a log, once the results are on the disk; then TensorBoard's files."""
+    """Write the last line of a log and the TensorBoard files, once the results are on the disk."""
     if job.error is not None:
         job.folder.log_line(f"ended: {job.error}")
     elif job.summary is not None:

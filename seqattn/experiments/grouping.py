@@ -1,9 +1,9 @@
-"""Grouping of jobs that share every step of their training.
+"""Division of jobs into groups that share every step of their training.
 
-A group is a function of the runs that begin together, and a run stays in it to its end: the last
-bits of its numbers depend on the number of rows of its group, on its own row, and on when the
-others end. A resumed group therefore has the same rows, and runs that ended after the position it
-continues from are trained to their ends again, with the same results.
+A group consists of the runs that begin together, and a run stays in its group until it ends: the
+last bits of its numbers depend on the number of rows of the group, on its own row, and on when the
+other runs end. A resumed group therefore has the same rows as before, and runs that ended after the
+position from which the group continues are trained to their ends again, with the same results.
 """
 
 from __future__ import annotations
@@ -28,41 +28,43 @@ from seqattn.training.compatibility import MUTABLE_ON_RESUME
 
 
 def group_jobs(jobs: Sequence[Job]) -> list[list[Job]]:
-    """Put pending jobs that can share every step into groups, each at one position.
+    """Divide the pending jobs into groups that can share every step, each at one position.
 
-    New groups are limited by memory. They are formed from all jobs, finished or not, so that
-    membership does not depend on what was finished before a stop.
+    Memory limits the size of new groups. New groups are formed from all jobs, finished or not, so
+    that the members of a group do not depend on which runs had finished before a stop.
     """
     cohorts = [_restart_after_partial_save(cohort) for cohort in _cohorts(jobs)]
     resumed: dict[tuple[str, str | None], list[Job]] = {}
     for job in itertools.chain(*cohorts):
         if job.state is not None:
-            resumed.setdefault((_batch_key_of(job), _group_of(job)), []).append(job)
+            resumed.setdefault((_batch_key_of(job), _saved_group_id(job)), []).append(job)
     groups = [
-        [replace(job, group=name or _group_digest(group)) for job in group]
-        for (_, name), members in resumed.items()
+        [replace(job, group_id=saved_id or _group_id(group)) for job in group]
+        for (_, saved_id), members in resumed.items()
         for group in _resumable_groups(members)
     ]
     new = [[job for job in cohort if job.state is None and job.is_pending] for cohort in cohorts]
     return groups + [
-        [replace(job, group=_group_digest(cohort)) for job in cohort] for cohort in new if cohort
+        [replace(job, group_id=_group_id(group)) for job in group] for group in new if group
     ]
 
 
 def groups_without_checkpoints(jobs: Sequence[Job]) -> Iterator[list[Job]]:
-    """Groups for machines without checkpoints: every run with epochs left starts over, with its
-    original group unless a member already has results."""
+    """Yield groups for machines that have no checkpoints, so that each run starts over.
+
+    A run that has epochs left starts with its original group, unless a member of that group already
+    has results.
+    """
     for cohort in _cohorts(jobs):
         pending = [job for job in cohort if job.is_pending and not job.is_trained]
-        interrupted = _group_digest(cohort) in map(_group_of, cohort) and not any(
-            job.summary for job in cohort
-        )
+        has_results = any(job.summary for job in cohort)
+        was_one_group = _group_id(cohort) in map(_saved_group_id, cohort)
         if pending:
-            yield cohort if interrupted else pending
+            yield cohort if was_one_group and not has_results else pending
 
 
 def _cohorts(jobs: Sequence[Job]) -> Iterator[list[Job]]:
-    """Jobs of one batch key, no more together than the memory budget allows."""
+    """Yield the jobs of each batch key, in parts that fit the memory budget."""
     by_key: dict[str, list[Job]] = {}
     for job in jobs:
         by_key.setdefault(_batch_key_of(job), []).append(job)
@@ -72,45 +74,48 @@ def _cohorts(jobs: Sequence[Job]) -> Iterator[list[Job]]:
             yield members[first : first + limit]
 
 
-def _group_digest(jobs: Sequence[Job]) -> str:
-    """Digest of the configs of runs that begin together, without what may change on a resume."""
-    of_all = hashlib.sha256()
+def _group_id(jobs: Sequence[Job]) -> str:
+    """Compute a digest of the configs of runs that begin together, without the values that may
+    change on a resume."""
+    sha256 = hashlib.sha256()
     for job in jobs:
         values = [(".".join(at), value) for at, value in leaves(as_plain(job.config))]
-        of_all.update(repr([row for row in values if row[0] not in MUTABLE_ON_RESUME]).encode())
-    return of_all.hexdigest()[:16]
+        sha256.update(repr([pair for pair in values if pair[0] not in MUTABLE_ON_RESUME]).encode())
+    return sha256.hexdigest()[:16]
 
 
-def _restart_after_partial_save(cohort: Sequence[Job]) -> list[Job]:
-    """Restart runs that began together where a stop interrupted their first common save."""
-    again = set[Path]()
-    for group in {_group_of(job) for job in cohort} - {None}:
-        again.update(job.folder.path for job in _partial_first_save(cohort, group))
-    return [job.restarted() if job.folder.path in again else job for job in cohort]
-
-
-def _partial_first_save(cohort: Sequence[Job], group: str | None) -> list[Job]:
-    """The runs of a group if some have a checkpoint, others have none, and none has an earlier one;
-    else an empty list."""
-    saved = [job for job in cohort if _group_of(job) == group]
-    whole = [
-        job for job in cohort if _group_of(job) == group or (not job.state and job.environment)
-    ]
-    has_earlier = any(job.summary or job.folder.previous.exists() for job in saved)
-    is_stopped = len(whole) > len(saved) and not has_earlier and _group_digest(whole) == group
-    return whole if is_stopped else []
-
-
-def _group_of(job: Job) -> str | None:
-    """The group that the checkpoint of a run names; None without one."""
+def _saved_group_id(job: Job) -> str | None:
+    """Return the id of the group in the checkpoint of a run, or None without a checkpoint."""
     return job.state.slot.group_id if job.state is not None and job.state.slot is not None else None
 
 
+def _restart_after_partial_save(cohort: Sequence[Job]) -> list[Job]:
+    """Restart the runs of each group if a stop interrupted the first save of the group."""
+    group_ids = {_saved_group_id(job) for job in cohort} - {None}
+    restarted = {job for group_id in group_ids for job in _partially_saved(cohort, group_id)}
+    return [job.restarted() if job in restarted else job for job in cohort]
+
+
+def _partially_saved(cohort: Sequence[Job], group_id: str | None) -> list[Job]:
+    """Return the runs of a group if a stop interrupted its first save, else an empty list.
+
+    After such a stop some runs of the group have a checkpoint, others have none, and none has an
+    earlier checkpoint.
+    """
+    saved = {job for job in cohort if _saved_group_id(job) == group_id}
+    whole = [job for job in cohort if job in saved or (not job.state and job.environment)]
+    has_earlier = any(job.summary or job.folder.previous.exists() for job in saved)
+    is_partial = len(whole) > len(saved) and not has_earlier and _group_id(whole) == group_id
+    return whole if is_partial else []
+
+
 def _resumable_groups(members: Sequence[Job]) -> Iterator[list[Job]]:
-    """Split the runs of one group by position: first those that have not ended, then those that
-    lack only their results."""
+    """Split the runs of one group by position.
+
+    Runs that have not ended come first. Runs that lack only their results follow.
+    """
     taken = set[Path]()
-    for group in _groups_at_common_state(members):
+    for group in _groups_at_common_position(members):
         taken.update(job.folder.path for job in group)
         yield from _split_equal_rows(group)
     yield from _split_equal_rows([
@@ -119,16 +124,18 @@ def _resumable_groups(members: Sequence[Job]) -> Iterator[list[Job]]:
     ])  # fmt: skip
 
 
-def _groups_at_common_state(members: Sequence[Job]) -> Iterator[list[Job]]:
+def _groups_at_common_position(members: Sequence[Job]) -> Iterator[list[Job]]:
     """Split the runs of one group that have not ended by position.
 
-    After a stop between two files of a common save, some runs are one save ahead: they return to
-    their previous checkpoint. So do runs that diverged, or ended without results, since then: a run
-    influences the choice of kernels for its group until it ends.
+    After a stop between two files of a common save, some runs are one save ahead. Such a run
+    returns to its previous checkpoint. A run that diverged since that save, or ended without
+    results, returns to it too, because a run influences the choice of kernels for its group until
+    it ends.
     """
-    not_concluded = [job for job in members if job.summary is None]
-    left = sorted(not_concluded, key=lambda job: job.end is not None)
-    states = _available_states(left, len({job.position for job in members}) > 1)
+    without_results = [job for job in members if job.summary is None]
+    left = sorted(without_results, key=lambda job: job.end is not None)
+    with_previous = len({job.position for job in members}) > 1
+    states = {job.folder.path: _states_by_position(job, with_previous) for job in left}
     while positions := [job.position for job in left if job.end is None]:
         position, here = min(positions), dict[Path, Job]()
         for job in left:
@@ -139,48 +146,40 @@ def _groups_at_common_state(members: Sequence[Job]) -> Iterator[list[Job]]:
         left = [job for job in left if job.folder.path not in here]
 
 
-def _available_states(
-    jobs: Sequence[Job], with_previous: bool
-) -> dict[Path, dict[tuple[int, int], RunState]]:
-    """The states that each run can continue from, by folder and position.
+def _states_by_position(job: Job, with_previous: bool) -> dict[tuple[int, int], RunState]:
+    """Return the states from which a run can continue, by position (epoch, step).
 
     Args:
-        with_previous: whether to read the checkpoints before the last, too.
+        with_previous: whether to include the state of the checkpoint before the last. A checkpoint
+            that cannot be read is left out.
     """
-    found: dict[Path, dict[tuple[int, int], RunState]] = {}
-    for job in jobs:
-        states = [_previous_state(job)] if with_previous else []
-        states.append(job.state)
-        found[job.folder.path] = {state.position: state for state in states if state is not None}
-    return found
+    states = {job.position: job.state} if job.state is not None else {}
+    if with_previous:
+        with contextlib.suppress(CheckpointError):
+            previous = load_checkpoint(job.folder.previous, job)
+            states.setdefault(previous.position, previous)
+    return states
 
 
 def _split_equal_rows(jobs: Sequence[Job]) -> Iterator[list[Job]]:
-    """Split runs at one position of one group so that no two have the same row."""
+    """Split runs of one group, all at one position, so that no two of them have the same row."""
     found: dict[tuple[tuple[int, int], int, int], dict[int, Job]] = {}
     for job in jobs:
         assert job.state is not None
         slot, again = job.state.slot, 0
-        row, rows = (id(job), 0) if slot is None else (slot.row, slot.rows)
-        while row in found.setdefault((job.position, rows, again), {}):
-            again += 1  # variants of the same config may have equal digests
-        found[job.position, rows, again][row] = job
+        row, group_size = (id(job), 0) if slot is None else (slot.row, slot.rows)
+        while row in found.setdefault((job.position, group_size, again), {}):
+            again += 1  # variants of the same config may have equal group ids
+        found[job.position, group_size, again][row] = job
     for group in found.values():
         yield list(group.values())
 
 
-def _previous_state(job: Job) -> RunState | None:
-    """The state of the checkpoint before the last; None where it cannot be read."""
-    with contextlib.suppress(CheckpointError):
-        return load_checkpoint(job.folder.previous, job)
-    return None
-
-
 def _batch_key_of(job: Job) -> str:
-    """A key that is equal for two jobs which can be trained side by side."""
+    """Return a key that is equal for two jobs if they can be trained side by side."""
     data, features = job.data, FeatureSpec.of(job.spec)
     parts = [shape_of_batch(part) for part in (data.train, data.validation)]
-    # Sequences that are gathered on demand have to be the same for all runs.
-    source = id(data) if is_gathered(data.train) or is_gathered(data.validation) else None
+    # If sequences are gathered on demand, all runs must share the same data.
+    shared = id(data) if is_gathered(data.train) or is_gathered(data.validation) else None
     key = batch_key(features, job.config.training, parts)
-    return repr((as_plain(job.config.model), source, key))
+    return repr((as_plain(job.config.model), shared, key))

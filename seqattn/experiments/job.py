@@ -1,4 +1,4 @@
-"""A training to carry out, and the callbacks of its caller."""
+"""The description of a training, and the callbacks of its caller."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ class Callbacks:
     """Progress callbacks and the stop signal.
 
     Attributes:
-        begin: called once training starts, with the finished epochs and all epochs of the runs
-            that are not finished yet.
+        begin: called when training starts, with the number of finished epochs and the total
+            number of epochs of the runs that are not finished yet.
         epoch: called with each finished epoch of each run.
         message: called with a line for the user.
         stop: returns the number of the signal that requests a stop, or 0.
-        run_info: called with seed and noise floor of a single run, before it starts.
+        run_info: called with the seed and the noise floor of a single run, before it starts.
     """
 
     begin: Callable[[int, int], None] = lambda done, epochs: None
@@ -43,9 +43,11 @@ class Launch:
     """The command that starts the runs.
 
     Attributes:
-        config_path: file of the config, for its git revision.
-        provenance: entries of environment.json: the command, and the sources of config values.
-        processes: processes that share the training of one config; this is the first of them.
+        config_path: file of the config; the git revision of its repository is recorded.
+        provenance: entries of `environment.json` with the command and the origins of the config
+            values.
+        processes: processes that share the training of one config. This process is the first of
+            them. None stands for this process alone.
         before_writing: called after all checks, before the first file is written.
     """
 
@@ -57,21 +59,24 @@ class Launch:
 
 @dataclass(frozen=True, eq=False)
 class Job:
-    """One training: config, data, run folder and progress.
+    """One training, with its config, data, run folder and progress.
 
     Attributes:
         resume: whether to continue from the checkpoints in the folder.
-        state: the state to continue from, or at the end; None before the start.
-        checkpoint: the file that training continues from; None: the run starts at the beginning.
-        environment: content of environment.json before this training; empty: the run is new.
-        summary: content of summary.json of a run that ended with a finite test loss.
-        error: the divergence of a run that diverged, now or before.
-        group: digest of the runs that it began with.
-        skipped_checkpoints: unusable checkpoints, with the reasons.
-        interrupted: whether its training continued from a checkpoint.
-        is_restarted: whether it starts over because other runs of its group have no checkpoint.
-        skip_map: initial map of `model.skip: linear`; None: the map is learned from zero, or is in
-            the state.
+        state: the newest state of the run. Before training it is the state to continue from, or
+            None for a new run. After training it is the final state.
+        checkpoint: the file that training continues from, or None for a run that starts at the
+            beginning.
+        environment: content of `environment.json` before this training; empty for a new run.
+        summary: content of `summary.json` of a run that ended with a finite test loss, else None.
+        error: the error of a run that diverged, in this training or an earlier one, else None.
+        group_id: digest of the configs of the runs that began together with this one.
+        skipped_checkpoints: a line for each unusable checkpoint, with the reason.
+        was_resumed: whether training continued from a checkpoint.
+        is_restarted: whether the run starts over because other runs of its group have no
+            checkpoint.
+        skip_map: initial map of `model.skip: linear`. None stands for a map that is learned from
+            zero, or that the state contains.
     """
 
     config: Config
@@ -83,9 +88,9 @@ class Job:
     environment: Mapping[str, Any] = field(default_factory=dict)
     summary: dict[str, Any] | None = None
     error: NonFiniteError | None = None
-    group: str = ""
+    group_id: str = ""
     skipped_checkpoints: tuple[str, ...] = ()
-    interrupted: bool = False
+    was_resumed: bool = False
     is_restarted: bool = False
     skip_map: RidgeMap | None = None
 
@@ -95,7 +100,7 @@ class Job:
 
     @property
     def is_pending(self) -> bool:
-        """Whether it has neither results nor an error."""
+        """Whether the run has neither results nor an error."""
         return self.summary is None and self.error is None
 
     @property
@@ -109,7 +114,7 @@ class Job:
 
     @property
     def end(self) -> tuple[int, int] | None:
-        """The position (epoch, step) at which its training ended; None while it goes on."""
+        """The position (epoch, step) at which the training ended; None if it has not ended."""
         if self.error is not None and self.error.epoch is not None:
             epoch, step = self.error.epoch, self.error.step
             return (epoch, 0) if step is None else (epoch - 1, step)
@@ -121,39 +126,43 @@ class Job:
 
     @property
     def lengths(self) -> Lengths:
-        """Lengths of the longest source and the longest target."""
+        """The lengths of the longest source and the longest target."""
         return Lengths(self.spec.source_length, self.spec.target_length)
 
     @cached_property
     def parameters(self) -> int:
-        """Number of parameters of its model."""
+        """The number of parameters of the model."""
         return count_parameters(self.config.model, FeatureSpec.of(self.spec), self.lengths)
 
     def new_model(self) -> Seq2SeqModel:
-        """Build the model, initialised by the seed; a linear skip starts at zero."""
+        """Build the model with initial weights from the seed; a linear skip starts at zero."""
         features = FeatureSpec.of(self.spec)
         return build_model(self.config.model, features, self.config.seed, self.lengths)
 
     def restarted(self) -> Job:
-        """A copy that starts over."""
+        """Return a copy that starts over."""
         return replace(
-            self, state=None, checkpoint=None, error=None, interrupted=False, is_restarted=True
+            self, state=None, checkpoint=None, error=None, was_resumed=False, is_restarted=True
         )
 
     def resumed_from(self, state: RunState) -> Job:
-        """A copy that continues from a state: its own, or that of the checkpoint before."""
+        """Return a copy that continues from a state.
+
+        Args:
+            state: the state of this job, or the state of the previous checkpoint.
+        """
         path = self.checkpoint if state is self.state else self.folder.previous
         return replace(self, state=state, checkpoint=path, error=None)
 
 
 def raise_if_stopped(callbacks: Callbacks, unfinished: Sequence[Job], hint: str) -> None:
-    """Raise where a stop is requested and jobs are unfinished.
+    """Raise an error if a stop is requested and a job is unfinished.
 
     Args:
-        hint: rest of the sentence "saved to FOLDER ...": the position, and how to continue.
+        hint: end of the sentence "saved to FOLDER ...", such as the epoch and how to continue.
 
     Raises:
-        Interrupted: a signal requests a stop.
+        Interrupted: if a signal requests a stop.
     """
     number = callbacks.stop()
     if number and unfinished:

@@ -1,7 +1,7 @@
-"""Memory and disk space that runs will take, estimated before any is taken.
+"""Estimates of the memory and disk space of runs, before a run takes them.
 
-The rules were held against measured peaks (`tests/walks/test_memory.py`); those of a training step
-stay on the safe side. Numbers are float32, of 4 bytes.
+`tests/walks/test_memory.py` compares the estimates with measured peaks; the estimate of a training
+step is above the peak in these measurements. A number is a float32 of 4 bytes.
 """
 
 from __future__ import annotations
@@ -22,25 +22,27 @@ from seqattn.training.parameter_history import history_bytes
 from seqattn.training.validation import validation_chunk_size
 
 NAME_BYTES = 150
-"""Bytes of a sequence's id and label."""
+"""Number of bytes of the id and the label of a sequence."""
 COPIES_OF_PARAMETERS = 24
-"""Optimizer 5, best and snapshot 5, evaluation 1, a checkpoint that is being written 13."""
+"""Number of copies of the parameters: 5 in the optimizer, 5 in the best weights and the snapshot, 1
+in the evaluation, and 13 while a checkpoint is written."""
 COPIES_OF_CHUNK = 6
-"""Copies of the attention weights of test sequences that are forecast together."""
+"""Number of copies of the attention weights of test sequences that are forecast together."""
 
 
 def memory_budget() -> int:
-    """Bytes that runs side by side may take together: a quarter of the memory, 1 GiB at most."""
+    """Return how many bytes a group of runs may take: a quarter of the memory, at most 1 GiB."""
     return min(physical_memory() // 4, 2**30)
 
 
 def estimate_run_memory(job: Job) -> int:
-    """Bytes that one run among many takes, without its evaluation, which follows run by run.
+    """Estimate how many bytes one run in a group takes, without its evaluation.
 
-    Parameters eight times (gradient, moments, best epoch, a snapshot), the sequences in the epoch's
-    order, and the activations of a batch, or of the validation sequences that are scored together
-    where these are more: the two follow each other, and without a backward pass fewer are kept.
-    The parameter history is added, if it is recorded.
+    Runs are evaluated one after another, so the evaluation counts only once for all of them. A run
+    takes eight copies of its parameters (gradient, moments, best epoch, a snapshot), its sequences
+    in the order of the epoch, its parameter history, and activations. Training and validation do
+    not overlap, so the estimate counts the activations of a training batch or of the validation
+    sequences that are scored together, whichever has more sequences.
     """
     train = job.data.train
     S, T, F = train.source_steps, train.target_steps, len(train.features)
@@ -55,15 +57,19 @@ def estimate_run_memory(job: Job) -> int:
 def estimate_training_memory(
     config: Config, S: int, T: int, counts: tuple[int, int, int], features: int = 2
 ) -> dict[str, int]:
-    """Bytes that a training by itself takes beyond the libraries: purpose -> bytes.
+    """Estimate how many bytes a single training takes in addition to the libraries.
 
-    The sequences; the parameters with their copies; and the larger of the activations of a batch
-    and, after the training, the attention weights of test sequences, most of which wait on disk.
+    These are the sequences, the parameters with their copies, and the larger of two numbers: the
+    activations of a batch during training, and the attention weights of test sequences after it.
+    Most of the attention weights are on disk.
 
     Args:
         S, T: lengths of the longest source and the longest target.
-        counts: training, validation and test sequences in memory.
-        features: of a point.
+        counts: numbers of training, validation and test sequences in memory.
+        features: number of features of a step.
+
+    Returns:
+        bytes by purpose.
     """
     model = config.model
     train, _, test = counts
@@ -88,8 +94,11 @@ def estimate_training_memory(
 
 
 def checkpoint_bytes(job: Job) -> int:
-    """Disk space of two checkpoints of a run, and of a third while it is written: weights, the best
-    epoch's, two moments, and the losses; and of the parameter history twice."""
+    """Estimate the disk space of two checkpoints of a run, and of a third while it is written.
+
+    A checkpoint contains the weights, the weights of the best epoch, two moments and the history.
+    The parameter history counts twice.
+    """
     checkpoint = 4 * 4 * job.parameters + 8 * 8 * job.config.training.epochs + 65_536
     return 3 * checkpoint + 2 * _history_bytes(job)
 
@@ -100,14 +109,15 @@ def _history_bytes(job: Job) -> int:
 
 
 def check_memory(config: Config, data: Splits | None = None) -> None:
-    """Check that one training fits into the machine's memory.
+    """Check that one training fits into the memory of the machine.
 
     Args:
-        data: sequences that were read; None: those that the config counts. A file's sequences are
-            not counted before they are read, so that without them nothing is checked.
+        data: sequences that were read. If it is None, the check uses the numbers of sequences in
+            the config. A config for a file has no such numbers, so the check does nothing before
+            the file is read.
 
     Raises:
-        UsageError: it would need more, with the estimate.
+        UsageError: if the training needs more memory; the message has the estimate.
     """
     if data is not None:
         parts = data.train, data.validation, data.test
@@ -129,12 +139,12 @@ def check_memory(config: Config, data: Splits | None = None) -> None:
 
 
 def check_memory_of_runs(configs: Sequence[Config]) -> None:
-    """Check that each training fits into memory, and that all their generated data do together.
+    """Check that each training fits into memory, and that all generated data fit together.
 
     Raises:
-        UsageError: they would need more, with the estimate.
+        UsageError: if the trainings need more memory; the message has the estimate.
     """
-    # Seeds share one size.
+    # Configs that differ only in their seeds have the same size.
     for config in {repr((c.data, c.model, c.training.batch_size)): c for c in configs}.values():
         check_memory(config)
     _check_data_fits(configs)
@@ -156,19 +166,20 @@ def _check_data_fits(configs: Sequence[Config]) -> None:
 
 
 def generated_counts(data: Generated) -> tuple[int, int, int]:
-    """The numbers of training, validation and test sequences of a config of generated data."""
+    """Return the numbers of training, validation and test sequences of generated data."""
     return data.n_train, data.n_validation, data.n_test
 
 
 def _bytes_per_sequence(S: int, T: int, features: int = 2) -> int:
-    """Of a sequence in NumPy, as a tensor and in an epoch's order, with its names."""
+    """Return the number of bytes of a sequence: its arrays, its tensors, their copies in the order
+    of the epoch, and its names."""
     return (S + T) * features * (2 * 8 + 2 * 4) + NAME_BYTES
 
 
 def _resident_sequences(part: Sequences, numbers: int) -> int:
-    """How many sequences of a part are in memory as tensors.
+    """Return how many sequences of a part are in memory as tensors.
 
     Args:
-        numbers: of one sequence.
+        numbers: how many numbers a sequence has.
     """
     return min(len(part), max(1, MAX_RESIDENT // numbers)) if is_gathered(part) else len(part)

@@ -1,4 +1,4 @@
-"""Where each run stands: its data, its checkpoint, or its results."""
+"""Preparation of jobs: loading the data of each run, and its checkpoint or results."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from seqattn.config import Config, OwnFile, as_plain
 from seqattn.data import Splits, load_data
-from seqattn.errors import NonFiniteError, UsageError
-from seqattn.experiments.fixed_lengths import check_fixed_lengths
+from seqattn.data.sequences import Integers
+from seqattn.errors import DataError, NonFiniteError, UsageError
 from seqattn.experiments.grouping import groups_without_checkpoints
 from seqattn.experiments.job import Job
 from seqattn.experiments.memory_estimate import check_memory, check_memory_of_runs
@@ -19,10 +21,10 @@ from seqattn.training import RunState
 
 
 def prepare_jobs(configs: Sequence[tuple[Config, RunFolder]], *, resume: bool) -> list[Job]:
-    """Load the data and the progress of each run; runs of one data section share its data.
+    """Load the data and the progress of each run. Runs with the same section `data` share the data.
 
     Raises:
-        SeqattnError: an error that a user can correct.
+        SeqattnError: for an error that a user can correct.
     """
     splits: dict[str, Splits] = {}
     jobs = []
@@ -34,7 +36,7 @@ def prepare_jobs(configs: Sequence[tuple[Config, RunFolder]], *, resume: bool) -
             check_memory(config, splits[key])
         job = Job(config, folder, splits[key], resume)
         check_fixed_lengths(config, job.data)
-        _check_positions(job)
+        _check_sequence_lengths(job)
         jobs.append(_load_progress(job) if resume else job)
     return jobs
 
@@ -42,10 +44,12 @@ def prepare_jobs(configs: Sequence[tuple[Config, RunFolder]], *, resume: bool) -
 def groups_to_train(
     configs: Sequence[tuple[Config, RunFolder]],
 ) -> list[list[tuple[Config, RunFolder]]]:
-    """The groups that `train_many` would train from the beginning, of runs without results.
+    """Return the groups that `train_many` would train from the beginning.
+
+    Runs with results are left out.
 
     Raises:
-        SeqattnError: an error that a user can correct.
+        SeqattnError: for an error that a user can correct.
     """
     check_memory_of_runs([config for config, _ in configs])
     jobs = prepare_jobs(configs, resume=True)
@@ -54,11 +58,52 @@ def groups_to_train(
     ]
 
 
-def _check_positions(job: Job) -> None:
-    """Check that the model has a position for each point.
+def check_fixed_lengths(config: Config, data: Splits) -> None:
+    """Check that the data have the fixed lengths that `model.skip: linear` needs.
+
+    All sources must have one length, and all targets must have one length.
 
     Raises:
-        UsageError: the model cannot take sequences as long as these.
+        DataError: if `model.skip` is `linear`, and sources or targets have several lengths.
+    """
+    if config.model.skip == "none":
+        return
+    parts = (data.train, data.validation, data.test)
+    source = _length_range([part.source_lengths for part in parts], data.train.source_steps)
+    target = _length_range([part.target_lengths for part in parts], data.train.target_steps)
+    if source[0] == source[1] and target[0] == target[1]:
+        return
+    raise DataError(
+        "model.skip: linear needs one length for all sources and one for all targets: its map has a"
+        f" weight for each point. Here sources have {_words(*source)} points and targets"
+        f" {_words(*target)}."
+        " Cut all sequences alike (data.window of a file), make them alike"
+        " (data.variable_length: false, no data.min_...), or set model.skip: none."
+    )
+
+
+def _length_range(lengths: Sequence[Integers], array_length: int) -> tuple[int, int]:
+    """Return the shortest and the longest length.
+
+    Args:
+        lengths: lengths of the sequences of each part.
+        array_length: length of the arrays, for which the model is built. It counts as the longest
+            length if all sequences have one length.
+    """
+    every = np.concatenate(lengths)
+    shortest, longest = int(every.min()), int(every.max())
+    return shortest, array_length if shortest == longest else longest
+
+
+def _words(shortest: int, longest: int) -> str:
+    return f"{shortest} to {longest}" if shortest < longest else str(longest)
+
+
+def _check_sequence_lengths(job: Job) -> None:
+    """Check that the model has a position for each step of the longest sequence.
+
+    Raises:
+        UsageError: if the model cannot take sequences of this length.
     """
     longest, points = getattr(job.config.model, "longest", None), max(job.lengths)
     if longest is not None and points > longest:
@@ -69,10 +114,10 @@ def _check_positions(job: Job) -> None:
 
 
 def _load_progress(job: Job) -> Job:
-    """Add what the folder holds: a state to continue from, results, or the error of a divergence.
+    """Add the state to continue from, the results, or the divergence that the folder contains.
 
     Raises:
-        CheckpointError: the run cannot be continued.
+        CheckpointError: if the run cannot be continued.
     """
     folder, config = job.folder, job.config
     environment = folder.read_environment() if folder.is_run else {}
@@ -85,8 +130,8 @@ def _load_progress(job: Job) -> Job:
         if not summary.get("diverged"):
             job = replace(job, summary=summary) if job.is_trained else job
         elif summary.get("diverged_at") or job.is_trained:
-            # A divergence at the test loss counts only while no epoch is left: with more, another
-            # best epoch may have a finite one.
+            # A non-finite test loss counts only if no epoch is left: with more epochs, the new
+            # best epoch may have a finite test loss.
             job = replace(job, error=_error_of(folder, summary, state))
     if job.error is None:
         check_same_rates(job)
@@ -95,7 +140,10 @@ def _load_progress(job: Job) -> Job:
 
 
 def _error_of(folder: RunFolder, summary: Mapping[str, Any], state: RunState) -> NonFiniteError:
-    """The error of a run that diverged before. Training is deterministic, so it is not repeated."""
+    """Return the error of a run that diverged in an earlier training.
+
+    Training is deterministic, so the run would diverge again and is not trained again.
+    """
     at = summary.get("diverged_at") or {"epoch": None, "step": None}
     return NonFiniteError(
         f"{folder.path}: diverged after {state.epoch} whole epochs, and would again:"

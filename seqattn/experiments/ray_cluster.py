@@ -1,9 +1,9 @@
-"""Train groups of runs as tasks of a Ray cluster, on this machine or on many.
+"""Training of groups of runs as tasks of a Ray cluster, on this machine or on several.
 
-A group is trained as one process would train it, so the weights and results of each run are the
-same. A task trains its group in a temporary folder of its machine and returns the contents of the
-run folders; the machines share no files. Ray retries a task on another machine if its own fails.
-The caller writes each group to disk when its task ends.
+A task trains its group as a single process would, so the weights and results of each run are the
+same as without a cluster. The task trains in a temporary folder of its machine and returns the
+contents of the run folders; the machines share no files. If a machine fails, Ray retries its task
+on another one. The caller writes each group to disk when its task ends.
 """
 
 from __future__ import annotations
@@ -31,12 +31,14 @@ from seqattn.runs.storage import allow_open_files, atomic_write, exclusive_lock,
 
 INSTALL = 'compare --engine ray needs Ray: pip install "seqattn[ray]"'
 CONNECT_TIMEOUT_SECONDS = 60.0
-POLL_INTERVAL_SECONDS = 0.2  # between two checks of the stop signal
-MAX_RETRIES = 8  # of a task on other machines
+POLL_INTERVAL_SECONDS = 0.2
+"""Time between two checks of the stop signal, in seconds."""
+MAX_RETRIES = 8
+"""Number of times that Ray repeats a task on another machine."""
 CONTINUE = "finished runs are kept; run the same command again to continue."
 RunGroup = list[tuple[Config, RunFolder]]
 FileContents = dict[str, bytes]
-"""Path in a run folder -> content."""
+"""The content of each file of a run folder, by its path in the folder."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +46,8 @@ class RayCluster:
     """A Ray cluster.
 
     Attributes:
-        address: host:port of a running cluster, or "auto" for one on this machine; None: start one.
+        address: host:port of a running cluster, or "auto" for a running cluster on this machine.
+            None starts a cluster on this machine.
     """
 
     address: str | None = None
@@ -60,24 +63,25 @@ def train_on_cluster(
     provenance: Mapping[str, Any] | None = None,
     before_writing: Callable[[], None] = lambda: None,
 ) -> None:
-    """Train the unfinished runs of many configs as tasks of a cluster.
+    """Train the unfinished runs of many configs, as tasks of a cluster.
 
-    The run folders end with the same content as after `train_many` in this process.
+    The run folders get the same content as from `train_many` in this process.
 
     Args:
         configs: each config with its run folder.
         address: see `RayCluster`.
-        device: "cuda" or "auto" gives each task one GPU of the cluster; "auto" without GPUs, none.
-        threads: threads of each task; None: 1.
+        device: "cuda" or "auto" gives each task one GPU of the cluster. If the cluster has no GPU,
+            "auto" uses the CPU.
+        threads: number of threads of each task. None stands for 1.
         callbacks: progress callbacks and the stop signal.
         provenance: see `Launch`.
         before_writing: called after all checks, before the first file is written.
 
     Raises:
-        UsageError: Ray is not installed, or no machine has enough cores or a GPU.
-        DistributedError: the cluster cannot be reached, or a task failed.
-        SeqattnError: an error in a config or its data that a user can correct.
-        Interrupted: SIGINT or SIGTERM.
+        UsageError: if Ray is not installed, or no machine has enough cores or a GPU.
+        DistributedError: if the cluster cannot be reached, or a task failed.
+        SeqattnError: for an error in a config or its data that a user can correct.
+        Interrupted: on SIGINT or SIGTERM.
     """
     callbacks = callbacks or Callbacks()
     groups = groups_to_train(configs)
@@ -98,7 +102,7 @@ def train_on_cluster(
 def _submit(
     ray: Any, groups: Sequence[RunGroup], gpus: int, threads: int, provenance: Mapping[str, Any]
 ) -> dict[Any, RunGroup]:
-    """Submit a task for each group; returns task -> group."""
+    """Submit a task for each group, and return the group of each task."""
     remote = ray.remote(num_cpus=threads, num_gpus=gpus, max_retries=MAX_RETRIES)(train_on_worker)
     tasks, device = {}, "cuda" if gpus else "cpu"
     for group in groups:
@@ -116,21 +120,21 @@ def _collect(ray: Any, tasks: dict[Any, RunGroup], callbacks: Callbacks) -> None
     """
     while tasks:
         done, _ = ray.wait([*tasks], timeout=POLL_INTERVAL_SECONDS)
-        if number := callbacks.stop():
+        for task in done:
+            folders = [folder for _, folder in tasks.pop(task)]
+            _write_run_folders(list(zip(folders, _task_result(ray, task), strict=True)), callbacks)
+        if tasks and (number := callbacks.stop()):
             for task in tasks:
                 with contextlib.suppress(Exception):
                     ray.cancel(task, force=True)
             raise Interrupted(number, CONTINUE)
-        for task in done:
-            folders = [folder for _, folder in tasks.pop(task)]
-            _write_run_folders(list(zip(folders, _task_result(ray, task), strict=True)), callbacks)
 
 
 def _gpus_per_task(ray: Any, device: str, threads: int) -> int:
-    """Return the number of GPUs that each task gets: 0 or 1.
+    """Return the number of GPUs of each task, 0 or 1.
 
     Raises:
-        UsageError: no machine has enough cores or a GPU, so that a task would wait forever.
+        UsageError: if no machine has enough cores or a GPU, so that a task would wait forever.
     """
     gpus = int(device != "cpu" and ray.cluster_resources().get("GPU", 0) > 0)
     if device == "cuda" and not gpus:
@@ -153,17 +157,17 @@ def train_on_worker(
     provenance: Mapping[str, Any],
     folder: str,
 ) -> list[FileContents] | tuple[int, str]:
-    """Train a group on a machine of the cluster. This is the task that Ray runs.
+    """Train a group on a machine of the cluster. Ray runs this function as a task.
 
     Args:
         configs: configs of the group.
         device: "cpu" or "cuda".
-        threads: threads of torch.
+        threads: number of threads of torch.
         provenance: see `Launch`.
         folder: working directory of the command, for relative paths of data files.
 
     Returns:
-        files of each run; or, for an error that a user can correct, its exit code and message.
+        the files of each run, or the exit code and the message of an error that a user can correct.
     """
     with contextlib.suppress(OSError):  # this machine may not have the folder
         os.chdir(folder)
@@ -188,11 +192,11 @@ def _read_files(run_dir: Path) -> FileContents:
 
 
 def _task_result(ray: Any, task: Any) -> list[FileContents]:
-    """Return the files of each run of a task that has ended.
+    """Return the files of each run from a task that has ended.
 
     Raises:
-        DistributedError: the task failed, or its machines failed too often.
-        SeqattnError: an error that a user can correct.
+        DistributedError: if the task failed, or its machines failed too often.
+        SeqattnError: for an error that a user can correct.
     """
     try:
         result: list[FileContents] | tuple[int, str] = ray.get(task)
@@ -221,7 +225,8 @@ def _write_run_folders(
     """Write the run folders of a group, and report its epochs.
 
     A run with a summary is complete, and a summary with results implies that the whole group is on
-    disk. So the summaries are written last: first those of diverged runs, then those with results.
+    disk. The summaries are therefore written last: first the summaries of diverged runs, then the
+    summaries with results.
     """
     allow_open_files(len(runs))  # one lock for each run
     with contextlib.ExitStack() as locks:
@@ -252,12 +257,12 @@ def _write_run_folders(
 
 @contextlib.contextmanager
 def _ray_connection(address: str | None, callbacks: Callbacks) -> Iterator[Any]:
-    """Connect to a cluster, or start one that ends with the block; yields the module `ray`.
+    """Connect to a cluster, or start one that ends with the block, and yield the module `ray`.
 
     Raises:
-        UsageError: Ray is not installed.
-        DistributedError: the cluster cannot be reached.
-        Interrupted: SIGINT or SIGTERM.
+        UsageError: if Ray is not installed.
+        DistributedError: if the cluster cannot be reached.
+        Interrupted: on SIGINT or SIGTERM.
     """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     try:
@@ -271,7 +276,7 @@ def _ray_connection(address: str | None, callbacks: Callbacks) -> Iterator[Any]:
     try:
         ray.init(address=address or "local", **_init_options(address))
         if threading.current_thread() is threading.main_thread():
-            for number, handler in handlers.items():  # those of Ray print a stack trace
+            for number, handler in handlers.items():  # Ray's handlers print a stack trace
                 signal.signal(number, handler)
     except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
         reason = _first_line(error)
@@ -291,11 +296,11 @@ def _init_options(address: str | None) -> dict[str, Any]:
 
 
 def _check_connection(address: str, callbacks: Callbacks) -> None:
-    """Connect in a child process, since Ray kills the process where the server is not Ray.
+    """Connect in a child process, since Ray kills a process that connects to another server.
 
     Raises:
-        DistributedError: the cluster cannot be reached.
-        Interrupted: SIGINT or SIGTERM.
+        DistributedError: if the cluster cannot be reached.
+        Interrupted: on SIGINT or SIGTERM.
     """
     code = f"import ray; ray.init(address={address!r}, **{_init_options(address)!r})"
     with tempfile.TemporaryFile() as output:
@@ -322,11 +327,11 @@ def _check_connection(address: str, callbacks: Callbacks) -> None:
 
 
 def _check_port(address: str) -> None:
-    """Check the form of an address and that its port is open.
+    """Check the form of an address, and that its port is open.
 
     Raises:
-        UsageError: the address is not host:port.
-        DistributedError: the port is closed.
+        UsageError: if the address is not of the form host:port.
+        DistributedError: if the port is closed.
     """
     if address == "auto":
         return

@@ -1,4 +1,4 @@
-"""Results of a finished training: forecasts, attention weights, summary."""
+"""The results of a finished training: forecasts, attention weights and summary."""
 
 from __future__ import annotations
 
@@ -18,22 +18,23 @@ from seqattn.runs.storage import write_json
 from seqattn.training import RunState
 
 ReferencesOfData = dict[int, tuple[ReferenceLosses, ReferenceLosses]]
-"""References of the test and of the validation part, by the id of the data."""
+"""Reference losses of the test part and of the validation part, by the `id` of the data."""
 
 
 def write_results(job: Job, model: Seq2SeqModel, references: ReferencesOfData) -> Job:
-    """Evaluate the best epoch's weights on the test part and write the data files. Nothing is
-    logged: files appear only when the transaction around this ends.
+    """Evaluate the weights of the best epoch on the test part, and write the data files.
 
-    Each run is evaluated alone, so that its metrics are bit-identical whichever runs end with it.
+    This function logs nothing, since the files appear only when the caller's transaction ends.
+    Each run is evaluated alone, so that its metrics do not depend on the runs that end with it.
 
     Args:
-        job: its training has ended.
-        model: of its config, on its device; it gets the best weights.
-        references: filled here, and shared by runs of the same data.
+        job: a job that has finished its training.
+        model: model of the job's config, on the device of the training. It gets the best weights.
+        references: reference losses by data. Runs with the same data share them, and this function
+            adds the losses for new data.
 
     Returns:
-        the job with a summary, or with an error where the test loss is not finite.
+        the job with a summary, or with an error if the test loss is not finite.
     """
     data, folder = job.data, job.folder
     assert job.state is not None
@@ -71,7 +72,7 @@ def _diverged_at_test(job: Job, evaluation: Evaluation) -> Job:
 
 
 def _summary(job: Job, evaluation: Evaluation, validated: ReferenceLosses) -> dict[str, Any]:
-    """The content of summary.json of a run with a finite test loss."""
+    """Return the content of `summary.json` of a run with a finite test loss."""
     state, config = job.state, job.config
     assert state is not None
     scored = evaluation.as_plain()
@@ -90,7 +91,7 @@ def _summary(job: Job, evaluation: Evaluation, validated: ReferenceLosses) -> di
 
 
 def write_divergence(job: Job, error: NonFiniteError, state: RunState) -> None:
-    """The summary of a diverged run, which has no forecasts."""
+    """Write the summary of a diverged run, which has no forecasts."""
     at = None if error.epoch is None else {"epoch": error.epoch, "step": error.step}
     summary = {
         "name": job.config.name,
@@ -104,7 +105,7 @@ def write_divergence(job: Job, error: NonFiniteError, state: RunState) -> None:
 
 
 def _of_training(job: Job, state: RunState) -> dict[str, Any]:
-    """What a summary says of a training, however it ended."""
+    """Return the entries of a summary that do not depend on how the training ended."""
     return {
         "validation_loss": state.best_loss if state.best_epoch else None,
         "best_epoch": state.best_epoch,
@@ -113,14 +114,17 @@ def _of_training(job: Job, state: RunState) -> dict[str, Any]:
         "model": as_plain(job.config.model),
         "data": list(job.data.notes),
         "skipped_checkpoints": list(job.skipped_checkpoints),
-        "interrupted": job.interrupted,
+        "interrupted": job.was_resumed,
         "seconds": sum(record.seconds for record in state.history),
     }
 
 
 def _references(data: Splits) -> tuple[ReferenceLosses, ReferenceLosses]:
-    """References of the test and of the validation part, with the same baselines in each. Those of
-    validation are in the units of the training losses, since the plot shows them together."""
+    """Compute the reference losses of the test part and of the validation part.
+
+    Both parts have the same baselines. The losses of the validation part are in the units of the
+    training losses, because the loss curve shows both.
+    """
     tested = ReferenceLosses.from_splits(data.test, data)
     validated = ReferenceLosses.from_splits(data.validation, data, in_training_units=True)
     return tested.keep_shared(validated), validated.keep_shared(tested)

@@ -1,4 +1,4 @@
-"""Reading the newest usable checkpoint of a run, and checking that it may be resumed."""
+"""Loading of the newest usable checkpoint of a run, and checks that the run can be resumed."""
 
 from __future__ import annotations
 
@@ -6,23 +6,31 @@ import math
 from dataclasses import replace
 from pathlib import Path
 
-from seqattn.config import Config, CosineRate, LinearForcing, Training, config_differences
+from seqattn.config import (
+    PATH_KEYS,
+    Config,
+    CosineRate,
+    LinearForcing,
+    Training,
+    config_differences,
+)
 from seqattn.errors import CheckpointError, ConfigError, DataError
 from seqattn.experiments.job import Job
 from seqattn.runs import RunFolder
-from seqattn.training import PATHS, LearningRate, RunState, check_data_unchanged
+from seqattn.training import LearningRate, RunState, check_data_unchanged
 from seqattn.training.checkpoints import read_training, restore_state
 from seqattn.training.compatibility import MUTABLE_ON_RESUME
 
 
 def load_latest_checkpoint(job: Job) -> Job:
     """Add the state of the newest usable checkpoint, and the reasons why newer ones were skipped.
-    A run that has never saved keeps no state.
+
+    A run that has never saved gets no state.
 
     Raises:
-        CheckpointError: there are checkpoints, and none is usable.
-        ConfigError: the config is that of another run.
-        DataError: the files that it was trained on have changed.
+        CheckpointError: if there are checkpoints, and none is usable.
+        ConfigError: if the config belongs to another run.
+        DataError: if the files that the run was trained on have changed.
     """
     folder, reasons = job.folder, list[str]()
     for path in (folder.last, folder.previous):
@@ -40,7 +48,7 @@ def load_latest_checkpoint(job: Job) -> Job:
             *(f"Skipped checkpoint: {reason}" for reason in reasons),
         )
         return replace(
-            job, state=state, checkpoint=path, interrupted=True, skipped_checkpoints=skipped
+            job, state=state, checkpoint=path, was_resumed=True, skipped_checkpoints=skipped
         )
     if not reasons and folder.metrics.exists() and folder.read_metrics():
         reasons.append(f"{folder.metrics} tells of epochs, but their checkpoints are gone.")
@@ -54,7 +62,7 @@ def load_latest_checkpoint(job: Job) -> Job:
 
 
 def load_checkpoint(path: Path, job: Job) -> RunState:
-    """Read the state that a job can continue from.
+    """Read the state from which a job can continue.
 
     Raises:
         CheckpointError, ConfigError, DataError: see `load_latest_checkpoint`.
@@ -69,8 +77,11 @@ def load_checkpoint(path: Path, job: Job) -> RunState:
 
 
 def _changed_files(job: Job) -> str:
-    """Name the files that have changed since the training began, where there are many."""
-    before, now = job.folder.read_sources(), job.data.sources
+    """Return a sentence about the files that have changed since the training began.
+
+    It is empty if the data have one file for each path of the config.
+    """
+    before, now = job.folder.read_data_files(), job.data.digests_by_file
     if not before or not now:
         return ""
     found = [
@@ -86,10 +97,12 @@ def _changed_files(job: Job) -> str:
 
 
 def check_same_split(job: Job) -> None:
-    """Refuse to resume where an earlier version split the series another way.
+    """Check that the series are split into the same parts as when the training began.
+
+    Earlier versions split series in another way.
 
     Raises:
-        CheckpointError: a series was in another part, or cut elsewhere.
+        CheckpointError: if a series was in another part, or was split at another step.
     """
     if job.state is None or not job.data.split:
         return
@@ -103,10 +116,12 @@ def check_same_split(job: Job) -> None:
 
 
 def check_same_rates(job: Job) -> None:
-    """Refuse to resume where an earlier version had other learning rates.
+    """Check that the schedule gives the learning rates with which the past epochs were trained.
+
+    Earlier versions had other schedules.
 
     Raises:
-        CheckpointError: an epoch was trained at another rate than the schedule gives it now.
+        CheckpointError: if an epoch was trained at another rate than the schedule gives it now.
     """
     if job.state is None or job.is_trained:
         return
@@ -124,7 +139,7 @@ def check_same_rates(job: Job) -> None:
 
 
 def keys_spanning_all_epochs(training: Training) -> list[str]:
-    """The schedules whose values depend on training.epochs, by their keys."""
+    """Return the keys of the schedules that depend on `training.epochs`."""
     forcing, rate = training.teacher_forcing, training.learning_rate_schedule
     found = []
     if isinstance(forcing, LinearForcing) and forcing.over_epochs is None:
@@ -135,14 +150,14 @@ def keys_spanning_all_epochs(training: Training) -> list[str]:
 
 
 def check_resumable(folder: RunFolder, before: Config, config: Config, epoch: int) -> None:
-    """Check that a config differs from that of the checkpoint only in `MUTABLE_ON_RESUME`.
+    """Check that a config differs from the checkpoint's config only in `MUTABLE_ON_RESUME`.
 
     Args:
         before: config of the checkpoint.
-        epoch: epochs finished.
+        epoch: number of finished epochs.
 
     Raises:
-        ConfigError: a change would make it another run.
+        ConfigError: if a change of the config would result in another run.
     """
     changed = config_differences(before, config)
     lines = [
@@ -162,7 +177,7 @@ def check_resumable(folder: RunFolder, before: Config, config: Config, epoch: in
     if lines:
         harmless = [
             f"{k}: {old} -> {new}" for k, (old, new) in changed.items()
-            if k in MUTABLE_ON_RESUME and k not in ("name", *PATHS)  # which no checkpoint has
+            if k in MUTABLE_ON_RESUME and k not in ("name", *PATH_KEYS)  # checkpoints lack these
             and not any(line.startswith(f"{k}: ") for line in lines)
         ]  # fmt: skip
         if harmless:

@@ -1,4 +1,4 @@
-"""The content of environment.json: device, versions and git revision."""
+"""The content of `environment.json`: device, versions and git revision."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from seqattn.errors import UsageError
 
 
 def choose_device(name: str) -> torch.device:
-    """The device for "cpu", "cuda" or "auto" (a GPU if there is one).
+    """Return the device for "cpu", "cuda" or "auto" (a GPU if there is one).
 
     Raises:
-        UsageError: another name, or no GPU that torch can use.
+        UsageError: if the name is another one, or if torch finds no GPU for "cuda".
     """
     if name not in ("auto", "cpu", "cuda"):
         raise UsageError(f"--device {name}: expected auto, cpu or cuda.")
@@ -32,7 +32,13 @@ def choose_device(name: str) -> torch.device:
 
 
 def environment(device: torch.device, config_path: Path | None) -> dict[str, Any]:
-    """Versions and hardware that the numbers of a run may depend on."""
+    """Return the versions and the hardware on which the numbers of a run may depend.
+
+    Args:
+        device: device of the training.
+        config_path: file of the config, or None for a config without a file. The git revision is
+            read from the repository that contains the file, or the current folder.
+    """
     packages = ("seqattn", "torch", "numpy", "pydantic", "safetensors", "matplotlib")
     gpu = torch.cuda.get_device_name(device) if device.type == "cuda" else None
     return {
@@ -48,13 +54,18 @@ def environment(device: torch.device, config_path: Path | None) -> dict[str, Any
     }
 
 
-def change_of_numerics(before: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:
-    """A sentence for a run that continues on another device, with another version of torch, or with
-    another number of threads or processes, which round differently; None where all are the same.
+def rounding_change(before: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:
+    """Describe the changes after which a continued run rounds its numbers differently.
+
+    Such a change is another device, another version of torch, or another number of threads or
+    processes.
 
     Args:
-        before, now: content of environment.json; what an older version did not write counts as
-            the same.
+        before, now: content of `environment.json` of the earlier training and of this one. An
+            entry that an older version did not write counts as unchanged.
+
+    Returns:
+        a sentence for the log, or None if nothing has changed.
     """
     changes = list[str]()
     if before.get("device") is not None:
@@ -83,7 +94,10 @@ def _device_in_words(environment: Mapping[str, Any]) -> str:
 
 
 def _git_revision(config_path: Path | None) -> str | None:
-    """Revision of the repository that the config lies in, "-dirty" where files differ from it."""
+    """Return the revision of the repository that contains the config.
+
+    It ends in "-dirty" if files differ from the revision. If there is no repository, it is None.
+    """
     place = config_path.resolve().parent if config_path else Path.cwd()
     describe = ["describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
     try:

@@ -1,4 +1,5 @@
-"""Run folders before and after a training: locks, cleaning, config and environment, pictures."""
+"""Work on run folders before and after a training: locks, removal of old files, config,
+environment and pictures."""
 
 from __future__ import annotations
 
@@ -10,33 +11,36 @@ from typing import Any
 from seqattn.config import to_yaml
 from seqattn.errors import FolderLockedError
 from seqattn.experiments.job import Callbacks, Job, raise_if_stopped
-from seqattn.experiments.run_environment import change_of_numerics
+from seqattn.experiments.run_environment import rounding_change
 from seqattn.runs import RunFolder
 from seqattn.runs.storage import atomic_write, exclusive_lock, write_json, write_transaction
 
+NOTHING_MISSING = "; nothing is missing"
+"""Hint for `raise_if_stopped` after the last file of a training."""
+
 
 class FolderLocks(ExitStack):
-    """Locks of run folders, held until the block ends."""
+    """Locks of run folders that are released when the block ends."""
 
     def __init__(self) -> None:
         super().__init__()
         self.locked: set[Path] = set()
 
     def lock_existing(self, folders: Iterable[RunFolder]) -> None:
-        """Lock the folders that already hold a run.
+        """Lock the folders that already contain a run.
 
         Raises:
-            FolderLockedError: another process writes there.
+            FolderLockedError: if another process writes to one of them.
         """
         for folder in folders:
             if folder.is_run:
                 self._lock(folder)
 
     def lock_new(self, folders: Iterable[RunFolder]) -> None:
-        """Make and lock the folders that are not locked yet.
+        """Create and lock the folders that are not locked yet.
 
         Raises:
-            FolderLockedError: another process was faster.
+            FolderLockedError: if another process has locked a folder first.
         """
         for folder in folders:
             if folder.path in self.locked:
@@ -54,13 +58,13 @@ class FolderLocks(ExitStack):
 
 
 def prepare_folders(
-    jobs: Sequence[Job], environment: Mapping[str, Any], threads: int | None, *, overwrite: bool
+    jobs: Sequence[Job], environment: Mapping[str, Any], *, overwrite: bool
 ) -> None:
-    """Remove what is no longer true once training continues; write config and environment.
+    """Remove the files that become outdated when training continues; write config and environment.
 
     Args:
-        environment: for environment.json.
-        threads: that the user asked for; None: those of before, if they are known.
+        environment: entries of `environment.json` that all runs share.
+        overwrite: whether to remove all files of an earlier run.
     """
     for job in jobs:
         folder = job.folder
@@ -70,71 +74,73 @@ def prepare_folders(
         if job.is_restarted:
             folder.clear_training()
         if job.checkpoint == folder.previous:
-            # Otherwise the next save would keep the discarded last.safetensors as the previous one.
+            # Otherwise the next save would keep the unusable checkpoint as previous.safetensors.
             folder.previous.replace(folder.last)
     with write_transaction():
         for job in jobs:
-            content = environment_of(job, environment, threads or job.environment.get("threads"))
             atomic_write(job.folder.config, to_yaml(job.config).encode())
-            write_json(job.folder.environment, content)
+            write_json(job.folder.environment, environment_of(job, environment))
 
 
-def environment_of(job: Job, environment: Mapping[str, Any], threads: int | None) -> dict[str, Any]:
-    """The content of environment.json of a run.
+def environment_of(
+    job: Job, environment: Mapping[str, Any], threads: int | None = None
+) -> dict[str, Any]:
+    """Return the content of `environment.json` of a run.
 
     Args:
-        environment: what all runs share.
-        threads: None: they are not known yet.
+        environment: entries that all runs share, with the number of threads if the user requested
+            one.
+        threads: number of threads that was chosen. None stands for the number of the earlier
+            training, if it is known.
     """
     content = dict(environment)
-    if threads is not None:
+    if threads := environment.get("threads") or threads or job.environment.get("threads"):
         content["threads"] = threads
     if job.skipped_checkpoints:
         content["skipped_checkpoints"] = list(job.skipped_checkpoints)
     return content
 
 
-def report_change_of_numerics(
-    jobs: Sequence[Job],
-    environment: Mapping[str, Any],
-    threads: int | None,
-    callbacks: Callbacks,
+def log_rounding_changes(
+    jobs: Sequence[Job], environment: Mapping[str, Any], callbacks: Callbacks
 ) -> None:
-    """Log for each run, and report once, that runs continue where numbers are rounded differently.
+    """Log for each run that it continues with different rounding, and show each line once.
 
     Args:
-        environment: for environment.json, of now.
-        threads: that the user asked for; None: those of before.
+        environment: entries of the new `environment.json` that all runs share.
     """
-    if threads is not None:
-        environment = {**environment, "threads": threads}
     changes = dict[str, None]()
     for job in jobs:
         if job.state is None:
             continue
         # environment.json describes the last start, which may have ended before its first save.
         before = {**job.environment, **job.state.environment}
-        if change := change_of_numerics(before, environment):
+        if change := rounding_change(before, environment):
             job.folder.log_line(change)
             changes[change] = None
     for change in changes:
         callbacks.message(change)
 
 
-def draw_missing_pictures(job: Job, callbacks: Callbacks) -> None:
-    """Draw the pictures of a finished run unless all are there.
+def draw_missing_pictures(jobs: Sequence[Job], callbacks: Callbacks) -> None:
+    """Draw the pictures of each finished run that lacks a picture.
 
     Raises:
-        Interrupted: a stop is requested; what is drawn stays.
+        Interrupted: if a stop is requested; the pictures drawn so far are kept.
     """
-    folder, hint = job.folder, "; --resume draws the pictures that are missing"
-    files = [folder.loss_picture, folder.predictions_picture]
-    if folder.attention.exists():
-        files.append(folder.attention_picture)
-    if all(file.exists() for file in files):
+    jobs = [job for job in jobs if not all(file.exists() for file in _pictures_of(job.folder))]
+    if not jobs:
         return
-    raise_if_stopped(callbacks, [job], hint)
-    from seqattn.plots import run_pictures  # matplotlib is slow to import and not needed before
+    from seqattn.plots import run_pictures  # importing matplotlib is slow
 
-    for path in run_pictures.draw_run(folder):
-        raise_if_stopped(callbacks, [job], "; nothing is missing" if path == files[-1] else hint)
+    hint, last = "; --resume draws the pictures that are missing", _pictures_of(jobs[-1].folder)[-1]
+    for job in jobs:
+        raise_if_stopped(callbacks, [job], hint)
+        for path in run_pictures.draw_run(job.folder):
+            raise_if_stopped(callbacks, [job], NOTHING_MISSING if path == last else hint)
+
+
+def _pictures_of(folder: RunFolder) -> list[Path]:
+    """Return the paths of the pictures of a finished run, in the order in which they are drawn."""
+    attention = [folder.attention_picture] if folder.attention.exists() else []
+    return [folder.loss_picture, folder.predictions_picture, *attention]

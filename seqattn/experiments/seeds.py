@@ -1,4 +1,4 @@
-"""Many seeds of one config, each in a run folder of its own."""
+"""Training of many seeds of one config, with a run folder for each seed."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from seqattn.runs import COMPARISON, SEARCH, RunFolder
 from seqattn.runs.storage import folder_lock
 
 LOCK_TIMEOUT_SECONDS = 5.0
-"""Timeout of the wait for another process that creates folders of seeds."""
+"""Maximum time to wait for another process that creates folders of seeds, in seconds."""
 
 
 def seeds_of(config: Config, parent: Path, seeds: int) -> list[tuple[Config, RunFolder]]:
-    """One config for each seed, from `config.seed` upwards, each with the folder `parent / seed-K`.
+    """Return a config for each seed from `config.seed` on, each with its folder `parent / seed-K`.
 
     Raises:
-        UsageError: `parent` is a run, a comparison or a search.
+        UsageError: if `parent` is the folder of a run, a comparison or a search.
     """
     _check_home(parent)
     return [
@@ -29,12 +29,14 @@ def seeds_of(config: Config, parent: Path, seeds: int) -> list[tuple[Config, Run
 
 
 def create_seed_folders(configs: Sequence[tuple[Config, RunFolder]]) -> None:
-    """Create the folders of seeds. Their parent is locked only meanwhile, so that several processes
-    may train different seeds there.
+    """Create the folders of seeds.
+
+    Their parent is locked only while they are created, so that several processes can train
+    different seeds in it.
 
     Raises:
-        UsageError: it is a run, a comparison or a search.
-        FolderLockedError: another process trains a run there, compares or searches.
+        UsageError: if the parent is the folder of a run, a comparison or a search.
+        FolderLockedError: if another process trains, compares or searches in the parent.
     """
     parent = configs[0][1].path.parent
     parent.mkdir(parents=True, exist_ok=True)
@@ -56,20 +58,25 @@ def _check_home(parent: Path) -> None:
         )
 
 
-def combined_error(diverged: Sequence[Job], runs: int) -> NonFiniteError:
-    """One error for runs that diverged.
+def combined_error(jobs: Sequence[Job], *, are_seeds: bool) -> NonFiniteError | None:
+    """Combine the errors of runs that diverged into one error.
 
     Args:
-        diverged: at least one.
-        runs: number of runs, with those that did not diverge.
+        jobs: all runs of a training.
+        are_seeds: whether the message names the seeds, which it does not for a single run.
+
+    Returns:
+        the error, or None if no run diverged.
     """
-    first = diverged[0]
-    assert first.error is not None
-    if len(diverged) == 1:
-        return NonFiniteError(f"seed {first.config.seed}: {first.error}")
-    if len(diverged) == runs:
-        return NonFiniteError(f"all {runs} seeds diverged. The first: {first.error}")
-    seeds = ", ".join(str(job.config.seed) for job in diverged)
-    return NonFiniteError(
-        f"seeds {seeds} diverged; the others are finished. The first: {first.error}"
-    )
+    errors = {job.config.seed: job.error for job in jobs if job.error is not None}
+    if not errors:
+        return None
+    first = next(iter(errors.values()))
+    if not are_seeds:
+        return first
+    seeds = ", ".join(map(str, errors))
+    if len(errors) == 1:
+        return NonFiniteError(f"seed {seeds}: {first}")
+    if len(errors) == len(jobs):
+        return NonFiniteError(f"all {len(jobs)} seeds diverged. The first: {first}")
+    return NonFiniteError(f"seeds {seeds} diverged; the others are finished. The first: {first}")

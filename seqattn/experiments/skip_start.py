@@ -16,8 +16,13 @@ from seqattn.training import ProcessGroup
 def fit_skip_maps(
     groups: Sequence[Sequence[Job]], processes: ProcessGroup | None = None
 ) -> list[list[Job]]:
-    """Fit the initial map of each new job whose linear skip starts at a ridge map. A resumed run
-    has its map in the checkpoint."""
+    """Fit the initial map of each new job with a linear skip that starts at a ridge map.
+
+    The checkpoint of a resumed run contains its map.
+
+    Args:
+        processes: processes that share the training of one job and get its map, or None.
+    """
     fitted: dict[int, RidgeMap] = {}
 
     def fit(job: Job) -> Job:
@@ -32,8 +37,10 @@ def fit_skip_maps(
 
 
 def build_initial_model(job: Job) -> Seq2SeqModel:
-    """Build the model: initialised by the seed, a linear skip at its map, frozen where
-    `model.skip_map` says so."""
+    """Build the model with initial weights from the seed.
+
+    A linear skip starts at its map, and is frozen if `model.skip_map` is `frozen`.
+    """
     model = job.new_model()
     if model.skip is not None and _starts_at_map(job):
         model.skip.is_trainable = job.config.model.skip_map == "finetuned"
@@ -43,10 +50,12 @@ def build_initial_model(job: Job) -> Seq2SeqModel:
 
 
 def share_skip_map(processes: ProcessGroup, job: Job) -> Job:
-    """Send the map that the first process fitted to all: another machine may round differently.
+    """Send the map that the first process fitted to all processes.
+
+    Another machine may round differently, so a process does not fit the map itself.
 
     Raises:
-        DistributedError: one of them is lost.
+        DistributedError: if a process is lost.
     """
     skip = job.new_model().skip
     if skip is None or job.state is not None or not _starts_at_map(job):
@@ -71,12 +80,12 @@ def _has_fitted_map(job: Job) -> bool:
 
 
 def _starts_at_map(job: Job) -> bool:
-    """Whether the skip is not learned from zero."""
+    """Return whether the skip starts at a fitted map instead of zero."""
     return _has_fitted_map(job) and ridge_work(job.data.baseline_part) <= MAX_WORK
 
 
 def describe_skip_start(job: Job) -> str:
-    """A line for the log about the initial map; empty where there is nothing to report."""
+    """Return a line for the log about the initial map, or "" if there is nothing to report."""
     train, found = job.data.baseline_part, job.skip_map
     if found is not None:
         return (

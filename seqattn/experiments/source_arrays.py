@@ -1,4 +1,4 @@
-"""Convert arrays and DataFrames of the Python API to sequences."""
+"""Conversion of the arrays and DataFrames of the Python API to sequences."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from seqattn.training import LoadedModel
 
 
 def is_single_sequence(source: Any) -> bool:
-    """Whether a source is an array (S, F)."""
+    """Return whether a source is an array (S, F)."""
     return frame_kind(source) is None and np.ndim(source) == 2
 
 
@@ -26,13 +26,13 @@ def source_sequences(
     """Convert an array (N, S, F) or (S, F), or a DataFrame, to sequences without targets.
 
     Args:
-        source: array in units of the data, with NaN as padding, or a DataFrame.
+        source: array in the units of the data, with NaN as padding, or a DataFrame.
         trained: model of the run.
         message: called with each note about the columns of a DataFrame.
 
     Raises:
-        DataError: values that are not numbers, a wrong shape, or values that are not finite inside
-            a sequence.
+        DataError: if the values are not numbers, if the shape is wrong, or if a value inside a
+            sequence is not finite.
     """
     if frame_kind(source) is not None:
         return FrameReader.of(trained, source, message).read_sources()

@@ -1,4 +1,4 @@
-"""TensorBoard files of a run: scalars by epoch; pictures and hyperparameters at its end."""
+"""The TensorBoard files of a run: scalars of each epoch, then pictures and hyperparameters."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from seqattn.runs import EpochRecord, RunFolder
 
 
 def require_tensorboard(config: Config) -> None:
-    """Check that tensorboard is installed where `logging.tensorboard` is true.
+    """Check that tensorboard is installed if `logging.tensorboard` is true.
 
     Raises:
-        UsageError: it is not.
+        UsageError: if it is not installed.
     """
     if config.logging.tensorboard and importlib.util.find_spec("tensorboard") is None:
         raise UsageError(
@@ -24,15 +24,17 @@ def require_tensorboard(config: Config) -> None:
 
 
 class TensorBoardLogger:
-    """Writes the scalars of new epochs. Files of an earlier process are removed and written anew,
-    so that every epoch is there once after a resume."""
+    """Writer of the scalars of new epochs.
+
+    It replaces the files of an earlier process, so that each epoch occurs once after a resume.
+    """
 
     def __init__(self, folder: RunFolder) -> None:
         self.folder = folder
         self.written = 0
 
     def write(self, history: Sequence[EpochRecord]) -> None:
-        """Write the scalars of epochs that are not written yet."""
+        """Write the scalars of the epochs that are not written yet."""
         if self.written == len(history):
             return
         if self.written == 0:
@@ -51,7 +53,7 @@ class TensorBoardLogger:
 
 
 def write_summary(folder: RunFolder, config: Config, summary: Mapping[str, Any]) -> None:
-    """Write the pictures of a finished run, and its hyperparameters with its test loss."""
+    """Write the pictures of a finished run, and its hyperparameters with the test loss."""
     from seqattn.plots import run_pictures
 
     known = {}

@@ -1,4 +1,4 @@
-"""Train configs into run folders, side by side where their shapes match."""
+"""Training of models from configs, side by side if their shapes match."""
 
 from __future__ import annotations
 
@@ -19,15 +19,18 @@ from seqattn.experiments.memory_estimate import check_memory_of_runs, checkpoint
 from seqattn.experiments.prepare import prepare_jobs
 from seqattn.experiments.run_environment import choose_device, environment
 from seqattn.experiments.run_folders import (
+    NOTHING_MISSING,
     FolderLocks,
     draw_missing_pictures,
+    log_rounding_changes,
     prepare_folders,
-    report_change_of_numerics,
 )
 from seqattn.experiments.skip_start import fit_skip_maps
 from seqattn.runs import RunFolder, check_folder_available
 from seqattn.runs.storage import allow_open_files, check_free_space, read_regular_file
 from seqattn.training import ProcessGroup
+
+RESUME_HINT = " after training; --resume goes on from there"
 
 
 def train_one(
@@ -41,16 +44,17 @@ def train_one(
     callbacks: Callbacks | None = None,
     plots: bool = True,
 ) -> tuple[RunFolder, dict[str, Any]]:
-    """Train one config into the run folder `output_dir / config.name`.
+    """Train a model for one config in the run folder `output_dir / config.name`.
 
-    The arguments are those of `train_many`; one thread and pictures are the defaults here.
+    The arguments are those of `train_many`. By default this function uses one thread and draws the
+    pictures.
 
     Returns:
-        the folder, and the content of its summary.json.
+        the run folder, and the content of its `summary.json`.
 
     Raises:
         SeqattnError: see `train_many`.
-        NonFiniteError: the run diverged.
+        NonFiniteError: if the run diverged.
     """
     (job,) = train_many(
         [(config, RunFolder(output_dir / config.name))],
@@ -74,26 +78,27 @@ def train_many(
     callbacks: Callbacks | None = None,
     launch: Launch | None = None,
 ) -> list[Job]:
-    """Train many configs into run folders, side by side where their shapes match.
+    """Train a model for each config in its run folder, side by side if their shapes match.
 
-    Configs, data, device and folders are checked before the first file is written.
+    The configs, data, device and folders are checked before the first file is written.
 
     Args:
         configs: each config with its run folder.
         device: "cpu", "cuda" or "auto".
-        threads: of torch's operations on the CPU; None: measure a few steps.
-        resume: continue existing runs.
-        overwrite: replace existing runs.
-        plots: draw the pictures of each run.
+        threads: number of threads of torch's operations on the CPU. None stands for the number
+            that is fastest in a measurement of a few steps.
+        resume: whether to continue existing runs.
+        overwrite: whether to replace existing runs.
+        plots: whether to draw the pictures of each run.
         callbacks: progress callbacks and the stop signal.
         launch: the command that starts the runs.
 
     Returns:
-        a job for each config, in their order, with its summary, or with the `NonFiniteError` of a
-        run that diverged. A diverged run does not end the others.
+        a job for each config, in the same order. It has a summary, or the `NonFiniteError` of a run
+        that diverged. A diverged run does not end the others.
 
     Raises:
-        SeqattnError: an error that a user can correct, with its exit code.
+        SeqattnError: for an error that a user can correct; it has its exit code.
     """
     callbacks, launch = callbacks or Callbacks(), launch or Launch()
     with FolderLocks() as locks:
@@ -102,20 +107,22 @@ def train_many(
         chosen = choose_device(device)
         jobs, groups = _plan(configs, locks, launch, resume=resume, overwrite=overwrite)
         launch.before_writing()
-        _report_finished(jobs, callbacks)
+        _show_ended_runs(jobs, callbacks)
         if pending := [job for job in jobs if job.is_pending]:
-            compute = Resources(
-                device=chosen, threads=threads, environment=_environment(chosen, launch),
+            resources = Resources(
+                device=chosen, threads=threads, environment=_environment(chosen, threads, launch),
                 processes=launch.processes,
             )  # fmt: skip
             locks.lock_new(job.folder for job in pending)
-            report_change_of_numerics(pending, compute.environment, threads, callbacks)
-            prepare_folders(pending, compute.environment, threads, overwrite=overwrite)
+            log_rounding_changes(pending, resources.environment, callbacks)
+            prepare_folders(pending, resources.environment, overwrite=overwrite)
             _begin_progress(pending, callbacks)
-            jobs = _replace_jobs(jobs, _train_groups(groups, compute, callbacks))
-        for job in jobs if plots else ():
-            if job.summary is not None:
-                draw_missing_pictures(job, callbacks)
+            jobs = _replace_jobs(jobs, _train_groups(groups, resources, callbacks))
+            has_pictures_to_draw = plots and any(job.summary is not None for job in jobs)
+            hint = RESUME_HINT if has_pictures_to_draw else NOTHING_MISSING
+            raise_if_stopped(callbacks, groups[-1], hint)
+        if plots:
+            draw_missing_pictures([job for job in jobs if job.summary is not None], callbacks)
     return jobs
 
 
@@ -130,7 +137,7 @@ def _plan(
     """Check everything that can be checked before the first write.
 
     Returns:
-        a job for each config, in their order, and the pending ones in groups.
+        a job for each config, in the same order, and the pending jobs in groups.
     """
     if len({folder.path for _, folder in configs}) < len(configs):
         raise UsageError("each run needs a folder of its own, and two of these name the same.")
@@ -138,7 +145,7 @@ def _plan(
         check_folder_available(folder, resume=resume, overwrite=overwrite)
         tensorboard.require_tensorboard(config)
     check_memory_of_runs([config for config, _ in configs])
-    allow_open_files(len(configs))  # a lock each
+    allow_open_files(len(configs))  # one lock for each run
     locks.lock_existing(folder for _, folder in configs)
     jobs = prepare_jobs(configs, resume=resume)
     if launch.processes is not None:
@@ -148,28 +155,31 @@ def _plan(
     return _replace_jobs(jobs, groups), groups
 
 
-def _environment(device: torch.device, launch: Launch) -> dict[str, Any]:
-    processes = {} if launch.processes is None else {"processes": launch.processes.size}
-    return {**environment(device, launch.config_path), **launch.provenance, **processes}
+def _environment(device: torch.device, threads: int | None, launch: Launch) -> dict[str, Any]:
+    shared = {**environment(device, launch.config_path), **launch.provenance}
+    if launch.processes is not None:
+        shared["processes"] = launch.processes.size
+    return shared if threads is None else {**shared, "threads": threads}
 
 
 def _train_groups(
-    groups: Sequence[Sequence[Job]], compute: Resources, callbacks: Callbacks
+    groups: Sequence[Sequence[Job]], resources: Resources, callbacks: Callbacks
 ) -> list[list[Job]]:
-    trained = []
+    trained = list[list[Job]]()
     for group in groups:
-        trained.append(train_group(group, compute, callbacks))
-        raise_if_stopped(callbacks, trained[-1], " after training; --resume goes on from there")
+        if trained:
+            raise_if_stopped(callbacks, trained[-1], RESUME_HINT)
+        trained.append(train_group(group, resources, callbacks))
     return trained
 
 
 def _replace_jobs(jobs: Sequence[Job], groups: Sequence[Sequence[Job]]) -> list[Job]:
-    """The jobs in their order, each replaced by the job of a group that has its folder."""
+    """Return the jobs in their order, each replaced by the job with its folder in the groups."""
     newer = {job.folder.path: job for group in groups for job in group}
     return [newer.get(job.folder.path, job) for job in jobs]
 
 
-def _report_finished(jobs: Sequence[Job], callbacks: Callbacks) -> None:
+def _show_ended_runs(jobs: Sequence[Job], callbacks: Callbacks) -> None:
     trained = sum(job.summary is not None for job in jobs)
     diverged = sum(job.error is not None for job in jobs)
     if len(jobs) == 1:
@@ -198,10 +208,10 @@ def _begin_progress(pending: Sequence[Job], callbacks: Callbacks) -> None:
 
 
 def _sync_with_workers(processes: ProcessGroup, jobs: Sequence[Job]) -> None:
-    """Check that all processes train the same config and data, and send them the checkpoint.
+    """Check that all processes train the same config and data; send the checkpoint to them.
 
     Raises:
-        DistributedError: another process has another config or other data, or is lost.
+        DistributedError: if another process has another config or other data, or is lost.
     """
     (job,) = jobs
     worker.check_can_be_distributed(job.config)

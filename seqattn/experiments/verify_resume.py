@@ -1,4 +1,4 @@
-"""Check that a stopped and resumed training ends bit for bit like an uninterrupted one."""
+"""The check that a stopped and resumed training is bit-identical to an uninterrupted one."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from seqattn.training.checkpoint_file import VERSION
 from seqattn.training.checksummed import load_checksummed
 
 SECONDS_COLUMN = METRICS.index("seconds")
-"""Column of the wall time in metrics.csv and in the history of a checkpoint."""
+"""Column of the wall time in `metrics.csv` and in the history of a checkpoint."""
 
 
 @dataclass(frozen=True)
 class VerifyResult:
-    """Result of `verify_resume`.
+    """The result of `verify_resume`.
 
     Attributes:
         steps: number of steps of the training.
         stops: steps after which the second training was stopped.
         compared: number of tensors, values and files that were compared.
-        difference: the first that differs, and how; None: all are equal.
+        difference: description of the first difference, or None if all are equal.
     """
 
     steps: int
@@ -47,20 +47,19 @@ def verify_resume(
     threads: int = 1,
     message: Callable[[str], None] = lambda line: None,
 ) -> VerifyResult:
-    """Train a config twice: without a stop, and with stops after random steps.
+    """Train a model twice, without stops and with stops after random steps, and compare the runs.
 
     After each stop the training resumes from its checkpoint on disk.
 
     Args:
-        config: config of the training.
-        folder: an empty folder, for both run folders.
-        stops: number of stops, at most one for each step but the last.
+        folder: an empty folder, which gets both run folders.
+        stops: number of stops. There are fewer stops if the training has too few steps.
         device, threads: see `train_many`.
         message: called with a line for each stop.
 
     Raises:
-        UsageError: the training has only one step.
-        SeqattnError: an error that a user can correct; see `train_one`.
+        UsageError: if the training has only one step.
+        SeqattnError: for an error that a user can correct; see `train_one`.
     """
     uninterrupted, resumed = RunFolder(folder / "at-once"), RunFolder(folder / "with-stops")
     message("Training without a stop.")
@@ -94,7 +93,10 @@ def verify_resume(
 
 
 def _stop_after(limit: int | None) -> Callable[[], int]:
-    """Return a stop callback that requests SIGINT from call number `limit` on; None: never."""
+    """Return a stop callback that requests SIGINT from call number `limit` on.
+
+    If `limit` is None, it never requests a stop.
+    """
     calls = 0
 
     def stop() -> int:
@@ -109,7 +111,8 @@ def first_difference(one: RunFolder, other: RunFolder) -> tuple[int, str | None]
     """Compare the last checkpoints, best checkpoints and metrics of two runs, without wall time.
 
     Returns:
-        number of tensors, values and files that were compared; the first that differs, or None.
+        the number of tensors, values and files that were compared, and a description of the first
+        difference, or None if all are equal.
     """
     compared = 0
     (metadata, tensors), (other_metadata, other_tensors) = (

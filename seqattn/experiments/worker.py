@@ -1,4 +1,4 @@
-"""The processes of a torchrun training other than the first, which write nothing."""
+"""The processes of a distributed training except the first. They write no files."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import torch
 
-from seqattn.config import Config, as_plain
+from seqattn.config import Config, as_plain, without_paths
 from seqattn.data import Splits, load_data
 from seqattn.errors import Interrupted, UsageError
 from seqattn.experiments.group_training import build_runs
@@ -19,18 +19,18 @@ from seqattn.experiments.job import Job
 from seqattn.experiments.run_environment import choose_device
 from seqattn.experiments.skip_start import share_skip_map
 from seqattn.runs import RunFolder
-from seqattn.training import PATHS, ProcessGroup, Session, load_state, train_models
+from seqattn.training import ProcessGroup, Session, load_state, train_models
 
 TRAINED = b"trained already"
-"""Broadcast by the first process where nothing is left to train; it broadcasts b"" where training
-begins, else the bytes of the checkpoint to continue from."""
+"""Message of the first process to the others if nothing is left to train. Otherwise it sends the
+bytes of the checkpoint to continue from, or b"" for a training that starts at the beginning."""
 
 
 def check_can_be_distributed(config: Config) -> None:
-    """Check that the steps of a config depend only on sums over the sequences of a batch.
+    """Check that the training steps of a config depend only on sums over the sequences of a batch.
 
     Raises:
-        UsageError: they depend on more, or on a clock.
+        UsageError: if the steps depend on anything else, or on a clock.
     """
     attention = getattr(config.model, "attention", None)
     if getattr(attention, "estimator", None) == "reinforce":
@@ -47,15 +47,12 @@ def check_can_be_distributed(config: Config) -> None:
 
 
 def config_fingerprint(config: Config) -> str:
-    """Text of the config values that all processes must share; paths may differ."""
-    plain = as_plain(config)
-    for key in PATHS:
-        plain["data"].pop(key.partition(".")[2], None)
-    return repr(plain)
+    """Return a text with the config values that all processes must share, without the paths."""
+    return repr(without_paths(as_plain(config)))
 
 
 def data_fingerprint(data: Splits) -> bytes:
-    """SHA-256 of the sequences, which all processes must share."""
+    """Return the SHA-256 of the sequences, which all processes must share."""
     found = hashlib.sha256("".join(data.digests).encode())
     for part in (data.train, data.validation):
         for _, some in part.chunks():
@@ -65,7 +62,7 @@ def data_fingerprint(data: Splits) -> bytes:
 
 
 class WorkerSession(Session):
-    """Stops on a signal, and saves nothing."""
+    """Session that stops on a signal and saves nothing."""
 
     def __init__(self, stop: Callable[[], int]) -> None:
         self.stop = stop
@@ -81,15 +78,17 @@ def run_worker(
     threads: int | None,
     stop: Callable[[], int],
 ) -> None:
-    """Train along with the first process, until it ends.
+    """Train together with the first process, until the training ends.
 
     Args:
+        device: "auto", "cpu" or "cuda".
+        threads: number of threads of torch. None stands for 1.
         stop: returns the number of the signal that requests a stop, or 0.
 
     Raises:
-        DistributedError: the others have another config or other data, or are lost.
-        NonFiniteError: the run diverged.
-        Interrupted: a stop was requested of one of the processes.
+        DistributedError: if the other processes have another config or other data, or are lost.
+        NonFiniteError: if the run diverged.
+        Interrupted: if one of the processes received a signal to stop.
     """
     with processes.startup():
         chosen = choose_device(device)

@@ -1,9 +1,9 @@
-"""The run folder: its files, and how they are written, read and checked.
+"""The run folder, and the reading, writing and checking of its files.
 
     outputs/NAME/
-      config.yaml        the resolved config, with defaults; trains the same run again
+      config.yaml        the resolved config, with defaults; it trains the same run again
       environment.json   versions, device, threads, git revision
-      train.log          events with their times, one line each
+      train.log          the events of the run, one line each, with times
       metrics.csv        one row for each epoch
       checkpoints/       best.safetensors, last.safetensors, previous.safetensors
       split.csv          the split of each sequence of your own files: train, validation or test
@@ -15,9 +15,9 @@
       tensorboard/       TensorBoard events, if enabled
       attention.npz      attention weights of the test sequences, for models with attention
       loss_curve.png, predictions.png, attention.png
-      .lock              locked by the process that writes to the folder
+      .lock              lock of the process that writes to the folder
 
-Every file but the log is written atomically; see `seqattn.runs.storage`.
+Every file except the log is written atomically; see `seqattn.runs.storage`.
 """
 
 from seqattn.runs.array_files import (

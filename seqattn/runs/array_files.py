@@ -1,4 +1,4 @@
-"""The NPZ files of a run folder: their arrays, and checks when they are read.
+"""The NPZ files of a run folder: their arrays, and the checks of a file that is read.
 
 Sizes: N sequences, L layers, A heads, T target steps, S source steps, F features.
 """
@@ -22,7 +22,7 @@ PER_SEQUENCE = frozenset({
     "source", "target", "forecast", "weights", "encoder_self", "decoder_self", "ids", "labels",
     "source_lengths", "target_lengths", "alignment",
 })  # fmt: skip
-"""Arrays whose first axis is the sequence."""
+"""The names of the arrays that have sequences as their first axis."""
 
 
 def attention_arrays(
@@ -36,15 +36,15 @@ def attention_arrays(
     encoder_self: NDArray[np.floating] | None = None,
     decoder_self: NDArray[np.floating] | None = None,
 ) -> dict[str, NDArray[Any]]:
-    """The arrays of an attention file; padded cells are NaN.
+    """Return the arrays of an attention file, with NaN in padded cells.
 
     Args:
         weights: cross-attention weights (N, L, A, T, S).
-        ids: N sequence ids.
-        source_lengths: (N,).
-        target_lengths: (N,).
+        ids: ids of the N sequences.
+        source_lengths: source length of each sequence, (N,).
+        target_lengths: target length of each sequence, (N,).
         meaning: what the weights mean; see `seqattn.models.AttentionMap`.
-        alignment: (N, T), true source step of each target step, -1 for none.
+        alignment: true source step of each target step, (N, T), or -1 if there is none.
         encoder_self: encoder self-attention weights (N, L, A, S, S).
         decoder_self: causal decoder self-attention weights (N, L, A, T, T).
     """
@@ -65,10 +65,11 @@ def attention_contents(
     meaning: str,
     alignment: NDArray[np.int64] | None,
 ) -> dict[str, Any]:
-    """The arrays of an attention file, in the order of the file.
+    """Return the arrays of an attention file, in the order of the file.
 
     Args:
         masked: weights by array name; see `masked_weights`.
+        ids, source_lengths, target_lengths, meaning, alignment: see `attention_arrays`.
     """
     return {
         "weights": masked["weights"],
@@ -88,12 +89,15 @@ def masked_weights(
     source_lengths: NDArray[np.int64],
     target_lengths: NDArray[np.int64],
 ) -> dict[str, NDArray[np.float32]]:
-    """Set padded cells of attention weights to NaN; the result has array names of the file.
+    """Set the padded cells of attention weights to NaN.
 
     Args:
         maps: weights (N, L, A, rows, columns) by kind: cross, encoder_self, decoder_self.
-        source_lengths: (N,).
-        target_lengths: (N,).
+        source_lengths: source length of each sequence, (N,).
+        target_lengths: target length of each sequence, (N,).
+
+    Returns:
+        the weights by their array name in the file.
     """
     *_, T, S = maps["cross"].shape
     of_target = np.arange(T) < target_lengths[:, None]
@@ -115,13 +119,18 @@ def masked_weights(
 
 
 def read_predictions(path: Path, max_rows: int | None = None) -> Arrays:
-    """Read predictions.npz: source (N, S, F), target and forecast (N, T, F'), ids, labels, lengths.
+    """Read `predictions.npz`.
 
     Args:
-        max_rows: number of sequences to read of a large file; None reads all.
+        path: the file.
+        max_rows: number of sequences to read from a large file, or None for all sequences.
+
+    Returns:
+        arrays by name: `source` (N, S, F), `target` and `forecast` (N, T, F'), ids, labels and
+        lengths.
 
     Raises:
-        CheckpointError: the file is missing, or is not a predictions file.
+        CheckpointError: if the file is missing, or is not a predictions file.
     """
     arrays = _CheckedArrays(path, max_rows)
     N, S, F = arrays.check_floats("source", None, None, None)
@@ -137,15 +146,18 @@ def read_predictions(path: Path, max_rows: int | None = None) -> Arrays:
 
 
 def read_attention(path: Path, max_rows: int | None = None) -> Arrays:
-    """Read attention.npz: weights (N, L, A, T, S), alignment (N, T), ids, lengths.
-
-    That of a Transformer also has encoder_self (N, L, A, S, S) and decoder_self (N, L, A, T, T).
+    """Read `attention.npz`.
 
     Args:
-        max_rows: number of sequences to read of a large file; None reads all.
+        path: the file.
+        max_rows: number of sequences to read from a large file, or None for all sequences.
+
+    Returns:
+        arrays by name: `weights` (N, L, A, T, S), `alignment` (N, T), ids and lengths. The file of
+        a Transformer also has `encoder_self` (N, L, A, S, S) and `decoder_self` (N, L, A, T, T).
 
     Raises:
-        CheckpointError: the file is missing, or is not an attention file.
+        CheckpointError: if the file is missing, or is not an attention file.
     """
     arrays = _CheckedArrays(path, max_rows)
     N, _, _, T, S = arrays.check_floats("weights", None, None, None, None, None)
@@ -163,10 +175,10 @@ def read_matching_attention(predictions: Path, path: Path, max_rows: int | None 
     Args:
         predictions: the predictions file, which may be missing.
         path: the attention file.
-        max_rows: number of sequences to read of a large file; None reads all.
+        max_rows: number of sequences to read from a large file, or None for all sequences.
 
     Raises:
-        CheckpointError: a file cannot be read, or the files have different sequences.
+        CheckpointError: if a file cannot be read, or the files have different sequences.
     """
     attention = read_attention(path, max_rows)
     if not predictions.exists():
@@ -182,10 +194,10 @@ def read_matching_attention(predictions: Path, path: Path, max_rows: int | None 
 
 
 def read_lengths(path: Path) -> list[tuple[int, int]]:
-    """Read the source and target length of each sequence of attention.npz, without the weights.
+    """Read the source and target length of each sequence in `attention.npz`, without the weights.
 
     Raises:
-        CheckpointError: the file is missing, or is not an attention file.
+        CheckpointError: if the file is missing, or is not an attention file.
     """
     arrays = _CheckedArrays(path, 1, truncate=False)
     N = len(arrays["ids"])
@@ -194,10 +206,14 @@ def read_lengths(path: Path) -> list[tuple[int, int]]:
 
 
 def read_film(path: Path) -> Arrays:
-    """Read film.npz: weights (frames, P, L, A, T, S) of P probe sequences, epochs (frames,).
+    """Read `film.npz`.
+
+    Returns:
+        arrays by name: `weights` (frames, P, L, A, T, S) of P probe sequences, `epochs` (frames,),
+        ids, labels and lengths.
 
     Raises:
-        CheckpointError: the file is missing, or is not an attention history.
+        CheckpointError: if the file is missing, or is not an attention history.
     """
     arrays = _CheckedArrays(path)
     frames, P, _, _, T, S = arrays.check_floats("weights", None, None, None, None, None, None)
@@ -237,7 +253,7 @@ class _CheckedArrays:
             self._truncate()
 
     def _truncate(self) -> None:
-        """Truncate all arrays to the number of rows that was read of the large ones."""
+        """Truncate all arrays to the number of rows that was read from the large arrays."""
         rows = min((len(array) for array in self.arrays.values() if array.ndim >= 3), default=0)
         if "ids" in self.arrays and rows < len(self["ids"]):
             for key in PER_SEQUENCE & self.arrays.keys():
@@ -259,7 +275,7 @@ class _CheckedArrays:
 
         Args:
             key: name of the array.
-            sizes: expected size of each axis; None accepts any.
+            sizes: expected size of each axis; None accepts any size.
         """
         array = self[key]
         if array.dtype.kind != "f" or array.ndim != len(sizes) or 0 in array.shape:

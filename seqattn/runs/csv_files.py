@@ -1,4 +1,4 @@
-"""The CSV files of a run folder: metrics.csv, split.csv and files.csv."""
+"""The CSV files of a run folder: `metrics.csv`, `split.csv` and `files.csv`."""
 
 from __future__ import annotations
 
@@ -16,16 +16,18 @@ from seqattn.runs.storage import atomic_write, read_regular_file
 
 @dataclass(frozen=True)
 class EpochRecord:
-    """A row of metrics.csv.
+    """A row of `metrics.csv`.
 
     Attributes:
-        epoch: epoch, counted from 1.
-        train_loss: mean squared error of the training batches, at the epoch's teacher forcing.
-        validation_loss: mean squared error, free running.
-        validation_loss_teacher_forced: mean squared error with the true previous step as input.
+        epoch: number of the epoch, from 1.
+        train_loss: mean squared error of the training batches, with the teacher forcing of the
+            epoch.
+        validation_loss: mean squared error on the validation part, free running.
+        validation_loss_teacher_forced: mean squared error on the validation part with the true
+            previous step as input.
         learning_rate: learning rate of the epoch.
         teacher_forcing: teacher-forcing probability of the epoch.
-        seconds: wall time, with validation.
+        seconds: wall time of the epoch in seconds, including validation.
     """
 
     epoch: int
@@ -41,11 +43,11 @@ class EpochRecord:
 
     @classmethod
     def from_row(cls, row: Sequence[float]) -> EpochRecord:
-        """Parse a row of metrics.csv.
+        """Convert a row of `metrics.csv` to a record.
 
         Raises:
-            ValueError: a number is not finite, or the epoch is not an integer.
-            TypeError: the row has more or fewer numbers than `METRICS`.
+            ValueError: if a number is not finite, or the epoch is not an integer.
+            TypeError: if the row has more or fewer numbers than `METRICS`.
         """
         epoch, *rest = row
         if not (all(map(math.isfinite, row)) and float(epoch).is_integer()):
@@ -64,7 +66,7 @@ def read_metrics(path: Path) -> list[EpochRecord]:
     """Read the history of a run.
 
     Raises:
-        CheckpointError: the file is missing, or is not a metrics file.
+        CheckpointError: if the file is missing, or is not a metrics file.
     """
     try:
         header, *rows = _read_rows(path) or [[]]
@@ -79,25 +81,25 @@ def read_metrics(path: Path) -> list[EpochRecord]:
 
 
 def write_split(path: Path, split: Sequence[tuple[str, str, str, str]]) -> None:
-    """Write the split of each sequence: its id, split, first and last time step."""
+    """Write the id, the part, and the first and last time step of each sequence."""
     _write_rows(path, ("sequence", "part", "first_step", "last_step"), split)
 
 
 def read_split(path: Path) -> list[tuple[str, ...]]:
-    """Read split.csv; empty if the file is missing or unreadable."""
+    """Read `split.csv`. The list is empty if the file is missing or unreadable."""
     try:
         return [tuple(row) for row in _read_rows(path)[1:]]
     except (OSError, ValueError):
         return []
 
 
-def write_sources(path: Path, digests: Mapping[str, str]) -> None:
-    """Write the files that are read during training, with their SHA-256."""
+def write_data_files(path: Path, digests: Mapping[str, str]) -> None:
+    """Write the names of the files that are read during training, with their SHA-256."""
     _write_rows(path, ("file", "sha256"), digests.items())
 
 
-def read_sources(path: Path) -> dict[str, str]:
-    """Read files.csv; empty if the file is missing or unreadable."""
+def read_data_files(path: Path) -> dict[str, str]:
+    """Read `files.csv`. The dict is empty if the file is missing or unreadable."""
     try:
         return dict(_read_rows(path)[1:])
     except (OSError, ValueError):

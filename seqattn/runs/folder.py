@@ -1,4 +1,4 @@
-"""The run folder: paths of its files, reading, writing and removing them."""
+"""The run folder: the paths of its files, and methods that read, write and remove them."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ DERIVED_ARTIFACTS = re.compile(
     r"|attention(-(grid|input|best|last|previous|encoder_self|decoder_self|layer\d+|head\d+))*"
     r"\.(png|svg|pdf)"
 )
-"""Default names of the report and of the pictures that commands make after training."""
+"""Default names of the report and of the pictures that commands draw after training."""
 
 
 class _FilePath:
-    """Descriptor: the path of a file in a `RunFolder`."""
+    """Descriptor for the path of a file in a `RunFolder`."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -45,7 +45,7 @@ class RunFolder:
     log = _FilePath(train_log.TRAIN_LOG)
     metrics = _FilePath("metrics.csv")
     split = _FilePath("split.csv")
-    sources = _FilePath("files.csv")
+    data_files = _FilePath("files.csv")
     summary = _FilePath("summary.json")
     best = _FilePath("checkpoints/best.safetensors")
     last = _FilePath("checkpoints/last.safetensors")
@@ -61,16 +61,16 @@ class RunFolder:
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """Every file that training writes, without those for TensorBoard."""
+        """All files that training writes, except those for TensorBoard."""
         return (
-            self.config, self.environment, self.log, self.metrics, self.split, self.sources,
+            self.config, self.environment, self.log, self.metrics, self.split, self.data_files,
             self.summary, self.best, self.last, self.previous, self.film, self.parameter_history,
             *self._results,
         )  # fmt: skip
 
     @property
     def _results(self) -> tuple[Path, ...]:
-        """Files that are written after training, without the summary."""
+        """The files that are written after training, except the summary."""
         return (
             self.predictions, self.attention, self.loss_picture, self.predictions_picture,
             self.attention_picture,
@@ -78,19 +78,22 @@ class RunFolder:
 
     @property
     def is_run(self) -> bool:
-        """Whether config.yaml and environment.json exist, which a run writes first."""
+        """Whether `config.yaml` and `environment.json` exist, which a run writes first."""
         return self.config.is_file() and self.environment.is_file()
 
     @property
     def missing_files(self) -> str:
-        """Which of the files of `is_run` are missing, for messages."""
+        """The names of the files of `is_run` that are missing, for messages."""
         needed = (self.config, self.environment)
         return " and ".join(f"no {file.name}" for file in needed if not file.is_file())
 
     @property
     def is_available(self) -> bool:
-        """Whether a new run may use the path: it does not exist, or the folder is empty or has only
-        files of a run that was killed before training."""
+        """Whether a new run may use the path.
+
+        It may if the path does not exist, or if the folder is empty or contains only files of a run
+        that was killed before training.
+        """
         if not os.path.lexists(self.path):
             return True
         if not self.path.is_dir():
@@ -104,21 +107,23 @@ class RunFolder:
 
     def clear_results(self) -> None:
         """Remove the files that are written after training, before training continues."""
-        # The summary first: readers expect the other files wherever it exists.
+        # The summary comes first, because a reader that finds it expects the other files.
         for file in (self.summary, *self._results, *self._derived_artifacts()):
             file.unlink(missing_ok=True)
 
     def clear(self) -> None:
-        """Remove the files of a run, except config and environment: the next run replaces them, and
-        a folder without them is not recognized as a run folder."""
+        """Remove the files of a run, except the config and the environment.
+
+        The next run replaces these two. A folder without them is not recognized as a run folder.
+        """
         for file in (*self.files, *self._derived_artifacts()):
             if file not in (self.config, self.environment):
                 file.unlink(missing_ok=True)
         self.clear_tensorboard()
 
     def clear_training(self) -> None:
-        """Remove checkpoints and metrics."""
-        # The metrics first: a run with metrics but no checkpoint could not be resumed.
+        """Remove the checkpoints, the metrics and the histories."""
+        # The metrics come first: a run with metrics but no checkpoint cannot be resumed.
         saved = (self.last, self.previous, self.best, self.film, self.parameter_history)
         for file in (self.metrics, *saved):
             file.unlink(missing_ok=True)
@@ -134,7 +139,7 @@ class RunFolder:
         return [file for file in self.path.iterdir() if DERIVED_ARTIFACTS.fullmatch(file.name)]
 
     def log_line(self, text: str) -> None:
-        """Write each line of a text to train.log; see `seqattn.runs.train_log`."""
+        """Write each line of a text to `train.log`; see `seqattn.runs.train_log`."""
         train_log.log_line(self.path, text, stacklevel=2)
 
     def write_metrics(self, history: Sequence[EpochRecord]) -> None:
@@ -149,11 +154,11 @@ class RunFolder:
     def read_split(self) -> list[tuple[str, ...]]:
         return csv_files.read_split(self.split)
 
-    def write_sources(self, digests: Mapping[str, str]) -> None:
-        csv_files.write_sources(self.sources, digests)
+    def write_data_files(self, digests: Mapping[str, str]) -> None:
+        csv_files.write_data_files(self.data_files, digests)
 
-    def read_sources(self) -> dict[str, str]:
-        return csv_files.read_sources(self.sources)
+    def read_data_files(self) -> dict[str, str]:
+        return csv_files.read_data_files(self.data_files)
 
     def read_environment(self) -> dict[str, Any]:
         return json_files.read_environment(self.environment)
@@ -162,10 +167,10 @@ class RunFolder:
         return json_files.read_summary(self.summary)
 
     def divergence(self) -> str | None:
-        """Why the run diverged; None if it did not, or has no summary yet.
+        """Return why the run diverged, or None if it did not diverge or has no summary yet.
 
         Raises:
-            CheckpointError: summary.json cannot be read.
+            CheckpointError: if `summary.json` cannot be read.
         """
         reason = self.read_summary().get("diverged") if self.summary.is_file() else None
         return None if reason is None else str(reason)
@@ -174,7 +179,7 @@ class RunFolder:
         """Read the summary of a run that has ended with a finite test loss.
 
         Raises:
-            CheckpointError: the run has not ended, or diverged.
+            CheckpointError: if the run has not ended, or diverged.
         """
         reason = self.divergence()
         if reason is not None:
@@ -185,7 +190,7 @@ class RunFolder:
         return array_files.read_predictions(self.predictions, max_rows)
 
     def read_attention(self, max_rows: int | None = None) -> dict[str, NDArray[Any]]:
-        """Read attention.npz, and check that it has the sequences of predictions.npz."""
+        """Read `attention.npz`, and check that it has the sequences of `predictions.npz`."""
         return array_files.read_matching_attention(self.predictions, self.attention, max_rows)
 
     def read_film(self) -> dict[str, NDArray[Any]]:

@@ -1,7 +1,8 @@
-"""Schemas of the JSON files of run, comparison and search folders, checked when a file is read.
+"""Schemas of the JSON files in run, comparison and search folders, for the checks of a file that is
+read.
 
-A damaged or edited file raises a `CheckpointError` that names the file, the key and the expected
-value. Unknown keys are ignored, so files of newer versions can be read.
+Reading a damaged or edited file raises a `CheckpointError` that names the file, the key and the
+expected value. Unknown keys are ignored, so files of newer versions can be read.
 """
 
 from __future__ import annotations
@@ -28,13 +29,13 @@ MAX_MISTAKES_SHOWN = 5
 
 
 class _Stored(BaseModel):
-    """Strict base class: no conversion from text to numbers, no NaN."""
+    """Strict base class, which neither converts text to numbers nor accepts NaN."""
 
     model_config = ConfigDict(strict=True, extra="ignore", allow_inf_nan=False)
 
 
 class StoredByHead(_Stored):
-    """Values (L, A) of each metric; None where it does not apply."""
+    """The values (L, A) of each attention metric, or None if the metric does not apply."""
 
     alignment_accuracy: list[list[float]] | None
     alignment_mass: list[list[float]] | None
@@ -43,7 +44,7 @@ class StoredByHead(_Stored):
 
 
 class StoredAttentionMetrics(_Stored):
-    """`seqattn.analysis.attention_metrics.AttentionMetrics.as_plain()`."""
+    """The schema of `seqattn.analysis.attention_metrics.AttentionMetrics.as_plain`."""
 
     alignment_accuracy: float | None
     alignment_mass: float | None
@@ -65,7 +66,10 @@ class StoredAttentionMetrics(_Stored):
 
 
 class FeatureErrors(_Stored):
-    """`seqattn.data.metrics.Errors.as_plain()`: one value for each feature; None if undefined."""
+    """The schema of `seqattn.data.metrics.Errors.as_plain`, with a value for each feature.
+
+    A value is None if it is undefined.
+    """
 
     mae: list[Loss | None]
     rmse: list[Loss | None]
@@ -102,10 +106,11 @@ class Metrics(_Stored):
 
 
 class _EndedRun(_Stored):
-    """Keys of every summary.json; a run without this file has not ended.
+    """The keys of every `summary.json`. A run without this file has not ended.
 
     Attributes:
-        skipped_checkpoints: checkpoints that a resume could not use, with the reasons.
+        skipped_checkpoints: a line for each checkpoint that a resume could not use, with the
+            reason.
         interrupted: whether the training was resumed from a checkpoint.
     """
 
@@ -116,12 +121,14 @@ class _EndedRun(_Stored):
 
 
 class Summary(_EndedRun):
-    """summary.json of a run that ended with a finite loss."""
+    """The `summary.json` of a run that ended with a finite test loss."""
 
     diverged: None = None
     test_loss: Loss
     test_loss_teacher_forced: Loss
-    loss_by_step: Annotated[list[Loss | None], Field(min_length=1)]  # None: not observed
+    loss_by_step: Annotated[
+        list[Loss | None], Field(min_length=1)
+    ]  # None for a step that was not observed
     noise_floor: Loss | None
     baselines: Losses
     fitted: dict[str, Loss]
@@ -141,7 +148,7 @@ class Summary(_EndedRun):
     epochs: Positive
     stopped_early: bool
     parameters: Count
-    model: dict[str, Any]  # as in config.yaml, which has a schema of its own
+    model: dict[str, Any]  # as in config.yaml, which has its own schema
     data: list[str]
     seconds: Annotated[float, Field(ge=0)]
 
@@ -164,17 +171,17 @@ class Summary(_EndedRun):
 
 
 class DivergedAt(_Stored):
-    """Epoch and step at which a run diverged; `step` is None if it diverged at the validation."""
+    """The epoch and the step at which a run diverged; the step is None for a validation loss."""
 
     epoch: Positive
     step: Positive | None
 
 
 class DivergedSummary(_EndedRun):
-    """summary.json of a diverged run, which has no test loss."""
+    """The `summary.json` of a diverged run, which has no test loss."""
 
     diverged: Text
-    diverged_at: DivergedAt | None = None  # None: at the test loss
+    diverged_at: DivergedAt | None = None  # None if the test loss diverged
     test_loss: None = None
     validation_loss: Loss | None = None
     best_epoch: Count = 0
@@ -182,7 +189,7 @@ class DivergedSummary(_EndedRun):
 
 
 class Environment(_Stored):
-    """environment.json; every key is optional, since older versions wrote fewer."""
+    """The content of `environment.json`. Older versions wrote fewer keys, so no key is required."""
 
     started: str | None = None
     command: str | None = None
@@ -195,7 +202,7 @@ class Environment(_Stored):
 
 
 class StoredSweep(_Stored):
-    """The swept key, with (series, value of the key) of each variant."""
+    """The key of a sweep, with the pair (series, value of the key) of each variant."""
 
     key: str
     arms: dict[str, tuple[str, float]]
@@ -204,7 +211,7 @@ class StoredSweep(_Stored):
 
 
 class Manifest(_Stored):
-    """comparison.json: the config of each variant, without its key `name`."""
+    """The content of `comparison.json`, with the config of each variant except its key `name`."""
 
     variants: Annotated[dict[Text, dict[str, Any]], Field(min_length=1)]
     along: StoredSweep | None = None
@@ -232,7 +239,7 @@ class StoredRange(_Stored):
 
 
 class StoredSearch(_Stored):
-    """tune.json; older versions wrote only the ranges."""
+    """The content of `tune.json`. Older versions wrote only the ranges."""
 
     ranges: Annotated[list[StoredRange], Field(min_length=1)]
     config: dict[str, Any] = {}
@@ -245,10 +252,10 @@ def _contradiction(key: str, message: str) -> PydanticCustomError:
 
 
 def read_summary(path: Path) -> dict[str, Any]:
-    """Read summary.json; with the key `diverged` it has no test loss.
+    """Read `summary.json`. A summary with the key `diverged` has no test loss.
 
     Raises:
-        CheckpointError: the file is missing, or does not match the schema.
+        CheckpointError: if the file is missing, or does not match the schema.
     """
     if not path.exists():
         raise CheckpointError(f"{path}: no such file. Has the training finished?")
@@ -259,10 +266,10 @@ def read_summary(path: Path) -> dict[str, Any]:
 
 
 def read_environment(path: Path) -> dict[str, Any]:
-    """Read environment.json; empty if the file is missing.
+    """Read `environment.json`. The dict is empty if the file is missing.
 
     Raises:
-        CheckpointError: the file does not match the schema.
+        CheckpointError: if the file does not match the schema.
     """
     if not path.exists():
         return {}
@@ -272,19 +279,19 @@ def read_environment(path: Path) -> dict[str, Any]:
 
 
 def read_manifest(path: Path) -> dict[str, Any]:
-    """Read comparison.json.
+    """Read `comparison.json`.
 
     Raises:
-        CheckpointError: the file is missing, or does not match the schema.
+        CheckpointError: if the file is missing, or does not match the schema.
     """
     return _read_json(path, lambda content: Manifest, "Restore the file of the comparison.")
 
 
 def read_search(path: Path) -> dict[str, Any]:
-    """Read tune.json.
+    """Read `tune.json`.
 
     Raises:
-        CheckpointError: the file is missing, or does not match the schema.
+        CheckpointError: if the file is missing, or does not match the schema.
     """
     return _read_json(path, lambda content: StoredSearch, "Restore the file of the search.")
 
@@ -318,7 +325,7 @@ def _reject_constant(name: str) -> None:
 
 
 def _describe_mistake(details: Any) -> str:
-    """The key, and the expected value."""
+    """Describe a mistake by the key and the expected value."""
     path, context = [str(part) for part in details["loc"]], details.get("ctx", {})
     match details["type"]:
         case "contradiction":

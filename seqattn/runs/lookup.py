@@ -1,4 +1,4 @@
-"""Run folders given to a command: finding a run, checking its summary, checking that it is free."""
+"""Functions that find the run of a command, check its summary, and check that a folder is free."""
 
 from __future__ import annotations
 
@@ -15,10 +15,13 @@ def find_run(path: Path) -> tuple[RunFolder, Path]:
     """Find the folder and the checkpoint of a RUN argument.
 
     Args:
-        path: a run folder, which selects its best checkpoint, or a checkpoint file.
+        path: a checkpoint file, or a run folder, which stands for its best checkpoint.
+
+    Returns:
+        the run folder, and the path of the checkpoint.
 
     Raises:
-        CheckpointError: the path is not a run.
+        CheckpointError: if the path is neither a run folder nor a file.
     """
     if path.is_dir():
         folder = RunFolder(path)
@@ -35,14 +38,15 @@ def find_run(path: Path) -> tuple[RunFolder, Path]:
 
 
 def check_summary(folder: RunFolder, model: Mapping[str, Any], seed: int) -> dict[str, Any]:
-    """Read summary.json and compare it with the config and metrics.csv of the run.
+    """Read `summary.json`, and compare it with the config and `metrics.csv` of the run.
 
     Args:
+        folder: the run folder.
         model: section `model` of the config.
         seed: seed of the config.
 
     Raises:
-        CheckpointError: a file cannot be read, or the files are of different runs.
+        CheckpointError: if a file cannot be read, or the files are of different runs.
     """
     summary = folder.read_summary()
     if summary["seed"] != seed:
@@ -62,13 +66,13 @@ def check_summary(folder: RunFolder, model: Mapping[str, Any], seed: int) -> dic
 
 
 def _common_keys_equal(stored: Mapping[str, Any], current: Mapping[str, Any]) -> bool:
-    """Whether the values of all common keys are equal: a newer version may have more keys."""
+    """Return whether all common keys have equal values. A newer version may have more keys."""
     old, new = dict(leaves(stored)), dict(leaves(current))
     return all(old[key] == new[key] for key in old.keys() & new.keys())
 
 
 def _metrics_mismatch(folder: RunFolder, summary: Mapping[str, Any]) -> str:
-    """The first contradiction between a summary and metrics.csv; empty if there is none."""
+    """Return the first contradiction between a summary and `metrics.csv`, or "" if none exists."""
     if not folder.metrics.exists():
         return ""
     history, best, name = folder.read_metrics(), summary["best_epoch"], folder.metrics.name
@@ -83,7 +87,7 @@ def check_folder_available(folder: RunFolder, *, resume: bool, overwrite: bool) 
     """Check that training may write to a folder.
 
     Raises:
-        UsageError: the folder has files that training must not replace.
+        UsageError: if the folder has files that training must not replace.
     """
     path = folder.path
     if resume and overwrite:

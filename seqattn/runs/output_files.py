@@ -1,4 +1,4 @@
-"""Output files that a user names on the command line or in a call from Python."""
+"""Output files that a user names in an option or in a call from Python."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from seqattn.runs.storage import open_atomic
 
 DESCRIPTORS = re.compile(r"/dev/fd|/proc/(self|thread-self|\d+)/fd")
 MAX_LINKS = 40
-"""Symbolic links in a row that operating systems follow."""
+"""Maximum length of a chain of symbolic links that operating systems follow."""
 
 
 def write_output(path: Path, content: bytes) -> None:
@@ -29,13 +29,13 @@ def write_output(path: Path, content: bytes) -> None:
 def output_file(path: Path) -> Iterator[BinaryIO]:
     """Open an output file for writing in several pieces.
 
-    A regular file is replaced atomically when the block ends. Symbolic links are followed: the file
-    at their end is replaced, and the links stay. Anything else (a pipe, a device, or an open
+    A regular file is replaced atomically when the block ends. Symbolic links are followed: the
+    linked file is replaced, and the links are kept. Anything else (a pipe, a device, or an open
     descriptor such as /dev/stdout) is written directly, so a reader may see a part of the content.
 
     Raises:
-        OSError: the file cannot be written.
-        StorageError: the file is a pipe that its reader closed early.
+        OSError: if the file cannot be written.
+        StorageError: if the file is a pipe that its reader closed early.
     """
     if path.is_dir():
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
@@ -49,7 +49,7 @@ def output_file(path: Path) -> Iterator[BinaryIO]:
         target = path if descriptor is None else os.dup(descriptor)
         with open(target, "wb") as file:  # noqa: PTH123  (may be a descriptor)
             yield file
-    except BrokenPipeError:  # a BrokenPipeError would look like one of standard output
+    except BrokenPipeError:  # otherwise it looks like an error of stdout
         raise StorageError(
             f"{path}: {os.strerror(errno.EPIPE)}: its reader closed it before all was written."
         ) from None
@@ -63,11 +63,11 @@ def check_outputs(outputs: Mapping[str, Path | None], inputs: Mapping[str, Path 
     """Check that no output of a command is one of its inputs or another output.
 
     Args:
-        outputs: path of each output option; None for an option that was not given.
+        outputs: path of each output option, or None for an option that was not given.
         inputs: path of each input, by a description for the message.
 
     Raises:
-        UsageError: an output would replace an input or another output.
+        UsageError: if an output would replace an input or another output.
     """
     written = dict[str, Path]()
     for option, path in outputs.items():
@@ -83,9 +83,9 @@ def check_outputs(outputs: Mapping[str, Path | None], inputs: Mapping[str, Path 
 
 
 def _same_file(one: Path, other: Path) -> bool:
-    """Whether two paths name one file, by device and inode where both exist.
+    """Return whether two paths name one file, by device and inode if both exist.
 
-    False for pipes and devices, which a write does not replace.
+    It returns False for pipes and devices, which a write does not replace.
     """
     try:
         return one.samefile(other) and (one.is_file() or one.is_dir())
@@ -94,9 +94,9 @@ def _same_file(one: Path, other: Path) -> bool:
 
 
 def _descriptor(path: Path) -> int | None:
-    """The open descriptor of this process that a path such as /dev/stdout names, or None.
+    """Return the open descriptor of this process that a path such as /dev/stdout names, or None.
 
-    Opening the path instead would write a redirected regular file from its beginning.
+    Opening the path instead would overwrite a redirected regular file from its beginning.
     """
     for _ in range(MAX_LINKS):
         parent = os.path.realpath(path.parent)

@@ -1,8 +1,8 @@
-"""train.log: the events of a run, one line each.
+"""The log of a run, `train.log`, with one line for each event.
 
 Each line is a record of the logger `seqattn.run` with the run folder as `record.run_folder`. It is
-written to train.log under any configuration of `logging`, because the log belongs to the run. Then
-the program's handlers receive it, subject to levels, filters and `logging.disable`.
+written to `train.log` under any configuration of `logging`, because the log belongs to the run.
+Then the handlers of the program receive it, subject to levels, filters and `logging.disable`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if PACKAGE.level == logging.NOTSET:  # the level of the root logger hides INFO
 
 
 class TrainLogHandler(logging.Handler):
-    """Appends a record to the train.log of `record.run_folder`.
+    """Handler that appends a record to the `train.log` of `record.run_folder`.
 
     No file stays open between two lines, so threads, forked processes and many runs can share the
     handler.
@@ -30,7 +30,7 @@ class TrainLogHandler(logging.Handler):
         """Append the record.
 
         Raises:
-            OSError: the line cannot be written; `logging` would print the error and continue.
+            OSError: if the line cannot be written; `logging` would print the error and continue.
         """
         folder: Path = vars(record)["run_folder"]
         stamp = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(record.created))
@@ -42,15 +42,16 @@ HANDLER = TrainLogHandler()
 
 
 def log_line(folder: Path, text: str, stacklevel: int = 1) -> None:
-    """Write each line of a text to the train.log of a run.
+    """Write each line of a text to the `train.log` of a run.
 
     Args:
         folder: the run folder.
+        text: one or more lines.
         stacklevel: number of stack frames up to the caller named in the records, as in
             `logging.Logger.log`.
 
     Raises:
-        OSError: train.log cannot be written.
+        OSError: if `train.log` cannot be written.
     """
     file, number, function, _ = LOGGER.findCaller(stacklevel=stacklevel + 1)
     for line in text.splitlines():

@@ -17,7 +17,6 @@ Terms:
 """
 
 from seqattn.training.batches import Batch, GatheredBatch, batch_of, to_tensors
-from seqattn.training.checkpoint_file import PATHS
 from seqattn.training.checkpoints import (
     LoadedModel,
     file_digests,
@@ -41,7 +40,6 @@ from seqattn.training.session import Session
 from seqattn.training.state import RunProgress, RunState, TrainingRun
 
 __all__ = [
-    "PATHS",
     "Batch",
     "GatheredBatch",
     "LearningRate",

@@ -14,15 +14,13 @@ from typing import Any
 
 from torch import Tensor
 
-from seqattn.config import Config, as_plain, from_plain
+from seqattn.config import Config, as_plain, from_plain, without_paths
 from seqattn.data import DataSpec
 from seqattn.data.file_dataset import UNKNOWN
 from seqattn.errors import CheckpointError, ConfigError
 from seqattn.training.checksummed import load_checksummed, save_checksummed
 
 VERSION = 3
-PATHS = ("data.path", "data.validation_path", "data.test_path")
-"""Paths of files, which are not stored in checkpoints."""
 
 
 @dataclass(frozen=True)
@@ -160,11 +158,8 @@ def read_checkpoint(path: Path) -> CheckpointFile:
 
 
 def without_place(plain: dict[str, Any]) -> dict[str, Any]:
-    """Remove name and paths from a plain config, in place."""
-    plain.pop("name", None)
-    for key in PATHS:
-        plain["data"].pop(key.partition(".")[2], None)
-    return plain
+    """Return a plain config without its name and the paths of its data files."""
+    return {key: value for key, value in without_paths(plain).items() if key != "name"}
 
 
 def _from_version_1(metadata: dict[str, Any]) -> dict[str, Any]:

@@ -7,20 +7,20 @@ from pathlib import Path
 
 from torch import Tensor
 
-from seqattn.config import Config, Training, config_differences
+from seqattn.config import PATH_KEYS, Config, Training, config_differences
 from seqattn.errors import CheckpointError, DataError, counted
 from seqattn.models import Seq2SeqModel
-from seqattn.training.checkpoint_file import PATHS, CheckpointFile
+from seqattn.training.checkpoint_file import CheckpointFile
 from seqattn.training.optimizers import buffer_names, counts_updates
 
-NOT_OF_THE_MODEL = (*PATHS, "model.skip_map", "data.units")
+NOT_OF_THE_MODEL = (*PATH_KEYS, "model.skip_map", "data.units")
 """Keys that may differ between a run folder and its checkpoints.
 
 They do not change the meaning of the weights, and folders of earlier versions lack some of them.
 """
 MUTABLE_ON_RESUME = (
     "name", "data.units", "training.epochs", "training.checkpoint_seconds",
-    "training.record_attention", "logging.tensorboard", *PATHS,
+    "training.record_attention", "logging.tensorboard", *PATH_KEYS,
 )  # fmt: skip
 """Keys that may change between a stop and a resume. Finished epochs do not depend on them."""
 
@@ -42,7 +42,7 @@ def check_data_unchanged(now: Sequence[str], before: Sequence[str], since: str) 
         raise DataError(
             f"the data were {counted(len(before), 'file')} at the training, and are {len(now)}."
         )
-    changed = [name for name, a, b in zip(PATHS, now, before, strict=False) if a != b]
+    changed = [name for name, a, b in zip(PATH_KEYS, now, before, strict=False) if a != b]
     raise DataError(
         f"what {changed[0]} names has changed {since}: its SHA-256 is another. Put the old one"
         " back, or train again; --input scores other sequences."

@@ -174,7 +174,7 @@ def test_a_constant_feature_has_no_mase_and_says_why(seqattn: Command, tmp_path:
         (lambda m: m.update(mase_scale=[0.0]), "metrics.mase_scale.0: "),
         (lambda m: m["errors"].pop("drift"), "metrics.errors: must have the model and each"),
         (lambda m: m["errors"]["drift"].update(mae=[1, 2]), "errors.drift.mae: must have 1 num"),
-        (lambda m: m["errors"]["drift"].pop("mase"), "metrics.errors.drift.mase: is needed"),
+        (lambda m: m["errors"]["drift"].pop("mase"), "metrics.errors.drift.mase: is required"),
         (lambda m: m["errors"]["drift"].update(rmse=[-1.0]), "metrics.errors.drift.rmse.0: "),
     ],
 )

@@ -17,7 +17,7 @@ from seqattn.data import Scaling, load_data
 from seqattn.errors import CheckpointError
 from seqattn.experiments import group_training
 from seqattn.experiments.folder_session import FolderSession
-from seqattn.experiments.run_environment import change_of_numerics
+from seqattn.experiments.run_environment import rounding_change
 from seqattn.models import build_model
 from seqattn.runs import RunFolder
 from seqattn.training import batches, load_state
@@ -97,7 +97,7 @@ def test_runs_of_different_gathered_data_are_no_group(
     ]
     jobs = experiments.train_many(runs, threads=1)
     assert all(job.summary is not None for job in jobs)
-    assert len({job.group for job in jobs}) == 2
+    assert len({job.group_id for job in jobs}) == 2
 
 
 def test_gathered_and_loaded_sequences_are_not_stacked() -> None:
@@ -128,7 +128,7 @@ def test_other_threads_or_processes_round_differently(
     before: dict[str, int], now: dict[str, int], words: str | None
 ) -> None:
     common = {"device": "cpu", "packages": {"torch": "2"}}
-    found = change_of_numerics({**common, **before}, {**common, **now})
+    found = rounding_change({**common, **before}, {**common, **now})
     assert (found is None) if words is None else (found is not None and words in found)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from seqattn.experiments.run_environment import change_of_numerics
+from seqattn.experiments.run_environment import rounding_change
 from seqattn.runs import RunFolder
 from seqattn.training.checkpoint_file import read_checkpoint
 from seqattn.training.checksummed import save_checksummed
@@ -111,9 +111,9 @@ def test_many_seeds_say_it_once(seqattn: Command, tmp_path: Path) -> None:
 
 def test_another_gpu_of_the_same_kind_of_device_counts() -> None:
     one = {"device": "cuda", "gpu": "A", "packages": {"torch": "2"}}
-    message = change_of_numerics(one, one | {"gpu": "B", "packages": {"torch": "3"}})
+    message = rounding_change(one, one | {"gpu": "B", "packages": {"torch": "3"}})
     assert message is not None
     assert message.startswith(
         "Trained until here on cuda (A), from here on cuda (B) and with torch 2, from here on 3:"
     )
-    assert change_of_numerics(one, one) is None
+    assert rounding_change(one, one) is None

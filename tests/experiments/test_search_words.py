@@ -7,6 +7,7 @@ from pathlib import Path
 
 import optuna
 import pytest
+from optuna.trial import TrialState
 
 from seqattn.config.searching import Search, plan_search
 from seqattn.experiments import Callbacks, tuning
@@ -83,7 +84,7 @@ def finished(asked: Search, folder: Path, count: int) -> results.TuneResult:
     for _ in range(count):
         trial = trials.start_trial(study, asked, lambda number: True, lambda line: None)
         assert trial is not None
-        trials.complete(study, trial, trial.params["training.learning_rate"])
+        trials.end(study, trial, TrialState.COMPLETE, trial.params["training.learning_rate"])
     return results.write_search_results(study, asked, folder)
 
 

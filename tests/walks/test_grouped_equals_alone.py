@@ -26,7 +26,7 @@ from seqattn.config.sections import choices, field_variants
 from seqattn.data import load_data
 from seqattn.errors import SeqattnError
 from seqattn.experiments import train_runs
-from seqattn.experiments.fixed_lengths import check_fixed_lengths
+from seqattn.experiments.prepare import check_fixed_lengths
 from seqattn.training import objective
 from tests.grouped import check_grouped_equals_alone, small_config, write_parquet, write_series
 

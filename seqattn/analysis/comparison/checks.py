@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from seqattn.config import (
+    PATH_KEYS,
     Config,
     Generated,
     OwnFile,
@@ -18,7 +19,7 @@ from seqattn.config import (
 from seqattn.config.comparing import DATA_SEEDS, PARTS, resample_data_seeds
 from seqattn.errors import CheckpointError, ConfigError
 from seqattn.runs import RunFolder, check_summary
-from seqattn.training import PATHS, file_digests
+from seqattn.training import file_digests
 from seqattn.training.compatibility import MUTABLE_ON_RESUME
 
 IGNORED_KEYS = frozenset({"name", "seed", *MUTABLE_ON_RESUME}) - {"training.epochs"}
@@ -114,7 +115,7 @@ def check_files(runs: Iterable[tuple[RunFolder, Config]]) -> None:
             continue
         digests = file_digests(folder.best)
         section = {key: value for key, value in as_plain(config.data).items()
-                   if f"data.{key}" not in PATHS}  # fmt: skip
+                   if f"data.{key}" not in PATH_KEYS}  # fmt: skip
         first, before = seen.setdefault(repr(section), (folder, digests))
         if digests != before:
             raise CheckpointError(

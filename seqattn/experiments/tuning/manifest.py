@@ -1,4 +1,4 @@
-"""The manifest of a search folder, which keeps two searches from sharing a folder or study."""
+"""The manifest of a search folder, which prevents two searches from sharing a folder or a study."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ DATABASE = "study.db"
 
 
 def search_identity(search: Search) -> dict[str, Any]:
-    """Return what two calls of the same search have in common: config, ranges, data digests.
+    """Return what all calls of one search have in common: config, ranges and data digests.
 
     Raises:
-        DataError: the data files cannot be read or used.
+        DataError: if the data files cannot be read or used.
     """
     plain = search.as_plain()
     config = {key: value for key, value in plain["config"].items()
@@ -35,15 +35,18 @@ def search_identity(search: Search) -> dict[str, Any]:
 
 
 def check_folder(path: Path, identity: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Check that a folder is free or holds this search.
+    """Check that a folder is free or belongs to this search.
+
+    Args:
+        identity: see `search_identity`.
 
     Returns:
-        content of its manifest; None: the folder is free.
+        the content of the manifest, or None if the folder is free.
 
     Raises:
-        UsageError: the folder holds anything else.
+        UsageError: if the folder contains anything other than this search.
     """
-    leftovers = {LOCK_NAME, DATABASE, f"{DATABASE}-journal"}  # of a process killed at its start
+    leftovers = {LOCK_NAME, DATABASE, f"{DATABASE}-journal"}  # files of a killed process
     if not path.exists() or all(
         file.name in leftovers or file.name.endswith(TMP_SUFFIX) for file in path.iterdir()
     ):
@@ -65,12 +68,14 @@ def write_manifest(
     """Write the manifest of a free folder, or check that the folder belongs to the study.
 
     Args:
-        study_search: identity that the study stores, with its id under "study".
+        identity: see `search_identity`.
+        study_search: the identity that the study stores, with the id of the study under "study".
 
     Raises:
-        UsageError: the study holds another search, or the folder belongs to another study.
+        UsageError: if the study contains another search, or the folder belongs to another study.
     """
-    manifest = check_folder(path, identity)  # again, since the folder was not locked before
+    # The folder was not locked when it was checked before.
+    manifest = check_folder(path, identity)
     _check_same_search(study_search, identity, f"the study {path.name} in that database")
     if manifest is None:
         write_json(path / MANIFEST_NAME, study_search)
@@ -82,9 +87,10 @@ def write_manifest(
 
 
 def _check_same_search(stored: Mapping[str, Any], new: Mapping[str, Any], place: str) -> None:
-    """
+    """Check that the stored search is the new one.
+
     Raises:
-        UsageError: two searches differ; the message lists each key.
+        UsageError: if the two searches differ; the message lists each key.
     """
     if not stored.keys() >= {"config", "ranges", "data"}:
         raise UsageError(
@@ -106,7 +112,13 @@ def _check_same_search(stored: Mapping[str, Any], new: Mapping[str, Any], place:
 def _migrate_config(
     stored: Mapping[str, Any], new: Mapping[str, Any], place: str
 ) -> dict[str, Any]:
-    """Bring a stored config, dotted path -> value, to the keys of this version."""
+    """Convert a stored config to the keys of this version.
+
+    Args:
+        stored: value by dotted path.
+        new: the config of this command, in the same form.
+        place: where the config is stored, for messages.
+    """
     content: dict[str, Any] = {}
     for dotted, value in stored.items():
         *sections, key = dotted.split(".")

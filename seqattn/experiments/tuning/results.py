@@ -1,4 +1,4 @@
-"""The result files of a search: table of trials, best config and importance of the keys."""
+"""The result files of a search: the table of trials, the best config, the importance of keys."""
 
 from __future__ import annotations
 
@@ -21,24 +21,26 @@ from seqattn.runs.storage import atomic_write
 
 IMPORTANCE = "importance.png"
 MIN_TRIALS = 20
-"""Finished trials from which on importance is computed. In searches over two keys, one of them
-without effect, that key came first in 22 of 60 searches of 4 trials, 9 of 8, 5 of 12 and 1 of 20
+"""Minimum number of finished trials for which importance is computed. In searches over two keys,
+one of them without effect, the key without effect came first in 22 of 60 searches with 4 trials, in
+9 of 60 with 8 trials, in 5 of 60 with 12, and in 1 of 60 with 20
 (`tests/walks/test_importance.py`)."""
 ENDED_ELSEWHERE = "ended by another process"
 
 
 @dataclass(frozen=True)
 class TuneResult:
-    """Result of a search.
+    """The result of a search.
 
     Attributes:
-        path: search folder.
-        trials: a row for each trial that ended, the best first, with the keys trial (number),
-            state (complete, pruned, refused, fail or interrupted), loss, values, epochs and reason
-            (of state fail or refused).
-        importance: key -> importance, summing to 1; see `_key_importance`. May be empty.
-        no_importance: reason why `importance` is empty; "" otherwise.
-        best: values of the best trial.
+        path: the search folder.
+        trials: a row for each trial that ended, the best first, with the keys `trial` (number),
+            `state` (complete, pruned, refused, fail or interrupted), `loss`, `values`, `epochs` and
+            `reason` (for the states fail and refused).
+        importance: importance of each key, with a sum of 1, or an empty dict; see
+            `_key_importance`.
+        no_importance: reason why `importance` is empty, else "".
+        best: the values of the best trial.
     """
 
     path: Path
@@ -49,10 +51,10 @@ class TuneResult:
 
 
 def write_trials(study: optuna.Study, search: Search, path: Path) -> list[dict[str, Any]]:
-    """Write trials.csv and, once a trial has finished, best.yaml.
+    """Write `trials.csv`, and `best.yaml` if a trial has finished.
 
     Returns:
-        rows of the trials, the best first; see `TuneResult`.
+        the rows of the trials, the best first; see `TuneResult`.
     """
     rows = _trial_rows(study, search)
     atomic_write(path / "trials.csv", _trials_csv(rows, search))
@@ -66,7 +68,7 @@ def write_search_results(study: optuna.Study, search: Search, path: Path) -> Tun
     """Write all result files of a search.
 
     Raises:
-        UsageError: no trial has finished.
+        UsageError: if no trial has finished.
     """
     rows = write_trials(study, search, path)
     if not rows or rows[0]["state"] != "complete":
@@ -114,7 +116,8 @@ def _key_importance(study: optuna.Study, search: Search) -> tuple[dict[str, floa
     Source: PED-ANOVA (Watanabe, Bansal and Hutter 2023).
 
     Returns:
-        key -> importance, summing to 1, and ""; or an empty dict and the reason.
+        the importance of each key, with a sum of 1, and "". If it cannot be computed, an empty dict
+        and the reason.
     """
     finished = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
     if len(search.ranges) < 2:

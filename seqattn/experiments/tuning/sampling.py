@@ -1,8 +1,8 @@
-"""The values of a trial: what Optuna proposes, without repeats.
+"""The values of a trial: a proposal of Optuna, or an untried combination.
 
-The values are a function of the search's seed, the number of the trial and the trials before it. No
-combination of values is tried twice. Several processes can share a database: a trial waits until
-all trials with lower numbers have their values, so no two trials get the same ones.
+The values are a function of the seed of the search, the number of the trial and the trials before
+it. No combination of values is tried twice. Several processes can share a database: a trial waits
+until all trials with lower numbers have their values, so no two trials get the same values.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from optuna.trial import FrozenTrial, Trial, TrialState
 from seqattn.config.searching import Range, Search
 
 PEER_TIMEOUT_SECONDS = 5.0
-"""Longest wait for a short write of another process, which may have been killed."""
+"""Maximum time in seconds to wait for a short write of another process, which may be killed."""
 
 
 class FixedSampler(optuna.samplers.BaseSampler):
     """A sampler that returns given values.
 
     Args:
-        values: label of each key.
+        values: the label of each key.
     """
 
     def __init__(self, values: Mapping[str, Any]) -> None:
@@ -54,10 +54,16 @@ class FixedSampler(optuna.samplers.BaseSampler):
 def choose_labels(
     study: optuna.Study, search: Search, number: int, message: Callable[[str], None]
 ) -> dict[str, Any] | None:
-    """Choose the combination of a new trial: the sampler's, or an untried one at random.
+    """Choose the values of a new trial.
+
+    If the sampler proposes values that were tried before, an untried combination is drawn.
+
+    Args:
+        number: number of the trial.
+        message: called with a line if the proposal was replaced.
 
     Returns:
-        label of each key; None: no combination is left.
+        the label of each key, or None if no combination is left.
     """
     wait_until(lambda: _all_have_values(study.get_trials(deepcopy=False)[:number], search))
     trials = study.get_trials(deepcopy=False)
@@ -71,7 +77,7 @@ def choose_labels(
         return labels
     repeated = labels
     if search.size < float("inf"):
-        # Draw an index among the untried combinations, then turn it into one among all.
+        # Draw an index among the untried combinations, then convert it to an index among all.
         place = int.from_bytes(np.array(words).tobytes(), "little") % (
             int(search.size) - len(tried)
         )
@@ -103,7 +109,7 @@ def _sample_labels(
 def tried_combinations(
     trials: list[FrozenTrial], search: Search
 ) -> set[tuple[tuple[str, Any], ...]]:
-    """Combinations of all trials that ended, run or are queued."""
+    """Return the combinations of all trials that have ended, are running or are queued."""
     return {_combination(trial.params, search) for trial in trials if has_values(trial, search)}
 
 
@@ -116,7 +122,7 @@ def has_values(trial: FrozenTrial, search: Search) -> bool:
 
 
 def _all_have_values(trials: list[FrozenTrial], search: Search) -> bool:
-    """Whether all running trials have their values."""
+    """Return whether all running trials have their values."""
     return all(has_values(trial, search) for trial in trials if trial.state == TrialState.RUNNING)
 
 
@@ -130,7 +136,7 @@ def _distribution(param_range: Range) -> BaseDistribution:
 
 
 def suggest_value(trial: Trial, param_range: Range) -> None:
-    """Store a trial's value of a key: the one it was queued with, or the sampler's."""
+    """Store the value of a key in a trial: the queued value, or the value of the sampler."""
     path, low, high = param_range.path, param_range.low, param_range.high
     log = param_range.kind == "log"
     if param_range.kind == "choice":
@@ -142,7 +148,11 @@ def suggest_value(trial: Trial, param_range: Range) -> None:
 
 
 def label_values(labels: Mapping[str, Any], search: Search) -> dict[str, Any]:
-    """Return key -> value of the keys that have a label, such as `trial.params`."""
+    """Return the value of each key that has a label.
+
+    Args:
+        labels: labels by key, such as `trial.params`.
+    """
     return {
         param_range.path: param_range.value_of(labels[param_range.path])
         for param_range in search.ranges if param_range.path in labels
@@ -150,7 +160,7 @@ def label_values(labels: Mapping[str, Any], search: Search) -> dict[str, Any]:
 
 
 def format_values(values: Mapping[str, Any]) -> str:
-    """Format values for a message: `KEY=VALUE, ...`, floats with four digits."""
+    """Format values for a message as `KEY=VALUE, ...`, with four digits for floats."""
     return ", ".join(
         f"{key}={f'{value:.4g}' if isinstance(value, float) else yaml_text(value)}"
         for key, value in values.items()
@@ -158,12 +168,12 @@ def format_values(values: Mapping[str, Any]) -> str:
 
 
 def yaml_text(value: Any) -> str:
-    """Format a value as in `--set PATH=VALUE`."""
+    """Format a value like the VALUE of `--set PATH=VALUE`."""
     return value if isinstance(value, str) else json.dumps(value)
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
-    """Wait for a short write of another process, at most `PEER_TIMEOUT_SECONDS`."""
+    """Wait until a condition is true, or `PEER_TIMEOUT_SECONDS` have passed."""
     deadline = time.monotonic() + PEER_TIMEOUT_SECONDS
     while not condition() and time.monotonic() < deadline:
         time.sleep(0.02)

@@ -1,14 +1,15 @@
 """Search for the config values with the lowest validation loss, with Optuna.
 
-outputs/NAME/
-  tune.json         manifest: config, ranges, data digests and id of the study
-  study.db          all trials, in SQLite, unless another storage is given
-  trial-K/          run folder of trial K
-  trials.csv        one row for each trial
-  importance.png    importance of each key, from `results.MIN_TRIALS` finished trials on
-  best.yaml         config of the best trial, ready for training
+A search folder outputs/NAME/ has these files and folders:
 
-The value of a trial is its best validation loss; the test split is not used. Trials that do worse
+  tune.json         the manifest: config, ranges, data digests and id of the study
+  study.db          all trials, in SQLite, unless another storage is given
+  trial-K/          the run folder of trial K
+  trials.csv        one row for each trial
+  importance.png    the importance of each key, from `results.MIN_TRIALS` finished trials on
+  best.yaml         the config of the best trial, ready for training
+
+Trials are compared by their best validation loss; the test part is not used. Trials that do worse
 than the median are pruned; see `trials.build_pruner`.
 """
 
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
 INSTALL = 'seqattn tune needs Optuna: pip install "seqattn[tune]"'
 LOCK_TIMEOUT_SECONDS = 60.0
-"""Longest wait for another process of the same search that writes its tables."""
+"""Maximum time to wait for another process that writes the tables of the search, in seconds."""
 
 
 def tune(
@@ -46,27 +47,27 @@ def tune(
     callbacks: Callbacks | None = None,
     message: Callable[[str], None] = lambda line: None,
 ) -> TuneResult:
-    """Run trials until the study has `count`, or all combinations of values have been tried.
+    """Run trials until the study has `count` trials, or all combinations have been tried.
 
-    Trials of earlier calls and of other machines count. An interrupted trial is repeated under a
-    new number and counts once.
+    The trials of earlier calls and of other machines count. An interrupted trial is repeated under
+    a new number and counts once.
 
     Args:
         search: config and ranges.
         output_dir: parent of the search folder.
         count: number of trials in the study at the end.
-        storage: database URL of Optuna, for several processes; None: a file, for one process.
+        storage: URL of an Optuna database that processes share; None: a file for one process.
         device, threads: see `train_many`.
         callbacks: progress over the epochs of all trials, and the stop signal.
         message: called with a line for each trial that ends.
 
     Raises:
-        UsageError: Optuna or a database driver is not installed, or the folder or the study holds
-            another search.
-        DataError: the data files cannot be read or used.
-        FolderLockedError: another process searches in the folder.
-        StorageError: the database cannot be used, or a write failed.
-        Interrupted: SIGINT or SIGTERM.
+        UsageError: if Optuna or a database driver is not installed, or the folder or the study
+            contains another search.
+        DataError: if the data files cannot be read or used.
+        FolderLockedError: if another process searches in the folder.
+        StorageError: if the database cannot be used, or a write failed.
+        Interrupted: on SIGINT or SIGTERM.
     """
     try:
         import optuna
@@ -100,7 +101,7 @@ def tune(
 def _open_study(
     search: Search, path: Path, identity: Mapping[str, Any], storage: str | None
 ) -> optuna.Study:
-    """Open the study and write the manifest of the folder; requeue trials of killed processes.
+    """Open the study, write the manifest of the folder, and requeue trials of killed processes.
 
     Raises:
         UsageError, StorageError: see `tune`.
@@ -117,5 +118,5 @@ def _open_study(
 
 
 def _shared_lock(path: Path, storage: str | None) -> contextlib.AbstractContextManager[None]:
-    """Lock the folder for a short write, where several processes may share it."""
+    """Lock the folder for a short write if several processes can share it."""
     return contextlib.nullcontext() if storage is None else folder_lock(path, LOCK_TIMEOUT_SECONDS)

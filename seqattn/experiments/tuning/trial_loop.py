@@ -1,4 +1,4 @@
-"""Run the trials of a search one after another."""
+"""The loop over the trials of a search."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import optuna
+from optuna.trial import TrialState
 from sqlalchemy.exc import SQLAlchemyError
 
 from seqattn.config.searching import Search
@@ -31,9 +32,9 @@ class TrialLoop:
     """The trials of one call of `tune`.
 
     Attributes:
-        study: study of the search.
-        search: config and ranges.
-        path: search folder.
+        study: the study of the search.
+        search: the config and the ranges.
+        path: the search folder.
         device, threads: see `train_many`.
         callbacks: progress over the epochs of all trials, and the stop signal.
         message: called with a line for each trial that ends.
@@ -74,10 +75,10 @@ class TrialLoop:
         text = sampling.format_values(values)
         try:
             loss = self._train(trial, name, values)
-            trials.complete(self.study, trial, loss)
+            trials.end(self.study, trial, TrialState.COMPLETE, loss)
             self.message(f"{name}: {loss:.4g} with {text}")
         except optuna.TrialPruned:
-            trials.prune(self.study, trial)
+            trials.end(self.study, trial, TrialState.PRUNED)
         except (ConfigError, UsageError, DataError, NonFiniteError) as error:
             refused, reason = not isinstance(error, NonFiniteError), " ".join(str(error).split())
             trials.fail(self.study, trial, reason, refused=refused)
@@ -92,7 +93,7 @@ class TrialLoop:
                 " continue.",
             ) from None
         except (StorageError, OSError, FolderLockedError) as error:
-            # With a full disk this fails too; the next call then requeues the trial as killed.
+            # This also fails if the disk is full. The next call then requeues the trial as killed.
             with contextlib.suppress(Exception):
                 self._requeue(trial)
             if isinstance(error, StorageError):
@@ -104,10 +105,10 @@ class TrialLoop:
         trials.requeue(self.study, self.search, self.study.trials[trial.number])
 
     def _train(self, trial: optuna.Trial, name: str, values: Mapping[str, Any]) -> float:
-        """Train a trial; returns its best validation loss.
+        """Train a trial and return its best validation loss.
 
         Raises:
-            TrialPruned: it does worse than the median.
+            TrialPruned: if the trial does worse than the median of the other trials.
             SeqattnError: see `train_one`.
         """
         config = self.search.config(values)
@@ -133,10 +134,10 @@ class TrialLoop:
 
 @contextlib.contextmanager
 def database_errors() -> Iterator[None]:
-    """Turn errors of Optuna's storage and of SQLAlchemy into errors with a message.
+    """Convert errors of Optuna's storage and of SQLAlchemy to errors with a message.
 
     Raises:
-        StorageError: the database cannot be used.
+        StorageError: if the database cannot be used.
     """
     try:
         yield

@@ -1,4 +1,4 @@
-"""The study of a search in Optuna's database, and how its trials start and end."""
+"""The study of a search in Optuna's database, and the start and end of its trials."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from seqattn.experiments.resume import keys_spanning_all_epochs
 from seqattn.experiments.tuning import sampling
 
 STARTUP_TRIALS = 5
-"""Trials that finish before any trial is pruned, so that there is a median."""
+"""Number of trials that finish before any trial is pruned, so that there is a median."""
 ENDED = (TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL)
 
 # User attributes of the study and of its trials.
 SEARCH_ATTR = "search"
 REQUEUED_FROM_ATTR = "again"
-"""Number of the interrupted trial that this one repeats."""
+"""Name of the attribute with the number of the interrupted trial that a trial repeats."""
 REASON_ATTR = "reason"
 REFUSED_ATTR = "refused"
 
@@ -35,7 +35,8 @@ REFUSED_ATTR = "refused"
 def open_study(storage: str, search: Search, identity: Mapping[str, Any]) -> optuna.Study:
     """Open the study with the name of a search, or create it.
 
-    Its attribute `SEARCH_ATTR` holds the identity of the search, and an id under "study".
+    The attribute `SEARCH_ATTR` of the study contains the identity of the search, and an id under
+    "study".
 
     Args:
         storage: database URL.
@@ -43,7 +44,7 @@ def open_study(storage: str, search: Search, identity: Mapping[str, Any]) -> opt
         identity: see `manifest.search_identity`.
 
     Raises:
-        UsageError: the database driver is not installed, or the study has trials of an unknown
+        UsageError: if the database driver is not installed, or the study has trials of an unknown
             search.
     """
     try:
@@ -61,7 +62,7 @@ def open_study(storage: str, search: Search, identity: Mapping[str, Any]) -> opt
         sampling.wait_until(
             lambda: SEARCH_ATTR in study.user_attrs or bool(study.get_trials(deepcopy=False))
         )
-    if SEARCH_ATTR not in study.user_attrs:  # new, or its process was killed before this line
+    if SEARCH_ATTR not in study.user_attrs:  # it is new, or its process was killed here
         if study.get_trials(deepcopy=False):
             raise UsageError(
                 f"the study {study.study_name} in that database was not made by this version of"
@@ -74,7 +75,8 @@ def open_study(storage: str, search: Search, identity: Mapping[str, Any]) -> opt
 def _open_database(storage: str) -> optuna.storages.BaseStorage:
     """Open a database and create Optuna's tables.
 
-    Where two processes create them at once, the database refuses one; it finds them on a retry.
+    If two processes create the tables at once, the database rejects one of them, and this process
+    finds the tables on a retry.
     """
     for _ in range(5):
         try:
@@ -93,16 +95,16 @@ def start_trial(
     is_available: Callable[[int], bool],
     message: Callable[[str], None],
 ) -> Trial | None:
-    """Start the next trial, with the values of an interrupted one or with an untried combination.
+    """Start the next trial, with the values of an interrupted trial or an untried combination.
 
     Args:
         study: study of the search.
         search: config and ranges.
-        is_available: whether the trial of a number has no run folder yet.
+        is_available: returns whether the trial with a number has no run folder yet.
         message: called with a line for each skipped number and each repeated combination.
 
     Returns:
-        the trial; None: no combination is left.
+        the trial, or None if no combination is left.
     """
     while True:
         trials = study.get_trials(deepcopy=False)
@@ -117,7 +119,7 @@ def start_trial(
             labels = None
             if is_unused:
                 labels = sampling.choose_labels(study, search, number, message)
-            if labels is None:  # skipped, or another process took the last combination
+            if labels is None:  # the number is skipped, or no combination is left
                 study.tell(trial, state=TrialState.FAIL)
                 continue
             study.sampler = sampling.FixedSampler(labels)
@@ -131,13 +133,13 @@ def start_trial(
 def build_pruner(training: Training, *, epochs_vary: bool) -> optuna.pruners.BasePruner:
     """Build the pruner of a trial.
 
-    It compares the validation loss with the median of the other trials at the same epoch, from a
-    fifth of the trial's own epochs on. Nothing is pruned where trials of different length are at
-    different points of a schedule at the same epoch: a learning rate that decays later looks worse
-    until then.
+    The pruner compares the validation loss with the median of the other trials at the same epoch,
+    after a fifth of the trial's own epochs. It prunes nothing if trials have different numbers of
+    epochs and a schedule spans all epochs: such trials have different learning rates at the same
+    epoch, and a trial with a later decay has a higher loss until then.
 
     Args:
-        training: training section of the trial's config.
+        training: section `training` of the trial's config.
         epochs_vary: whether `training.epochs` is searched.
     """
     if epochs_vary and keys_spanning_all_epochs(training):
@@ -149,46 +151,46 @@ def build_pruner(training: Training, *, epochs_vary: bool) -> optuna.pruners.Bas
 # --- how trials end -------------------------------------------------------------------------------
 
 
-def complete(study: optuna.Study, trial: Trial, loss: float) -> None:
-    """Record a finished trial with its best validation loss.
-
-    Raises:
-        UpdateFinishedTrialError: another process has ended it.
-    """
-    _end_trial(study, trial, TrialState.COMPLETE, loss)
-
-
-def prune(study: optuna.Study, trial: Trial) -> None:
-    """Record a pruned trial.
-
-    Raises:
-        UpdateFinishedTrialError: another process has ended it.
-    """
-    _end_trial(study, trial, TrialState.PRUNED)
-
-
-def fail(study: optuna.Study, trial: Trial, reason: str, *, refused: bool = False) -> None:
-    """Record a trial without a loss.
+def end(study: optuna.Study, trial: Trial, state: TrialState, loss: float | None = None) -> None:
+    """Record the end of a trial.
 
     Args:
         study: study of the search.
         trial: a running trial.
-        reason: error message, in one line.
-        refused: whether its config or data are invalid; else its training diverged.
+        state: the state in which the trial ended.
+        loss: best validation loss of a complete trial, else None.
 
     Raises:
-        UpdateFinishedTrialError: another process has ended it.
+        UpdateFinishedTrialError: if another process has ended the trial.
+    """
+    try:
+        study.tell(trial, loss, state=state)
+    except ValueError:
+        if study.trials[trial.number].state == TrialState.RUNNING:
+            raise
+        raise optuna.exceptions.UpdateFinishedTrialError from None
+
+
+def fail(study: optuna.Study, trial: Trial, reason: str, *, refused: bool = False) -> None:
+    """Record the end of a trial without a loss, with the error message in one line.
+
+    Args:
+        refused: whether its config or data are invalid. If it is False, the training diverged.
+
+    Raises:
+        UpdateFinishedTrialError: if another process has ended the trial.
     """
     trial.set_user_attr(REASON_ATTR, reason)
     if refused:
         trial.set_user_attr(REFUSED_ATTR, True)
-    _end_trial(study, trial, TrialState.FAIL)
+    end(study, trial, TrialState.FAIL)
 
 
 def requeue(study: optuna.Study, search: Search, trial: FrozenTrial) -> None:
-    """End an interrupted trial and queue its values for another, which counts in its place.
+    """End an interrupted trial, and queue its values for a new trial that replaces it.
 
-    A trial without values is only ended, unless it repeats another: then that one is queued again.
+    A trial without values is only ended. If it repeats an earlier trial, the values of the earlier
+    trial are queued again.
     """
     trials = study.get_trials(deepcopy=False)
     repeated = trial.user_attrs.get(REQUEUED_FROM_ATTR)
@@ -206,25 +208,14 @@ def requeue_killed(study: optuna.Study, search: Search) -> None:
         requeue(study, search, trial)
 
 
-def _end_trial(
-    study: optuna.Study, trial: Trial, state: TrialState, loss: float | None = None
-) -> None:
-    try:
-        study.tell(trial, loss, state=state)
-    except ValueError:
-        if study.trials[trial.number].state == TrialState.RUNNING:
-            raise
-        raise optuna.exceptions.UpdateFinishedTrialError from None
-
-
 def ended_trials(study: optuna.Study, search: Search) -> list[FrozenTrial]:
-    """Return the trials that have ended, without those that never had values."""
+    """Return the trials that have ended, except those that never had values."""
     trials = study.get_trials(deepcopy=False, states=ENDED)
     return [trial for trial in trials if sampling.has_values(trial, search)]
 
 
 def count_trials(study: optuna.Study, search: Search) -> int:
-    """Count the trials that have ended, without those that were interrupted."""
+    """Count the trials that have ended, except those that were interrupted."""
     requeued = requeued_numbers(study)
     return sum(trial.number not in requeued for trial in ended_trials(study, search))
 
@@ -236,7 +227,7 @@ def requeued_numbers(study: optuna.Study) -> set[int]:
 
 
 def trial_state(trial: FrozenTrial, requeued: set[int]) -> str:
-    """Return complete, pruned, fail, refused or interrupted.
+    """Return the state of a trial: "complete", "pruned", "fail", "refused" or "interrupted".
 
     Args:
         trial: a trial that has ended.

@@ -1,4 +1,4 @@
-"""Files: atomic writes, arrays, folder locks, limits of the machine."""
+"""Storage of files: atomic writes, arrays, folder locks and limits of the machine."""
 
 from seqattn.runs.storage.arrays import (
     MAX_UNPACKED_BYTES,

@@ -1,4 +1,4 @@
-"""NPZ files of numeric and text arrays, without pickle."""
+"""NPZ files with arrays of numbers and text, without pickle."""
 
 from __future__ import annotations
 
@@ -18,16 +18,17 @@ from seqattn.runs.storage.atomic import open_atomic
 from seqattn.runs.storage.files import open_regular
 
 CHUNK_BYTES = 2**16
-"""Bytes read at a time while skipping to the end of an array."""
+"""Number of bytes that are read at a time while skipping to the end of an array."""
 MIN_COMPRESSED_BYTES = 2**20
-"""Size of the arrays of an archive from which on it is compressed; below, that costs more time than
-it saves."""
+"""Minimum size of the arrays in a compressed archive, in bytes. Below it, compression costs more
+time than it saves."""
 MAX_VERIFIED_BYTES = 2**26
-"""A larger array of which only some rows are read is not read to its end, where the checksum is."""
+"""Maximum size, in bytes, of an array that is read to its end to verify its checksum when only some
+rows are needed."""
 MAX_WHOLE_BYTES = 2**20
-"""A smaller array is always read whole."""
+"""Maximum size in bytes of an array that is always read completely."""
 MAX_UNPACKED_BYTES = 2 * 2**30
-"""Maximum uncompressed size of an archive."""
+"""Maximum uncompressed size of an archive, in bytes."""
 
 
 def write_arrays(
@@ -65,12 +66,13 @@ def read_arrays(path: Path, max_rows: int | None = None) -> dict[str, NDArray[An
     """Read all arrays of an NPZ file.
 
     Args:
-        max_rows: number of leading rows to read of each array that has three axes or more and more
-            than `MAX_WHOLE_BYTES` bytes; None reads all rows. The checksum of such an array is
-            verified only up to `MAX_VERIFIED_BYTES`.
+        path: the file.
+        max_rows: number of leading rows to read from each array that has three or more axes and
+            more than `MAX_WHOLE_BYTES` bytes; None reads all rows. The checksum of such an array is
+            verified only if the array has at most `MAX_VERIFIED_BYTES` bytes.
 
     Raises:
-        CheckpointError: the file is missing, or is not an NPZ file of plain arrays.
+        CheckpointError: if the file is missing, or is not an NPZ file of plain arrays.
     """
     try:
         with (
@@ -94,7 +96,7 @@ def read_arrays(path: Path, max_rows: int | None = None) -> dict[str, NDArray[An
 
 
 def _read_size(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, max_rows: int | None) -> int:
-    """Bytes that reading an array takes; see `read_arrays`."""
+    """Return the number of bytes that reading an array takes; see `read_arrays`."""
     if max_rows is None or entry.file_size <= MAX_WHOLE_BYTES:
         return entry.file_size
     with archive.open(entry) as member:
@@ -121,7 +123,7 @@ def _read_array(archive: zipfile.ZipFile, name: str, max_rows: int | None) -> ND
 
 
 def _header(member: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
-    """Read the header of an NPY file: shape, whether the order is Fortran's, and dtype."""
+    """Read the header of an NPY file: the shape, whether the order is Fortran's, and the dtype."""
     npy = np.lib.format
     is_first = npy.read_magic(member) == (1, 0)
     read = npy.read_array_header_1_0 if is_first else npy.read_array_header_2_0

@@ -1,7 +1,7 @@
-"""Atomic writes: a reader sees the old file or the new one, and never a part of one.
+"""Atomic writes: a reader sees the old file or the new file, and never a part of a file.
 
-A file is written under a temporary name in the same folder, flushed to disk, and renamed. This
-holds after a power failure, too.
+A file is written under a temporary name in the same folder, flushed to disk, and renamed, so that
+the guarantee also holds after a power failure.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from typing import Any, BinaryIO
 TMP_SUFFIX = ".part"
 """Suffix of temporary files."""
 CHUNK_BYTES = 2**16
-"""Bytes read at a time to verify a file."""
+"""Number of bytes that are read at a time to verify a file."""
 MAX_FSYNCS = 8
-"""Up to this many files, one fsync for each is as fast as one sync of the whole system."""
+"""Maximum number of files for which fsync for each file is as fast as one sync of the system."""
 
 
 @dataclass(frozen=True)
@@ -30,8 +30,10 @@ class _PendingFile:
     """A temporary file that will be renamed to `path`.
 
     Attributes:
-        backup_path: name that the replaced file gets; None removes that file.
-        content: bytes that the temporary file must hold before the rename; None skips the check.
+        temporary: path of the temporary file.
+        path: path of the file that the temporary file replaces.
+        backup_path: new path of the replaced file, or None to remove that file.
+        content: bytes that the temporary file must contain before the rename; None skips the check.
     """
 
     temporary: Path
@@ -58,14 +60,14 @@ class _PendingFile:
             link.replace(name)
         except FileNotFoundError:  # there is no old file
             return
-        except OSError:  # a file system without hard links
+        except OSError:  # the file system has no hard links
             self.path.replace(name)
-        # POSIX does not rename a link of a file onto another link of it, so this one may be left.
+        # POSIX does not rename a link onto another link of the same file, so the link may remain.
         link.unlink(missing_ok=True)
 
 
 class _WriteTransaction(threading.local):
-    """Files of the transaction that a thread has open; None without a transaction."""
+    """The files of the open transaction of a thread, or None without a transaction."""
 
     pending: list[_PendingFile] | None = None
 
@@ -76,14 +78,14 @@ _unfinished = set[Path]()
 
 @contextlib.contextmanager
 def write_transaction() -> Iterator[None]:
-    """Commit all files that the block writes at its end, once all are flushed.
+    """Commit all files that the block writes when it ends, after all of them are flushed.
 
-    Where many runs end at the same time, one wait for the disk is much shorter than one for each
+    If many runs end at the same time, one wait for the disk is much shorter than a wait for each
     file.
 
     Raises:
-        OSError: a write failed, and no file is replaced; or a rename failed, and the files before
-            it are replaced.
+        OSError: if a write failed, in which case no file is replaced; or if a rename failed, in
+            which case only the files before it are replaced.
     """
     if _transaction.pending is not None:
         yield
@@ -94,7 +96,7 @@ def write_transaction() -> Iterator[None]:
         yield
         _transaction.pending = None
         if len(pending) > MAX_FSYNCS and hasattr(os, "sync"):
-            os.sync()  # all at once; the fsync of each file below finds its error
+            os.sync()  # flushes all files at once; fsync below raises the errors
         for written in pending:
             with _reraise_for(written.path), written.temporary.open("rb") as file:
                 os.fsync(file.fileno())
@@ -125,14 +127,18 @@ def _reraise_for(path: Path) -> Iterator[None]:
 def atomic_write(
     path: Path, content: bytes, *, backup_path: Path | None = None, verify: bool = False
 ) -> None:
-    """Replace a file in one step, once the new content is flushed.
+    """Replace a file in one step, after the new content is flushed.
 
     Args:
-        backup_path: name that the old file gets; a file with this name is replaced.
-        verify: read the new file and compare it with `content` before anything is replaced.
+        path: the file.
+        content: the new content.
+        backup_path: new path of the old file, which replaces a file with this path; None removes
+            the old file.
+        verify: whether to read the new file and compare it with `content` before a file is
+            replaced.
 
     Raises:
-        OSError: the write failed; the old file is unchanged.
+        OSError: if the write failed; the old file is unchanged.
     """
     with open_atomic(path, backup_path, content if verify else None) as file:
         file.write(content)
@@ -142,14 +148,16 @@ def atomic_write(
 def open_atomic(
     path: Path, backup_path: Path | None = None, content: bytes | None = None
 ) -> Iterator[BinaryIO]:
-    """Open a file for an atomic write in several pieces; it is committed when the block ends.
+    """Open a file for an atomic write in several pieces. It is committed when the block ends.
 
     Args:
-        backup_path: name that the old file gets; a file with this name is replaced.
-        content: bytes that the new file must hold before anything is replaced.
+        path: the file.
+        backup_path: see `atomic_write`.
+        content: bytes that the new file must contain before a file is replaced; None skips the
+            check.
 
     Raises:
-        OSError: the write failed; the old file is unchanged.
+        OSError: if the write failed; the old file is unchanged.
     """
     if not path.name:
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
@@ -174,9 +182,9 @@ def open_atomic(
     except BaseException as error:
         with contextlib.suppress(OSError):
             temporary.unlink()
-        if isinstance(error, BrokenPipeError):  # from printing in the block: files do not break
+        if isinstance(error, BrokenPipeError):  # raised by a print in the block
             raise
-        if isinstance(error, OSError) and error.filename is None:  # from a write, which has no path
+        if isinstance(error, OSError) and error.filename is None:  # errors of writes have no path
             raise OSError(error.errno, error.strerror, str(path)) from None
         raise
     finally:
@@ -186,7 +194,7 @@ def open_atomic(
 
 
 def _create(temporary: Path) -> int:
-    """Create a file and its missing folders; return its descriptor."""
+    """Create a file and its missing folders, and return the descriptor of the file."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
     try:
         return os.open(temporary, flags, 0o666)
@@ -198,7 +206,7 @@ def _create(temporary: Path) -> int:
 
 
 def _content_equals(path: Path, content: bytes) -> bool:
-    """Whether a file has this content; reads it in chunks to bound memory."""
+    """Return whether a file has this content. It is read in chunks, which bounds memory."""
     descriptor, offset = os.open(path, os.O_RDONLY), 0
     try:
         while part := os.read(descriptor, CHUNK_BYTES):
@@ -211,7 +219,7 @@ def _content_equals(path: Path, content: bytes) -> bool:
 
 
 def _fsync_folder(folder: Path) -> None:
-    """Flush a folder, which makes renames in it durable."""
+    """Flush a folder, so that renames in it are durable."""
     if hasattr(os, "O_DIRECTORY"):
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
         try:
@@ -222,17 +230,17 @@ def _fsync_folder(folder: Path) -> None:
 
 
 def remove_unfinished() -> None:
-    """Remove the temporary files of this process before it exits without cleanup."""
+    """Remove the temporary files of this process, before it exits without any other cleanup."""
     for temporary in tuple(_unfinished):
         with contextlib.suppress(OSError):
             temporary.unlink()
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
-    """Write JSON atomically, indented by 2.
+    """Write JSON atomically, with an indentation of 2.
 
     Raises:
-        ValueError: a number is NaN or infinite.
-        OSError: the write failed; the old file is unchanged.
+        ValueError: if a number is NaN or infinite.
+        OSError: if the write failed; the old file is unchanged.
     """
     atomic_write(path, (json.dumps(content, indent=2, allow_nan=False) + "\n").encode())

@@ -1,4 +1,4 @@
-"""Writes in a background thread."""
+"""A background thread for writes, so that training continues while a file is written."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 
 class BackgroundWriter:
-    """Runs one write at a time in a thread, since a write mostly waits for the disk.
+    """A thread that runs one write at a time, since a write mostly waits for the disk.
 
-    The end of its context waits for the last write.
+    A `with` block over the writer waits for the last write at its end.
     """
 
     def __init__(self) -> None:
@@ -20,7 +20,7 @@ class BackgroundWriter:
         """Start a write after the previous one has ended.
 
         Raises:
-            OSError: the previous write failed.
+            OSError: if the previous write failed.
         """
         self.wait()
         self.pending = self.pool.submit(write)
@@ -29,7 +29,7 @@ class BackgroundWriter:
         """Wait for the pending write.
 
         Raises:
-            OSError: the write failed.
+            OSError: if the write failed.
         """
         pending, self.pending = self.pending, None
         if pending is not None:
@@ -39,7 +39,7 @@ class BackgroundWriter:
         """Raise the error of the pending write if it has already failed.
 
         Raises:
-            OSError: the write failed.
+            OSError: if the write failed.
         """
         if self.pending is not None and self.pending.done():
             self.wait()

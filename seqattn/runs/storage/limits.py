@@ -1,4 +1,4 @@
-"""Limits of the machine: free disk space, open files, physical memory."""
+"""The limits of the machine: free disk space, open files and physical memory."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from pathlib import Path
 from seqattn.errors import StorageError
 
 RESERVED_FDS = 200
-"""File descriptors that a process needs in addition to one lock for each run."""
+"""Number of file descriptors that a process needs in addition to one lock for each run."""
 
 
 def check_free_space(needed: Mapping[Path, int]) -> None:
     """Check that disks have enough free space.
 
     Args:
-        needed: bytes that will be written to each folder, which need not exist yet.
+        needed: number of bytes that will be written to each folder. A folder need not exist yet.
 
     Raises:
-        StorageError: a disk has less free space than its folders need together.
+        StorageError: if a disk has less free space than its folders need together.
     """
     disks: dict[int, tuple[Path, int]] = {}
     for folder, size in needed.items():
@@ -44,11 +44,11 @@ def allow_open_files(count: int) -> None:
     """Raise the limit of open files of this process for `count` concurrent runs.
 
     Raises:
-        StorageError: the system does not allow as many.
+        StorageError: if the system does not allow that many files.
     """
     try:
         import resource
-    except ImportError:  # a platform without such limits
+    except ImportError:  # the platform has no such limits
         return
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed, unlimited = count + RESERVED_FDS, resource.RLIM_INFINITY
@@ -66,7 +66,10 @@ def allow_open_files(count: int) -> None:
 
 
 def physical_memory() -> int:
-    """Bytes of memory of the machine or, if less, of the control group; 4 GiB if unknown."""
+    """Return the bytes of memory of the machine, or of the control group if it has less memory.
+
+    If neither is known, 4 GiB are returned.
+    """
     limits = []
     with contextlib.suppress(ValueError, OSError, AttributeError):
         limits.append(int(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")))

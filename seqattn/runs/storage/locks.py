@@ -1,4 +1,4 @@
-"""Folder locks: at most one process writes to a folder at a time."""
+"""Folder locks, which let at most one process write to a folder at a time."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ LOCK_NAME = ".lock"
 
 @contextlib.contextmanager
 def exclusive_lock(folder: Path) -> Iterator[None]:
-    """Hold a folder's lock, and remove temporary files of killed processes.
+    """Lock a folder during the block, and remove the temporary files of killed processes.
 
     Readers need no lock.
 
     Raises:
-        FolderLockedError: another process holds the lock.
-        OSError: the folder cannot be written to.
+        FolderLockedError: if another process holds the lock.
+        OSError: if the folder cannot be written to.
     """
     with folder_lock(folder):
         for unfinished in (*folder.glob(f".*{TMP_SUFFIX}"), *folder.glob(f"*/.*{TMP_SUFFIX}")):
@@ -38,15 +38,18 @@ def exclusive_lock(folder: Path) -> Iterator[None]:
 def folder_lock(
     folder: Path, timeout: float = 0.0, remedy: str = "choose another --name"
 ) -> Iterator[None]:
-    """Hold a folder's lock; the kernel releases it when the process ends in any way.
+    """Lock a folder during the block.
+
+    The kernel releases the lock when the process ends in any way.
 
     Args:
-        timeout: seconds to wait for another process.
-        remedy: advice of the error message besides waiting.
+        folder: the folder.
+        timeout: how long to wait for another process, in seconds.
+        remedy: what the error message advises in addition to waiting.
 
     Raises:
-        FolderLockedError: another process holds the lock.
-        OSError: the folder cannot be written to.
+        FolderLockedError: if another process holds the lock.
+        OSError: if the folder cannot be written to.
     """
     from filelock import FileLock, Timeout
 
@@ -67,9 +70,10 @@ def folder_lock(
 
 
 def _is_being_written(unfinished: Path) -> bool:
-    """Whether the process with the PID in a temporary file's name is alive on this machine.
+    """Return whether the process that writes a temporary file is alive on this machine.
 
-    Reports and pictures are written without the lock.
+    The name of the file contains the PID of the process. Reports and pictures are written without
+    a lock, so such a process can exist.
     """
     number = unfinished.name.removesuffix(TMP_SUFFIX).rpartition(".")[2]
     if os.name != "posix" or not (number.isascii() and number.isdigit()):
@@ -78,7 +82,7 @@ def _is_being_written(unfinished: Path) -> bool:
         os.kill(int(number), 0)
     except (ProcessLookupError, OverflowError):
         return False
-    except PermissionError:  # a process of another user
+    except PermissionError:  # the process belongs to another user
         return True
     return True
 

@@ -1,0 +1,40 @@
+"""Hints for unknown options that are config keys, such as `--epochs` for `training.epochs`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+def config_key_hint(option: str, arguments: Sequence[str], *, only_reading: bool) -> str:
+    """Return the `--set` for each config key that an unknown option names.
+
+    Args:
+        option: the unknown option, such as `--learning-rate`. It names a key by its whole path or
+            by the last part of its path, with hyphens or underscores.
+        arguments: all arguments of the command, from which the hint takes the value.
+        only_reading: whether the command accepts only the keys that define how a file is read.
+
+    Returns:
+        `--set PATH=VALUE` for each such key, joined by "or"; "" if there is no such key.
+    """
+    from seqattn.config import all_keys
+
+    name = option.lstrip("-").replace("-", "_")
+    paths = dict.fromkeys(
+        ".".join(path)
+        for path, _, tag in all_keys()
+        if name in (path[-1], ".".join(path)) and path[0] != "compare"
+        and (not only_reading or (path[0], tag) == ("data", "file"))
+    )  # fmt: skip
+    value = _value_of(option, arguments)
+    return " or ".join(f"--set {path}={value}" for path in paths)
+
+
+def _value_of(option: str, arguments: Sequence[str]) -> str:
+    """Return the value after an option or its equals sign, or "VALUE" if there is none."""
+    for argument, following in zip(arguments, [*arguments[1:], ""], strict=True):
+        if argument.startswith(f"{option}="):
+            return argument.partition("=")[2]
+        if argument == option and following and not following.startswith("--"):
+            return following
+    return "VALUE"

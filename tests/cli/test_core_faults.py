@@ -1,0 +1,117 @@
+"""Mistyped paths and options, a run that diverged alone, and the site's page of commands."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import ROOT, SMALL, Ended
+
+Command = Callable[..., Ended]
+
+
+def sets(*overrides: str) -> list[str]:
+    return [word for each in (*SMALL, *overrides) for word in ("--set", each)]
+
+
+def test_only_a_run_of_seeds_is_named_by_its_seed(seqattn: Command, tmp_path: Path) -> None:
+    config = tmp_path / "wild.yaml"
+    config.write_text("name: wild\nseed: 7\n")
+    wild = sets("training.learning_rate=100", "training.optimizer=sgd", "training.epochs=40")
+    alone = seqattn("train", config, *wild)
+    assert alone.code == 7
+    assert "seed" not in alone.err.splitlines()[-1]
+    assert "The training loss is" in alone.err or "gradient" in alone.err
+    seeds = seqattn("train", config, *wild, "--name", "seeds", "--seeds", "1")
+    assert seeds.code == 7
+    assert seeds.err.splitlines()[-1].startswith("seqattn: seed 7: ")
+
+
+@pytest.mark.parametrize(
+    ("typed", "hint"),
+    [
+        ("configs/squars.yaml", "Did you mean configs/squares.yaml?"),
+        ("squares.yaml", "Did you mean configs/squares.yaml?"),
+        ("wrong/scores.yaml", "Did you mean configs/compare/scores.yaml?"),
+        ("configs/squares.yml", "Did you mean configs/squares.yaml?"),
+        ("configs/scores", "Did you mean configs/compare/scores.yaml?"),
+        ("nothing/like/it.yaml", "Give the path of a YAML file."),
+    ],
+)
+@pytest.mark.parametrize("command", ["train", "config check"])
+def test_a_path_without_a_file_is_answered_with_files_like_it(
+    command: str, typed: str, hint: str, seqattn: Command, tmp_path: Path
+) -> None:
+    for name in ("squares.yaml", "compare/scores.yaml"):
+        (tmp_path / "configs" / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / "configs" / name, tmp_path / "configs" / name)
+    done = seqattn(*command.split(), typed)
+    assert done.code == 2
+    assert done.err == f"seqattn: {typed}: no such file. {hint}\n"
+
+
+@pytest.mark.parametrize(
+    ("typed", "hint"),
+    [
+        (["--epochs", "5"], "--set training.epochs=5"),
+        (["--epochs=5"], "--set training.epochs=5"),
+        (["--learning-rate", "0.1", "-q"], "--set training.learning_rate=0.1"),
+        (["--hidden_dim"], "--set model.hidden_dim=VALUE"),
+        (["--batch-size", "--quiet"], "--set training.batch_size=VALUE"),
+        (["--data.n_train", "9"], "--set data.n_train=9"),
+        (["--probability", "1"], "--set training.teacher_forcing.probability=1"),
+    ],
+)
+@pytest.mark.parametrize("command", ["train", "compare", "tune", "verify-resume", "config show"])
+def test_an_option_that_is_a_config_key_is_answered_with_set(
+    command: str, typed: list[str], hint: str, seqattn: Command
+) -> None:
+    done = seqattn(*command.split(), "configs/squares.yaml", *typed)
+    assert done.code == 2
+    option = typed[0].partition("=")[0]
+    assert done.err.splitlines()[-1] == (
+        f"Error: No such option: {option}. To change a config key, use {hint}."
+    )
+
+
+def test_every_section_that_has_the_key_is_named(seqattn: Command) -> None:
+    done = seqattn("train", "configs/squares.yaml", "--kind", "rnn")
+    line = done.err.splitlines()[-1]
+    for section in ("data", "model"):
+        assert f"--set {section}.kind=rnn" in line
+
+
+def test_an_option_of_reading_is_answered_with_set_where_a_file_is_read(seqattn: Command) -> None:
+    done = seqattn("predict", "outputs/squares", "--series", "station")
+    assert done.err.splitlines()[-1].endswith("use --set data.series=station.")
+
+
+@pytest.mark.parametrize(
+    "words", [["train", "a.yaml", "--plot", "none"], ["doctor", "a", "--epochs"]]
+)
+def test_other_unknown_options_are_answered_as_before(words: list[str], seqattn: Command) -> None:
+    done = seqattn(*words)
+    assert done.code == 2
+    assert "--set" not in done.err
+
+
+def test_the_rows_of_the_site_s_page_are_those_of_the_help_pages() -> None:
+    """`scripts/docs_hooks.py` writes them into docs/commands.md."""
+    from typer.main import get_command
+
+    from seqattn.cli import app
+
+    found = dict[str, str]()
+    for name, command in get_command(app).commands.items():  # type: ignore[attr-defined]
+        if not hasattr(command, "commands"):
+            context = command.make_context(name, [], resilient_parsing=True)
+            for records in command.sections(context).values():
+                found |= {f"{name} {option}": text for option, text in records}
+    assert found["train --threads N"].endswith("[default: fastest in a short measurement]")
+    assert found["train CONFIG"] == "Config file in YAML."
+    assert not [
+        text for text in found.values() if "x<" in text or "x>" in text or "default: (" in text
+    ]
