@@ -2560,7 +2560,7 @@
     const right = Math.max(0, ...maps.map(({ picture }) => sizeOf(picture).width));
     const width = 2 * MARGIN4 + left.width + (right ? GAP + right : 0);
     const words = (content, x, y, size, fill2, weight = 400) => svg("text", { x, y, "font-size": size, "font-weight": weight, fill: fill2 }, content);
-    const root = svg("svg", { xmlns: "http://www.w3.org/2000/svg", "font-family": FONT });
+    const root = svg("svg", { "font-family": FONT });
     const lines = wrap(text, Math.floor((width - 2 * MARGIN4) / CHARACTER));
     const top = MARGIN4 + 24 + (lines.length + (names.length ? 1 : 0)) * LINE + 8;
     let bottom = top;

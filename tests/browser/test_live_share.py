@@ -24,7 +24,7 @@ from seqattn.report.content import run_content
 from seqattn.runs import RunFolder
 from tests.browser.conftest import SMALL, Open, Opened
 
-REFUSE = """() => {
+NO_CLIPBOARD = """() => {
   Object.defineProperty(navigator, "clipboard", {value: {writeText: () => Promise.reject(new Error("no"))}});
 }"""
 NAMES = ["load, MW", 'the "second"', "<b>third</b>"]
@@ -226,7 +226,7 @@ def test_a_refused_clipboard_leaves_the_link_selected(
     opened: Open, live_runs: dict[str, Path]
 ) -> None:
     found = opened(live_runs["squares"] / "report.html")
-    found.page.evaluate(REFUSE)  # fmt: skip
+    found.page.evaluate(NO_CLIPBOARD)  # fmt: skip
     found.page.click("#live-copy")
     found.page.wait_for_selector("#live-link:focus")
     selected = "(({selectionStart: a, selectionEnd: b, value}) => value.slice(a, b))(document.getElementById('live-link'))"  # fmt: skip
@@ -270,7 +270,8 @@ def test_a_saved_picture_needs_nothing_of_the_page(
     with Image.open(image) as png:
         assert png.size == tuple(2 * round(float(root.attrib[key])) for key in ("width", "height"))
         corner = png.convert("RGB").getpixel((2, 2))
-    assert corner == ((255, 255, 255) if scheme == "light" else (22, 24, 27))
+    ground = "getComputedStyle(document.documentElement).getPropertyValue('--ground').trim()"
+    assert "#{:02x}{:02x}{:02x}".format(*corner) == found.page.evaluate(ground)
     page = found.page.context.new_page()
     page.goto(file.as_uri())
     drawn = page.screenshot()
@@ -395,7 +396,7 @@ def test_nothing_is_wider_than_a_telephone(
     for _ in range(5):
         assert found.page.evaluate(wide) <= 360
         found.page.click("#live-tour-next")
-    found.page.evaluate(REFUSE)  # fmt: skip
+    found.page.evaluate(NO_CLIPBOARD)  # fmt: skip
     found.page.click("#live-copy")
     assert found.page.evaluate(wide) <= 360
 

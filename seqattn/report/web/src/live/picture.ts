@@ -77,7 +77,7 @@ export function compose(title: string, text: string, names: readonly Named[], pa
   const right = Math.max(0, ...maps.map(({ picture }) => sizeOf(picture).width));
   const width = 2 * MARGIN + left.width + (right ? GAP + right : 0);
   const words = (content: string, x: number, y: number, size: number, fill: string, weight = 400): SVGElement => svg("text", { x, y, "font-size": size, "font-weight": weight, fill }, content);
-  const root = svg("svg", { xmlns: "http://www.w3.org/2000/svg", "font-family": FONT });
+  const root = svg("svg", { "font-family": FONT });
   const lines = wrap(text, Math.floor((width - 2 * MARGIN) / CHARACTER));
   const top = MARGIN + 24 + (lines.length + (names.length ? 1 : 0)) * LINE + 8;
   let bottom = top;
