@@ -254,8 +254,8 @@
     const words = `Test loss ${formatNumber(point.loss)} free running, ${formatNumber(point.forced)} teacher-forced; best epoch ${point.best_epoch}; it ${point.beats ? "beats" : "does not beat"} the best parameter-free baseline. `;
     const link = textElement("a", point.page ? "Open the page of the run" : "Open the folder of the run");
     link.href = point.link.split("/").map(encodeURIComponent).join("/") + (point.page ? "/report.html" : "/");
-    const command = textElement("code", `seqattn report ${path}/${point.path}`);
-    byId("chosen-words").replaceChildren(words, link, ...point.page ? [] : [", or write the page: ", command]);
+    const command2 = textElement("code", `seqattn report ${path}/${point.path}`);
+    byId("chosen-words").replaceChildren(words, link, ...point.page ? [] : [", or write the page: ", command2]);
   }
   function drawChosenCurve({ curve }) {
     if (!curve) {
@@ -964,6 +964,86 @@
     addPlayButton(frames, show);
     onThemeChange(show);
     choose();
+  }
+
+  // src/live/glossary.ts
+  var TERMS = [
+    { name: "attention", definition: "A way for the decoder to look back at every source step before each forecast step. It weighs the source steps and reads a mixture of them." },
+    { name: "attention weight", definition: "How much one forecast step reads from one source step. The weights of a step are usually between 0 and 1 and add up to 1." },
+    { name: "baseline", definition: "A simple forecast that needs no neural network, such as repeating the last value. A model is only useful if its error is lower." },
+    { name: "context", definition: "What attention hands to the decoder: the sum of the values of all source steps, each multiplied by its weight." },
+    { name: "decoder", definition: "The part of the model that writes the forecast, one step after the other." },
+    { name: "encoder", definition: "The part of the model that reads the source and turns each of its steps into a list of numbers, the encoder state." },
+    { name: "entropy", definition: "A measure of how widely the weights of a step are spread. It is 0 if all weight is on one source step, and largest if all weights are equal." },
+    { name: "epoch", definition: "One pass of the training through all training sequences. Epoch 0 is the model before its training, with random parameters." },
+    { name: "free running", definition: "Forecasting as in real use: each step starts from the model's own previous forecast, so errors can add up." },
+    { name: "key", definition: "The numbers of a source step that a query is compared with. The comparison gives the score." },
+    { name: "mean squared error", definition: "The mean of the squared differences between forecast and truth. 0 is a perfect forecast; large mistakes count more than small ones." },
+    { name: "noise floor", definition: "The mean squared error that even a perfect model would have, because the data contain random noise. No model can be reliably better." },
+    { name: "query", definition: "The numbers with which a decoder step asks what it needs. They are compared with the key of each source step." },
+    { name: "score", definition: "A number that says how well a query fits a key. Scores become weights by a normalizer such as softmax." },
+    { name: "softmax", definition: "The function that turns scores into weights: all are positive, they add up to 1, and a higher score gives a larger weight." },
+    { name: "teacher forcing", definition: "Giving the decoder the true previous value at each step instead of its own forecast. It makes training easier, but it is impossible in real use." },
+    { name: "value", definition: "The numbers of a source step that attention passes on. The weights decide how much of each value is in the context." }
+  ];
+  var idOf = (name) => `term-${name.replaceAll(" ", "-")}`;
+  function showGlossary() {
+    const list = document.createElement("dl");
+    list.append(...TERMS.flatMap(({ name, definition }) => {
+      const term2 = document.createElement("dt");
+      term2.id = idOf(name);
+      term2.append(textElement("dfn", name));
+      return [term2, textElement("dd", definition)];
+    }));
+    byId("glossary").append(list);
+  }
+  function card() {
+    const found = document.getElementById("term-card");
+    if (found) return found;
+    const made = document.createElement("div");
+    made.id = "term-card";
+    made.popover = "auto";
+    made.setAttribute("role", "note");
+    document.body.append(made);
+    return made;
+  }
+  function termElement(words, { name, definition }) {
+    if (!("popover" in HTMLElement.prototype)) {
+      const link = textElement("a", words);
+      link.href = `#${idOf(name)}`;
+      return link;
+    }
+    const button = textElement("button", words);
+    button.type = "button";
+    button.className = "term";
+    button.setAttribute("aria-label", `${words}: what is it?`);
+    button.addEventListener("click", () => {
+      const place2 = card();
+      place2.setAttribute("aria-label", name);
+      const close = textElement("button", "Close");
+      close.type = "button";
+      close.addEventListener("click", () => {
+        place2.hidePopover();
+        button.focus();
+      });
+      place2.replaceChildren(textElement("strong", name), textElement("p", definition), close);
+      place2.showPopover();
+      close.focus();
+    });
+    return button;
+  }
+  var isCardOpen = () => document.getElementById("term-card")?.matches(":popover-open") ?? false;
+  function splitTerms(text2) {
+    return text2.split(/\[([^\]]+)\]/);
+  }
+  function paragraph(text2) {
+    const made = document.createElement("p");
+    for (const [k, part] of splitTerms(text2).entries()) {
+      const [words, name = words] = part.split("|");
+      const term2 = k % 2 ? TERMS.find((each) => each.name === name) : void 0;
+      made.append(term2 ? termElement(words, term2) : part);
+    }
+    return made;
   }
 
   // src/live/arithmetic/record.ts
@@ -1837,10 +1917,10 @@
       try {
         const rows = this.explain(scene);
         title.textContent = describeStep2(this.explorer, scene, rows);
-      } catch (error) {
+      } catch (error2) {
         this.place.replaceChildren();
         [this.stages, this.tables, this.form] = [[], [], ""];
-        title.textContent = error instanceof Error ? error.message : String(error);
+        title.textContent = error2 instanceof Error ? error2.message : String(error2);
       }
       this.choose(this.chosen);
     }
@@ -1884,15 +1964,15 @@
     }
     /** Write the numbers of a stage into its cells. */
     fill(stage, table, rows) {
-      const set = (cell2, text2) => {
-        if (cell2.textContent !== text2) cell2.textContent = text2;
+      const set = (cell3, text2) => {
+        if (cell3.textContent !== text2) cell3.textContent = text2;
       };
       table.rows = [...rows];
       for (const [place2, row] of rows.entries()) {
         for (const [column, x] of stage.numbers[row].entries()) set(table.cells.get(key(place2, column)), formatCell(x, stage.digits));
       }
       const own = !hasOwn(stage) ? [] : stage.ownAs === "column" ? rows.map((row) => stage.own[row][stage.columns.length - 1]) : stage.own.flat();
-      for (const [k, cell2] of table.own.entries()) set(cell2, Number.isFinite(own[k]) ? formatCell(own[k], stage.digits) : "");
+      for (const [k, cell3] of table.own.entries()) set(cell3, Number.isFinite(own[k]) ? formatCell(own[k], stage.digits) : "");
     }
     build(stage, index, rows) {
       const block = document.createElement("div");
@@ -1915,11 +1995,11 @@
         const line = body.insertRow();
         line.append(headerCell(stage.rows[row], "row"));
         for (const column of stage.columns.keys()) {
-          const cell2 = line.insertCell();
-          cell2.className = "number";
-          cell2.tabIndex = place2 === 0 && column === 0 ? 0 : -1;
-          cell2.dataset.cell = key(place2, column);
-          built.cells.set(key(place2, column), cell2);
+          const cell3 = line.insertCell();
+          cell3.className = "number";
+          cell3.tabIndex = place2 === 0 && column === 0 ? 0 : -1;
+          cell3.dataset.cell = key(place2, column);
+          built.cells.set(key(place2, column), cell3);
         }
         if (isColumn) built.own.push(ownCell(line));
       }
@@ -1935,10 +2015,10 @@
     }
     /** Return the number that an element of the panel shows; null if it shows none. */
     find(element) {
-      const cell2 = element instanceof Element ? element.closest("td[data-cell]") : null;
-      const block = cell2?.closest("[data-stage]");
-      if (!cell2 || !block || !this.place.contains(cell2)) return null;
-      const [place2, column] = cell2.dataset.cell.split("/").map(Number);
+      const cell3 = element instanceof Element ? element.closest("td[data-cell]") : null;
+      const block = cell3?.closest("[data-stage]");
+      if (!cell3 || !block || !this.place.contains(cell3)) return null;
+      const [place2, column] = cell3.dataset.cell.split("/").map(Number);
       const stage = Number(block.dataset.stage);
       return { stage, row: this.tables[stage].rows[place2], column };
     }
@@ -1948,7 +2028,7 @@
     }
     /** Show where a number comes from, and mark the cells that it is computed from. */
     choose(ref) {
-      for (const cell2 of this.place.querySelectorAll(".chosen, .origin")) cell2.classList.remove("chosen", "origin");
+      for (const cell3 of this.place.querySelectorAll(".chosen, .origin")) cell3.classList.remove("chosen", "origin");
       this.chosen = ref && this.cellOf(ref) ? ref : null;
       if (!this.chosen) {
         this.line.textContent = this.stages.length ? HINT : "";
@@ -1962,28 +2042,28 @@
     /** Move the focus within a table by the arrow keys. */
     move(event) {
       const direction = KEYS[event.key];
-      const cell2 = event.target instanceof Element ? event.target.closest("td[data-cell]") : null;
-      const table = this.tables[Number(cell2?.closest("[data-stage]")?.dataset.stage)];
-      if (!direction || !cell2 || !table) return;
-      const [place2, column] = cell2.dataset.cell.split("/").map(Number);
+      const cell3 = event.target instanceof Element ? event.target.closest("td[data-cell]") : null;
+      const table = this.tables[Number(cell3?.closest("[data-stage]")?.dataset.stage)];
+      if (!direction || !cell3 || !table) return;
+      const [place2, column] = cell3.dataset.cell.split("/").map(Number);
       const next = table.cells.get(key(place2 + direction[0], column + direction[1]));
       event.preventDefault();
       if (!next) return;
-      cell2.tabIndex = -1;
+      cell3.tabIndex = -1;
       next.tabIndex = 0;
       next.focus();
     }
   };
   function headerCell(text2, scope) {
-    const cell2 = textElement("th", text2);
-    cell2.scope = scope;
-    if (scope === "col") cell2.className = "number";
-    return cell2;
+    const cell3 = textElement("th", text2);
+    cell3.scope = scope;
+    if (scope === "col") cell3.className = "number";
+    return cell3;
   }
   function ownCell(line) {
-    const cell2 = line.insertCell();
-    cell2.className = "number exact";
-    return cell2;
+    const cell3 = line.insertCell();
+    cell3.className = "number exact";
+    return cell3;
   }
   function describeStep2({ first: { layers, heads } }, { state, shown: all }, { shown, count }) {
     const places = [`step ${state.step + 1}`];
@@ -1999,6 +2079,18 @@
     explorer.onAnswer(() => {
       panel.follow();
     });
+  }
+
+  // src/live/announce.ts
+  var REST = 700;
+  function announcer(element, rest = REST) {
+    let timer;
+    return (text2) => {
+      clearTimeout(timer);
+      timer = setTimeout(() => {
+        if (element.textContent !== text2) element.textContent = text2;
+      }, rest);
+    };
   }
 
   // src/live/svg.ts
@@ -2232,6 +2324,13 @@
       });
     });
   }
+  function showSubjects(explorer) {
+    const choices = runChoices(explorer);
+    const indexOf = (subject) => choices.findIndex(({ subject: { model, run } }) => model === subject.model && run === subject.run);
+    const [first, second] = explorer.state.subjects;
+    selectById("live-run").value = String(indexOf(first));
+    selectById("live-other").value = String(second ? indexOf(second) + 1 : 0);
+  }
   function nearest(explorer, { model, run }, epoch) {
     const { epochs } = explorer.models[model].content.runs[run];
     return epochs.reduce((best, each) => Math.abs(each - epoch) < Math.abs(best - epoch) ? each : best);
@@ -2257,6 +2356,8 @@
     inputById("live-step").max = String(rows - 1);
     inputById("live-step").value = String(state.step);
     byId("live-step-name").textContent = `Step ${state.step + 1} of ${rows}`;
+    byId("live-step").setAttribute("aria-valuetext", `step ${state.step + 1} of ${rows}`);
+    showSubjects(explorer);
     showEpoch(explorer);
     showPoint(explorer, scene);
     byId("live-weights-name").textContent = `Weights of step ${state.step + 1}`;
@@ -2315,16 +2416,19 @@
   var MAX_HEIGHT = 420;
   var MAX_CELLS_AS_ELEMENTS = 1600;
   var ALIGNMENT_COLOUR2 = "#e69f00";
-  var HeatmapPlot = class {
+  var HeatmapPlot = class _HeatmapPlot {
     constructor(place2, events) {
       this.place = place2;
       this.events = events;
       this.root = svg("svg", { tabindex: 0, role: "grid" });
+      this.cellId = `live-cell-${_HeatmapPlot.count += 1}`;
       place2.replaceChildren(this.root);
     }
     place;
     events;
     root;
+    static count = 0;
+    cellId;
     column = 0;
     draw(scene, shown) {
       const { state, meaning } = scene;
@@ -2342,16 +2446,28 @@
       this.root.setAttribute("height", String(height));
       this.column = Math.min(this.column, columns - 1);
       const chosen = Math.min(state.step, rows.length - 1);
-      this.root.setAttribute("aria-label", `Attention weights: ${rows.length} steps by ${columns} points. Arrow keys choose a cell${scene.canForce ? ", Enter forces it" : ""}. Step ${chosen + 1}, point ${this.column + 1}: ${rows[chosen][this.column].toFixed(3)}`);
+      const canForce = scene.canForce && state.kind === "cross";
+      this.root.setAttribute("aria-label", `Attention weights. Arrow keys choose a cell${canForce ? ", Enter makes its step attend there only" : ""}.`);
+      this.root.setAttribute("aria-rowcount", String(rows.length));
+      this.root.setAttribute("aria-colcount", String(columns));
       const largest = largestWeight2(rows, meaning);
       const cells = rows.length * columns > MAX_CELLS_AS_ELEMENTS ? this.image(rows, grid, largest, meaning === "strength") : this.cells(rows, grid, largest, meaning === "strength");
-      this.root.replaceChildren(cells, this.labels(scene, grid), this.marks(scene, grid, chosen));
+      this.root.replaceChildren(cells, this.labels(scene, grid), this.marks(scene, grid, chosen), this.currentCell(rows, chosen));
+      this.root.onfocus = this.root.onblur = () => {
+        this.draw(scene, shown);
+      };
       this.root.onclick = (event) => {
         this.click(event, grid);
       };
       this.root.onkeydown = (event) => {
         this.key(event, grid, chosen);
       };
+    }
+    /** The chosen cell for screen readers, which read it when the keyboard moves to it. */
+    currentCell(rows, chosen) {
+      this.root.setAttribute("aria-activedescendant", this.cellId);
+      const cell3 = svg("g", { id: this.cellId, role: "gridcell", "aria-colindex": this.column + 1, "aria-selected": "true", "aria-label": `step ${chosen + 1}, point ${this.column + 1}: ${rows[chosen][this.column].toFixed(3)}` });
+      return svg("g", { role: "row", "aria-rowindex": chosen + 1, "data-only": "page" }, cell3);
     }
     cells(rows, grid, largest, signed) {
       const group = svg("g", { "aria-hidden": "true" });
@@ -2402,13 +2518,14 @@
         for (const [t, s] of alignment.entries()) if (s >= 0 && t < grid.rows && s < grid.columns) outline(t, s, 1, { stroke: ALIGNMENT_COLOUR2, "stroke-width": 2.5, class: "true-step" });
         for (const row of state.force.list) {
           if (row.layer !== state.layer || row.head !== state.head) continue;
-          const y = MARGIN2.top + (row.step - 0.5) * grid.cellHeight + 4;
-          group.append(svg("text", { x: 30, y, "font-size": 11, fill: warn, "text-anchor": "middle", class: "forced-row" }, "forced"));
+          const middle = MARGIN2.top + (row.step - 0.5) * grid.cellHeight + 4;
+          const hasRoom = grid.cellHeight >= 30;
+          group.append(svg("text", { x: hasRoom ? MARGIN2.left - 6 : 26, y: middle + (hasRoom ? 13 : 0), "font-size": 11, stroke: "none", fill: warn, "text-anchor": hasRoom ? "end" : "start", class: "forced-row" }, hasRoom ? "forced" : "\u25B8"));
           outline(row.step - 1, 0, grid.columns, { stroke: warn, "stroke-width": 1.5, "stroke-dasharray": "5 3" });
         }
       }
       outline(chosen, 0, grid.columns, { stroke: warn, "stroke-width": 3 });
-      if (document.activeElement === this.root) outline(chosen, this.column, 1, { stroke: ink, "stroke-width": 2 });
+      if (document.activeElement === this.root) outline(chosen, this.column, 1, { stroke: ink, "stroke-width": 2, "data-only": "page" });
       return group;
     }
     click(event, grid) {
@@ -2443,6 +2560,7 @@
   var MARGIN3 = { left: 58, right: 14, top: 14, bottom: 40 };
   var ROW_GAP2 = 22;
   var MARGIN_SHARE = 0.18;
+  var HIT_RADIUS = 16;
   function extent(values) {
     const finite = values.filter(Number.isFinite);
     if (!finite.length) return [0, 1];
@@ -2573,15 +2691,28 @@
           "data-point": k,
           "aria-label": `source point ${k + 1}`,
           "aria-valuetext": values + (weight === void 0 ? "" : `, weight ${weight.toFixed(3)}`),
+          "aria-valuemin": panel.y.domain[0],
+          "aria-valuemax": panel.y.domain[1],
           "aria-valuenow": row[panel.sourceY]
         }, svg("title", {}, `point ${k + 1}: ${values}${weight === void 0 ? "" : `; weight ${weight.toFixed(3)}`}`));
         circle.style.cursor = "grab";
         circle.style.touchAction = "none";
         this.follow(circle, k, panel, scene);
+        if (!many) group.prepend(this.hitArea(x, y, k, panel));
         group.append(circle);
         if (!many) group.append(svg("text", { x: x + r + 3, y: y - r - 1, "font-size": 12, fill: soft, "aria-hidden": "true", class: "point-number" }, String(k + 1)));
       }
       return group;
+    }
+    /** A place below a point that a finger can hit. */
+    hitArea(x, y, point, panel) {
+      const area = svg("circle", { cx: x, cy: y, r: HIT_RADIUS, fill: "transparent", "data-only": "page" });
+      area.style.cursor = "grab";
+      area.style.touchAction = "none";
+      area.addEventListener("pointerdown", (event) => {
+        this.startDrag(event, point, panel);
+      });
+      return area;
     }
     follow(circle, point, panel, scene) {
       circle.addEventListener("focus", () => {
@@ -2596,11 +2727,11 @@
         event.preventDefault();
         const size = event.shiftKey ? 0.1 : 0.02;
         const row = scene.state.source[point];
-        const moved = {};
+        const moved2 = {};
         const along = (scale) => (scale.domain[1] - scale.domain[0]) * size;
-        if (panel.sourceX !== null && direction[0]) moved[panel.sourceX] = row[panel.sourceX] + direction[0] * along(panel.x);
-        if (direction[1]) moved[panel.sourceY] = row[panel.sourceY] + direction[1] * along(panel.y);
-        if (Object.keys(moved).length) this.events.move(point, moved);
+        if (panel.sourceX !== null && direction[0]) moved2[panel.sourceX] = row[panel.sourceX] + direction[0] * along(panel.x);
+        if (direction[1]) moved2[panel.sourceY] = row[panel.sourceY] + direction[1] * along(panel.y);
+        if (Object.keys(moved2).length) this.events.move(point, moved2);
       });
     }
     startDrag(event, point, panel) {
@@ -2610,9 +2741,9 @@
       const moveTo = (at) => {
         const box = this.root.getBoundingClientRect();
         const [x, y] = [(at.clientX - box.left) * (this.width / box.width), (at.clientY - box.top) * (HEIGHT2 / box.height)];
-        const moved = { [panel.sourceY]: clamp(panel.y.invert(y), panel.y.domain) };
-        if (panel.sourceX !== null) moved[panel.sourceX] = clamp(panel.x.invert(x), panel.x.domain);
-        this.events.move(point, moved);
+        const moved2 = { [panel.sourceY]: clamp(panel.y.invert(y), panel.y.domain) };
+        if (panel.sourceX !== null) moved2[panel.sourceX] = clamp(panel.x.invert(x), panel.x.domain);
+        this.events.move(point, moved2);
       };
       const onMove = (at) => {
         moveTo(at);
@@ -2696,8 +2827,8 @@
       const loss = meanSquaredError(forced.forecast, state.truth, scale);
       if (loss !== null) text2 += `${label} Mean squared error of the sequence ${formatNumber(loss)}.`;
       if (forced !== own) {
-        const before = meanSquaredError(own.forecast, state.truth, scale);
-        text2 += `${loss === null ? label : ""} The forced weights move the forecast by up to ${formatNumber(largestChange(forced.forecast, own.forecast))}${before === null ? "" : `; with its own weights the error is ${formatNumber(before)}`}.`;
+        const before2 = meanSquaredError(own.forecast, state.truth, scale);
+        text2 += `${loss === null ? label : ""} The forced weights move the forecast by up to ${formatNumber(largestChange(forced.forecast, own.forecast))}${before2 === null ? "" : `; with its own weights the error is ${formatNumber(before2)}`}.`;
       }
     }
     if (state.isChanged) text2 += " The source was changed, so the true continuation is unknown.";
@@ -2796,21 +2927,42 @@
   // src/live/state.ts
   var PREFIX = "#state=";
   var MAX_INDEX = 1e6;
-  var isRow = (row) => Array.isArray(row) && row.every((value) => typeof value === "number" && Number.isFinite(value));
+  var MAX_POINTS2 = 5e3;
+  var MAX_VALUE = 1e15;
+  function toFragment(state, page) {
+    const shared = {
+      p: page,
+      e: state.example,
+      m: state.subjects.map(({ model, run, epoch }) => [model, run, epoch]),
+      k: state.kind,
+      v: [state.layer, state.head, state.step, state.point]
+    };
+    if (state.isChanged || state.example === null) shared.s = state.source;
+    if (state.force.size) shared.f = state.force.list;
+    return PREFIX + encodeURIComponent(JSON.stringify(shared));
+  }
+  var isRow = (row) => Array.isArray(row) && row.every((value) => typeof value === "number" && Math.abs(value) <= MAX_VALUE);
   var isIndex = (value, count) => typeof value === "number" && Number.isInteger(value) && value >= 0 && value < count;
-  var isSource = (source, features) => Array.isArray(source) && source.length > 0 && source.every((row) => isRow(row) && row.length === features);
+  function isSource(source, { features, fixed, longest }) {
+    if (!Array.isArray(source) || source.length < 1 || source.length > (longest ?? MAX_POINTS2)) return false;
+    return (fixed === null || source.length === fixed) && source.every((row) => isRow(row) && row.length === features);
+  }
   var isKind = (kind) => typeof kind === "string" && ["cross", "encoder_self", "decoder_self"].includes(kind);
-  var isForced = ({ step, layer, head, weights }) => isRow(weights) && [step, layer, head].every((value) => isIndex(value, MAX_INDEX));
+  function isForced({ step, layer, head, weights }, { steps, layers, heads }, points2) {
+    return isRow(weights) && weights.length === points2 && isIndex(step - 1, steps) && isIndex(layer, layers) && isIndex(head, heads);
+  }
   function readSubjects(m, { runs }) {
     if (!Array.isArray(m) || m.length < 1 || m.length > 4 || !m.every(isRow)) return null;
     const subjects = m.map(([model, run, epoch]) => ({ model, run, epoch }));
     return subjects.every(({ model, run, epoch }) => isIndex(model, runs.length) && isIndex(run, runs[model].length) && runs[model][run].includes(epoch)) ? subjects : null;
   }
-  function check({ e, s, f = [], m, k, v }, limits) {
-    const hasExample = e === null ? s !== void 0 : isIndex(e, limits.examples);
-    const hasSource = s === void 0 || isSource(s, limits.features);
+  var isView = (v) => isRow(v) && v.length === 4 && v.every((value) => isIndex(value, MAX_INDEX));
+  function check({ p, e, s, f = [], m, k, v }, limits) {
+    if (p !== limits.page || s !== void 0 && !isSource(s, limits)) return null;
+    if (e === null ? s === void 0 : !isIndex(e, limits.examples.length)) return null;
+    const points2 = s ? s.length : limits.examples[e];
     const subjects = readSubjects(m, limits);
-    if (!hasExample || !hasSource || !subjects || !isKind(k) || !isRow(v) || !v.every((value) => isIndex(value, MAX_INDEX)) || !f.every(isForced)) return null;
+    if (!subjects || !isKind(k) || !isView(v) || !f.every((row) => isForced(row, limits, points2))) return null;
     const force = new ForcedRows();
     for (const row of f) force.set(row.step, row.layer, row.head, row.weights);
     const [layer, head, step, point] = v;
@@ -2823,6 +2975,13 @@
     } catch {
       return null;
     }
+  }
+  var SAMPLE = 4096;
+  function pageKey(models) {
+    const parts = models.flatMap(({ sha256, runs }) => [sha256, ...runs.flatMap(({ name, seed, best_epoch: best, parameters: { data } }) => [name, seed, best, data.slice(0, SAMPLE), data.slice(-SAMPLE)])]);
+    let hash = 2166136261;
+    for (const character of parts.join("\n")) hash = Math.imul(hash ^ character.codePointAt(0), 16777619) >>> 0;
+    return hash.toString(36);
   }
 
   // src/live/explorer.ts
@@ -2840,6 +2999,7 @@
       this.page = page;
       this.models = models;
       this.sequences = sequences;
+      this.key = pageKey(models.map(({ content }) => content));
       this.state = this.restore() ?? this.start(0);
       this.path = new PathPlot(byId("live-path"), {
         move: (point, values) => {
@@ -2876,9 +3036,12 @@
     path;
     maps = [];
     bars;
-    isBusy = false;
+    /** Ends when the answer to the last change is shown. */
+    settling = null;
     isOutdated = false;
     followers = [];
+    key;
+    speak = announcer(byId("live-spoken"));
     static async load(page, models) {
       const explorer = new _LiveExplorer(page, models, await Sequences.load(page.examples, page.alignment));
       await explorer.update();
@@ -2888,6 +3051,10 @@
     onAnswer(follow) {
       this.followers.push(follow);
       if (this.scene) follow(this.scene);
+    }
+    /** The fragment of a link to what is shown. */
+    get fragment() {
+      return toFragment(this.state, this.key);
     }
     get first() {
       return this.models[this.state.subjects[0].model].content;
@@ -3007,13 +3174,25 @@
         point: 0
       };
     }
-    restore() {
-      const limits = {
-        examples: this.sequences.count,
+    /** What a link to this page may contain. */
+    get limits() {
+      const contents = this.models.map(({ content }) => content);
+      const most = (count) => Math.max(...contents.map(count));
+      const lengths = contents.flatMap(({ max_length: longest }) => longest === null ? [] : [longest]);
+      return {
+        page: this.key,
+        examples: this.page.examples.source_lengths,
         features: this.page.examples.features.length,
-        runs: this.models.map(({ content }) => content.runs.map(({ epochs }) => epochs))
+        runs: contents.map(({ runs }) => runs.map(({ epochs }) => epochs)),
+        fixed: contents.find(({ fixed_source: fixed }) => fixed !== null)?.fixed_source ?? null,
+        longest: lengths.length ? Math.min(...lengths) : null,
+        steps: most(({ steps }) => steps),
+        layers: most(({ layers }) => layers),
+        heads: most(({ heads }) => heads)
       };
-      const shared = fromFragment(location.hash, limits);
+    }
+    restore() {
+      const shared = fromFragment(location.hash, this.limits);
       if (!shared) return null;
       const example = shared.example ?? 0;
       const unchanged = shared.source === null;
@@ -3027,19 +3206,21 @@
     /** Ask the models. While one answers, later changes wait, and only the last is asked. */
     async update() {
       this.isOutdated = true;
-      if (this.isBusy) return;
-      this.isBusy = true;
+      this.settling ??= this.settle();
+      return this.settling;
+    }
+    async settle() {
       while (this.isOutdated) {
         this.isOutdated = false;
         try {
           this.scene = await this.ask();
           byId("live-error").textContent = "";
-        } catch (error) {
-          byId("live-error").textContent = error instanceof Error ? error.message : String(error);
+        } catch (error2) {
+          byId("live-error").textContent = error2 instanceof Error ? error2.message : String(error2);
         }
         this.draw();
       }
-      this.isBusy = false;
+      this.settling = null;
     }
     async ask() {
       const { state, page } = this;
@@ -3094,23 +3275,56 @@
       for (const [k, own] of [...place2.children].entries()) {
         own.hidden = k >= scene.shown.length;
         if (k >= scene.shown.length) continue;
-        own.firstElementChild.textContent = scene.shown.length > 1 ? scene.shown[k].name : "";
+        const { name, answer } = scene.shown[k];
+        const hasWeights = weightsOf(answer, scene.state.kind, scene.state.layer, scene.state.head).length > 0;
+        own.firstElementChild.textContent = scene.shown.length === 1 ? "" : hasWeights ? name : `${name} has no such weights.`;
         this.maps[k].draw(scene, scene.shown[k]);
       }
       const { state } = scene;
       const row = weightsOf(scene.shown[0].answer, state.kind, state.layer, state.head)[state.step] ?? [];
       byId("live-weights").hidden = row.length === 0;
       if (row.length) this.bars.draw(row, state.kind === "cross" && state.force.get(state.step + 1, state.layer, state.head) !== void 0, scene.canForce && state.kind === "cross");
-      byId("live-text").textContent = describe(scene, this.first.loss_scale);
+      const text2 = describe(scene, this.first.loss_scale);
+      byId("live-text").textContent = text2;
+      this.speak(text2);
       showControls(this, scene);
       for (const follow of this.followers) follow(scene);
     }
   };
 
+  // src/live/legend.ts
+  function entry(name, ...marks2) {
+    const picture = svg("svg", { viewBox: "0 0 22 16", width: 22, height: 16, "aria-hidden": "true" }, ...marks2);
+    const made = document.createElement("span");
+    made.append(picture, textElement("span", name));
+    return made;
+  }
+  function entries({ shown, state: { truth } }) {
+    const { soft, accent, ink } = theme();
+    const line = (colour, dashes) => svg("line", { x1: 0, x2: 22, y1: 8, y2: 8, stroke: colour, "stroke-width": 1.5, "stroke-dasharray": dashes });
+    const found = [entry("source", line(soft, "none"), svg("circle", { cx: 11, cy: 8, r: 5, fill: soft, stroke: ink }))];
+    if (truth) found.push(entry("truth", line(accent, "2 4"), svg("path", { d: "M7 4l8 8m0 -8l-8 8", stroke: accent, "stroke-width": 1.5 })));
+    for (const { name, colour } of shown) {
+      const label = shown.length > 1 ? `forecast of ${name}` : "forecast";
+      found.push(entry(label, line(colour, "none"), svg("path", { d: "M11 3L16 8L11 13L6 8Z", fill: colour })));
+    }
+    const forced = shown.filter(({ answer, own }) => answer !== own);
+    for (const { name, colour } of forced) found.push(entry(forced.length > 1 ? `${name} with its own weights` : "forecast with the model's own weights", line(colour, "6 4")));
+    return found;
+  }
+  function addLegend(explorer) {
+    const place2 = document.createElement("p");
+    place2.id = "live-legend";
+    byId("live-path").after(place2);
+    explorer.onAnswer((scene) => {
+      place2.replaceChildren(...entries(scene));
+    });
+  }
+
   // src/live/force.ts
   function depth(array) {
     if (!Array.isArray(array)) return 0;
-    return 1 + Math.max(0, ...array.filter((entry) => entry !== null).map(depth));
+    return 1 + Math.max(0, ...array.filter((entry2) => entry2 !== null).map(depth));
   }
   var isIndex2 = (value, count) => Number.isInteger(value) && value >= 0 && value < count;
   function checkPlace({ step, layer, head }, { steps, layers, heads }) {
@@ -3167,7 +3381,7 @@
   var FATAL = 4;
   var runtime;
   var hasRuntime = () => document.getElementById(SCRIPT_ID) !== null;
-  var reasonOf = (error) => error instanceof Error ? error.message : String(error);
+  var reasonOf = (error2) => error2 instanceof Error ? error2.message : String(error2);
   async function decodeGzip(text2) {
     return new Uint8Array(await decompress(decodeBase64(text2.trim()), "gzip"));
   }
@@ -3192,8 +3406,8 @@
     }
   }
   function loaded() {
-    runtime ??= load().catch((error) => {
-      throw new RuntimeError(`The model cannot run in this browser: ONNX Runtime did not load (${reasonOf(error)}).`);
+    runtime ??= load().catch((error2) => {
+      throw new RuntimeError(`The model cannot run in this browser: ONNX Runtime did not load (${reasonOf(error2)}).`);
     });
     return runtime;
   }
@@ -3202,8 +3416,8 @@
     let session;
     try {
       session = await ort.InferenceSession.create(graphBytes, { executionProviders: ["wasm"], logSeverityLevel: FATAL });
-    } catch (error) {
-      throw new RuntimeError(`The model in this page is damaged: ONNX Runtime cannot read its graph (${reasonOf(error)}).`);
+    } catch (error2) {
+      throw new RuntimeError(`The model in this page is damaged: ONNX Runtime cannot read its graph (${reasonOf(error2)}).`);
     }
     let last = Promise.resolve();
     const runOnce = async (inputs, outputs) => {
@@ -3325,6 +3539,662 @@
     }
   };
 
+  // src/live/csv.ts
+  var GENERATED_FORM = { series: "sequence", time: "step", interval: 1, delimiter: ",", decimal: ".", one_hot: {}, window: null, settings: [] };
+  var INPUT_FILE = "input.csv";
+  var WEIGHTS_FILE = "weights.json";
+  var ID = "input";
+  function cell2(text2, delimiter) {
+    const isPlain = text2 !== "" && text2.trim() === text2 && ![delimiter, '"', "\n", "\r"].some((mark) => text2.includes(mark));
+    return isPlain ? text2 : `"${text2.replaceAll('"', '""')}"`;
+  }
+  function wordOf(column, words, values, step) {
+    const chosen = values.indexOf(1);
+    if (chosen < 0 || values.some((value, k) => k !== chosen && value !== 0)) {
+      throw new Error(`Point ${step + 1} is no single word of the column ${column}: one of its features (${words.join(", ")}) must be 1 and the others 0.`);
+    }
+    return words[chosen];
+  }
+  function toCsv(form, features, source) {
+    const { series, time, interval, delimiter, decimal, one_hot: oneHot } = form;
+    const ofWord = new Map(Object.entries(oneHot).flatMap(([column, words]) => words.map((word) => [`${column}=${word}`, column])));
+    const columns = [...new Set(features.map((name) => ofWord.get(name) ?? name))];
+    const header = [...series === null ? [] : [series], ...time === null ? [] : [time], ...columns];
+    const line = (cells) => `${cells.map((text2) => cell2(text2, delimiter)).join(delimiter)}
+`;
+    const number = (value) => String(value).replace(".", decimal);
+    const lines = source.map((row, t) => line([
+      ...series === null ? [] : [ID],
+      ...time === null ? [] : [String((t + 1) * interval)],
+      ...columns.map((column) => {
+        const words = Object.hasOwn(oneHot, column) ? oneHot[column] : void 0;
+        if (!words) return number(row[features.indexOf(column)]);
+        return wordOf(column, words, words.map((word) => row[features.indexOf(`${column}=${word}`)]), t);
+      })
+    ]));
+    return line(header) + lines.join("");
+  }
+  var toWeightsFile = (rows) => `${JSON.stringify({ rows }, null, 1)}
+`;
+  var quote = (word) => /^[\w./:=@%+,-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`;
+  function command({ run, form, epoch, isForced: isForced2 }) {
+    const words = ["seqattn", "predict", run, "--input", INPUT_FILE];
+    for (const setting of form.settings) words.push("--set", setting);
+    if (epoch !== null) words.push("--epoch", String(epoch));
+    if (isForced2) words.push("--attention-override", `forced:${WEIGHTS_FILE}`);
+    return words.map(quote).join(" ");
+  }
+
+  // src/live/picture.ts
+  var MARGIN4 = 16;
+  var GAP = 24;
+  var LINE = 20;
+  var FONT = "system-ui, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif";
+  var PIXELS = 2;
+  var CHARACTER = 7.7;
+  var PAGE_ATTRIBUTES = ["tabindex", "role", "class", "style", "data-point", "data-step", "data-column", "id"];
+  var sizeOf = ({ viewBox: { baseVal: { width, height } } }) => ({ width, height });
+  function copy(picture, x, y) {
+    const clone = picture.cloneNode(true);
+    for (const element of [clone, ...clone.querySelectorAll("*")]) {
+      const isImage = element instanceof SVGImageElement;
+      for (const { name } of [...element.attributes]) {
+        if (name.startsWith("aria-") || PAGE_ATTRIBUTES.includes(name) && !(isImage && name === "style")) element.removeAttribute(name);
+      }
+    }
+    clone.querySelectorAll("[data-only=page]").forEach((element) => {
+      element.remove();
+    });
+    clone.setAttribute("x", String(x));
+    clone.setAttribute("y", String(y));
+    return clone;
+  }
+  function wrap(text2, most) {
+    const lines = [];
+    for (const word of text2.split(/\s+/)) {
+      const last = lines.at(-1);
+      if (last === void 0 || last.length + word.length + 1 > most) lines.push(word);
+      else lines[lines.length - 1] = `${last} ${word}`;
+    }
+    return lines;
+  }
+  function legend(names, fill2, y) {
+    let x = MARGIN4;
+    return names.flatMap(({ name, colour }) => {
+      const parts = [svg("path", { d: `M${x + 6} ${y - 11}l6 6l-6 6l-6 -6Z`, fill: colour }), svg("text", { x: x + 18, y, "font-size": 13, fill: fill2 }, name)];
+      x += 36 + name.length * CHARACTER;
+      return parts;
+    });
+  }
+  function compose(title, text2, names, path, maps) {
+    const { ground, ink, soft } = theme();
+    const left = sizeOf(path);
+    const right = Math.max(0, ...maps.map(({ picture }) => sizeOf(picture).width));
+    const width = 2 * MARGIN4 + left.width + (right ? GAP + right : 0);
+    const words = (content, x, y, size, fill2, weight = 400) => svg("text", { x, y, "font-size": size, "font-weight": weight, fill: fill2 }, content);
+    const root = svg("svg", { "font-family": FONT });
+    const lines = wrap(text2, Math.floor((width - 2 * MARGIN4) / CHARACTER));
+    const top = MARGIN4 + 24 + (lines.length + (names.length ? 1 : 0)) * LINE + 8;
+    let bottom = top;
+    const column = [];
+    for (const { picture, caption } of maps) {
+      if (caption) {
+        column.push(words(caption, MARGIN4 + left.width + GAP, bottom + 14, 13, soft));
+        bottom += LINE;
+      }
+      column.push(copy(picture, MARGIN4 + left.width + GAP, bottom));
+      bottom += sizeOf(picture).height;
+    }
+    const height = Math.max(top + left.height, bottom) + MARGIN4;
+    for (const [name, value] of [["viewBox", `0 0 ${width} ${height}`], ["width", String(width)], ["height", String(height)]]) root.setAttribute(name, value);
+    root.append(
+      svg("title", {}, title),
+      svg("rect", { x: 0, y: 0, width, height, fill: ground }),
+      words(title, MARGIN4, MARGIN4 + 16, 18, ink, 600),
+      ...lines.map((line, k) => words(line, MARGIN4, MARGIN4 + 24 + (k + 0.8) * LINE, 13, soft)),
+      ...legend(names, ink, MARGIN4 + 24 + (lines.length + 0.8) * LINE),
+      copy(path, MARGIN4, top),
+      ...column
+    );
+    return root;
+  }
+  function toSvgText(picture) {
+    const text2 = new XMLSerializer().serializeToString(picture).replace(/[^\P{Cc}\n\t]/gu, "");
+    return `<?xml version="1.0" encoding="UTF-8"?>
+${text2}
+`;
+  }
+  async function toPng(picture) {
+    const { width, height } = sizeOf(picture);
+    const address = URL.createObjectURL(new Blob([toSvgText(picture)], { type: "image/svg+xml" }));
+    try {
+      const image = new Image();
+      image.src = address;
+      await image.decode();
+      const canvas = document.createElement("canvas");
+      [canvas.width, canvas.height] = [Math.ceil(width * PIXELS), Math.ceil(height * PIXELS)];
+      canvas.getContext("2d").drawImage(image, 0, 0, canvas.width, canvas.height);
+      return await new Promise((resolve, reject) => {
+        canvas.toBlob((blob) => {
+          if (blob) resolve(blob);
+          else reject(new Error("The browser could not draw the picture."));
+        }, "image/png");
+      });
+    } finally {
+      URL.revokeObjectURL(address);
+    }
+  }
+
+  // src/live/share.ts
+  var PLACEHOLDER = "RUN";
+  var LEGEND = "Circles: source points. Diamonds: forecast. Crosses: true continuation, if it is known. Dashed, without crosses: the forecast with the model's own weights.";
+  function save(name, content) {
+    const link = document.createElement("a");
+    link.href = URL.createObjectURL(content);
+    link.download = name;
+    link.click();
+    setTimeout(() => {
+      URL.revokeObjectURL(link.href);
+    }, 6e4);
+  }
+  var message = (error2) => error2 instanceof Error ? error2.message : String(error2);
+  var Share = class {
+    constructor(explorer, content) {
+      this.explorer = explorer;
+      this.content = content;
+      const buttons = document.createElement("div");
+      buttons.className = "controls";
+      buttons.append(
+        this.button("live-copy", "Copy link", () => this.copyLink()),
+        this.button("live-save-svg", "Save picture (SVG)", () => {
+          this.savePicture();
+        }),
+        this.button("live-save-png", "Save picture (PNG)", () => this.savePng()),
+        this.button("live-save-csv", "Save input as CSV", () => {
+          this.saveInput();
+        })
+      );
+      this.weightsButton = this.button("live-save-weights", "Save forced weights", () => {
+        this.saveWeights();
+      });
+      buttons.append(this.weightsButton);
+      this.field.readOnly = true;
+      this.field.id = "live-link";
+      this.fieldLabel.className = "wide-field";
+      this.fieldLabel.hidden = true;
+      this.fieldLabel.append(this.field);
+      this.note.setAttribute("role", "status");
+      this.note.id = "live-share-note";
+      this.explanation.className = "hint";
+      this.command.id = "live-command";
+      this.command.className = "command";
+      const line = document.createElement("p");
+      line.append(this.command);
+      byId("live-share").append(buttons, this.fieldLabel, this.note, this.explanation, line);
+      explorer.onAnswer((scene) => {
+        this.show(scene);
+      });
+    }
+    explorer;
+    content;
+    note = textElement("p", "");
+    command = textElement("code", "");
+    explanation = textElement("p", "");
+    field = document.createElement("input");
+    fieldLabel = textElement("label", "Link ");
+    weightsButton;
+    button(id, name, act) {
+      const button = textElement("button", name);
+      button.type = "button";
+      button.id = id;
+      button.addEventListener("click", () => {
+        this.note.textContent = "";
+        Promise.resolve().then(act).catch((error2) => {
+          this.note.textContent = message(error2);
+        });
+      });
+      return button;
+    }
+    get form() {
+      return this.explorer.first.input ?? GENERATED_FORM;
+    }
+    /** The folder of the run; a placeholder if the page has several, or it was an absolute path. */
+    get run() {
+      const path = this.content.kind === "run" ? this.content.path : void 0;
+      return path !== void 0 && !/^([/\\~-]|[A-Za-z]:)/.test(path) ? path : PLACEHOLDER;
+    }
+    get forcedRows() {
+      const { explorer } = this;
+      return explorer.canForce ? explorer.rowsFor(explorer.models[explorer.state.subjects[0].model]) : [];
+    }
+    /** Show the command of the first model. */
+    show({ state, shown }) {
+      const { run } = this;
+      const [{ model, run: index, epoch }] = state.subjects;
+      const { name, best_epoch: best } = this.explorer.models[model].content.runs[index];
+      const rows = this.forcedRows;
+      this.weightsButton.disabled = rows.length === 0;
+      this.command.textContent = command({ run, form: this.form, epoch: epoch === best ? null : epoch, isForced: rows.length > 0 });
+      const files = rows.length ? `${INPUT_FILE} and ${WEIGHTS_FILE} are the saved files` : `${INPUT_FILE} is the saved input`;
+      const where = run === PLACEHOLDER ? `${PLACEHOLDER} is the folder of the run ${quote(name)}; ` : "";
+      const of = shown.length > 1 ? ` of ${name}` : "";
+      this.explanation.textContent = `This command gives the forecast${of} that is shown: ${where}${files}.${this.limit(state.source.length)}`;
+    }
+    /** Say where the command reads less than the page shows. */
+    limit(points2) {
+      const { window: window2 } = this.form;
+      return window2 !== null && points2 > window2 ? ` Since the run was trained on windows of ${window2} points, the command reads only the last ${window2} of these ${points2}, so its forecast is another one.` : "";
+    }
+    async copyLink() {
+      const { fragment } = this.explorer;
+      const address = location.href.split("#", 1)[0] + fragment;
+      location.hash = fragment;
+      try {
+        await navigator.clipboard.writeText(address);
+        this.fieldLabel.hidden = true;
+        this.note.textContent = "The link is in the clipboard. It opens this page with what is shown now.";
+      } catch {
+        this.fieldLabel.hidden = false;
+        this.field.value = address;
+        this.field.focus();
+        this.field.select();
+        this.note.textContent = "The browser does not allow the page to use the clipboard. The link is selected in the field: copy it with Ctrl+C or Cmd+C.";
+      }
+    }
+    get title() {
+      return document.querySelector("h1").textContent.trim().replace(/\s+/g, " ");
+    }
+    picture() {
+      const { explorer } = this;
+      const { state, shown } = explorer.scene;
+      const name = state.example === null ? "a source of the user's own" : `sequence ${explorer.sequences.names[state.example]}${state.isChanged ? ", changed" : ""}`;
+      const head = explorer.first.layers > 1 || explorer.first.heads > 1 ? `, layer ${state.layer}, head ${state.head}` : "";
+      const models = shown.map((each) => each.name).join(" and ");
+      const text2 = `${models}; ${name}${head}. ${byId("live-text").textContent} ${LEGEND}`;
+      const maps = [...byId("live-map").children].filter((place2) => !place2.hidden).flatMap((place2) => {
+        const picture = place2.querySelector("svg");
+        return picture && picture.viewBox.baseVal.width > 0 && !picture.closest("[hidden]") ? [{ picture, caption: place2.querySelector("p")?.textContent ?? "" }] : [];
+      });
+      return compose(this.title, text2, shown.length > 1 ? shown : [], byId("live-path").querySelector("svg"), maps);
+    }
+    get fileName() {
+      return this.title.replace(/[^\p{L}\p{N}._-]+/gu, "-").replace(/^[-.]+|[-.]+$/g, "").slice(0, 60) || "seqattn";
+    }
+    savePicture() {
+      save(`${this.fileName}.svg`, new Blob([toSvgText(this.picture())], { type: "image/svg+xml" }));
+    }
+    async savePng() {
+      save(`${this.fileName}.png`, await toPng(this.picture()));
+    }
+    saveInput() {
+      const { first, state } = this.explorer;
+      save(INPUT_FILE, new Blob([toCsv(this.form, first.features, state.source)], { type: "text/csv" }));
+    }
+    saveWeights() {
+      save(WEIGHTS_FILE, new Blob([toWeightsFile(this.forcedRows)], { type: "application/json" }));
+    }
+  };
+
+  // src/live/tour_texts.ts
+  var LOOK = {
+    distribution: {
+      title: "Where does it look?",
+      about: "Before each step of the forecast, the model looks at the source again. This is [attention]. It gives each source point an [attention weight], and reads more from points with a larger weight. In the heatmap, each row is a forecast step and each column a source point; a bright cell is a large weight. In the picture of the sequence, a source point with a large weight is a large bright circle.",
+      task: "Choose another forecast step: move the Step slider, or point at a diamond."
+    },
+    strength: {
+      title: "Where does it look?",
+      about: "This model does not choose among the source points. It adds what it reads to a memory, and each forecast step reads from this memory. The heatmap shows how strongly each step reads what a source point wrote. These strengths may be negative, and they need not add up to 1, unlike an [attention weight].",
+      task: "Choose another forecast step: move the Step slider, or point at a diamond."
+    },
+    none: {
+      title: "Where does it look?",
+      about: "Nowhere: this model has no [attention]. The [encoder] has to put the whole source into one list of numbers of fixed size, and the [decoder] forecasts from that list alone. A model with attention looks at every source point again before each forecast step.",
+      task: "Choose another forecast step: move the Step slider, or point at a diamond."
+    }
+  };
+  var CANNOT_FORBID = {
+    strength: "In a model with attention you could now forbid this look, and see what the forecast loses. Here it is impossible: the strengths follow from the memory, so there are no weights to replace.",
+    none: "In a model with attention you could now forbid a look at a point, and see what the forecast loses. This model does not look, so there is nothing to forbid."
+  };
+  function forbid({ attention, canForce }) {
+    if (!canForce) return { title: "Forbid it", about: CANNOT_FORBID[attention === "none" ? "none" : "strength"], task: null };
+    return {
+      title: "Forbid it",
+      about: "Does the forecast need this look, or is it a habit? To find out, force the chosen step to look elsewhere. The model then computes this step and all later ones with the weights that you give.",
+      task: "In the heatmap, click a dark cell: its step now reads from that source point only. With the keyboard: go to the heatmap with Tab, choose a cell with the arrow keys, and press Enter."
+    };
+  }
+  function before({ hasEpochs }) {
+    const title = "What was it before training?";
+    if (hasEpochs) {
+      return {
+        title,
+        about: "This page has the model at several times of its training. An [epoch] is one pass through all training sequences. Before the first one, the parameters of the model are random numbers.",
+        task: "Move the epoch slider to the left, as far as it goes. Then move it slowly to the right."
+      };
+    }
+    return {
+      title,
+      about: "This page has the trained model only. If you record the training, a slider appears here, and the model answers as it would have after each recorded [epoch]. At first it answers at random: the forecast goes nowhere in particular, and no source point stands out.",
+      task: null,
+      command: "seqattn train CONFIG --set training.record_attention=5"
+    };
+  }
+  function plainModel({ plain, isPlainShown, attention }) {
+    const title = "What does the plain model do?";
+    if (attention === "none") {
+      return {
+        title,
+        about: "You have seen it: this is the plain model, without [attention]. To see what attention changes, train a second model with it and put both on one page.",
+        task: null,
+        command: "seqattn report RUN_WITH_ATTENTION RUN_WITHOUT --output both.html"
+      };
+    }
+    if (plain === null) {
+      return {
+        title,
+        about: "To see what [attention] is worth, compare it with a model that has none: its [decoder] gets one list of numbers for the whole source, and never looks back. Train one, and put both on one page. Or use seqattn compare, which trains several models with several seeds.",
+        task: null,
+        command: "seqattn train CONFIG --set model.attention=null --name plain; seqattn report RUN_A RUN_B --output both.html"
+      };
+    }
+    return {
+      title,
+      about: `The model ${plain} has no [attention]: its [decoder] gets one list of numbers for the whole source, and never looks back. Both models answer the same source.`,
+      task: isPlainShown ? "Move a source point, and see which forecast goes wrong first." : `Choose ${plain} under Compare with. Then move a source point, and see which forecast goes wrong first.`
+    };
+  }
+  function tourSteps(facts) {
+    const source = facts.plane ? "The numbered circles in the picture are the source: the points that the model is given, in this order. The diamonds are its forecast: how it continues the path. Crosses, if there are any, are the true continuation." : "In the picture, time runs from left to right. The numbered circles are the source: the values that the model is given. The diamonds are its forecast: how it continues them. Crosses, if there are any, are the true continuation.";
+    const corner = facts.plane ? "corner" : "point";
+    return [
+      {
+        title: `Move a ${corner}`,
+        about: `${source} The model is inside this page, so it can answer any source.`,
+        task: `Drag one of the circles${facts.plane ? ", a corner of the path," : ""} to another place. With the keyboard: go to a circle with Tab, and press the arrow keys.`
+      },
+      LOOK[facts.attention],
+      forbid(facts),
+      before(facts),
+      plainModel(facts)
+    ];
+  }
+  var moved = (one, other) => formatNumber(largestChange(one, other), 2);
+  var error = (forecast, { state: { truth } }, scale) => meanSquaredError(forecast, truth, scale);
+  function afterMove(scene, before2) {
+    const { shown: [{ answer: { forecast } }], state: { point } } = scene;
+    return `You moved source point ${point + 1}, and the forecast moved by up to ${moved(forecast, before2)}. The model computed every step again. ${largestChange(forecast, before2) < 0.05 ? "That is little: try another point, or a larger move." : "So this point matters to the forecast."}`;
+  }
+  function afterLook(scene, { attention }) {
+    const { state, shown: [{ answer }], alignment, targetFeatures } = scene;
+    const row = weightsOf(answer, state.kind, state.layer, state.head)[state.step];
+    if (!row || attention === "none") {
+      const values = targetFeatures.slice(0, 2).map((name, g) => `${name} ${formatValue(answer.forecast[state.step][g], 1)}`);
+      return `Step ${state.step + 1} forecasts ${values.join(", ")}. It has seen nothing but that one list of numbers and its own previous steps.`;
+    }
+    const largest = row.reduce((best, weight, k) => Math.abs(weight) > Math.abs(row[best]) ? k : best, 0);
+    const strongest = formatValue(row[largest], 1);
+    if (attention === "strength") return `Step ${state.step + 1} reads source point ${largest + 1} most strongly: ${strongest}.`;
+    const share = row[largest] > 0.8 ? "So it looks almost only there." : row[largest] > 1.5 / row.length ? "It reads the others, too, but less." : "So it looks everywhere almost alike.";
+    const needed = state.kind === "cross" && alignment[state.step] >= 0 ? alignment[state.step] : null;
+    const hint = needed === null ? "" : needed === largest ? ` That is the point it needs: the one with the orange frame.` : ` The point it needs is point ${needed + 1}, the one with the orange frame.`;
+    return `Step ${state.step + 1} gives source point ${largest + 1} the largest weight, ${strongest} of 1. ${share}${hint}`;
+  }
+  function afterForce(scene, scale) {
+    const { shown: [{ answer, own }] } = scene;
+    const [forced, free] = [error(answer.forecast, scene, scale), error(own.forecast, scene, scale)];
+    const change = largestChange(answer.forecast, own.forecast);
+    const errors = forced === null || free === null ? "" : ` The [mean squared error] goes from ${formatNumber(free, 2)} to ${formatNumber(forced, 2)}.`;
+    const meaning = forced !== null && free !== null && forced > 2 * free ? " So the model needs what it read there." : change < 0.05 ? " So this look does not matter much here. Try another row." : "";
+    return `The dashed line is the forecast with the model's own weights. With yours, it moves by up to ${formatNumber(change, 2)}.${errors}${meaning}`;
+  }
+  function afterEpoch(scene, today, scale) {
+    const { shown: [{ answer: { forecast } }], state: { subjects: [{ epoch }] } } = scene;
+    const [then, now] = [error(forecast, scene, scale), error(today, scene, scale)];
+    const when = epoch === 0 ? "Before training" : `After epoch ${epoch}`;
+    if (then === null || now === null) return `${when}, the forecast was up to ${moved(forecast, today)} away from that of the trained model.`;
+    return `${when}, the [mean squared error] on this sequence was ${formatNumber(then, 2)}; now it is ${formatNumber(now, 2)}. ${epoch === 0 && then > now ? "All that the model can do, it has learned." : ""}`.trim();
+  }
+  function afterPlain(scene, scale) {
+    const errors = scene.shown.map(({ name, answer }) => ({ name, loss: error(answer.forecast, scene, scale) }));
+    if (errors.every(({ loss }) => loss !== null)) {
+      const best = errors.reduce((least, each) => each.loss < least.loss ? each : least);
+      return `[Mean squared error|mean squared error] on this sequence: ${errors.map(({ name, loss }) => `${name} ${formatNumber(loss, 2)}`).join(", ")}. So ${best.name} is closer to the truth here. Other sequences may differ: try some.`;
+    }
+    const [first, second] = scene.shown;
+    return `The two forecasts are up to ${moved(first.answer.forecast, second.answer.forecast)} apart. The truth of a changed source is unknown; choose a sequence again to see the errors.`;
+  }
+
+  // src/live/tour.ts
+  var MEMORY = "seqattn.tour";
+  var SEEN = "seen";
+  function isSeen() {
+    try {
+      return localStorage.getItem(MEMORY) === SEEN;
+    } catch {
+      return false;
+    }
+  }
+  function remember() {
+    try {
+      localStorage.setItem(MEMORY, SEEN);
+    } catch {
+    }
+  }
+  var PLACES = ["live-path", "live-map", "live-map", "live-epochs", "live-other"];
+  var Tour = class {
+    constructor(explorer) {
+      this.explorer = explorer;
+      this.opener = this.button("live-tour-open", "Guided tour", () => {
+        this.open();
+      });
+      this.opener.setAttribute("aria-expanded", "false");
+      this.opener.setAttribute("aria-controls", "live-tour-panel");
+      this.back = this.button("live-tour-back", "Back", () => {
+        this.go(this.position - 1);
+      });
+      this.next = this.button("live-tour-next", "Next", () => {
+        if (this.position === 4) this.close();
+        else this.go(this.position + 1);
+      });
+      this.spoken.className = "spoken";
+      this.spoken.setAttribute("aria-live", "polite");
+      this.buildPanel();
+      this.buildInvitation();
+      byId("live-tour").append(this.opener, this.invitation, this.panel);
+      explorer.onAnswer((scene) => {
+        this.follow(scene);
+      });
+    }
+    explorer;
+    invitation = document.createElement("div");
+    panel = document.createElement("section");
+    opener;
+    heading = textElement("h3", "");
+    body = document.createElement("div");
+    result = document.createElement("div");
+    back;
+    next;
+    spoken = textElement("p", "");
+    announce = announcer(this.spoken);
+    position = -1;
+    start = null;
+    isDone = false;
+    resultText = "";
+    button(id, name, act) {
+      const button = textElement("button", name);
+      button.type = "button";
+      button.id = id;
+      button.addEventListener("click", act);
+      return button;
+    }
+    buildPanel() {
+      this.panel.id = "live-tour-panel";
+      this.panel.setAttribute("aria-labelledby", "live-tour-title");
+      this.panel.hidden = true;
+      this.heading.id = "live-tour-title";
+      this.heading.tabIndex = -1;
+      this.result.id = "live-tour-result";
+      const buttons = document.createElement("div");
+      buttons.className = "controls";
+      buttons.append(this.back, this.next, this.button("live-tour-close", "End the tour", () => {
+        this.close();
+      }));
+      this.panel.append(this.heading, this.body, this.result, buttons, this.spoken);
+      this.panel.addEventListener("keydown", (event) => {
+        if (event.key !== "Escape" || isCardOpen()) return;
+        event.preventDefault();
+        this.close();
+      });
+    }
+    buildInvitation() {
+      this.invitation.className = "invitation";
+      this.invitation.hidden = isSeen();
+      this.opener.hidden = !this.invitation.hidden;
+      this.invitation.append(
+        textElement("p", "New here? A tour in five steps shows what this model does, and why. It takes about five minutes."),
+        this.button("live-tour-start", "Start the tour", () => {
+          this.open();
+        }),
+        this.button("live-tour-skip", "No, thanks", () => {
+          this.dismiss();
+          this.opener.focus();
+        })
+      );
+    }
+    dismiss() {
+      remember();
+      this.invitation.hidden = true;
+      this.opener.hidden = false;
+    }
+    open() {
+      this.dismiss();
+      this.panel.hidden = false;
+      this.opener.setAttribute("aria-expanded", "true");
+      this.go(0);
+    }
+    close() {
+      this.panel.hidden = true;
+      this.position = -1;
+      this.mark(null);
+      this.opener.setAttribute("aria-expanded", "false");
+      this.opener.focus();
+    }
+    // --- steps -------------------------------------------------------------------------------------
+    get facts() {
+      const { explorer } = this;
+      const { first, models, state, page } = explorer;
+      const plain = first.layers === 0 ? void 0 : models.find(({ content }) => content.layers === 0);
+      const { epochs } = first.runs[state.subjects[0].run];
+      return {
+        plane: page.examples.plane,
+        canForce: explorer.canForce,
+        hasEpochs: epochs.length > 1,
+        attention: first.layers === 0 ? "none" : first.config.kind === "fast_weights" ? "strength" : "distribution",
+        plain: plain?.content.runs[0].name ?? null,
+        isPlainShown: state.subjects.some(({ model }) => models[model].content.layers === 0)
+      };
+    }
+    /** Show a step, and bring the explorer into the state that it begins with. */
+    go(position) {
+      this.position = position;
+      this.prepare(position);
+      this.start = null;
+      this.isDone = false;
+      this.next.classList.remove("ready");
+      this.resultText = "";
+      this.result.replaceChildren();
+      this.showText(tourSteps(this.facts)[position]);
+      this.back.disabled = position === 0;
+      this.next.textContent = position === 4 ? "Finish" : "Next";
+      this.mark(PLACES[position]);
+      this.heading.focus({ preventScroll: true });
+      const isStill = matchMedia("(prefers-reduced-motion: reduce)").matches;
+      this.panel.scrollTop = 0;
+      this.panel.scrollIntoView({ block: "nearest", behavior: isStill ? "auto" : "smooth" });
+      this.spoken.textContent = "";
+      this.announce("");
+      void this.explorer.update().then(() => {
+        this.begin(position);
+      });
+    }
+    /** Remember what the explorer shows when its answer for the state of this step has come. */
+    begin(position) {
+      const { scene } = this.explorer;
+      if (position !== this.position || !scene) return;
+      const { state, shown: [{ answer }] } = scene;
+      this.start = { step: state.step, epoch: state.subjects[0].epoch, source: JSON.stringify(state.source), forecast: answer.forecast };
+      this.follow(scene);
+    }
+    /** Undo the change of the step before, so that each step shows one thing. */
+    prepare(position) {
+      const { explorer } = this;
+      const { state } = explorer;
+      if (position === 0) return;
+      if (state.isChanged && position < 4) explorer.chooseExample(state.example ?? 0);
+      if (position !== 2) state.force.clear();
+      if ("cross" in (explorer.scene?.shown[0].answer.maps ?? {})) state.kind = "cross";
+      if (position === 4) {
+        for (const subject of state.subjects) subject.epoch = explorer.models[subject.model].content.runs[subject.run].best_epoch;
+      }
+    }
+    showText({ title, about, task, command: command2 }) {
+      this.heading.textContent = `Step ${this.position + 1} of 5: ${title}`;
+      this.body.replaceChildren(paragraph(about));
+      if (task !== null) {
+        const line = textElement("p", task);
+        line.className = "task";
+        this.body.append(line);
+      }
+      if (command2 === void 0) return;
+      for (const words of command2.split("; ")) {
+        const code = textElement("code", words);
+        code.className = "command";
+        const line = document.createElement("p");
+        line.append(code);
+        this.body.append(line);
+      }
+    }
+    /** Frame the part of the page that a step is about. */
+    mark(id) {
+      document.querySelectorAll(".tour-place").forEach((element) => {
+        element.classList.remove("tour-place");
+      });
+      if (id !== null) byId(id).classList.add("tour-place");
+    }
+    /** Show what the reader's change did, with the current numbers. */
+    follow(scene) {
+      if (this.position < 0 || !this.start) return;
+      const text2 = this.describe(scene, this.start);
+      if (text2 === null || text2 === this.resultText) return;
+      this.resultText = text2;
+      this.result.replaceChildren(paragraph(text2));
+      this.announce(splitTerms(text2).map((part) => part.split("|")[0]).join(""));
+      if (this.isDone) return;
+      this.isDone = true;
+      this.next.classList.add("ready");
+      this.panel.scrollTop = this.panel.scrollHeight;
+    }
+    /** Say what the step shows; null: the reader has not done it yet. */
+    describe(scene, start) {
+      const { state } = scene;
+      const scale = this.explorer.first.loss_scale;
+      switch (this.position) {
+        case 0:
+          return this.isDone || JSON.stringify(state.source) !== start.source ? afterMove(scene, start.forecast) : null;
+        case 1:
+          return this.isDone || state.step !== start.step ? afterLook(scene, this.facts) : null;
+        case 2:
+          return scene.shown[0].answer !== scene.shown[0].own ? afterForce(scene, scale) : null;
+        case 3:
+          return this.isDone || state.subjects[0].epoch !== start.epoch ? afterEpoch(scene, start.forecast, scale) : null;
+        default:
+          return this.facts.isPlainShown && scene.shown.length > 1 ? afterPlain(scene, scale) : null;
+      }
+    }
+  };
+
   // src/live/live.ts
   async function loadModels({ live }) {
     const models = [];
@@ -3356,9 +4226,12 @@
       };
       byId("live-body").hidden = false;
       explorer.draw();
+      addLegend(explorer);
+      new Share(explorer, content);
+      new Tour(explorer);
       return explorer;
-    } catch (error) {
-      byId("live-error").textContent = `The model of this page could not be loaded (${error instanceof Error ? error.message : String(error)}). The rest of the page works.`;
+    } catch (error2) {
+      byId("live-error").textContent = `The model of this page could not be loaded (${error2 instanceof Error ? error2.message : String(error2)}). The rest of the page works.`;
       byId("live-body").remove();
       return null;
     }
@@ -3396,6 +4269,7 @@
     const live = await showLive(content);
     if (content.kind === "comparison") showComparison(content);
     else if (content.kind === "run") await showRun(content, live);
+    showGlossary();
     listParts();
     followTheme();
     document.documentElement.dataset.ready = "yes";

@@ -20,6 +20,7 @@ from seqattn.analysis.evaluation.load_run import open_run
 from seqattn.config import as_plain
 from seqattn.errors import CheckpointError, UsageError
 from seqattn.report.content.examples import examples_content, pack_points
+from seqattn.report.content.live_input import input_form
 from seqattn.runs import RunFolder
 
 if TYPE_CHECKING:
@@ -152,6 +153,7 @@ class LiveModels:
             "loss_scale": np.broadcast_to(
                 spec.scaling.target.scale, len(spec.target_features)
             ).tolist(),
+            "input": input_form(trained),
             "runs": [],
         }
         self._position[key] = len(self.models)

@@ -87,6 +87,8 @@ export interface Results {
 export interface RunContent extends Partial<Results> {
   kind: "run";
   name: string;
+  /** The folder, as it was given to `seqattn report`. */
+  path?: string;
   unit: string;
   curves: Curves;
   attention_history?: AttentionHistory | null;

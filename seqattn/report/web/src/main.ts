@@ -8,6 +8,7 @@ import { showExplorer } from "./explorer/explorer";
 import { showHistory } from "./history";
 import { markWorst, showErrors } from "./errors";
 import type { LiveExplorer } from "./live/explorer";
+import { showGlossary } from "./live/glossary";
 import { showLive } from "./live/live";
 import { followTheme } from "./plots";
 
@@ -39,6 +40,7 @@ async function main(): Promise<void> {
   const live = await showLive(content);
   if (content.kind === "comparison") showComparison(content);
   else if (content.kind === "run") await showRun(content, live);
+  showGlossary();
   listParts();
   followTheme();
   document.documentElement.dataset.ready = "yes";

@@ -31,6 +31,23 @@ export interface ModelConfig {
   [key: string]: unknown;
 }
 
+/** How `seqattn predict --input` reads one source as CSV; see seqattn/report/content/live_input.py. */
+export interface InputForm {
+  /** The column of the id and of the time; null: the file has none. */
+  series: string | null;
+  time: string | null;
+  /** The difference of two times. */
+  interval: number;
+  delimiter: string;
+  decimal: string;
+  /** The words of each column of words; its features are called column=word. */
+  one_hot: Record<string, string[]>;
+  /** The number of rows that are read, from the last one; null: all. */
+  window: number | null;
+  /** Values of `--set`. */
+  settings: string[];
+}
+
 export interface LiveModelContent {
   /** The ONNX graph: gzip, base64. */
   graph: string;
@@ -52,6 +69,8 @@ export interface LiveModelContent {
   target_features: string[];
   scaling: { source: Scaler; target: Scaler; relative: boolean; instance: boolean };
   loss_scale: number[];
+  /** Absent in pages of earlier versions: that of generated sequences. */
+  input?: InputForm;
   runs: LiveRun[];
 }
 

@@ -66,6 +66,15 @@ function addSubjectControls(explorer: LiveExplorer): void {
   });
 }
 
+/** Show the chosen models, which a link may change. */
+function showSubjects(explorer: LiveExplorer): void {
+  const choices = runChoices(explorer);
+  const indexOf = (subject: Subject): number => choices.findIndex(({ subject: { model, run } }) => model === subject.model && run === subject.run);
+  const [first, second] = explorer.state.subjects as [Subject, Subject | undefined];
+  selectById("live-run").value = String(indexOf(first));
+  selectById("live-other").value = String(second ? indexOf(second) + 1 : 0);
+}
+
 /** Return the recorded epoch of a model's run that is nearest to an epoch. */
 function nearest(explorer: LiveExplorer, { model, run }: Subject, epoch: number): number {
   const { epochs } = explorer.models[model].content.runs[run];
@@ -96,6 +105,8 @@ export function showControls(explorer: LiveExplorer, scene: Scene): void {
   inputById("live-step").max = String(rows - 1);
   inputById("live-step").value = String(state.step);
   byId("live-step-name").textContent = `Step ${state.step + 1} of ${rows}`;
+  byId("live-step").setAttribute("aria-valuetext", `step ${state.step + 1} of ${rows}`);
+  showSubjects(explorer);
   showEpoch(explorer);
   showPoint(explorer, scene);
   byId("live-weights-name").textContent = `Weights of step ${state.step + 1}`;

@@ -2,9 +2,11 @@
 import type { Content, Examples, WeightMeaning } from "../content";
 import { byId } from "../dom";
 import { onThemeChange, theme } from "../plots";
+import { announcer } from "./announce";
 import { WeightBars } from "./bars";
 import type { LiveContent, LiveModelContent } from "./content";
 import { addControls, showControls } from "./controls";
+import type { ForcedRow } from "./force";
 import { HeatmapPlot } from "./heatmap_plot";
 import type { Answer, LiveModel, RunOptions } from "./model";
 import { PathPlot } from "./path_plot";
@@ -13,7 +15,7 @@ import { weightsOf } from "./scene";
 import { describe } from "./sentence";
 import { blankSource, Sequences } from "./sequences";
 import type { ExplorerState, Limits, Subject } from "./state";
-import { fromFragment } from "./state";
+import { fromFragment, pageKey, toFragment } from "./state";
 import { ForcedRows, oneHotRow, setWeight, shuffleRow, uniformRow } from "./weights";
 
 /** Colours of the models beyond the first. */
@@ -43,11 +45,16 @@ export class LiveExplorer {
   private readonly path: PathPlot;
   private readonly maps: HeatmapPlot[] = [];
   private readonly bars: WeightBars;
-  private isBusy = false;
+  /** Ends when the answer to the last change is shown. */
+  private settling: Promise<void> | null = null;
   private isOutdated = false;
   private readonly followers: ((scene: Scene) => void)[] = [];
 
+  private readonly key: string;
+  private readonly speak = announcer(byId("live-spoken"));
+
   constructor(readonly page: LivePage, readonly models: LiveModel[], readonly sequences: Sequences) {
+    this.key = pageKey(models.map(({ content }) => content));
     this.state = this.restore() ?? this.start(0);
     this.path = new PathPlot(byId("live-path"), {
       move: (point, values) => { this.movePoint(point, values); },
@@ -71,6 +78,11 @@ export class LiveExplorer {
   onAnswer(follow: (scene: Scene) => void): void {
     this.followers.push(follow);
     if (this.scene) follow(this.scene);
+  }
+
+  /** The fragment of a link to what is shown. */
+  get fragment(): string {
+    return toFragment(this.state, this.key);
   }
 
   get first(): LiveModelContent {
@@ -188,12 +200,22 @@ export class LiveExplorer {
     };
   }
 
-  private restore(): ExplorerState | null {
-    const limits: Limits = {
-      examples: this.sequences.count, features: this.page.examples.features.length,
-      runs: this.models.map(({ content }) => content.runs.map(({ epochs }) => epochs)),
+  /** What a link to this page may contain. */
+  private get limits(): Limits {
+    const contents = this.models.map(({ content }) => content);
+    const most = (count: (model: LiveModelContent) => number): number => Math.max(...contents.map(count));
+    const lengths = contents.flatMap(({ max_length: longest }) => (longest === null ? [] : [longest]));
+    return {
+      page: this.key, examples: this.page.examples.source_lengths, features: this.page.examples.features.length,
+      runs: contents.map(({ runs }) => runs.map(({ epochs }) => epochs)),
+      fixed: contents.find(({ fixed_source: fixed }) => fixed !== null)?.fixed_source ?? null,
+      longest: lengths.length ? Math.min(...lengths) : null,
+      steps: most(({ steps }) => steps), layers: most(({ layers }) => layers), heads: most(({ heads }) => heads),
     };
-    const shared = fromFragment(location.hash, limits);
+  }
+
+  private restore(): ExplorerState | null {
+    const shared = fromFragment(location.hash, this.limits);
     if (!shared) return null;
     const example = shared.example ?? 0;
     const unchanged = shared.source === null;
@@ -210,8 +232,11 @@ export class LiveExplorer {
   /** Ask the models. While one answers, later changes wait, and only the last is asked. */
   async update(): Promise<void> {
     this.isOutdated = true;
-    if (this.isBusy) return;
-    this.isBusy = true;
+    this.settling ??= this.settle();
+    return this.settling;
+  }
+
+  private async settle(): Promise<void> {
     while (this.isOutdated) {
       this.isOutdated = false;
       try {
@@ -222,7 +247,7 @@ export class LiveExplorer {
       }
       this.draw();
     }
-    this.isBusy = false;
+    this.settling = null;
   }
 
   private async ask(): Promise<Scene> {
@@ -247,7 +272,7 @@ export class LiveExplorer {
   }
 
   /** The forced rows that exist in a model with other layers and heads. */
-  private rowsFor({ content: { layers, heads, steps } }: LiveModel): ReturnType<() => ForcedRows["list"]> {
+  rowsFor({ content: { layers, heads, steps } }: LiveModel): Required<ForcedRow>[] {
     return this.state.force.list.filter(({ layer, head, step }) => layer < layers && head < heads && step <= steps);
   }
 
@@ -277,14 +302,18 @@ export class LiveExplorer {
     for (const [k, own] of [...place.children].entries()) {
       (own as HTMLElement).hidden = k >= scene.shown.length;
       if (k >= scene.shown.length) continue;
-      own.firstElementChild!.textContent = scene.shown.length > 1 ? scene.shown[k].name : "";
+      const { name, answer } = scene.shown[k];
+      const hasWeights = weightsOf(answer, scene.state.kind, scene.state.layer, scene.state.head).length > 0;
+      own.firstElementChild!.textContent = scene.shown.length === 1 ? "" : hasWeights ? name : `${name} has no such weights.`;
       this.maps[k].draw(scene, scene.shown[k]);
     }
     const { state } = scene;
     const row = weightsOf(scene.shown[0].answer, state.kind, state.layer, state.head)[state.step] ?? [];
     byId("live-weights").hidden = row.length === 0;
     if (row.length) this.bars.draw(row, state.kind === "cross" && state.force.get(state.step + 1, state.layer, state.head) !== undefined, scene.canForce && state.kind === "cross");
-    byId("live-text").textContent = describe(scene, this.first.loss_scale);
+    const text = describe(scene, this.first.loss_scale);
+    byId("live-text").textContent = text;
+    this.speak(text);
     showControls(this, scene);
     for (const follow of this.followers) follow(scene);
   }

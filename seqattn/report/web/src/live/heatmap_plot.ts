@@ -26,10 +26,13 @@ interface Grid {
 
 export class HeatmapPlot {
   private readonly root: SVGSVGElement;
+  private static count = 0;
+  private readonly cellId: string;
   private column = 0;
 
   constructor(private readonly place: HTMLElement, private readonly events: HeatmapEvents) {
     this.root = svg("svg", { tabindex: 0, role: "grid" });
+    this.cellId = `live-cell-${(HeatmapPlot.count += 1)}`;
     place.replaceChildren(this.root);
   }
 
@@ -49,12 +52,23 @@ export class HeatmapPlot {
     this.root.setAttribute("height", String(height));
     this.column = Math.min(this.column, columns - 1);
     const chosen = Math.min(state.step, rows.length - 1);
-    this.root.setAttribute("aria-label", `Attention weights: ${rows.length} steps by ${columns} points. Arrow keys choose a cell${scene.canForce ? ", Enter forces it" : ""}. Step ${chosen + 1}, point ${this.column + 1}: ${rows[chosen][this.column].toFixed(3)}`);
+    const canForce = scene.canForce && state.kind === "cross";
+    this.root.setAttribute("aria-label", `Attention weights. Arrow keys choose a cell${canForce ? ", Enter makes its step attend there only" : ""}.`);
+    this.root.setAttribute("aria-rowcount", String(rows.length));
+    this.root.setAttribute("aria-colcount", String(columns));
     const largest = largestWeight(rows, meaning);
     const cells = rows.length * columns > MAX_CELLS_AS_ELEMENTS ? this.image(rows, grid, largest, meaning === "strength") : this.cells(rows, grid, largest, meaning === "strength");
-    this.root.replaceChildren(cells, this.labels(scene, grid), this.marks(scene, grid, chosen));
+    this.root.replaceChildren(cells, this.labels(scene, grid), this.marks(scene, grid, chosen), this.currentCell(rows, chosen));
+    this.root.onfocus = this.root.onblur = () => { this.draw(scene, shown); };
     this.root.onclick = (event) => { this.click(event, grid); };
     this.root.onkeydown = (event) => { this.key(event, grid, chosen); };
+  }
+
+  /** The chosen cell for screen readers, which read it when the keyboard moves to it. */
+  private currentCell(rows: readonly number[][], chosen: number): SVGElement {
+    this.root.setAttribute("aria-activedescendant", this.cellId);
+    const cell = svg("g", { id: this.cellId, role: "gridcell", "aria-colindex": this.column + 1, "aria-selected": "true", "aria-label": `step ${chosen + 1}, point ${this.column + 1}: ${rows[chosen][this.column].toFixed(3)}` });
+    return svg("g", { role: "row", "aria-rowindex": chosen + 1, "data-only": "page" }, cell);
   }
 
   private cells(rows: readonly number[][], grid: Grid, largest: number, signed: boolean): SVGElement {
@@ -109,13 +123,14 @@ export class HeatmapPlot {
       for (const [t, s] of alignment.entries()) if (s >= 0 && t < grid.rows && s < grid.columns) outline(t, s, 1, { stroke: ALIGNMENT_COLOUR, "stroke-width": 2.5, class: "true-step" });
       for (const row of state.force.list) {
         if (row.layer !== state.layer || row.head !== state.head) continue;
-        const y = MARGIN.top + (row.step - 0.5) * grid.cellHeight + 4;
-        group.append(svg("text", { x: 30, y, "font-size": 11, fill: warn, "text-anchor": "middle", class: "forced-row" }, "forced"));
+        const middle = MARGIN.top + (row.step - 0.5) * grid.cellHeight + 4;
+        const hasRoom = grid.cellHeight >= 30; // below the number of the row
+        group.append(svg("text", { x: hasRoom ? MARGIN.left - 6 : 26, y: middle + (hasRoom ? 13 : 0), "font-size": 11, stroke: "none", fill: warn, "text-anchor": hasRoom ? "end" : "start", class: "forced-row" }, hasRoom ? "forced" : "\u25b8"));
         outline(row.step - 1, 0, grid.columns, { stroke: warn, "stroke-width": 1.5, "stroke-dasharray": "5 3" });
       }
     }
     outline(chosen, 0, grid.columns, { stroke: warn, "stroke-width": 3 });
-    if (document.activeElement === this.root) outline(chosen, this.column, 1, { stroke: ink, "stroke-width": 2 });
+    if (document.activeElement === this.root) outline(chosen, this.column, 1, { stroke: ink, "stroke-width": 2, "data-only": "page" });
     return group;
   }
 

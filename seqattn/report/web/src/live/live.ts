@@ -4,9 +4,12 @@ import { byId } from "../dom";
 import { addArithmetic } from "./arithmetic_panel";
 import type { LivePage } from "./explorer";
 import { LiveExplorer, livePage } from "./explorer";
+import { addLegend } from "./legend";
 import type { Answer, RunOptions } from "./model";
 import { LiveModel } from "./model";
 import { createSession, hasRuntime } from "./runtime";
+import { Share } from "./share";
+import { Tour } from "./tour";
 
 /** The functions of the page for scripts. */
 export interface SeqattnApi {
@@ -55,6 +58,9 @@ export async function showLive(content: Content): Promise<LiveExplorer | null> {
     };
     byId("live-body").hidden = false;
     explorer.draw();
+    addLegend(explorer);
+    new Share(explorer, content);
+    new Tour(explorer);
     return explorer;
   } catch (error) {
     byId("live-error").textContent = `The model of this page could not be loaded (${error instanceof Error ? error.message : String(error)}). The rest of the page works.`;

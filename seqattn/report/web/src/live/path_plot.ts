@@ -11,6 +11,7 @@ const HEIGHT = 420;
 const MARGIN = { left: 58, right: 14, top: 14, bottom: 40 };
 const ROW_GAP = 22;
 const MARGIN_SHARE = 0.18;
+const HIT_RADIUS = 16;
 
 /** Follows changes that the user makes in the picture. */
 export interface PathEvents {
@@ -153,15 +154,25 @@ export class PathPlot {
       const values = scene.features.map((name, f) => `${name} ${formatValue(row[f], 1)}`).join(", ");
       const circle = svg("circle", {
         cx: x, cy: y, r, fill: colour, stroke: ink, "stroke-width": k === state.point ? 3 : 1, class: "source-point", tabindex: 0, role: "slider",
-        "data-point": k, "aria-label": `source point ${k + 1}`, "aria-valuetext": values + (weight === undefined ? "" : `, weight ${weight.toFixed(3)}`), "aria-valuenow": row[panel.sourceY],
+        "data-point": k, "aria-label": `source point ${k + 1}`, "aria-valuetext": values + (weight === undefined ? "" : `, weight ${weight.toFixed(3)}`), "aria-valuemin": panel.y.domain[0], "aria-valuemax": panel.y.domain[1], "aria-valuenow": row[panel.sourceY],
       }, svg("title", {}, `point ${k + 1}: ${values}${weight === undefined ? "" : `; weight ${weight.toFixed(3)}`}`));
       circle.style.cursor = "grab";
       circle.style.touchAction = "none";
       this.follow(circle, k, panel, scene);
+      if (!many) group.prepend(this.hitArea(x, y, k, panel));
       group.append(circle);
       if (!many) group.append(svg("text", { x: x + r + 3, y: y - r - 1, "font-size": 12, fill: soft, "aria-hidden": "true", class: "point-number" }, String(k + 1)));
     }
     return group;
+  }
+
+  /** A place below a point that a finger can hit. */
+  private hitArea(x: number, y: number, point: number, panel: Panel): SVGElement {
+    const area = svg("circle", { cx: x, cy: y, r: HIT_RADIUS, fill: "transparent", "data-only": "page" });
+    area.style.cursor = "grab";
+    area.style.touchAction = "none";
+    area.addEventListener("pointerdown", (event) => { this.startDrag(event, point, panel); });
+    return area;
   }
 
   private follow(circle: SVGElement, point: number, panel: Panel, scene: Scene): void {

@@ -1,5 +1,6 @@
 // What the live explorer shows, and its form in the fragment of the page's address.
 import type { AttentionKind } from "../content";
+import type { LiveModelContent } from "./content";
 import type { ForcedRow } from "./force";
 import { ForcedRows } from "./weights";
 
@@ -32,6 +33,8 @@ export interface ExplorerState {
 
 /** The part of the state that a link keeps. Short keys, since it is in the address. */
 interface Shared {
+  /** The key of the page. */
+  p: string;
   /** Example, source if changed, and whether it is changed. */
   e: number | null;
   s?: number[][];
@@ -43,10 +46,14 @@ interface Shared {
 
 const PREFIX = "#state=";
 const MAX_INDEX = 1e6;
+const MAX_POINTS = 5000;
+/** As in files of the user's own; larger numbers cannot be drawn. */
+const MAX_VALUE = 1e15;
 
-/** Return the fragment of the address that restores a state. */
-export function toFragment(state: ExplorerState): string {
+/** Return the fragment of the address that restores a state on the page with a key. */
+export function toFragment(state: ExplorerState, page: string): string {
   const shared: Shared = {
+    p: page,
     e: state.example,
     m: state.subjects.map(({ model, run, epoch }) => [model, run, epoch]),
     k: state.kind,
@@ -57,19 +64,36 @@ export function toFragment(state: ExplorerState): string {
   return PREFIX + encodeURIComponent(JSON.stringify(shared));
 }
 
-const isRow = (row: unknown): row is number[] => Array.isArray(row) && row.every((value) => typeof value === "number" && Number.isFinite(value));
+const isRow = (row: unknown): row is number[] => Array.isArray(row) && row.every((value) => typeof value === "number" && Math.abs(value) <= MAX_VALUE);
 const isIndex = (value: unknown, count: number): value is number => typeof value === "number" && Number.isInteger(value) && value >= 0 && value < count;
 
+/** What a page can show, which a fragment must not exceed. */
 export interface Limits {
-  examples: number;
+  /** The key of the page; see `pageKey`. */
+  page: string;
+  /** The source length of each test sequence. */
+  examples: number[];
   features: number;
-  /** The number of runs and the recorded epochs of each model. */
+  /** The recorded epochs of each run of each model. */
   runs: number[][][];
+  /** The only source length of all models; null: any up to `longest`. */
+  fixed: number | null;
+  longest: number | null;
+  /** The greatest number of steps, layers and heads of the models. */
+  steps: number;
+  layers: number;
+  heads: number;
 }
 
-const isSource = (source: unknown, features: number): source is number[][] => Array.isArray(source) && source.length > 0 && source.every((row) => isRow(row) && row.length === features);
+function isSource(source: unknown, { features, fixed, longest }: Limits): source is number[][] {
+  if (!Array.isArray(source) || source.length < 1 || source.length > (longest ?? MAX_POINTS)) return false;
+  return (fixed === null || source.length === fixed) && source.every((row) => isRow(row) && row.length === features);
+}
 const isKind = (kind: unknown): kind is AttentionKind => typeof kind === "string" && ["cross", "encoder_self", "decoder_self"].includes(kind);
-const isForced = ({ step, layer, head, weights }: ForcedRow): boolean => isRow(weights) && [step, layer, head].every((value) => isIndex(value, MAX_INDEX));
+
+function isForced({ step, layer, head, weights }: ForcedRow, { steps, layers, heads }: Limits, points: number): boolean {
+  return isRow(weights) && weights.length === points && isIndex(step - 1, steps) && isIndex(layer, layers) && isIndex(head, heads);
+}
 
 /** A state that was read from a fragment; `source` is null for that of the example. */
 export type RestoredState = Pick<ExplorerState, "example" | "subjects" | "kind" | "layer" | "head" | "step" | "point" | "force"> & { source: number[][] | null };
@@ -80,11 +104,14 @@ function readSubjects(m: unknown, { runs }: Limits): Subject[] | null {
   return subjects.every(({ model, run, epoch }) => isIndex(model, runs.length) && isIndex(run, runs[model].length) && runs[model][run].includes(epoch)) ? subjects : null;
 }
 
-function check({ e, s, f = [], m, k, v }: Partial<Shared>, limits: Limits): RestoredState | null {
-  const hasExample = e === null ? s !== undefined : isIndex(e, limits.examples);
-  const hasSource = s === undefined || isSource(s, limits.features);
+const isView = (v: unknown): v is Shared["v"] => isRow(v) && v.length === 4 && v.every((value) => isIndex(value, MAX_INDEX));
+
+function check({ p, e, s, f = [], m, k, v }: Partial<Shared>, limits: Limits): RestoredState | null {
+  if (p !== limits.page || (s !== undefined && !isSource(s, limits))) return null;
+  if (e === null ? s === undefined : !isIndex(e, limits.examples.length)) return null;
+  const points = s ? s.length : limits.examples[e!];
   const subjects = readSubjects(m, limits);
-  if (!hasExample || !hasSource || !subjects || !isKind(k) || !isRow(v) || !v.every((value) => isIndex(value, MAX_INDEX)) || !f.every(isForced)) return null;
+  if (!subjects || !isKind(k) || !isView(v) || !f.every((row) => isForced(row, limits, points))) return null;
   const force = new ForcedRows();
   for (const row of f) force.set(row.step, row.layer!, row.head!, row.weights);
   const [layer, head, step, point] = v;
@@ -99,4 +126,14 @@ export function fromFragment(fragment: string, limits: Limits): RestoredState | 
   } catch {
     return null;
   }
+}
+
+const SAMPLE = 4096;
+
+/** Return a key of the models and parameters of a page, so that a link of another page is not taken for one of this. */
+export function pageKey(models: readonly Pick<LiveModelContent, "sha256" | "runs">[]): string {
+  const parts = models.flatMap(({ sha256, runs }) => [sha256, ...runs.flatMap(({ name, seed, best_epoch: best, parameters: { data } }) => [name, seed, best, data.slice(0, SAMPLE), data.slice(-SAMPLE)])]);
+  let hash = 0x811c9dc5; // FNV-1a, 32 bits
+  for (const character of parts.join("\n")) hash = Math.imul(hash ^ character.codePointAt(0)!, 0x01000193) >>> 0;
+  return hash.toString(36);
 }
