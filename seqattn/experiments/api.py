@@ -139,8 +139,7 @@ class Run:
     def summary(self) -> dict[str, Any]:
         """The content of `summary.json`.
 
-        The summary of a diverged run has no test loss. Its key `diverged` is a sentence that gives
-        the reason.
+        The summary of a diverged run has no test loss. Its key `diverged` is the reason.
 
         Raises:
             CheckpointError: if the training has not finished.
@@ -160,16 +159,14 @@ class Run:
 
     def predict(
         self, source: ArrayLike | DataFrame, steps: int | None = None, *,
-        attention_override: OverrideArgument = None,
-    ) -> NDArray[np.float64]:  # fmt: skip
+        attention_override: OverrideArgument = None) -> NDArray[np.float64]:  # fmt: skip
         """Forecast the steps after each source, free running.
 
         Args:
             source: array (N, S, F), or (S, F) for one sequence, in the units of the data; NaN pads
                 shorter sequences at their end. A DataFrame is read as `seqattn predict --input`
                 reads the same table from a file.
-            steps: number of steps T. None stands for the length of the longest target in the
-                training data.
+            steps: number of steps T; None for the length of the longest training target.
             attention_override: see `OverrideArgument`; None for the model's own weights.
 
         Returns:
@@ -203,8 +200,7 @@ class Run:
 
     def attention(
         self, source: ArrayLike | DataFrame, steps: int | None = None, *,
-        attention_override: OverrideArgument = None,
-    ) -> dict[str, NDArray[Any]]:  # fmt: skip
+        attention_override: OverrideArgument = None) -> dict[str, NDArray[Any]]:  # fmt: skip
         """Forecast the steps after each source, and return the attention weights.
 
         Args:
@@ -343,7 +339,7 @@ class Run:
 
     def _forecast(
         self, source: ArrayLike | DataFrame, steps: int | None,
-        attention_override: OverrideArgument, *, with_attention: bool,
+        attention_override: OverrideArgument, *, with_attention: bool
     ) -> tuple[FreeRunningForecast, NDArray[np.float64]]:  # fmt: skip
         from seqattn.analysis.evaluation import as_override, free_run
 

@@ -21,22 +21,10 @@ from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
 from onnxscript import optimizer
 from torch import Tensor
 
-from seqattn.export.graphs import NEXT, POINT, EncoderGraph, StepGraph
-from seqattn.export.live_parts import FORCE, TRACE, live_parts
-from seqattn.export.onnx import (
-    LENGTHS,
-    PREVIOUS_STEPS,
-    SOURCE,
-    N,
-    S,
-    build_inputs,
-    build_loop,
-    find_axes,
-    lengthen,
-    name_outputs,
-    trace,
-)
-from seqattn.export.skip import SkipParts
+from seqattn.export.graphs import FORCE
+from seqattn.export.live_parts import live_parts
+from seqattn.export.loop import build_loop
+from seqattn.export.onnx import example_length, name_outputs, trace_parts
 from seqattn.training import LoadedModel
 
 PARAMETERS = "parameters"
@@ -60,48 +48,30 @@ class LiveGraph:
 
 
 def flatten_parameters(values: Mapping[str, Tensor], shapes: Mapping[str, object]) -> Tensor:
-    """The flat vector (P,) of named parameters, in the order of `shapes`."""
+    """Return the flat vector (P,) of named parameters, in the order of `shapes`."""
     return torch.cat([values[name].detach().float().reshape(-1) for name in shapes])
 
 
 def trace_live(trained: LoadedModel) -> LiveGraph:
     """Trace the live graph of a trained model.
 
+    Args:
+        trained: the model.
+
     Raises:
-        UsageError: torch cannot export the model.
+        UsageError: if torch cannot export the model.
     """
-    model, scaling = copy.deepcopy(trained.model).eval(), trained.spec.scaling
+    model = copy.deepcopy(trained.model).eval()
     shapes = {name: tuple(value.shape) for name, value in model.named_parameters()}
-    varies = model.skip is None
-    length = S if model.skip is None else model.skip.lengths.source
-    parts = live_parts(model, max(length, PREVIOUS_STEPS) + 1)
-    if model.skip is not None:
-        parts = SkipParts(parts, model.skip)
-    encoder_graph = EncoderGraph(model, parts, scaling).eval()
-    step_graph = StepGraph(model, parts, scaling).eval()
-    features, kind = len(trained.spec.source_features), trained.config.model.kind
-    with torch.no_grad():
-        example = build_inputs(features, N, length)
-        encoded = encoder_graph(example)
-        axes = find_axes(encoder_graph, features, length, varies)
-        source_axes = {0: "N", 1: "S"} if varies else {0: "N"}
-        encoder_axes = {SOURCE: source_axes, LENGTHS: {0: "N"}}
-        encoder = trace(kind, encoder_graph, example, encoded, encoder_axes, optimize=False)
-        inputs = {name: rows for name, rows in encoded.items()
-                  if name in axes and not name.startswith(TRACE)}  # fmt: skip
-        for name in encoder_graph.parts.growing:
-            inputs[name] = torch.zeros(lengthen(inputs[name].shape, PREVIOUS_STEPS))
-            axes[name] |= {inputs[name].dim() - 2: "t"}
-        layers, heads = attention_shape(trained)
-        if layers and kind != "fast_weights":
-            inputs[FORCE] = torch.full((N, layers, heads, length), torch.nan)
-            axes[FORCE] = {0: "N", 3: "S"} if varies else {0: "N"}
-        outputs = step_graph(inputs)
-        step_axes = {name: axes[name] for name in inputs}
-        step = trace(kind, step_graph, inputs, outputs, step_axes, optimize=False)
-    state = tuple(name for name in inputs if NEXT + name in outputs and name != POINT)
-    padded = _parameters_to_inputs(encoder) | _parameters_to_inputs(step)
-    graph = build_loop(encoder, step, state, None, (FORCE,) if FORCE in inputs else ())
+    shape = attention_shape(trained)
+    can_force = shape != (0, 0) and trained.config.model.kind != "fast_weights"
+    parts = live_parts(model, example_length(model) + 1)
+    traced = trace_parts(
+        trained, model, parts, force_shape=shape if can_force else None, optimize=False
+    )
+    padded = _parameters_to_inputs(traced.encoder) | _parameters_to_inputs(traced.step)
+    per_step = (FORCE,) if can_force else ()
+    graph = build_loop(traced.encoder, traced.step, traced.state, None, per_step)
     _add_flat_parameters(graph, shapes, padded)
     names = [value.name for value in graph.graph.output]
     graph = optimizer.optimize(graph)
@@ -111,7 +81,7 @@ def trace_live(trained: LoadedModel) -> LiveGraph:
 
 
 def attention_shape(trained: LoadedModel) -> tuple[int, int]:
-    """The number of cross-attention layers and heads of a model; (0, 0) without attention."""
+    """Return the numbers of cross-attention layers and heads; (0, 0) without attention."""
     model = trained.config.model
     match model.kind:
         case "transformer":

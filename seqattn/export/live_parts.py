@@ -31,24 +31,22 @@ import torch
 from torch import Tensor
 
 from seqattn.export.graphs import (
+    FORCE,
+    TRACE,
     EncodedSource,
     FastWeightsParts,
     Parts,
     RecurrentParts,
     StepOutput,
-    Tensors,
     TransformerParts,
 )
+from seqattn.export.units import Tensors
 from seqattn.models import FastWeightsModel, RecurrentModel, Seq2SeqModel, TransformerModel
 from seqattn.models.attention import WeightIntervention
 from seqattn.models.attention.scores import join_heads
 from seqattn.models.fast_weights import StateMemory
 from seqattn.models.layers import concat_features
 from seqattn.models.transformer_layers import DecoderLayer
-
-FORCE = "force"
-"""Input (N, layers, A, S) of a step: weights that replace the model's own; NaN: the model's own."""
-TRACE = "trace/"
 
 
 class ForceInput:

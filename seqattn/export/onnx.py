@@ -14,31 +14,32 @@ import logging
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import onnx
 import torch
-from onnx import GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto, compose, helper
+from onnx import ModelProto, helper
 
 from seqattn.errors import UsageError
 from seqattn.export.graphs import (
+    FORCE,
     NEXT,
     POINT,
+    TRACE,
     EncoderGraph,
     Graph,
+    Parts,
     StepGraph,
-    Tensors,
     split_model,
 )
+from seqattn.export.loop import build_loop, graph_nodes
 from seqattn.export.skip import SkipParts
+from seqattn.export.units import Tensors
+from seqattn.models import Seq2SeqModel
 from seqattn.training import LoadedModel
 
 LENGTHS = "source_lengths"
 SOURCE = "source"
-FORECAST = "forecast"
 N, S, PREVIOUS_STEPS = 3, 5, 7  # sizes of traced examples, all different and above 1
-STEP = "step/"
-STEPS, STEP_AXIS = "steps", "T"
 TESTED_TORCH = "torch 2.13"
 
 
@@ -72,41 +73,81 @@ def trace_graphs(trained: LoadedModel, steps: int) -> Graphs:
     Raises:
         UsageError: if torch cannot export the model.
     """
-    model, scaling = copy.deepcopy(trained.model).eval(), trained.spec.scaling
-    length = S if model.skip is None else model.skip.lengths.source
-    parts = split_model(model, max(length, PREVIOUS_STEPS) + 1)
+    model = copy.deepcopy(trained.model).eval()
+    traced = trace_parts(trained, model, split_model(model, example_length(model) + 1))
+    free_running = build_loop(traced.encoder, traced.step, traced.state, steps)
+    onnx.checker.check_model(free_running)
+    return Graphs(traced.encoder, traced.step, free_running, traced.memory, traced.state)
+
+
+@dataclass(frozen=True)
+class TracedParts:
+    """The encoder and the step of a model as graphs; attributes as in `Graphs`."""
+
+    encoder: ModelProto
+    step: ModelProto
+    memory: tuple[str, ...]
+    state: tuple[str, ...]
+
+
+def example_length(model: Seq2SeqModel) -> int:
+    """Return the length of the longest example of the tracing."""
+    return max(_source_length(model), PREVIOUS_STEPS)
+
+
+def _source_length(model: Seq2SeqModel) -> int:
+    return S if model.skip is None else model.skip.lengths.source
+
+
+def trace_parts(
+    trained: LoadedModel, model: Seq2SeqModel, parts: Parts, *,
+    force_shape: tuple[int, int] | None = None, optimize: bool = True,
+) -> TracedParts:  # fmt: skip
+    """Trace the encoder and one step of a model.
+
+    Args:
+        trained: the trained model.
+        model: a copy of its model, which the tracing changes.
+        parts: the parts of the copy, without its skip.
+        force_shape: layers and heads of the input `force` of the step; None for no such input.
+        optimize: see `trace`.
+
+    Raises:
+        UsageError: if torch cannot export the model.
+    """
     if model.skip is not None:
         parts = SkipParts(parts, model.skip)
-    encoder_graph = EncoderGraph(model, parts, scaling).eval()
-    step_graph = StepGraph(model, parts, scaling).eval()
+    length, length_varies = _source_length(model), model.skip is None
+    encoder_graph = EncoderGraph(model, parts, trained.spec.scaling).eval()
+    step_graph = StepGraph(model, parts, trained.spec.scaling).eval()
     features, kind = len(trained.spec.source_features), trained.config.model.kind
     with torch.no_grad():
-        example = build_inputs(features, N, length)
+        example = _build_inputs(features, N, length)
         encoded = encoder_graph(example)
-        length_varies = model.skip is None
-        axes = find_axes(encoder_graph, features, length, length_varies)
+        axes = _find_axes(encoder_graph, features, length, length_varies)
         source_axes = {0: "N", 1: "S"} if length_varies else {0: "N"}
         encoder_axes = {SOURCE: source_axes, LENGTHS: {0: "N"}}
-        encoder = trace(kind, encoder_graph, example, encoded, encoder_axes)
+        encoder = trace(kind, encoder_graph, example, encoded, encoder_axes, optimize=optimize)
         inputs = {name: rows for name, rows in encoded.items() if name in axes}
         for name in encoder_graph.parts.growing:
-            inputs[name] = torch.zeros(lengthen(inputs[name].shape, PREVIOUS_STEPS))
+            inputs[name] = torch.zeros(_lengthen(inputs[name].shape, PREVIOUS_STEPS))
             axes[name] |= {inputs[name].dim() - 2: "t"}
+        if force_shape is not None:
+            inputs[FORCE] = torch.full((N, *force_shape, length), torch.nan)
+            axes[FORCE] = {0: "N", 3: "S"} if length_varies else {0: "N"}
         outputs = step_graph(inputs)
-        step = trace(kind, step_graph, inputs, outputs, axes)
+        step = trace(kind, step_graph, inputs, outputs, axes, optimize=optimize)
     state = tuple(name for name in inputs if NEXT + name in outputs and name != POINT)
-    memory = tuple(name for name in inputs if name not in (POINT, *state))
-    free_running = build_loop(encoder, step, state, steps)
-    onnx.checker.check_model(free_running)
-    return Graphs(encoder, step, free_running, memory, state)
+    memory = tuple(name for name in inputs if name not in (POINT, FORCE, *state))
+    return TracedParts(encoder, step, memory, state)
 
 
-def build_inputs(features: int, n: int, s: int) -> Tensors:
+def _build_inputs(features: int, n: int, s: int) -> Tensors:
     lengths = torch.arange(n) % s + 1
     return {SOURCE: torch.zeros(n, s, features, dtype=torch.float64), LENGTHS: lengths}
 
 
-def find_axes(
+def _find_axes(
     encoder: Graph, features: int, s: int, length_varies: bool
 ) -> dict[str, dict[int, str]]:
     """Find the axes N and S of each step input, which are the axes whose size changes with N or S.
@@ -118,7 +159,7 @@ def find_axes(
         length_varies: whether sources may have other lengths.
     """
     shapes = [
-        {name: rows.shape for name, rows in encoder(build_inputs(features, n, length)).items()}
+        {name: rows.shape for name, rows in encoder(_build_inputs(features, n, length)).items()}
         for n, length in ((N, s), (N + 1, s), (N, s + length_varies))
     ]
     return {
@@ -129,11 +170,11 @@ def find_axes(
             if size != changed
         }
         for name, shape in shapes[0].items()
-        if name != "encoder_self"
+        if name != "encoder_self" and not name.startswith(TRACE)
     }
 
 
-def lengthen(shape: torch.Size, t: int) -> list[int]:
+def _lengthen(shape: torch.Size, t: int) -> list[int]:
     *lead, _, width = shape
     return [*lead, t, width]
 
@@ -142,7 +183,7 @@ def trace(
     kind: str, graph: Graph, inputs: Tensors, outputs: Tensors, axes: dict[str, dict[int, str]],
     *, optimize: bool = True,
 ) -> ModelProto:  # fmt: skip
-    """Trace a graph by torch's exporter.
+    """Trace a graph with torch's exporter.
 
     Args:
         kind: `model.kind`, for messages.
@@ -183,7 +224,7 @@ def name_outputs(model: ModelProto, names: Sequence[str]) -> None:
     if found == list(names):
         return
     renamed = {name: f"result/{name}" for name in found}
-    for node in _nodes(graph.node):
+    for node in graph_nodes(graph.node):
         node.input[:] = [renamed.get(name, name) for name in node.input]
         node.output[:] = [renamed.get(name, name) for name in node.output]
     for value, name in zip(graph.output, names, strict=True):
@@ -210,7 +251,7 @@ def _silence_exporter() -> Iterator[None]:
 def _strip_metadata(model: ModelProto) -> None:
     """Remove the source locations of operations, and the shapes of intermediate values. The shapes
     would have to be updated when a graph is changed."""
-    for node in _nodes(model.graph.node):
+    for node in graph_nodes(model.graph.node):
         node.ClearField("metadata_props")
         node.ClearField("doc_string")
         for attribute in node.attribute:
@@ -224,153 +265,3 @@ def _strip_metadata(model: ModelProto) -> None:
     model.ClearField("metadata_props")
     model.graph.ClearField("metadata_props")
     model.producer_name, model.producer_version = "seqattn", ""
-
-
-def _nodes(nodes: Any) -> Iterator[NodeProto]:
-    for node in nodes:
-        yield node
-        for attribute in node.attribute:
-            if attribute.HasField("g"):
-                yield from _nodes(attribute.g.node)
-
-
-# --- free running ---------------------------------------------------------------------------------
-
-
-def build_loop(
-    encoder: ModelProto,
-    step: ModelProto,
-    state: tuple[str, ...],
-    steps: int | None,
-    per_step: Sequence[str] = (),
-) -> ModelProto:
-    """Build the free-running graph: the encoder, followed by a Loop over the step.
-
-    The inputs are source and lengths. The outputs are the forecast, the weights and the other
-    results of all steps, with an axis of steps before the last: (N, layers, A, queries, keys).
-
-    Args:
-        encoder, step: the graphs. Inputs of the step that are neither its state nor outputs of the
-            encoder become inputs of the result.
-        state: names of tensors that each step passes to the next.
-        steps: the number of steps; None for an input `steps` of the result.
-        per_step: names of inputs of the step that the result takes for all steps at once, with a
-            first axis of steps.
-    """
-    inner = compose.add_prefix(step, STEP, rename_inputs=False, rename_outputs=False).graph
-    carried = [POINT, *state]
-    known = {value.name: value for value in (*inner.input, *inner.output)}
-    results = [value.name for value in inner.output if not value.name.startswith(NEXT)]
-    body = _loop_body(inner, carried, results, per_step)
-    model = ModelProto()
-    model.CopyFrom(encoder)
-    graph = model.graph
-    graph.name = "free_running"
-    graph.initializer.append(helper.make_tensor("go", TensorProto.BOOL, [], [True]))
-    if steps is not None:
-        graph.initializer.append(helper.make_tensor(STEPS, TensorProto.INT64, [], [steps]))
-    else:
-        graph.input.append(helper.make_tensor_value_info(STEPS, TensorProto.INT64, []))
-    T = STEP_AXIS if steps is None else steps
-    for name in per_step:
-        _, *shape = _sizes(known[name])
-        of_all = [T, "N", *shape]
-        graph.input.append(helper.make_tensor_value_info(name, TensorProto.FLOAT, of_all))
-    stacked = [f"all/{name}" for name in (FORECAST, *results)]
-    last = [f"last/{name}" for name in carried]
-    loop_inputs = [STEPS, "go", *carried]
-    graph.node.append(helper.make_node("Loop", loop_inputs, [*last, *stacked], body=body))
-    ranks = [2, *(len(_sizes(known[name])) for name in results)]
-    for name, rows, rank in zip((FORECAST, *results), stacked, ranks, strict=True):
-        order = [*range(1, rank), 0, rank]
-        graph.node.append(helper.make_node("Transpose", [rows], [name], perm=order))
-    of_encoder = [value for value in graph.output if value.name not in known]
-    del graph.output[:]
-    *_, G = _sizes(known[POINT])
-    graph.output.append(helper.make_tensor_value_info(FORECAST, TensorProto.DOUBLE, ["N", T, G]))
-    graph.output.extend([*(_stacked_type(known[name], T) for name in results), *of_encoder])
-    return model
-
-
-def _loop_body(
-    inner: GraphProto, carried: list[str], results: list[str], per_step: Sequence[str]
-) -> GraphProto:
-    """Build the body of the Loop from the step. The body stacks the outputs and the results of all
-    steps.
-
-    Args:
-        inner: the step's graph, which is modified in place.
-        carried: names of the loop-carried values.
-        results: names of the weights and of the other results.
-        per_step: see `build_loop`.
-    """
-    for node in _nodes(inner.node):
-        node.input[:] = [
-            STEP + name if name in carried or name in per_step else name for name in node.input
-        ]
-    known = {value.name: value for value in (*inner.input, *inner.output)}
-    nodes = [helper.make_node("Gather", [name, "made"], [STEP + name], axis=0) for name in per_step]
-    nodes += [*inner.node, helper.make_node("Identity", [NEXT + POINT], [STEP + FORECAST])]
-    for name in results:
-        if name == "decoder_self":  # weights of previous steps, padded with 0 for later ones
-            nodes += _pad_nodes(name, STEP + name)
-        else:
-            nodes.append(helper.make_node("Identity", [name], [STEP + name]))
-    nodes.append(helper.make_node("Identity", ["more"], ["still_more"]))
-    inputs = [helper.make_tensor_value_info("made", TensorProto.INT64, []),
-              helper.make_tensor_value_info("more", TensorProto.BOOL, []),
-              *(_rename_value(known[name], STEP + name) for name in carried)]  # fmt: skip
-    outputs = [helper.make_tensor_value_info("still_more", TensorProto.BOOL, []),
-               *(_rename_value(known[NEXT + name], NEXT + name) for name in carried),
-               _rename_value(known[NEXT + POINT], STEP + FORECAST),
-               *(_rename_without_shape(known[name], STEP + name) for name in results)]  # fmt: skip
-    return helper.make_graph(nodes, "step", inputs, outputs, initializer=inner.initializer)
-
-
-def _sizes(value: ValueInfoProto) -> list[int | str]:
-    """Return the size of each axis of a value: a number, or a letter."""
-    return [size.dim_value or size.dim_param for size in value.type.tensor_type.shape.dim]
-
-
-def _stacked_type(value: ValueInfoProto, T: int | str) -> ValueInfoProto:
-    """Return the type of the results of all steps, given the type for one step, for example
-    (N, layers, A, keys)."""
-    *lead, last = _sizes(value)
-    shape = [*lead, T, T if value.name == "decoder_self" else last]
-    shape[0] = "N"
-    return helper.make_tensor_value_info(value.name, value.type.tensor_type.elem_type, shape)
-
-
-def _pad_nodes(name: str, row: str) -> list[NodeProto]:
-    """Build nodes that pad a row (N, layers, A, t) with zeros up to the number of steps."""
-
-    def constant(suffix: str, values: list[int]) -> NodeProto:
-        return helper.make_node("Constant", [], [f"{row}/{suffix}"], value_ints=values)
-
-    return [
-        constant("one", [1]), constant("none", [0] * 7), constant("at", [0]),
-        helper.make_node("Unsqueeze", [STEPS, f"{row}/at"], [f"{row}/steps"]),
-        helper.make_node("Unsqueeze", ["made", f"{row}/at"], [f"{row}/made"]),
-        helper.make_node("Sub", [f"{row}/steps", f"{row}/made"], [f"{row}/left"]),
-        helper.make_node("Sub", [f"{row}/left", f"{row}/one"], [f"{row}/ahead"]),
-        helper.make_node("Concat", [f"{row}/none", f"{row}/ahead"], [f"{row}/pads"], axis=0),
-        helper.make_node("Pad", [name, f"{row}/pads"], [row]),
-    ]  # fmt: skip
-
-
-def _rename_value(value: ValueInfoProto, name: str) -> ValueInfoProto:
-    """Copy a value under another name, without the sizes of axes that grow from step to step."""
-    renamed = ValueInfoProto()
-    renamed.CopyFrom(value)
-    renamed.name = name
-    for size in renamed.type.tensor_type.shape.dim:
-        if size.dim_param not in ("", "N", "S"):
-            size.Clear()
-    return renamed
-
-
-def _rename_without_shape(value: ValueInfoProto, name: str) -> ValueInfoProto:
-    """Copy a value under another name and without a shape."""
-    renamed = _rename_value(value, name)
-    renamed.type.tensor_type.ClearField("shape")
-    return renamed

@@ -10,7 +10,8 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from seqattn.export.graphs import EncodedSource, Parts, StepOutput, Tensors
+from seqattn.export.graphs import EncodedSource, Parts, StepOutput
+from seqattn.export.units import Tensors
 from seqattn.models import LinearSkip
 
 SKIP = "skip"

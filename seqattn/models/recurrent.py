@@ -122,9 +122,7 @@ class RecurrentModel(Seq2SeqModel):
         self.skip = build_skip(config.skip, lengths, F, G, self.output)
 
     def attention_shape(self) -> tuple[int, int]:
-        if self.attention is None:
-            return super().attention_shape()
-        return 1, self.attention.heads
+        return super().attention_shape() if self.attention is None else (1, self.attention.heads)
 
     # --- the source -------------------------------------------------------------------------------
 
@@ -139,9 +137,8 @@ class RecurrentModel(Seq2SeqModel):
             source = source.masked_fill(~keep.unsqueeze(-1), 0)  # NaN in padding must not spread
         states, cells = self.encode_states(source, source_lengths, rng)
         memory = None if self.attention is None else self.attention.precompute_memory(states, keep)
-        if source_lengths is None:
-            last = source.select(-2, -1)
-        else:
+        last = source.select(-2, -1)
+        if source_lengths is not None:
             last = last_valid(source, source_lengths)
         return RecurrentEncoderOutput(memory, DecoderState(cells), self.features.start_token(last))
 
