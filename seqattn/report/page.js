@@ -3340,8 +3340,8 @@
     });
   }
   function* rowsOfNested(force, shape) {
+    if (!force || force.flat(Infinity).every((entry2) => entry2 === null)) return;
     const levels = depth(force);
-    if (levels === 0) return;
     let nested = force;
     if (levels === 2) {
       if (shape.layers !== 1 || shape.heads !== 1) throw new Error(`force: the model has ${shape.layers} layers and ${shape.heads} heads, so it must be [layer][head][step][source].`);

@@ -47,8 +47,8 @@ function checkRow(row: readonly unknown[], source: number, place: string): numbe
 }
 
 function* rowsOfNested(force: Nested, shape: ForceShape): Generator<ForcedRow> {
+  if (!force || (force.flat(Infinity) as unknown[]).every((entry) => entry === null)) return;
   const levels = depth(force);
-  if (levels === 0) return;
   let nested = force;
   if (levels === 2) {
     if (shape.layers !== 1 || shape.heads !== 1) throw new Error(`force: the model has ${shape.layers} layers and ${shape.heads} heads, so it must be [layer][head][step][source].`);
