@@ -3322,6 +3322,7 @@
   }
 
   // src/live/force.ts
+  var isEmpty = (array) => Array.isArray(array) ? array.every(isEmpty) : array === null;
   function depth(array) {
     if (!Array.isArray(array)) return 0;
     return 1 + Math.max(0, ...array.filter((entry2) => entry2 !== null).map(depth));
@@ -3340,7 +3341,7 @@
     });
   }
   function* rowsOfNested(force, shape) {
-    if (!force || force.flat(Infinity).every((entry2) => entry2 === null)) return;
+    if (isEmpty(force)) return;
     const levels = depth(force);
     let nested = force;
     if (levels === 2) {

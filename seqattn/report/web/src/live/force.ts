@@ -23,6 +23,9 @@ export interface ForceShape {
   source: number;
 }
 
+/** Return whether a nested array has no number. */
+const isEmpty = (array: Nested | number): boolean => (Array.isArray(array) ? array.every(isEmpty) : array === null);
+
 /** Return the number of nested levels of an array, from its first entries that are not null. */
 function depth(array: Nested | number): number {
   if (!Array.isArray(array)) return 0;
@@ -47,7 +50,7 @@ function checkRow(row: readonly unknown[], source: number, place: string): numbe
 }
 
 function* rowsOfNested(force: Nested, shape: ForceShape): Generator<ForcedRow> {
-  if (!force || (force.flat(Infinity) as unknown[]).every((entry) => entry === null)) return;
+  if (isEmpty(force)) return;
   const levels = depth(force);
   let nested = force;
   if (levels === 2) {
