@@ -83,12 +83,13 @@ class InstanceStatistics:
 def _sum_in_order(values: Floats) -> Floats:
     """Return the sum (n, F) of values (n, S, F), added in the order of the S steps.
 
-    Trailing zeros do not change any bit of the result. With `numpy.sum`, which adds in blocks, they
-    could change it.
+    Trailing zeros do not change any bit of this sum, but they could change the result of
+    `numpy.sum`, which adds in blocks.
     """
     return np.asarray(np.cumsum(values, axis=1)[:, -1])
 
 
 def is_rounding_only(low: Floats, high: Floats) -> NDArray[np.bool_]:
-    """Return whether `low` and `high` may differ only by the rounding of equal float64 values."""
+    """Return whether `low` and `high` are so close that float64 rounding alone may explain their
+    difference."""
     return np.asarray(high - low <= ROUNDING * np.maximum(np.abs(low), np.abs(high)))

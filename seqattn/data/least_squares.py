@@ -40,8 +40,8 @@ def least_squares(
     Args:
         train: the sequences to which the map is fitted.
         test: the sequences to forecast.
-        scaling: scaling that provides the shift and scale of each sequence. They are applied before
-            the map, as they are before a model. With None, there is no shift or scale.
+        scaling: scaling with a shift and a scale per sequence, which are applied before the map,
+            just as they are applied before a model. With None, there is no shift or scale.
 
     Returns:
         the forecast of the test part, or None if the lengths vary within a part or differ between
@@ -255,7 +255,7 @@ class ColumnRanges:
 
     def unit(self, scaler: Scaler | None) -> Floats:
         """Return the size of one unit of each scaled column, in the units of a scaler, as an array
-        (columns,). It is 0 if the column varies at most by rounding.
+        (columns,). The size is 0 if the column varies at most by rounding.
 
         Args:
             scaler: scaler of the features, which repeat along the columns, or None for the

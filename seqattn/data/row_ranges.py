@@ -62,7 +62,8 @@ class MappedPages:
             length: number of rows of a range.
 
         Returns:
-            the ranges, or None if there is no file or a range extends beyond its end.
+            the ranges, or None if there is no file or if a range extends beyond the end of the
+            file.
         """
         size, row = length * values.strides[0], values.strides[0]
         if self.file is None or not len(starts) or int(starts.max()) + length > len(values):

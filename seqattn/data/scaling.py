@@ -81,7 +81,8 @@ class FeatureScale:
 
 
 def is_constant(low: float, high: float) -> bool:
-    """Return whether `low` and `high` may differ only by the rounding of equal float64 values."""
+    """Return whether `low` and `high` are so close that float64 rounding alone may explain their
+    difference."""
     return bool(is_rounding_only(np.array(low), np.array(high)))
 
 

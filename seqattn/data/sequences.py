@@ -173,8 +173,8 @@ class Sequences:
         )  # fmt: skip
 
     def chunks(self) -> Iterator[tuple[slice, Sequences]]:
-        """Yield pairs (slice of indices, sequences in memory) in order. There are several chunks if
-        sequences are gathered on demand."""
+        """Yield pairs (slice of indices, sequences in memory) in order. These sequences are one
+        chunk; a subclass that gathers sequences on demand yields several chunks."""
         yield slice(0, len(self)), self
 
     def observed_targets(self) -> Iterator[NDArray[np.bool_]]:

@@ -254,7 +254,7 @@ def gru_step(projected: Tensor, state: Tensor | None, weight: Tensor, bias: Tens
     Args:
         projected: W x + b for all gates, (..., N, 3H), or (R, 3H, N) if `uses_batch_innermost` is
             True for the weight.
-        state: h, (..., N, H), or (R, H, N); None stands for zeros and saves a matmul.
+        state: h, (..., N, H), or (R, H, N); None means zeros and saves a matmul.
         weight, bias: U (..., 3H, H) and c (..., 3H).
     """
     H, features = weight.shape[-1], axis_of_features(weight)

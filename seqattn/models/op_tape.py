@@ -132,7 +132,7 @@ class OpTape:
             out: (R, ..., m, n).
             a: (R, ..., m, k).
             b: (R, ..., k, n).
-            plus: broadcasts to `out`, and may be `out` itself; None for 0.
+            plus: a tensor that broadcasts to `out`, and that may be `out` itself; None for 0.
         """
         if self.runs_innermost and a.shape[-1] <= MAX_NARROW:
             self._matmul_by_columns(out, a, b, plus)

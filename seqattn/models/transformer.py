@@ -246,7 +246,8 @@ class TransformerModel(Seq2SeqModel):
             caches: for each layer, keys and values of the previous steps, or None at the first
                 step.
             with_weights: whether to return the weights.
-            intervention: replaces the weights of the cross-attention; None keeps them.
+            intervention: the intervention that replaces the weights of the cross-attention; None
+                keeps these weights.
 
         Returns:
             the output (..., N, F) without the skip connection; for each layer, the weights over the

@@ -73,8 +73,8 @@ class Chunk:
     Attributes:
         ids: N names of the sequences.
         points: values of the requested columns.
-        where: function that returns the location in the file of a cell of `points`, as text, given
-            its row and feature.
+        where: function that takes the row and the feature of a cell of `points`, and returns the
+            location of this cell in the file as text.
         target: separate targets of the same sequences, or None if the file has none.
         where_target: function like `where` for the cells of `target`.
         order: (rows,) time of each row of `points`, as numbers or dates that increase within each

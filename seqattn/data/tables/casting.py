@@ -44,8 +44,8 @@ def infer_columns(table: Table, options: ReadOptions, names: Sequence[str]) -> d
 def _plain_number_columns(
     table: Table, names: Sequence[str], options: ReadOptions
 ) -> dict[str, Column]:
-    """Return the text columns in which all cells cast to finite numbers. A sample is checked first,
-    then all rows."""
+    """Return the text columns in which all cells can be cast to finite numbers. A sample is checked
+    first, then all rows."""
     if options.decimal == "," or options.na_values:
         return {}
     known = {name: table.column(name) for name in names}

@@ -79,8 +79,8 @@ def _database() -> duckdb.DuckDBPyConnection:
 
 
 def _is_usable(database: duckdb.DuckDBPyConnection) -> bool:
-    """Return whether a database still answers. A fatal error, for example from a damaged file,
-    makes a database unusable."""
+    """Return whether a database can still execute queries. A fatal error, for example from a
+    damaged file, makes a database unusable."""
     import duckdb
 
     try:

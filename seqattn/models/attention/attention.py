@@ -31,7 +31,8 @@ class AttentionMemory:
         keep: (..., N, S), or with several heads (..., N, 1, S). The mask is True at valid source
             steps and False at masked steps, like the boolean mask of torch's
             `scaled_dot_product_attention`. None means that all steps are valid.
-        intervention: replaces the weights; None keeps the model's own weights.
+        intervention: the intervention that replaces the weights; None keeps the model's own
+            weights.
     """
 
     keys: Tensor
@@ -70,8 +71,8 @@ class Attention(nn.Module):
     `attend` returns context and weights, for any number of heads.
 
     Args:
-        score: computes the compatibility of a query and a key.
-        normalizer: turns scores into weights; None for softmax.
+        score: the score, which computes the compatibility of a query and a key.
+        normalizer: the normalizer, which turns scores into weights; None for softmax.
         location: location-based addressing; None if the weights depend on content only.
         value: projection from encoder states to values; None if the encoder states are the values.
     """

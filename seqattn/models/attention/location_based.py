@@ -55,7 +55,7 @@ class Location(nn.Module, ABC):
         """Compute attention weights from scores and source positions.
 
         Args:
-            normalizer: turns scores into weights.
+            normalizer: the normalizer, which turns scores into weights.
             queries: (..., N, T, H).
             scores: (..., N, [A,] T, S).
             keep: (..., N, [1,] S), True at valid source steps; None if all steps are valid.
