@@ -26,7 +26,7 @@ MUTABLE_ON_RESUME = (
 
 
 def check_data_unchanged(now: Sequence[str], before: Sequence[str], since: str) -> None:
-    """Check that the data files have not changed since the training.
+    """Check that the data files have not changed since the run was trained.
 
     Args:
         now: current SHA-256 of each file.

@@ -1,4 +1,4 @@
-"""The decision whether to compile a recurrent step, according to `training.compile`."""
+"""The decision on whether to compile a recurrent step, according to `training.compile`."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from seqattn.training.objective import COMPILE_SECONDS, AutogradLoss, LossFn
 
 
 class StepCompiler:
-    """A compiler that decides for each group of a training whether to compile its recurrent step.
+    """A compiler that decides for each group of runs whether to compile the recurrent step.
 
-    Only the steps of `AutogradLoss` can be compiled. With mode "on" the compiler compiles before
-    the first step, and with "off" it never compiles. With "auto" it compiles when the remaining
-    epochs will probably take longer than a compilation, and it returns to eager steps if the next
-    epoch is no faster.
+    Only the steps of `AutogradLoss` can be compiled. In mode "on", the compiler compiles before the
+    first step. In mode "off", the compiler compiles nothing. In mode "auto", the compiler compiles
+    the step when the remaining epochs will probably take longer than a compilation, and returns to
+    eager steps if the next epoch is no faster.
 
     Args:
         log: function that receives a line about the backend of the gradients whenever it changes.
@@ -31,7 +31,7 @@ class StepCompiler:
         self.log, self.is_futile = log, False
 
     def start_group(self, mode: str, loss_fn: LossFn, batch: Callable[[], Batch]) -> None:
-        """Begin with the loss of a group, and compile its step if the mode is "on".
+        """Take over the loss of a new group, and compile its recurrent step if the mode is "on".
 
         Args:
             mode: value of `training.compile`.
