@@ -51,17 +51,17 @@ def train(
     resume: bool = False,
     overwrite: bool = False,
 ) -> Run:
-    """Train a model from a config and open its run.
+    """Train a model from a config, and open the new run.
 
     Args:
         config: path of a YAML file, a `Config` from `seqattn.config.resolve`, or None for the
             defaults.
-        data: DataFrame that replaces the file of `data.path`. It is written to a Parquet file in
-            `output_dir`, and `config.yaml` contains the path of that file, so that every command
-            works on the run.
-        validation, test: DataFrames that replace the files of `data.validation_path` and
+        data: DataFrame that replaces the file in `data.path`. The DataFrame is written to a Parquet
+            file in `output_dir`, and `config.yaml` contains the path of this file, so that every
+            command works on the run.
+        validation, test: DataFrames that replace the files in `data.validation_path` and
             `data.test_path`.
-        overrides: texts of the form "PATH=VALUE", as in `--set`. They are not allowed with a
+        overrides: texts of the form "PATH=VALUE", as in `--set`. Overrides are not allowed with a
             `Config`.
         output_dir: parent of the run folder.
         resume: whether to continue an existing run.
@@ -84,10 +84,10 @@ def load(path: str | Path) -> Run:
     """Open a trained run.
 
     Args:
-        path: a checkpoint file, or a run folder. A run folder stands for its best checkpoint.
+        path: a checkpoint file, or a run folder. For a run folder, the best checkpoint is opened.
 
     Raises:
-        CheckpointError: if there is no checkpoint, or it is damaged.
+        CheckpointError: if there is no checkpoint, or if the checkpoint is damaged.
     """
     from seqattn.analysis.evaluation.load_run import open_run
 
@@ -132,11 +132,11 @@ class Run:
     def summary(self) -> dict[str, Any]:
         """The content of `summary.json`.
 
-        The summary of a diverged run has no test loss. Its key `diverged` is a sentence that gives
-        the reason.
+        The summary of a diverged run has no test loss. Instead, the key `diverged` contains a
+        sentence with the reason.
 
         Raises:
-            CheckpointError: if the training has not finished.
+            CheckpointError: if the run has not finished.
         """
         return self.folder.read_summary()
 
@@ -157,19 +157,19 @@ class Run:
         """Forecast the steps after each source, free running.
 
         Args:
-            source: array (N, S, F), or (S, F) for one sequence, in the units of the data; NaN pads
-                shorter sequences at their end. A DataFrame is read as `seqattn predict --input`
-                reads the same table from a file.
-            steps: number of steps T. None stands for the length of the longest target in the
+            source: array (N, S, F), or (S, F) for one sequence, in the units of the data; shorter
+                sequences are padded with NaN at the end. A DataFrame is read in the same way as
+                `seqattn predict --input` reads a file with the same table.
+            steps: number of steps T. With None, T is the length of the longest target in the
                 training data.
 
         Returns:
-            array (N, T, F), or (T, F) for one sequence, in the units of the data. For a DataFrame
-            it is (N, T, F), with the series in the order of their first rows.
+            array (N, T, F), or (T, F) for one sequence, in the units of the data. For a DataFrame,
+            the array is (N, T, F), and the series are in the order of their first rows.
 
         Raises:
-            DataError: if the shape is wrong, if a value inside a sequence is not finite, or if the
-                table in a DataFrame would be invalid in a file.
+            DataError: if the shape is wrong, if a value inside a sequence is not finite, or if a
+                file with the table of the DataFrame would be invalid.
         """
         return self._forecast(source, steps, with_attention=False)[1]
 
@@ -184,7 +184,7 @@ class Run:
             `seqattn predict` writes. Dates are in UTC, without a time zone.
 
         Raises:
-            DataError: see `predict`; also if `source` is not a DataFrame.
+            DataError: if `source` is not a DataFrame, or in the cases described in `predict`.
         """
         from seqattn.analysis.evaluation.frames import FrameReader, forecast_columns
 
@@ -202,7 +202,7 @@ class Run:
         Returns:
             the weights by kind of attention. The kind "cross" has weights (N, layers, heads, T, S).
             A Transformer also has the kinds "encoder_self" (N, layers, heads, S, S) and
-            "decoder_self" (N, layers, heads, T, T). The arrays of one sequence have no axis N.
+            "decoder_self" (N, layers, heads, T, T). For one sequence, the arrays have no axis N.
 
         Raises:
             DataError: see `predict`.
@@ -218,11 +218,12 @@ class Run:
         """Evaluate the model and its baselines, and compute the noise floor.
 
         Args:
-            source: a DataFrame, which is read as `seqattn evaluate --input` reads the same table
-                from a file. None stands for the test part of the run's data.
+            source: a DataFrame, which is read in the same way as `seqattn evaluate --input` reads a
+                file with the same table. With None, the test part of the run's data is evaluated.
 
         Raises:
-            DataError: if the table would be invalid in a file, or if the training data are missing.
+            DataError: if a file with the table would be invalid, or if the training data are
+                missing.
         """
         from seqattn.analysis.evaluation import ReferenceLosses, evaluate
 
@@ -253,12 +254,13 @@ class Run:
     ) -> Figure:
         """Plot the attention weights of test sequences.
 
-        Each row of a heatmap is a target step, and each column a source step.
+        Each row of a heatmap is a target step, and each column is a source step.
 
         Args:
             example: index of a test sequence, or several indices.
             kind: "cross", "encoder_self" or "decoder_self".
-            layer, head: index of a layer and of a head. None stands for all of them.
+            layer, head: index of a layer and index of a head. With None, all layers or all heads
+                are plotted.
 
         Raises:
             UsageError: if the sequence, kind, layer or head does not exist, or the model has no
@@ -294,7 +296,7 @@ class Run:
         """Plot the losses of each epoch, with the noise floor and the best baseline.
 
         Raises:
-            CheckpointError: if the training has not finished, or diverged.
+            CheckpointError: if the run has not finished, or diverged.
         """
         from seqattn.plots import run_pictures
 
@@ -323,7 +325,7 @@ class Run:
         """Write the HTML report of the run; see `seqattn report`.
 
         Args:
-            output: path of the page. None stands for `report.html` in the run folder.
+            output: path of the page. The default is `report.html` in the run folder.
 
         Returns:
             the path of the page.

@@ -41,7 +41,8 @@ class LoadedModel:
 
     Attributes:
         model: the model on the CPU, in evaluation mode.
-        config: config of the run. Its `name` is the default, because a checkpoint has no name.
+        config: config of the run. The key `name` has its default value, because a checkpoint does
+            not contain the name.
         spec: spec of the data.
         epoch: number of epochs that the weights were trained for.
         split: rows (series, part, first step, last step) from the run folder; empty if the split is

@@ -1,4 +1,5 @@
-"""The manifest of a search folder, which prevents two searches from sharing a folder or a study."""
+"""The manifest of a search folder, which prevents two different searches from sharing a folder or a
+study."""
 
 from __future__ import annotations
 
@@ -87,10 +88,10 @@ def write_manifest(
 
 
 def _check_same_search(stored: Mapping[str, Any], new: Mapping[str, Any], place: str) -> None:
-    """Check that the stored search is the new one.
+    """Check that the stored search is the same as the new search.
 
     Raises:
-        UsageError: if the two searches differ; the message lists each key.
+        UsageError: if the two searches differ; the message lists each key that differs.
     """
     if not stored.keys() >= {"config", "ranges", "data"}:
         raise UsageError(
