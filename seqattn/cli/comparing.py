@@ -25,7 +25,7 @@ from seqattn.errors import UsageError
 
 @dataclass(frozen=True)
 class DesignOptions:
-    """The variants and seeds; the section `compare` of the config has the defaults."""
+    """The variants and seeds. The section `compare` of the config contains the default values."""
 
     heading: ClassVar = "Comparison options"
 

@@ -296,7 +296,7 @@ class Run:
         """Plot the losses of each epoch, with the noise floor and the best baseline.
 
         Raises:
-            CheckpointError: if the run has not finished, or diverged.
+            CheckpointError: if the run has not finished, or if it diverged.
         """
         from seqattn.plots import run_pictures
 

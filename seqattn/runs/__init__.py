@@ -1,20 +1,17 @@
 """The run folder, and the reading, writing and checking of its files.
 
-    outputs/NAME/
-      config.yaml        the resolved config, with defaults; it trains the same run again
-      environment.json   versions, device, threads, git revision
-      train.log          the events of the run, one line each, with times
-      metrics.csv        one row for each epoch
-      checkpoints/       best.safetensors, last.safetensors, previous.safetensors
-      split.csv          the split of each sequence of your own files: train, validation or test
-      files.csv          the files that were read during training, with their SHA-256
-      summary.json       losses, baselines and noise floor, or where the run diverged
-      predictions.npz    test sequences and their free-running forecasts
-      film.npz           attention of some validation sequences over the epochs, if recorded
-      tensorboard/       TensorBoard events, if enabled
-      attention.npz      attention weights of the test sequences, for models with attention
-      loss_curve.png, predictions.png, attention.png
-      .lock              lock of the process that writes to the folder
+    outputs/NAME/ config.yaml        the resolved config with all defaults, from which the run can
+      be repeated environment.json   versions, device, threads, git revision train.log          the
+      events of the run, one line each, with times metrics.csv        one row for each epoch
+      checkpoints/       best.safetensors, last.safetensors, previous.safetensors split.csv the
+      split of each sequence of your own files: train, validation or test files.csv          the
+      files that were read during training, with their SHA-256 digests summary.json       losses,
+      baselines and noise floor, or the step at which the run diverged predictions.npz    test
+      sequences and their free-running forecasts film.npz           attention of some validation
+      sequences over the epochs, if recorded tensorboard/       TensorBoard events, if enabled
+      attention.npz attention weights of the test sequences, for models with attention
+      loss_curve.png, predictions.png, attention.png .lock              lock of the process that
+      writes to the folder
 
 Every file except the log is written atomically; see `seqattn.runs.storage`.
 """

@@ -94,7 +94,7 @@ def read_split(path: Path) -> list[tuple[str, ...]]:
 
 
 def write_data_files(path: Path, digests: Mapping[str, str]) -> None:
-    """Write the names of the files that are read during training, with their SHA-256."""
+    """Write the names and the SHA-256 digests of the files that are read during training."""
     _write_rows(path, ("file", "sha256"), digests.items())
 
 

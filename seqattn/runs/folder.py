@@ -89,8 +89,8 @@ class RunFolder:
     def is_available(self) -> bool:
         """Whether a new run may use the path.
 
-        It may if the path does not exist, or if the folder is empty or contains only files of a run
-        that was killed before training.
+        The result is True if the path does not exist, if the folder is empty, or if the folder
+        contains only files of a run that was killed before training.
         """
         if not os.path.lexists(self.path):
             return True
@@ -110,9 +110,8 @@ class RunFolder:
             file.unlink(missing_ok=True)
 
     def clear(self) -> None:
-        """Remove the files of a run, except the config and the environment.
-
-        The next run replaces these two. A folder without them is not recognized as a run folder.
+        """Remove the files of a run, except the config and the environment. The next run replaces
+        these two files. A folder without these files is not recognized as a run folder.
         """
         for file in (*self.files, *self._derived_artifacts()):
             if file not in (self.config, self.environment):
@@ -164,7 +163,8 @@ class RunFolder:
         return json_files.read_summary(self.summary)
 
     def divergence(self) -> str | None:
-        """Return why the run diverged, or None if it did not diverge or has no summary yet.
+        """Return the reason why the run diverged, or None if the run did not diverge or has no
+        summary yet.
 
         Raises:
             CheckpointError: if `summary.json` cannot be read.
@@ -176,7 +176,7 @@ class RunFolder:
         """Read the summary of a run that has ended with a finite test loss.
 
         Raises:
-            CheckpointError: if the run has not ended, or diverged.
+            CheckpointError: if the run has not ended, or if it diverged.
         """
         reason = self.divergence()
         if reason is not None:

@@ -192,8 +192,8 @@ def fail(study: optuna.Study, trial: Trial, reason: str, *, refused: bool = Fals
 def requeue(study: optuna.Study, search: Search, trial: FrozenTrial) -> None:
     """End an interrupted trial, and queue its values for a new trial that replaces it.
 
-    A trial without values is only ended. If a trial without values repeats an earlier trial, the
-    values of the earlier trial are queued again.
+    A trial without values is only ended, unless this trial repeats an earlier trial. In this case,
+    the values of the earlier trial are queued again.
     """
     trials = study.get_trials(deepcopy=False)
     repeated = trial.user_attrs.get(REQUEUED_FROM_ATTR)
