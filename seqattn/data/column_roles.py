@@ -107,7 +107,7 @@ class ColumnRoles:
         return options
 
     def choose_reading(self, choices: Sequence[Mapping[str, str]]) -> Mapping[str, str] | None:
-        """Return the candidate reading that the training used, or None if it is unknown.
+        """Return the candidate reading that was used during training, or None if it is unknown.
 
         Args:
             choices: candidate options, such as `{"time_format": ...}` or `{"decimal": ","}`.

@@ -46,8 +46,8 @@ def train_one(
 ) -> tuple[RunFolder, dict[str, Any]]:
     """Train a model for one config in the run folder `output_dir / config.name`.
 
-    The arguments are those of `train_many`. By default this function uses one thread and draws the
-    pictures.
+    The arguments are described in `train_many`. By default, this function uses one thread and draws
+    the pictures.
 
     Returns:
         the run folder, and the content of its `summary.json`.

@@ -150,7 +150,7 @@ class FastWeightsModel(Seq2SeqModel):
     def encode(
         self, source: Tensor, lengths: Tensor | None, *, use_matrix: bool
     ) -> tuple[FastWeightMemory, Tensor, Tensor]:
-        """Return memory, state and start token after the last valid source step.
+        """Return the memory, the state and the start token after the last valid source step.
 
         Padding is not written to the memory, and the memory does not decay at padded steps.
         """

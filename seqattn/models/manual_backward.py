@@ -1,7 +1,7 @@
 """The loss of the default model family, with a hand-written backward pass.
 
 Autograd records every operation, and for small models the records take longer than the arithmetic.
-This file contains forward and backward pass of one family, the GRU encoder-decoder of
+This file contains the forward and backward pass of one model family, the GRU encoder-decoder of
 `recurrent.py` with `context: output`, `readout: linear` and a dot-product score. Each forward stage
 F1 to F4 is followed by its gradient B1 to B4. The file is optional: without it, autograd computes
 the gradient.

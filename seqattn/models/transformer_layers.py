@@ -1,7 +1,7 @@
 """The layers of the Transformer: positional encodings, attention with a cache, encoder and decoder
 layers.
 
-Sections and equations are those of Vaswani et al. 2017. Letters are as in
+Section and equation numbers refer to Vaswani et al. 2017. Letters are as in
 `seqattn.models.transformer`.
 """
 

@@ -60,7 +60,7 @@ class RunFolder:
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """All files that training writes, except those for TensorBoard."""
+        """All files that training writes, except the files for TensorBoard."""
         return (
             self.config, self.environment, self.log, self.metrics, self.split, self.data_files,
             self.summary, self.best, self.last, self.previous, self.film, *self._results,
@@ -104,7 +104,8 @@ class RunFolder:
         )
 
     def clear_results(self) -> None:
-        """Remove the files that are written after training, before training continues."""
+        """Remove the files that are written after training. This method is called before training
+        continues."""
         # The summary comes first, because a reader that finds it expects the other files.
         for file in (self.summary, *self._results, *self._derived_artifacts()):
             file.unlink(missing_ok=True)

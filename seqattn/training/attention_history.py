@@ -53,8 +53,7 @@ def probe_batch(validation: Batch | GatheredBatch) -> Batch:
 def attention_snapshots(model: Seq2SeqModel, probe: Batch, epoch: int) -> list[AttentionSnapshot]:
     """Compute a snapshot for each run. A model without attention has no snapshots.
 
-    The forecasts run freely and draw no random numbers, so that recording does not change the
-    training.
+    The forecasts run freely and draw no random numbers, so that recording does not affect training.
     """
     with torch.inference_mode():
         forecast = model.forecast(

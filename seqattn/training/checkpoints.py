@@ -197,7 +197,7 @@ def load_state(path: Path, model: Seq2SeqModel) -> RunState:
 
 
 def read_training(path: Path) -> CheckpointFile:
-    """Read a checkpoint from which a training can continue; see `restore_state`.
+    """Read a checkpoint from which training can continue; see `restore_state`.
 
     Raises:
         CheckpointError: if the file is missing, is corrupt, was not written by seqattn, or contains

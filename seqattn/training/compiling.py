@@ -49,7 +49,8 @@ class StepCompiler:
         self.log(loss_fn.name)
 
     def after_epoch(self, seconds: float, epochs_left: int, batch: Callable[[], Batch]) -> None:
-        """Compile in mode "auto" to save time, or return to eager steps if no time was saved.
+        """In mode "auto", compile the step if this will probably save time, or return to eager
+        steps if compilation saved no time.
 
         Args:
             seconds: duration of the last epoch.

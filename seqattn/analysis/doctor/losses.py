@@ -1,5 +1,5 @@
-"""Checks that are based on losses: worse than a baseline, exposure bias, spread over seeds, and
-overfitting."""
+"""Checks that are based on losses: the comparison with baselines, exposure bias, the spread over
+seeds, and overfitting."""
 
 from __future__ import annotations
 

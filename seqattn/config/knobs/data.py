@@ -237,8 +237,7 @@ class Split(Section):
 
 
 def column_names(given: list[str] | None) -> tuple[str, ...]:
-    """Return the columns that the value of a key names. The result is empty for `auto` and
-    `null`."""
+    """Return the columns that a value names, or an empty tuple for `auto` and `null`."""
     return () if given is None or given == ["auto"] else tuple(given)
 
 

@@ -21,7 +21,8 @@ DATABASE = "study.db"
 
 
 def search_identity(search: Search) -> dict[str, Any]:
-    """Return what all calls of one search have in common: config, ranges and data digests.
+    """Return the values that all calls of one search have in common: the config, the ranges and the
+    digests of the data.
 
     Raises:
         DataError: if the data files cannot be read or used.

@@ -56,8 +56,8 @@ def tune(
         search: config and ranges.
         output_dir: parent of the search folder.
         count: number of trials in the study at the end.
-        storage: URL of an Optuna database that several processes can share. With None, the database
-            is a file for one process.
+        storage: URL of an Optuna database that processes share. With None, a file for one process
+            is used.
         device, threads: see `train_many`.
         callbacks: progress callbacks for the epochs of all trials, and the stop signal.
         message: function that is called with a line for each trial that ends.

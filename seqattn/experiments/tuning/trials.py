@@ -212,13 +212,13 @@ def requeue_killed(study: optuna.Study, search: Search) -> None:
 
 
 def ended_trials(study: optuna.Study, search: Search) -> list[FrozenTrial]:
-    """Return the trials that have ended, except those that never had values."""
+    """Return the trials that have ended, except the trials that never had values."""
     trials = study.get_trials(deepcopy=False, states=ENDED)
     return [trial for trial in trials if sampling.has_values(trial, search)]
 
 
 def count_trials(study: optuna.Study, search: Search) -> int:
-    """Count the trials that have ended, except those that were interrupted."""
+    """Count the trials that have ended, except the trials that were interrupted."""
     requeued = requeued_numbers(study)
     return sum(trial.number not in requeued for trial in ended_trials(study, search))
 

@@ -140,8 +140,8 @@ class Attention(nn.Module):
         prev_weights: Tensor | None = None,
         u: Tensor | None = None,
     ) -> AttentionOutput:
-        """Compute context and weights of queries (..., N, T, H); the arguments are as in
-        `attention_weights`."""
+        """Compute the context and the weights of queries (..., N, T, H). The arguments are
+        described in `attention_weights`."""
         if self.is_plain and memory.intervention is None:  # the same result with fewer calls
             weights = softmax(self.score.scores(queries, memory.keys), memory.keep)
             return AttentionOutput(weighted_sum(weights, memory.values), weights)

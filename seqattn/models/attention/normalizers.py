@@ -150,7 +150,7 @@ class Hard(Normalizer):
 class StraightThrough(Hard, name="hard", estimator="straight_through"):
     """Hard attention with the straight-through gradient estimator (Bengio, Leonard and Courville
     2013, "Estimating or Propagating Gradients Through Stochastic Neurons"). The backward pass is
-    that of the softmax. The estimator is biased and has low variance."""
+    the backward pass of the softmax. The estimator is biased and has low variance."""
 
     def sample(self, soft: Tensor, u: Tensor) -> NormalizerOutput:
         choice = one_hot(sample_categorical(soft, u), soft)
