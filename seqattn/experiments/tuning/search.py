@@ -56,8 +56,7 @@ def tune(
         search: config and ranges.
         output_dir: parent of the search folder.
         count: number of trials in the study at the end.
-        storage: URL of an Optuna database that processes share. With None, a file for one process
-            is used.
+        storage: URL of a shared Optuna database, or None for a file that only one process uses.
         device, threads: see `train_many`.
         callbacks: progress callbacks for the epochs of all trials, and the stop signal.
         message: function that is called with a line for each trial that ends.
