@@ -65,7 +65,7 @@ class AmbiguousData(DataError):  # noqa: N818  (names what is wrong)
 
 
 class CheckpointError(SeqattnError):
-    """A checkpoint or run folder that cannot be read (exit 4)."""
+    """A checkpoint or a run folder that cannot be read (exit 4)."""
 
     exit_code = 4
 

@@ -108,8 +108,8 @@ def plot_attention(
 ) -> None:  # fmt: skip
     """Draw attention weights as heatmaps.
 
-    Rows are target steps and columns source steps. The sequences are the test sequences of RUN, or
-    your own (--input).
+    Rows are target steps, and columns are source steps. The sequences are the test sequences of
+    RUN, or your own (--input).
     """
     from seqattn.cli.weights import read_weights
     from seqattn.runs import find_run

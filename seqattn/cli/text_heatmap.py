@@ -104,7 +104,7 @@ def _cell(weight: float, darkest: float, blocks: str, width: int) -> str:
 def print_largest_weights(
     weights: Mapping[str, Any], titles: list[str], layer: int | None, head: int | None
 ) -> None:
-    """Print how often each source step has the largest weight, for each target step.
+    """Print for each target step how often each source step has the largest weight.
 
     Nothing is printed if sequences have different lengths, if weights are signed, or if a row does
     not fit into a line.

@@ -60,7 +60,8 @@ def join_process_group(
     """Join the processes of a distributed training run, and yield the process group. Yield None if
     the run has only one process. A process that loses its connection to the other processes ends
     here with the exit code of `DistributedError`. If the process received a signal, the other
-    processes probably received the signal, too, and the exit code is the exit code of the signal.
+    processes probably received the signal as well, so the process ends with the exit code of the
+    signal.
 
     Args:
         device: "auto", "cpu" or "cuda".

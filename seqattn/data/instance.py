@@ -90,6 +90,6 @@ def _sum_in_order(values: Floats) -> Floats:
 
 
 def is_rounding_only(low: Floats, high: Floats) -> NDArray[np.bool_]:
-    """Return whether `low` and `high` are so close that float64 rounding alone may explain their
-    difference."""
+    """Return whether `low` and `high` are so close that their difference may be a rounding error of
+    float64."""
     return np.asarray(high - low <= ROUNDING * np.maximum(np.abs(low), np.abs(high)))

@@ -32,10 +32,10 @@ def least_squares(
 ) -> LazyForecast | None:
     """Forecast with an affine map from all source values to all target values.
 
-    The map is fitted on the training part, so this forecast is not a parameter-free baseline. It
-    measures how much of a task is linear. Each target cell is fitted to the training sequences in
-    which this cell was observed. The design matrix is centred and scaled, so that offsets and units
-    of features do not reduce the precision.
+    The map is fitted on the training part, so this forecast is not a parameter-free baseline. The
+    forecast shows how much of a task is linear. Each target cell is fitted to the training
+    sequences in which this cell was observed. The design matrix is centred and scaled, so that
+    offsets and units of features do not reduce the precision.
 
     Args:
         train: the sequences to which the map is fitted.
@@ -146,7 +146,7 @@ def _solve(triangle: Floats, width: int, penalty: float, unit: Floats) -> Floats
     Args:
         triangle: (n, width + columns) scaled inputs, a column of ones and the outputs, or the R
             factor of this matrix.
-        width: number of inputs, plus one for the column of ones.
+        width: number of inputs, plus 1 for the column of ones.
         penalty: ridge penalty as in `LinearSystem.solve`.
         unit: (width - 1,) size of one unit of each scaled input, in the units of the penalty.
     """
@@ -223,8 +223,8 @@ class ColumnRanges:
 
     Attributes:
         centre: (columns,) centre of the range.
-        spread: (columns,) half the width of the range. It is infinite if the column varies at most
-            by rounding, which scales the column to 0.
+        spread: (columns,) half the width of the range. The spread is infinite if the column varies
+            at most by rounding, which scales the column to 0.
         count: (columns,) number of observed rows.
     """
 

@@ -1,8 +1,9 @@
 """Noisy squares: the corners of a square in order, from any corner, in either direction.
 
 The random draws and their order never change, so that a seed gives the same points in all versions.
-The draws come from NumPy's legacy generator (`RandomState(seed)`). It draws all starting corners,
-then all lengths if they vary, then all directions, and then the noise of each sequence.
+The draws come from NumPy's legacy generator (`RandomState(seed)`). The generator draws all starting
+corners, then all lengths if the lengths vary, then all directions, and then the noise of each
+sequence.
 """
 
 from __future__ import annotations

@@ -53,7 +53,7 @@ class Resources:
 
 
 def train_group(jobs: Sequence[Job], resources: Resources, callbacks: Callbacks) -> list[Job]:
-    """Train jobs side by side and write the results of each.
+    """Train jobs side by side, and write the results of each job.
 
     Returns:
         the jobs with their final states. A job that has ended also has a summary or an error.

@@ -47,8 +47,8 @@ class Launch:
         config_path: file of the config; the git revision of its repository is recorded.
         provenance: entries of `environment.json` with the command and the origins of the config
             values.
-        processes: processes that share the training of one run. This process is the first of these
-            processes. None means that this process is alone.
+        processes: processes that share the training of one run. This process comes first. None
+            means that this process is alone.
         before_writing: function that is called after all checks and before the first file is
             written.
     """

@@ -92,7 +92,7 @@ class AttentionMap:
     """The weights of one attention layer and their meaning.
 
     Attributes:
-        weights: (..., N, A, queries, keys); 0 at padding.
+        weights: the weights (..., N, A, queries, keys), which are 0 at padding.
         kind: which sequence attends to which. "cross": the target attends to the source, (T, S);
             "encoder_self": the source attends to itself, (S, S); "decoder_self": the target attends
             to itself, (T, T), with weight 0 for later steps.
@@ -199,7 +199,8 @@ class Seq2SeqModel(nn.Module, ABC):
 
         Args:
             source: (..., N, S, F).
-            target: (..., N, T, F), where F may differ from the F of the source; see `FeatureSpec`.
+            target: the targets (..., N, T, F). F may differ from the F of the source; see
+                `FeatureSpec`.
             source_lengths: (..., N), number of valid steps of each source; None if all S steps are
                 valid.
             teacher_forcing: booleans on the CPU that broadcast to (..., N, T). If the value is
@@ -227,7 +228,7 @@ class Seq2SeqModel(nn.Module, ABC):
         """Forecast `steps` steps from the source alone (free running, also called autoregressive).
 
         Args:
-            source: (..., N, S, F); values beyond a sequence's length are never read.
+            source: the sources (..., N, S, F). Values beyond a sequence's length are never read.
             steps: number of steps T, 1 or more.
             source_lengths: (..., N), number of valid steps of each source; None if all S steps are
                 valid.

@@ -21,7 +21,7 @@ class FlatGradient:
         weight: views of the parameters by name, (R, ...), where R is 1 if the parameters have no
             axis of runs.
         grad: views of `gradient` by parameter name, (R, ...).
-        gradient: (R, P), with the columns in the order of the parameters.
+        gradient: the gradients (R, P), with the columns in the order of the parameters.
     """
 
     def __init__(self, model: nn.Module, gradient: Tensor, *, has_runs: bool) -> None:

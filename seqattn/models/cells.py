@@ -150,7 +150,7 @@ class Cell(nn.Module, ABC):
         """Run the cell over whole sequences, from a state of zeros.
 
         Args:
-            inputs: (..., N, L, inputs), with finite values in the padding.
+            inputs: the inputs (..., N, L, inputs), with finite values in the padding.
             lengths: (..., N), number of valid steps of each sequence; None if all L steps are
                 valid.
 

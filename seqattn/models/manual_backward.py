@@ -86,7 +86,8 @@ class ManualLoss:
     """The mean squared error of a supported model and its gradient.
 
     Args:
-        model: a model whose parameters, (R, ...) with runs, are only changed in place.
+        model: a model with parameters that are only changed in place. The parameters have the shape
+            (R, ...) if there are several runs.
         gradient: the output buffer of `value_and_grad`, (R, P), in the order of the parameters.
     """
 
@@ -233,7 +234,8 @@ class AttentionPass:
         y      = (state's term) + softmax(scores) values
 
     Attributes:
-        memory: (S + F, R, N, H + 1 + F), whose columns are keys, bias and values.
+        memory: array (S + F, R, N, H + 1 + F), in which the columns are the keys, the bias and the
+            values.
         joint, djoint: (R, N, T, S + F); the last F columns of `djoint` are the gradient of y.
     """
 

@@ -218,7 +218,7 @@ class OpTape:
 
         Args:
             out: (steps, R, N, n).
-            rows: (R, steps * N, k); see `steps_as_rows`.
+            rows: a matrix (R, steps * N, k); see `steps_as_rows`.
             b: (R, k, n).
             accumulate: whether the product is added to `out`.
         """

@@ -153,8 +153,8 @@ class LinearSkip(nn.Module):
 def build_skip(
     kind: str, lengths: Lengths | None, source_dim: int, target_dim: int, output: Linear
 ) -> LinearSkip | None:
-    """Build the skip connection of a model. If there is one, initialize the model's output layer to
-    zero.
+    """Build the skip connection of a model. If the model has a skip connection, initialize the
+    model's output layer to zero.
 
     Args:
         kind: the value of `model.skip`.

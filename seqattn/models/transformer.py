@@ -300,7 +300,7 @@ class TransformerModel(Seq2SeqModel):
         """Return the tensors of one layer's cross-attention in a free-running forecast.
 
         Args:
-            source: (N, S, F), without padding.
+            source: the sources (N, S, F), without padding.
             steps: number of forecast steps, 1 or more.
             layer: index of the decoder layer, from 0.
         """

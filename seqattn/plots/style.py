@@ -90,7 +90,7 @@ def as_bytes(figure: Figure, ending: str = "png") -> bytes:
 
 
 def as_gif(figures: Iterable[Figure], seconds: float = 0.4) -> bytes:
-    """Return an endless animated GIF. Its last frame is shown for two seconds.
+    """Return an endless animated GIF. The last frame is shown for two seconds.
 
     Args:
         figures: the frames in order.

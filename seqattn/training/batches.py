@@ -171,7 +171,7 @@ def shape_of_batch(part: Sequences) -> BatchShape:
 
 
 class GatheredBatch:
-    """Windows that become tensors when they are taken. The class has the interface of `Batch`.
+    """Windows that are converted to tensors on demand. The class has the same interface as `Batch`.
 
     Args:
         part: the windows.

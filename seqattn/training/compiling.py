@@ -36,7 +36,7 @@ class StepCompiler:
         Args:
             mode: value of `training.compile`.
             loss_fn: the loss of the group, which has eager steps.
-            batch: function that returns a batch to try a step with.
+            batch: function that returns a batch on which a compiled step is tried.
 
         Raises:
             UsageError: if the mode is "on" and torch cannot compile on this machine.
@@ -55,7 +55,7 @@ class StepCompiler:
         Args:
             seconds: duration of the last epoch.
             epochs_left: largest number of remaining epochs of a run.
-            batch: function that returns a batch to try a step with.
+            batch: function that returns a batch on which a compiled step is tried.
         """
         loss_fn = self.loss_fn
         if self.mode != "auto" or self.is_futile or not isinstance(loss_fn, AutogradLoss):

@@ -66,7 +66,7 @@ class DataLoader:
         return [sequence_ids[place] if len(sequence_ids) else str(place) for place in order]
 
     def example_batch(self) -> Batch:
-        """Return a batch to try a compiled step with."""
+        """Return a batch on which a compiled step is tried."""
         return self.data.take(self.batches[0])
 
 

@@ -66,9 +66,8 @@ class SeedSummary:
 def median_interval(values: Floats, level: float = LEVEL) -> Interval | None:
     """Compute a distribution-free confidence interval of the median from two order statistics.
 
-    The bounds are the k-th lowest and the k-th highest value, for the largest k with
-    2 P(Binomial(n, 1/2) < k) <= level (Conover 1999, Practical Nonparametric Statistics,
-    section 3.2).
+    The bounds are the k-th lowest and the k-th highest value for the largest k with 2 P(Binomial(n,
+    1/2) < k) <= level (Conover 1999, Practical Nonparametric Statistics, section 3.2).
 
     Args:
         values: (n,), the values; they may contain inf.
@@ -217,7 +216,8 @@ def format_number(value: float, spec: str = ".2g") -> str:
 
     Args:
         value: the number.
-        spec: a format specification. If it begins with "+", positive numbers get a sign, too.
+        spec: a format specification. If the specification begins with "+", positive numbers also
+            get a sign.
     """
     if not math.isinf(value):
         return format(value, spec)

@@ -23,7 +23,8 @@ class Finding:
             "unknown" if the check cannot decide.
         number: the measured values as text.
         meaning: the consequence of the problem; "" unless the problem was found.
-        change: lines of the config or the command line to try; "" unless the problem was found.
+        change: suggested changes of the config or the command line; "" unless the problem was
+            found.
     """
 
     name: str

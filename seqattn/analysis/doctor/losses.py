@@ -132,8 +132,8 @@ def overfitting(evidence: Evidence) -> Verdict:
 
     The problem is found if the training loss kept falling after the epoch with the best validation
     loss, or if the training loss is several times lower than the teacher-forced validation loss.
-    The check uses moving averages of the losses, each over a twentieth of the epochs. Training uses
-    teacher forcing at least in part, so the training loss is compared with the teacher-forced
+    The check uses moving averages of the losses over windows of a twentieth of the epochs. Training
+    uses teacher forcing at least in part, so the training loss is compared with the teacher-forced
     validation loss.
     """
     epochs = len(evidence.history)

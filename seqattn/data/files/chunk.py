@@ -124,7 +124,8 @@ def check_values(name: str, chunk: Chunk) -> None:
     """Check that no value is infinite or larger than `MAX_VALUE`. Empty cells are allowed.
 
     Raises:
-        DataError: if there is such a value; the message states the location of the first one.
+        DataError: if there is such a value; the message states the location of the first such
+            value.
     """
     for ragged, where in chunk.cells():
         for first, rows in row_blocks(ragged.values):

@@ -55,8 +55,8 @@ def connect(name: str = "") -> Iterator[duckdb.DuckDBPyConnection]:
 
 
 def _database() -> duckdb.DuckDBPyConnection:
-    """Return the database of this process. It is opened only once, because opening a database takes
-    longer than reading a small file."""
+    """Return the database of this process. The database is opened only once, because opening a
+    database takes longer than reading a small file."""
     import duckdb
 
     process = os.getpid()

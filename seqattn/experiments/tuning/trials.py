@@ -136,9 +136,9 @@ def build_pruner(training: Training, *, epochs_vary: bool) -> optuna.pruners.Bas
     """Build the pruner of a trial.
 
     The pruner compares the validation loss with the median of the other trials at the same epoch,
-    after a fifth of the trial's own epochs. It prunes nothing if trials have different numbers of
-    epochs and a schedule spans all epochs: such trials have different learning rates at the same
-    epoch, and a trial with a later decay has a higher loss until then.
+    after a fifth of the trial's own epochs. The pruner prunes nothing if trials have different
+    numbers of epochs and a schedule spans all epochs. Such trials have different learning rates at
+    the same epoch, and a trial with a later decay has a higher loss until its decay.
 
     Args:
         training: section `training` of the trial's config.

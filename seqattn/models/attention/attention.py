@@ -26,10 +26,10 @@ class AttentionMemory:
     """The keys and values of a source, computed once for all queries.
 
     Attributes:
-        keys: (..., N, S, K), or with several heads (..., N, A, S, K / A).
-        values: (..., N, S, H), or with several heads (..., N, A, S, H / A).
-        keep: (..., N, S), or with several heads (..., N, 1, S). The mask is True at valid source
-            steps and False at masked steps, like the boolean mask of torch's
+        keys: the keys (..., N, S, K), or (..., N, A, S, K / A) with several heads.
+        values: the values (..., N, S, H), or (..., N, A, S, H / A) with several heads.
+        keep: mask (..., N, S), or (..., N, 1, S) with several heads. The mask is True at valid
+            source steps and False at masked steps, like the boolean mask of torch's
             `scaled_dot_product_attention`. None means that all steps are valid.
         intervention: the intervention that replaces the weights; None keeps the model's own
             weights.
@@ -46,7 +46,7 @@ class AttentionOutput(NamedTuple):
 
     Attributes:
         context: (..., N, T, H), the weighted sum of the values.
-        weights: (..., N, T, S), or with several heads (..., N, A, T, S).
+        weights: the weights (..., N, T, S), or (..., N, A, T, S) with several heads.
         prev_weights: the weights of the last query, (..., N, [A,] S), from which location-based
             addressing computes the weights of the next query; None without location-based
             addressing.

@@ -83,8 +83,8 @@ class Normalizer(nn.Module, ABC):
         Args:
             step: the attention step to explain.
             name: name of the stage.
-            scores: (S,), as printed.
-            inside: (S,), False at masked positions.
+            scores: the scores (S,), as printed.
+            inside: mask (S,), False at masked positions.
 
         Returns:
             the weights (S,), as printed.

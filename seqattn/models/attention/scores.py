@@ -52,7 +52,7 @@ class ExplainedScores(NamedTuple):
     """The scores of one head, with the query and keys from which they were computed, as printed.
 
     Attributes:
-        query: (K,), or None if the scores do not depend on the query.
+        query: the query (K,), or None if the scores do not depend on the query.
         keys: (S, K).
         scores: (S,).
         is_dot_product: whether the score is a dot product or a cosine of query and key.
