@@ -34,7 +34,7 @@ class InstanceStatistics:
     Attributes:
         mean: (N, F) mean in the units of the data.
         std: (N, F) standard deviation with divisor n, above 0; it is 1 where `constant` is True.
-        constant: (N, F) whether the feature varies at most by float64 rounding.
+        constant: (N, F) booleans that are True if the feature varies at most by float64 rounding.
     """
 
     mean: Floats
@@ -62,7 +62,7 @@ class InstanceStatistics:
         Args:
             block: slice of the block along N.
             rows: (n, S, F) the sources.
-            cells: (n, S, F) True at valid observed cells.
+            cells: mask (n, S, F) that is True at valid observed cells.
         """
         count = cells.sum(axis=1)
         divisor = np.maximum(count, 1)

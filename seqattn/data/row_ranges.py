@@ -169,7 +169,7 @@ def interpolate_linearly(
 
     Args:
         points: (n, L, F) values.
-        known: (n, L, F) True at known values.
+        known: mask (n, L, F) that is True at known values.
         at: (n, L) time of each step.
     """
     L = points.shape[1]

@@ -148,7 +148,7 @@ def _detrend(values: Floats, observed: NDArray[np.bool_], longest: int) -> Float
 
     Args:
         values: (L,) values, with 0 at unobserved steps.
-        observed: (L,) whether each value was observed.
+        observed: (L,) booleans that are True at observed values.
         longest: half the window of the moving average, in steps.
     """
     n = int(observed.sum())

@@ -99,7 +99,7 @@ class Sequences:
             points: (N, L, F) values.
             lengths: (N,) number of valid steps.
             min_length: minimum number of steps of a sequence.
-            observed: (N, L, F) True at cells that must be finite; None for all cells.
+            observed: mask (N, L, F) that is True at cells that must be finite; None for all cells.
 
         Raises:
             DataError: if a length exceeds the array or a value is not finite.

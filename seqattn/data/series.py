@@ -30,8 +30,8 @@ class Series:
         groups: N group names for the split, or None.
         target: separate targets from the file, or None if it has no separate targets.
         empty: number of unobserved cells, including the cells of missing rows.
-        dropped: (N,) True for a series that is left out after the split because of empty cells, or
-            None if no series is left out.
+        dropped: mask (N,) that is True for each series that is left out after the split because of
+            empty cells, or None if no series is left out.
         notes: notes for the user on how the files were read.
         digests: SHA-256 digest of each file by name.
         roles: roles of the columns of a table, or None if no table was read.

@@ -135,7 +135,8 @@ def _choose_threads(
 
 
 def _log_start(jobs: Sequence[Job], resources: Resources, threads: int, reason: str) -> None:
-    """Write the split, the digests of data files, the threads and the first lines of the log."""
+    """Write the first lines of the log, and the files with the split, the digests of the data files
+    and the number of threads."""
     memory = estimate_run_memory(jobs[0]) / 2**20 if len(jobs) > 1 else 0.0
     for job in jobs:
         if job.data.split:

@@ -1,5 +1,5 @@
-"""Work on run folders before and after training: locks, removal of old files, config, environment
-and pictures."""
+"""Preparation and completion of run folders: locks, removal of old files, config, environment and
+pictures."""
 
 from __future__ import annotations
 

@@ -126,7 +126,7 @@ class OpTape:
         self.record(grad.addcmul_, weights, total, value=-1)
 
     def matmul(self, out: Tensor, a: Tensor, b: Tensor, plus: Tensor | None = None) -> None:
-        """Compute out = plus + a b.
+        """Compute `out = plus + a @ b`.
 
         Args:
             out: (R, ..., m, n).
@@ -214,7 +214,7 @@ class OpTape:
     def matmul_to_steps(
         self, out: Tensor, rows: Tensor, b: Tensor, *, accumulate: bool = False
     ) -> None:
-        """Compute out = rows b, or out += rows b.
+        """Compute `out = rows @ b` or `out += rows @ b`.
 
         Args:
             out: (steps, R, N, n).

@@ -124,7 +124,7 @@ class TrainingRun:
         config: the section `training`.
         seed: seed of batch order, teacher forcing, dropout and sampling.
         sequence_ids: ids of the training sequences, for error messages.
-        group_id: digest of the runs that begin together, for their checkpoints.
+        group_id: digest of the runs that begin together, which is stored in checkpoints.
     """
 
     model: Seq2SeqModel
