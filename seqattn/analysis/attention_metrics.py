@@ -111,7 +111,7 @@ class AttentionMetricsAccumulator:
         Args:
             weights: (N, L, A, T, S), non-negative attention weights.
             source_lengths: (N,), the number of source steps of each sequence.
-            target_keep: (N, T), True at valid target steps.
+            target_keep: mask (N, T), True at valid target steps.
             alignment: (N, T), the true source step of each target step, or -1 if a target step
                 has none; None if the alignment is unknown.
         """

@@ -91,7 +91,7 @@ class InputOptions:
     )] = None  # fmt: skip
 
     def check(self) -> None:
-        """Check that `--set` has an input file to which it applies.
+        """Check that `--set` is given only together with an input file.
 
         Raises:
             UsageError: if `--set` is given without `--input`.

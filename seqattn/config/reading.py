@@ -170,7 +170,8 @@ def shorten_text(text: str, size: int = 60) -> str:
 
 
 def _check_yaml_features(text: str, origin: str) -> None:
-    """Check the events of the YAML parser, without recursion, before data are built from them.
+    """Check the events of the YAML parser, without recursion, before data are built from these
+    events.
 
     Raises:
         ConfigError: if the text has tags, anchors, several documents or too many levels.

@@ -72,7 +72,7 @@ def generate_squares(
 
 
 def opposite_corner(source: Floats, source_lengths: Integers, steps: int) -> Floats:
-    """Forecast each corner of a square as minus the corner two steps earlier.
+    """Forecast each corner of a square as the negative of the corner two steps earlier.
 
     After a single source corner, the next corner may be either neighbour. The forecast is the mean
     of both neighbours, which is 0.

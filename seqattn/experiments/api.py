@@ -68,8 +68,8 @@ def train(
         overwrite: whether to replace an existing run.
 
     Raises:
-        SeqattnError: for an error that a user can correct, with the message that the command line
-            prints.
+        SeqattnError: if an error occurs that a user can correct. The message is the message that
+            the command line prints.
     """
     from seqattn.experiments.frames import train_on_frames
 

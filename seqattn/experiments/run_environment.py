@@ -20,7 +20,8 @@ def choose_device(name: str) -> torch.device:
     """Return the device for "cpu", "cuda" or "auto" (a GPU if there is one).
 
     Raises:
-        UsageError: if the name is none of these, or if the name is "cuda" and torch finds no GPU.
+        UsageError: if the name is not one of these names, or if the name is "cuda" and torch finds
+            no GPU.
     """
     if name not in ("auto", "cpu", "cuda"):
         raise UsageError(f"--device {name}: expected auto, cpu or cuda.")

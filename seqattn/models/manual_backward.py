@@ -104,7 +104,7 @@ class ManualLoss:
         """Return the loss of each run, (R,), or () without runs. Write the gradients to `gradient`.
 
         Args:
-            target_keep: (..., N, T), True at valid target steps, or (..., N, T, F), True at
+            target_keep: mask (..., N, T), True at valid target steps, or (..., N, T, F), True at
                 observed values; None if all values are valid.
             source, target, source_lengths, teacher_forcing: see `Seq2SeqModel.forward`.
         """

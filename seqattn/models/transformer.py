@@ -94,7 +94,7 @@ class TransformerEncoderOutput(NamedTuple):
 
     Attributes:
         memory: keys and values of the source for each decoder layer.
-        keep: (..., N, S), True at valid source steps; None if all steps are valid.
+        keep: mask (..., N, S), True at valid source steps; None if all steps are valid.
         start_token: (..., N, F), the first decoder input, which is the last valid source step.
         weights: one tensor (..., N, A, S, S) per encoder layer; empty unless requested.
     """

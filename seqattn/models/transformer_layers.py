@@ -127,7 +127,7 @@ class MultiHeadAttention(nn.Module):
         Args:
             x: (..., N, L, D).
             cache: keys and values of length S.
-            keep: (..., N, S), True at valid keys; None if all keys are valid.
+            keep: mask (..., N, S), True at valid keys; None if all keys are valid.
             causal: whether query t may only attend to keys 0 to t; L must then equal S.
             with_weights: whether to return the weights; False allows torch's fused attention.
             replace: a function that replaces the weights; None keeps the weights.
@@ -219,7 +219,7 @@ class DecoderLayer(nn.Module):
         Args:
             x: (..., N, L, D).
             memory: keys and values of the source, computed by `cross.cache`.
-            keep: (..., N, S), True at valid source steps; None if all steps are valid.
+            keep: mask (..., N, S), True at valid source steps; None if all steps are valid.
             dropout: the dropout, which is applied to the output of each sublayer.
             with_weights: whether to return the weights.
             prev: keys and values of the previous steps, if L is 1; None if there are none.

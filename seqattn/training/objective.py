@@ -44,7 +44,7 @@ class LossFn(Protocol):
         Args:
             batch: the training sequences.
             forced: True at steps that receive the true target; see `Epoch.forced`.
-            rng: random numbers of the step; None for a model that draws none.
+            rng: random numbers of the step; None for a model that draws no random numbers.
 
         Returns:
             Mean squared error of each run, (R,), or () for a single run.
@@ -238,9 +238,9 @@ def reinforce_loss(actions: SampledActions, errors: Tensor, keep: Tensor | None)
     Args:
         actions: the sampled actions with their log probabilities and the baseline.
         errors: (..., N, T) detached errors of the target steps.
-        keep: (..., N, T), True at valid target steps. If some cells were not observed, `keep` is
-            the observed share of each step from 0 to 1, and the error of a step is the sum over its
-            observed cells divided by F. None means that all steps are valid.
+        keep: mask (..., N, T), True at valid target steps. If some cells were not observed, `keep`
+            is the observed share of each step from 0 to 1, and the error of a step is the sum over
+            its observed cells divided by F. None means that all steps are valid.
 
     Returns:
         (...) loss of each run.
@@ -272,8 +272,8 @@ def mse_loss(values: Tensor, target: Tensor, keep: Tensor | None) -> Tensor:
     Args:
         values: (..., N, T, F) forecasts.
         target: (..., N, T, F) targets.
-        keep: (..., N, T), True at valid target steps, or (..., N, T, F), True at observed cells.
-            None means that all cells are valid.
+        keep: mask (..., N, T), True at valid target steps, or (..., N, T, F), True at observed
+            cells. None means that all cells are valid.
 
     Returns:
         (...) mean of each run, which is 0 if no cell was observed.

@@ -32,7 +32,7 @@ class Session:
         runs."""
 
     def epoch_end(self, runs: Sequence[RunProgress], to_save: Sequence[RunProgress]) -> None:
-        """Report the end of an epoch, and save.
+        """Report the end of an epoch, and save the runs in `to_save`.
 
         Args:
             runs: the runs that were trained in the epoch. The last record of `history` belongs to

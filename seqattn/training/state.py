@@ -187,7 +187,7 @@ class StateSnapshot:
     Attributes:
         step: number of finished steps in the epoch.
         tensors: copies of weights, number of updates, and moments.
-        pending: losses of earlier steps that are not committed yet.
+        pending: uncommitted losses of earlier steps.
     """
 
     step: int
@@ -208,7 +208,7 @@ class TrainState:
         epoch: number of finished epochs.
         step: number of finished steps in the current epoch.
         seconds: duration of the current epoch at the last save, in seconds.
-        pending: losses of the steps that are not committed yet.
+        pending: step losses that are not yet added to the sums of the epoch.
     """
 
     def __init__(

@@ -148,7 +148,7 @@ class TableWriter:
         self.table.close()
 
     def discard(self) -> None:
-        """Stop without writing the remaining rows."""
+        """Discard the remaining rows without writing them."""
         self.table.discard()
 
 

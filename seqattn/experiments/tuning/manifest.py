@@ -74,7 +74,7 @@ def write_manifest(
         study_search: the identity that the study stores, with the id of the study under "study".
 
     Raises:
-        UsageError: if the study contains another search, or the folder belongs to another study.
+        UsageError: if the study contains another search, or if the folder belongs to another study.
     """
     # The folder was not locked when it was checked before.
     manifest = check_folder(path, identity)

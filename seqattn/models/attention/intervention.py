@@ -36,7 +36,7 @@ class Override:
         """Parse `uniform`, `shuffled`, `previous` or `one_hot:K`.
 
         Raises:
-            UsageError: if the text is none of these.
+            UsageError: if the text has none of these forms.
         """
         mode, colon, index = text.partition(":")
         match mode, bool(colon):

@@ -70,7 +70,7 @@ class Normalizer(nn.Module, ABC):
 
         Args:
             scores: (..., N, T, S).
-            keep: (..., N, S), True at valid source steps; None if all steps are valid.
+            keep: mask (..., N, S), True at valid source steps; None if all steps are valid.
             u: numbers uniform over [0, 1), (..., N, T), to sample positions in training; None for
                 no sampling.
         """
@@ -209,7 +209,7 @@ def softmax(scores: Tensor, keep: Tensor | None) -> Tensor:
 
     Args:
         scores: (..., N, T, S).
-        keep: (..., N, S), True at valid source steps; None if all steps are valid.
+        keep: mask (..., N, S), True at valid source steps; None if all steps are valid.
 
     Returns:
         (..., N, T, S), where each row sums to 1.
@@ -246,7 +246,7 @@ def sparsemax(scores: Tensor, keep: Tensor | None) -> Tensor:
 
     Args:
         scores: (..., N, T, S).
-        keep: (..., N, S), True at valid source steps; None if all steps are valid.
+        keep: mask (..., N, S), True at valid source steps; None if all steps are valid.
 
     Returns:
         (..., N, T, S), where each row sums to 1. A row is NaN if all its positions are masked.
