@@ -33,7 +33,7 @@ class InstanceStatistics:
 
     Attributes:
         mean: (N, F) mean in the units of the data.
-        std: (N, F) standard deviation with divisor n, above 0; it is 1 where `constant` is True.
+        std: (N, F) standard deviation with divisor n, above 0; it is 1 for constant features.
         constant: (N, F) booleans that are True if the feature varies at most by float64 rounding.
     """
 

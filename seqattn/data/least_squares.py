@@ -1,8 +1,8 @@
 """Affine maps from sources to targets, fitted on the training part by least squares or ridge.
 
 Ridge regression (Hoerl and Kennard 1970, "Ridge Regression: Biased Estimation for Nonorthogonal
-Problems") is least squares with the rows sqrt(penalty) I appended to the design matrix. Both
-methods use the R factor of a QR decomposition, which is updated block by block.
+Problems") is least squares with the rows of the matrix sqrt(penalty) I appended to the design
+matrix. Both methods use the R factor of a QR decomposition, which is updated block by block.
 
 In shapes, N is the number of sequences, n the number of sequences of a block, S the source length,
 T the target length, F the number of source features, G the number of target features and K the

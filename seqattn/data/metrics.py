@@ -226,8 +226,8 @@ class Errors:
 def metrics_as_plain(
     in_sample: InSample, notes: Sequence[str], errors: Mapping[str, Errors]
 ) -> dict[str, Any]:
-    """Return the value of the key `metrics` in `summary.json`, which is documented in
-    `seqattn.runs.json_files.Metrics`.
+    """Return the value of the key `metrics` in `summary.json`. The class
+    `seqattn.runs.json_files.Metrics` documents this value.
 
     Args:
         in_sample: statistics of the training series.

@@ -52,7 +52,8 @@ class Sequences:
             target cells were observed. Unobserved target cells are never read and may be NaN.
 
     Raises:
-        DataError: if a source has no steps, a length exceeds the array, or a value is not finite.
+        DataError: if a source has no steps, if a length exceeds the array, or if a value is not
+            finite.
     """
 
     source: Floats
@@ -193,14 +194,14 @@ class Sequences:
 
     @property
     def source_cells(self) -> NDArray[np.bool_]:
-        """Mask of shape (N, S, F), True where a source cell is valid and was observed."""
+        """Mask of shape (N, S, F), True at source cells that are valid and were observed."""
         if self.source_observed is not None:
             return self.source_observed
         return np.broadcast_to(self.source_keep[:, :, None], self.source.shape)
 
     @property
     def target_cells(self) -> NDArray[np.bool_]:
-        """Mask of shape (N, T, F), True where a target cell is valid and was observed."""
+        """Mask of shape (N, T, F), True at target cells that are valid and were observed."""
         if self.target_observed is not None:
             return self.target_observed
         return np.broadcast_to(self.target_keep[:, :, None], self.target.shape)

@@ -147,8 +147,8 @@ def infer_spacing(chunk: Chunk, trained: Frequency | None = None) -> Spacing | N
 
 
 def select_rows(chunk: Chunk, keep: NDArray[np.bool_]) -> Chunk:
-    """Return the chunk with the rows where `keep` is True, with their times and without separate
-    targets."""
+    """Return the chunk with only the rows for which `keep` is True. The result includes the times
+    of these rows, but no separate targets."""
     points = chunk.points
     rows, series_index = np.flatnonzero(keep), np.repeat(np.arange(len(points)), points.lengths)
     order = chunk.order

@@ -263,7 +263,7 @@ class Run:
                 are plotted.
 
         Raises:
-            UsageError: if the sequence, kind, layer or head does not exist, or the model has no
+            UsageError: if the sequence, kind, layer or head does not exist, or if the model has no
                 attention.
             CheckpointError: if the files of the run cannot be read.
         """

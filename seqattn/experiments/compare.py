@@ -94,7 +94,7 @@ def compare(
 
 
 def _write_result(path: Path, comparison: Comparison, callbacks: Callbacks) -> ComparisonResult:
-    """Write the tables and pictures of all runs in the folder."""
+    """Write the tables and pictures that describe all runs in the folder."""
     result = _collect_result(path, comparison)
     seeds = {seed for variant in result.variants for seed in variant.folders}
     if earlier := sorted(seeds - set(comparison.seeds)):

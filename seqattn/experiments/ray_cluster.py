@@ -196,7 +196,7 @@ def _task_result(ray: Any, task: Any) -> list[FileContents]:
     """Return the files of each run from a task that has ended.
 
     Raises:
-        DistributedError: if the task failed, or its machines failed too often.
+        DistributedError: if the task failed, or if its machines failed too often.
         SeqattnError: for an error that a user can correct.
     """
     try:

@@ -132,7 +132,7 @@ def check_target(
     """Check the shape of a target (..., N, T, F) and the type of the teacher-forcing mask.
 
     Raises:
-        ValueError: if the shape does not fit the source, or the mask is not boolean.
+        ValueError: if the shape does not fit the source, or if the mask is not boolean.
     """
     *lead, T, F = target.shape
     if tuple(lead) != tuple(source.shape[:-2]) or features.target_dim != F or T < 1:

@@ -46,7 +46,7 @@ class EpochRecord:
         """Convert a row of `metrics.csv` to a record.
 
         Raises:
-            ValueError: if a number is not finite, or the epoch is not an integer.
+            ValueError: if a number is not finite, or if the epoch is not an integer.
             TypeError: if the row has more or fewer numbers than `METRICS`.
         """
         epoch, *rest = row

@@ -119,7 +119,7 @@ def _migrate_config(
     Args:
         stored: value by dotted path.
         new: the config of this command, in the same form.
-        place: where the config is stored, for messages.
+        place: location of the stored config, for messages.
     """
     content: dict[str, Any] = {}
     for dotted, value in stored.items():
