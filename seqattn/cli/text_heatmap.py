@@ -30,7 +30,7 @@ CELL_WIDTH = 9
 def print_weights(
     weights: Mapping[str, Any], titles: list[str], kind: str, layer: int | None, head: int | None
 ) -> None:
-    """Print a heatmap for each sequence, with numbers next to the blocks if they fit.
+    """Print a heatmap for each sequence, with numbers next to the blocks if the numbers fit.
 
     Args:
         weights: arrays of an attention file; see `seqattn.runs.attention_arrays`.

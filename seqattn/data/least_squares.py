@@ -97,7 +97,7 @@ class LinearSystem:
         return cls(table, inputs, outputs, [columns for columns in every if len(columns)])
 
     def solve(self, penalties: SequenceOf[float], scaling: Scaling | None = None) -> Floats:
-        """Return weights (K, S F + 1, T G) for the scaled columns, one solution per penalty.
+        """Return weights (K, S * F + 1, T * G) for the scaled columns, one solution per penalty.
 
         Args:
             penalties: ridge penalties, relative to the mean eigenvalue of the centred Gram matrix
@@ -196,16 +196,16 @@ class DesignTable:
                 yield within, block, self.scaling.sequence_scalers(block)
 
     def row_blocks(self) -> Iterator[tuple[Floats, Floats]]:
-        """Yield pairs of inputs (n, S F) and outputs (n, T G), block by block."""
+        """Yield pairs of inputs (n, S * F) and outputs (n, T * G), block by block."""
         for _, batch, scalers in self.parts():
             yield self.inputs(batch, scalers[0]), self.outputs(batch, scalers[1])
 
     def inputs(self, part: Sequences, per_sequence: Scaler) -> Floats:
-        """Return the scaled sources as an array (n, S F) with one row per sequence."""
+        """Return the scaled sources as an array (n, S * F) with one row per sequence."""
         return self._flat(per_sequence.transform(part.source))
 
     def outputs(self, part: Sequences, per_sequence: Scaler) -> Floats:
-        """Return the scaled targets as an array (n, T G) with one row per sequence. Unobserved
+        """Return the scaled targets as an array (n, T * G) with one row per sequence. Unobserved
         cells are NaN."""
         points = per_sequence.transform(part.target)
         if part.target_observed is not None:

@@ -288,7 +288,8 @@ def lstm_step(projected: Tensor, state: Tensor | None, weight: Tensor, bias: Ten
 
 
 def rnn_step(projected: Tensor, state: Tensor | None, weight: Tensor, bias: Tensor) -> Tensor:
-    """Compute one step of `RNN`; shapes as in `gru_step`, with H rows instead of 3H."""
+    """Compute one step of `RNN`. The shapes are the same as in `gru_step`, but with H rows instead
+    of 3H."""
     return (projected + _recurrent_term(state, weight, bias)).tanh()
 
 

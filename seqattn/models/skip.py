@@ -17,8 +17,9 @@ zero.
   and training does not change them. At the first step, only the output layer has a gradient other
   than zero.
 - `finetuned`: W and b start from the same ridge regression and are trained with the network. In
-  each step, Adam changes each of the T G S F weights by about the learning rate, however small the
-  gradient of the weight. A high learning rate therefore destroys a fitted map with many weights.
+  each step, Adam changes each of the T * G * S * F weights by about the learning rate, however
+  small the gradient of the weight. A high learning rate therefore destroys a fitted map with many
+  weights.
 - `learned`: W and b are initialized to zero and trained. The initial forecast is 0 everywhere, or
   the last source point with `data.relative`.
 

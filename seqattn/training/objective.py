@@ -212,7 +212,8 @@ def build_loss(
 
 
 def _import_manual_backward() -> ModuleType | None:
-    """Import the module with manually derived gradients, or return None if the file is deleted."""
+    """Import the module with manually derived gradients, or return None if the file has been
+    deleted."""
     name = "seqattn.models.manual_backward"
     try:
         return importlib.import_module(name)

@@ -142,8 +142,8 @@ class RunProgress(TrainingRecord):
 
     Attributes:
         run: the inputs of the run.
-        checkpoint: the newest state, which is the state that is saved. Before training, this is the
-            state from which training continues, or None for a new run.
+        checkpoint: the newest state of the run, which the next save writes. Before training, this
+            is the state from which training continues, or None for a new run.
         ended: reason why training ended; None for a run that is active or was interrupted.
         error: the non-finite loss, gradient or update of a run that diverged; None otherwise.
     """

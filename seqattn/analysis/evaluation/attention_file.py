@@ -146,7 +146,8 @@ class _ForwardOnlyFile:
 def open_attention_spool(output: Path | None) -> Iterator[AttentionSpool | None]:
     """Open an attention spool that writes the user's attention file when the context ends.
 
-    The temporary file is in the folder of the output, because this folder needs the space anyway.
+    The temporary file is in the folder of the output, because this folder needs enough space for
+    the output in any case.
 
     Args:
         output: the path of the attention file. If the path is None, the context provides None

@@ -123,7 +123,7 @@ def _readout(
         record: the explanation to which the stages are added.
         model: the model.
         query: (1, H), the query state.
-        context: (A V,), the context.
+        context: (A * V,), the context.
         new: (1, H), the new state.
     """
     if model.context_is_input:

@@ -44,7 +44,7 @@ def split_heads(x: Tensor, heads: int) -> Tensor:
 
 
 def join_heads(x: Tensor, heads: int) -> Tensor:
-    """Concatenate the heads: (..., A, L, w) -> (..., L, A w). With one head, return x itself."""
+    """Concatenate the heads: (..., A, L, w) -> (..., L, A * w). With one head, return x itself."""
     return x if heads == 1 else x.transpose(-2, -3).flatten(-2)
 
 
