@@ -154,7 +154,7 @@ class Run:
     def predict(
         self, source: ArrayLike | DataFrame, steps: int | None = None
     ) -> NDArray[np.float64]:
-        """Forecast the steps after each source, free running.
+        """Compute a free-running forecast of the steps after each source.
 
         Args:
             source: array (N, S, F), or (S, F) for one sequence, in the units of the data; shorter
@@ -174,7 +174,7 @@ class Run:
         return self._forecast(source, steps, with_attention=False)[1]
 
     def predict_frame(self, source: DataFrame, steps: int | None = None) -> DataFrame:
-        """Forecast the steps after each series in a DataFrame, free running.
+        """Compute a free-running forecast of the steps after each series in a DataFrame.
 
         Args:
             source, steps: see `predict`.

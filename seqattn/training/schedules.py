@@ -210,7 +210,7 @@ def ending(config: Training, epoch: int, stopper: PlateauDetector) -> Ending | N
     Args:
         config: the section `training`.
         epoch: number of finished epochs.
-        stopper: the detector after the validation losses of these epochs.
+        stopper: the detector, which has seen the validation losses of these epochs.
     """
     if stopper.is_plateau:
         return "early stopping"
