@@ -1,4 +1,4 @@
-"""Forecasts of the user's own sequences, which are read, predicted and written in chunks."""
+"""Forecasts of the user's own sequences, which are read, forecast and written in chunks."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class ForecastWriter:
 
     @contextlib.contextmanager
     def opened(self) -> Iterator[None]:
-        """Open the output. It is complete when the block ends."""
+        """Open the output. The output is complete when the block ends."""
         if self.form == "npz":
             yield
             assert self.output is not None

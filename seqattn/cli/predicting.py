@@ -46,9 +46,8 @@ class ForecastFiles:
         return None if str(self.output) == "-" else self.output
 
     def format(self) -> str:
-        """Return the format of the forecasts.
-
-        It is the value of `--format`, the suffix of `--output`, or "csv".
+        """Return the format of the forecasts: the value of `--format`, otherwise the suffix of
+        `--output`, otherwise "csv".
 
         Raises:
             UsageError: if the format is unknown or needs a file, or if `--attention` does not name

@@ -72,8 +72,8 @@ class FolderSession(Session):
     Args:
         writers: the writer of each run.
         callbacks: progress callbacks and the stop signal.
-        background: thread that writes the saves of a single run while the run trains. If it is
-            None, the training waits for each save, which is one transaction for all runs.
+        background: thread that writes the files of a single run while the run is trained. With
+            None, training waits until the files of all runs are written in one transaction.
     """
 
     def __init__(

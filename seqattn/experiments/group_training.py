@@ -1,4 +1,4 @@
-"""Training of one group of jobs, and the files that it writes."""
+"""Training of one group of jobs, and the files that training writes."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ from seqattn.training.threads import choose_threads
 
 @dataclass(frozen=True)
 class Resources:
-    """The device, threads and processes of a training.
+    """The device, threads and processes that train a group.
 
     Attributes:
         device: device of the models and data.
-        threads: number of threads of torch's operations on the CPU. None stands for the number
-            that is fastest in a measurement of a few steps.
+        threads: number of threads of torch's operations on the CPU. With None, a few steps are
+            timed, and the fastest number of threads is used.
         environment: content of `environment.json` that all runs share.
-        processes: processes that share every batch of a single run. None stands for this process
+        processes: processes that share every batch of a single run. None means that this process is
             alone.
     """
 
@@ -54,7 +54,7 @@ class Resources:
 
 
 def train_group(jobs: Sequence[Job], resources: Resources, callbacks: Callbacks) -> list[Job]:
-    """Train jobs side by side and write the results of each.
+    """Train jobs side by side, and write the results of each job.
 
     Returns:
         the jobs with their final states. A job that has ended also has a summary or an error.
@@ -128,7 +128,8 @@ def build_runs(jobs: Sequence[Job], device: torch.device) -> list[TrainingRun]:
 def _choose_threads(
     jobs: Sequence[Job], runs: Sequence[TrainingRun], resources: Resources
 ) -> tuple[int, str]:
-    """Choose the number of threads of torch's operations; return it with the reason."""
+    """Choose the number of threads of torch's operations, and return this number with the reason
+    for the choice."""
     if resources.threads:
         return resources.threads, "asked for"
     if resources.processes is not None:
@@ -140,7 +141,8 @@ def _choose_threads(
 
 
 def _log_start(jobs: Sequence[Job], resources: Resources, threads: int, reason: str) -> None:
-    """Write the split, the digests of data files, the threads and the first lines of the log."""
+    """Write the first lines of the log, and the files with the split, the digests of the data files
+    and the number of threads."""
     memory = estimate_run_memory(jobs[0]) / 2**20 if len(jobs) > 1 else 0.0
     for job in jobs:
         if job.data.split:
@@ -196,7 +198,7 @@ def _resumption(job: Job, group_size: int) -> list[str]:
 
 @contextlib.contextmanager
 def _log_errors(jobs: Sequence[Job]) -> Iterator[None]:
-    """Log the error that ends the block, for each job.
+    """Log the error that ends the block in the log of each job.
 
     Raises:
         StorageError: in place of an `OSError`.
@@ -245,10 +247,9 @@ def _with_final_state(job: Job, run: RunProgress) -> Job:
 
 
 def _log_end_of_training(job: Job, run: RunProgress, callbacks: Callbacks) -> None:
-    """Log how a training ended.
-
-    A divergence is logged before the results of other runs are written. If that write fails, a
-    resume does not train the diverged run again, so it could not log the divergence.
+    """Log how training ended. A divergence is logged before the results of other runs are written.
+    If this write fails, a resume does not train the diverged run again, and could therefore not log
+    the divergence.
     """
     if run.ended == "early stopping":
         callbacks.message(f"Early stopping at epoch {job.position[0]}.")

@@ -1,4 +1,4 @@
-"""The results of a finished training: forecasts, attention weights and summary."""
+"""The results of a finished run: forecasts, attention weights and summary."""
 
 from __future__ import annotations
 
@@ -24,14 +24,16 @@ ReferencesOfData = dict[int, tuple[ReferenceLosses, ReferenceLosses]]
 def write_results(job: Job, model: Seq2SeqModel, references: ReferencesOfData) -> Job:
     """Evaluate the weights of the best epoch on the test part, and write the data files.
 
-    This function logs nothing, since the files appear only when the caller's transaction ends.
-    Each run is evaluated alone, so that its metrics do not depend on the runs that end with it.
+    This function logs nothing, because the files appear only when the caller's transaction ends.
+    Each run is evaluated alone, so that its metrics do not depend on other runs that end at the
+    same time.
 
     Args:
         job: a job that has finished its training.
-        model: model of the job's config, on the device of the training. It gets the best weights.
-        references: reference losses by data. Runs with the same data share them, and this function
-            adds the losses for new data.
+        model: model of the job's config, on the device that trained the run. This function copies
+            the best weights into the model.
+        references: reference losses by data. Runs with the same data share these losses, and this
+            function adds the losses for new data.
 
     Returns:
         the job with a summary, or with an error if the test loss is not finite.
@@ -105,7 +107,7 @@ def write_divergence(job: Job, error: NonFiniteError, state: RunState) -> None:
 
 
 def _of_training(job: Job, state: RunState) -> dict[str, Any]:
-    """Return the entries of a summary that do not depend on how the training ended."""
+    """Return the entries of a summary that do not depend on how training ended."""
     return {
         "validation_loss": state.best_loss if state.best_epoch else None,
         "best_epoch": state.best_epoch,

@@ -67,7 +67,8 @@ class StateMemory(NamedTuple):
         return matmul(weights.unsqueeze(-2), self.states).squeeze(-2), weights
 
     def write(self, state: Tensor, keep: Tensor | None, decay: float, rate: float) -> StateMemory:
-        """Return the memory after a state (..., N, H) was written where `keep` (..., N) is True."""
+        """Return the memory after a state (..., N, H) was written for the sequences with `keep`
+        (..., N) True."""
         valid = state.new_ones(state.shape[:-1]) if keep is None else keep.to(state.dtype)
         factors = self.factors * (1 - valid * (1 - decay)).unsqueeze(-1)
         return StateMemory(
@@ -91,7 +92,8 @@ class MatrixMemory(NamedTuple):
         return matmul(self.A, state.unsqueeze(-1)).squeeze(-1), None
 
     def write(self, state: Tensor, keep: Tensor | None, decay: float, rate: float) -> MatrixMemory:
-        """Return the memory after a state (..., N, H) was written where `keep` (..., N) is True."""
+        """Return the memory after a state (..., N, H) was written for the sequences with `keep`
+        (..., N) True."""
         A = decay * self.A + rate * state.unsqueeze(-1) * state.unsqueeze(-2)
         return MatrixMemory(A if keep is None else A.where(keep[..., None, None], self.A))
 
@@ -156,7 +158,7 @@ class FastWeightsModel(Seq2SeqModel):
     def encode(
         self, source: Tensor, lengths: Tensor | None, *, use_matrix: bool
     ) -> tuple[FastWeightMemory, Tensor, Tensor]:
-        """Return memory, state and start token after the last valid source step.
+        """Return the memory, the state and the start token after the last valid source step.
 
         Padding is not written to the memory, and the memory does not decay at padded steps.
         """

@@ -149,7 +149,7 @@ class RecurrentModel(Seq2SeqModel):
         layer.
 
         Args:
-            source: (..., N, S, F), with finite values in the padding.
+            source: the sources (..., N, S, F), with finite values in the padding.
         """
         *_, N, S, _ = source.shape
         states, last = self.encoder.forward(source, source_lengths)

@@ -128,7 +128,8 @@ def band_figure(
 
     Args:
         names: the names of the variants.
-        losses: for each variant, the losses (seeds, epochs), inf after a seed diverged.
+        losses: for each variant, the losses (seeds, epochs), which are inf after the last epoch of
+            a diverged seed.
         title: the title of the figure.
     """
     figure = Figure(figsize=(7.5, 4.4), layout="constrained")
@@ -155,7 +156,7 @@ def quartiles(runs: NDArray[np.float64]) -> NDArray[np.float64]:
     """Compute the quartiles over seeds.
 
     Args:
-        runs: (seeds, epochs), the losses, inf after a seed diverged.
+        runs: (seeds, epochs), the losses, which are inf after the last epoch of a diverged seed.
 
     Returns:
         The quartiles of each epoch, (3, epochs); NaN for a quartile that is not finite.

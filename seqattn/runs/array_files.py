@@ -43,7 +43,7 @@ def attention_arrays(
         ids: ids of the N sequences.
         source_lengths: source length of each sequence, (N,).
         target_lengths: target length of each sequence, (N,).
-        meaning: what the weights mean; see `seqattn.models.AttentionMap`.
+        meaning: the meaning of the weights; see `seqattn.models.AttentionMap`.
         alignment: true source step of each target step, (N, T), or -1 if there is none.
         encoder_self: encoder self-attention weights (N, L, A, S, S).
         decoder_self: causal decoder self-attention weights (N, L, A, T, T).
@@ -178,7 +178,7 @@ def read_matching_attention(predictions: Path, path: Path, max_rows: int | None 
         max_rows: number of sequences to read from a large file, or None for all sequences.
 
     Raises:
-        CheckpointError: if a file cannot be read, or the files have different sequences.
+        CheckpointError: if a file cannot be read, or if the files contain different sequences.
     """
     attention = read_attention(path, max_rows)
     if not predictions.exists():
@@ -271,7 +271,8 @@ class _CheckedArrays:
         )
 
     def check_floats(self, key: str, *sizes: int | None) -> tuple[int, ...]:
-        """Check that an array has floating-point numbers and no empty axis; return its shape.
+        """Check that an array contains floating-point numbers and has no empty axis, and return its
+        shape.
 
         Args:
             key: name of the array.

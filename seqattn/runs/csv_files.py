@@ -46,7 +46,7 @@ class EpochRecord:
         """Convert a row of `metrics.csv` to a record.
 
         Raises:
-            ValueError: if a number is not finite, or the epoch is not an integer.
+            ValueError: if a number is not finite, or if the epoch is not an integer.
             TypeError: if the row has more or fewer numbers than `METRICS`.
         """
         epoch, *rest = row
@@ -94,7 +94,7 @@ def read_split(path: Path) -> list[tuple[str, ...]]:
 
 
 def write_data_files(path: Path, digests: Mapping[str, str]) -> None:
-    """Write the names of the files that are read during training, with their SHA-256."""
+    """Write the names and the SHA-256 digests of the files that are read during training."""
     _write_rows(path, ("file", "sha256"), digests.items())
 
 

@@ -61,7 +61,7 @@ class RunFolder:
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """All files that training writes, except those for TensorBoard."""
+        """All files that training writes, except the files for TensorBoard."""
         return (
             self.config, self.environment, self.log, self.metrics, self.split, self.data_files,
             self.summary, self.best, self.last, self.previous, self.film, self.parameter_history,
@@ -91,8 +91,8 @@ class RunFolder:
     def is_available(self) -> bool:
         """Whether a new run may use the path.
 
-        It may if the path does not exist, or if the folder is empty or contains only files of a run
-        that was killed before training.
+        The result is True if the path does not exist, if the folder is empty, or if the folder
+        contains only files of a run that was killed before training.
         """
         if not os.path.lexists(self.path):
             return True
@@ -106,15 +106,15 @@ class RunFolder:
         )
 
     def clear_results(self) -> None:
-        """Remove the files that are written after training, before training continues."""
+        """Remove the files that are written after training. This method is called before training
+        continues."""
         # The summary comes first, because a reader that finds it expects the other files.
         for file in (self.summary, *self._results, *self._derived_artifacts()):
             file.unlink(missing_ok=True)
 
     def clear(self) -> None:
-        """Remove the files of a run, except the config and the environment.
-
-        The next run replaces these two. A folder without them is not recognized as a run folder.
+        """Remove the files of a run, except the config and the environment. The next run replaces
+        these two files. A folder without these files is not recognized as a run folder.
         """
         for file in (*self.files, *self._derived_artifacts()):
             if file not in (self.config, self.environment):
@@ -167,7 +167,8 @@ class RunFolder:
         return json_files.read_summary(self.summary)
 
     def divergence(self) -> str | None:
-        """Return why the run diverged, or None if it did not diverge or has no summary yet.
+        """Return the reason why the run diverged, or None if the run did not diverge or has no
+        summary yet.
 
         Raises:
             CheckpointError: if `summary.json` cannot be read.
@@ -179,7 +180,7 @@ class RunFolder:
         """Read the summary of a run that has ended with a finite test loss.
 
         Raises:
-            CheckpointError: if the run has not ended, or diverged.
+            CheckpointError: if the run has not ended, or if it diverged.
         """
         reason = self.divergence()
         if reason is not None:

@@ -1,7 +1,7 @@
 """Functions that write and read checkpoints.
 
-`best.safetensors` contains the weights of the best epoch with config and data spec.
-`last.safetensors` contains the whole state of a training. It includes the best weights, so that a
+`best.safetensors` contains the weights of the best epoch, the config and the data spec.
+`last.safetensors` contains the whole training state, including the best weights. Therefore, a
 resume needs only this file.
 """
 
@@ -42,11 +42,12 @@ class LoadedModel:
 
     Attributes:
         model: the model on the CPU, in evaluation mode.
-        config: config of the training. Its `name` is the default, because a checkpoint has no name.
+        config: config of the run. The key `name` has its default value, because a checkpoint does
+            not contain the name.
         spec: spec of the data.
         epoch: number of epochs that the weights were trained for.
-        split: rows (series, part, first step, last step) from the run folder. It is empty if the
-            split is unknown.
+        split: rows (series, part, first step, last step) from the run folder; empty if the split is
+            unknown.
         streamed: whether an earlier version trained the model on `data.kind: stream`, which split
             the data differently.
     """
@@ -66,7 +67,7 @@ class LoadedModel:
 def save_best(path: Path, state: RunState, config: Config, spec: DataSpec) -> None:
     """Write the weights of the best epoch.
 
-    The bytes of the file depend only on config and seed.
+    The bytes of the file depend only on the config and the seed.
     """
     metadata = {
         "kind": "model",
@@ -83,12 +84,12 @@ def save_state(
     spec: DataSpec,
     backup_path: Path | None = None,
 ) -> None:
-    """Write the whole state of a training.
+    """Write the whole state of a run.
 
     Args:
         path: path of the checkpoint.
         state: state of the run.
-        config: config of the training.
+        config: config of the run.
         spec: spec of the data.
         backup_path: new path of an existing file at `path`; None to replace that file.
     """
@@ -116,7 +117,7 @@ def save_state(
 
 
 def _environment_of(state: RunState) -> dict[str, Any]:
-    """Return device and torch version of a state, by the keys of `environment.json`."""
+    """Return the device and the torch version of a state, with the keys of `environment.json`."""
     device = next((tensor.device for tensor in state.weights.values()), torch.device("cpu"))
     gpu = torch.cuda.get_device_name(device) if device.type == "cuda" else None
     return {"device": device.type, "gpu": gpu, "packages": {"torch": _torch_version()}}
@@ -132,8 +133,8 @@ def load_model(path: Path, *, expected: Config | None = None) -> LoadedModel:
 
     Args:
         path: path of the checkpoint.
-        expected: config of the run folder, to compare with that of the checkpoint; None to skip the
-            comparison.
+        expected: config of the run folder, which is compared with the config of the checkpoint;
+            None to skip the comparison.
 
     Raises:
         CheckpointError: if the file is missing, is corrupt, or was not written by seqattn, or if
@@ -191,7 +192,7 @@ def _epochs_in_words(epochs: list[int]) -> str:
 
 
 def describe_checkpoint(path: Path) -> dict[str, Any]:
-    """Return metadata and tensors of a checkpoint as plain values.
+    """Return the metadata and the tensors of a checkpoint as plain values.
 
     Raises:
         CheckpointError: if the file is missing, is corrupt, or was not written by seqattn.
@@ -214,7 +215,8 @@ def describe_checkpoint(path: Path) -> dict[str, Any]:
 
 
 def file_digests(path: Path) -> tuple[str, ...]:
-    """Return the SHA-256 of each file that the training read. Generated data have no files.
+    """Return the SHA-256 digest of the data files of each path in the config. For generated data,
+    the result is empty.
 
     Raises:
         CheckpointError: if the checkpoint is missing, is corrupt, or was not written by seqattn.
@@ -223,24 +225,24 @@ def file_digests(path: Path) -> tuple[str, ...]:
 
 
 def load_state(path: Path, model: Seq2SeqModel) -> RunState:
-    """Read the state of a training.
+    """Read the state of a run.
 
     Args:
         path: path of the checkpoint.
         model: a model of the same config, which receives the weights.
 
     Raises:
-        CheckpointError: if `read_training` or `restore_state` raises it.
+        CheckpointError: if `read_training` or `restore_state` raises this error.
     """
     return restore_state(read_training(path), model)
 
 
 def read_training(path: Path) -> CheckpointFile:
-    """Read a checkpoint from which a training can continue; see `restore_state`.
+    """Read a checkpoint from which training can continue; see `restore_state`.
 
     Raises:
-        CheckpointError: if the file is missing, is corrupt, was not written by seqattn, or has no
-            state of a training.
+        CheckpointError: if the file is missing, is corrupt, was not written by seqattn, or contains
+            no training state.
     """
     file = read_checkpoint(path)
     if not file.is_training:
@@ -258,11 +260,12 @@ def restore_state(file: CheckpointFile, model: Seq2SeqModel) -> RunState:
     """Build the state of a run from a checkpoint, and copy its weights into a model.
 
     Args:
-        file: the checkpoint of a training.
+        file: a checkpoint with a training state.
         model: a model of the config in the file, which receives the weights.
 
     Raises:
-        CheckpointError: if shapes differ from those of the model, or if the state is incomplete.
+        CheckpointError: if shapes differ from the shapes of the model, or if the state is
+            incomplete.
     """
     best, weights, metadata = file.below("best."), file.weights, file.metadata
     if best:

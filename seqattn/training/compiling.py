@@ -1,4 +1,4 @@
-"""The decision whether to compile a recurrent step, according to `training.compile`."""
+"""The decision on whether to compile a recurrent step, according to `training.compile`."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from seqattn.training.objective import COMPILE_SECONDS, AutogradLoss, LossFn
 
 
 class StepCompiler:
-    """A compiler that decides for each group of a training whether to compile its recurrent step.
+    """A compiler that decides for each group of runs whether to compile the recurrent step.
 
-    Only the steps of `AutogradLoss` can be compiled. With mode "on" the compiler compiles before
-    the first step, and with "off" it never compiles. With "auto" it compiles when the remaining
-    epochs will probably take longer than a compilation, and it returns to eager steps if the next
-    epoch is no faster.
+    Only the steps of `AutogradLoss` can be compiled. In mode "on", the compiler compiles before the
+    first step. In mode "off", the compiler compiles nothing. In mode "auto", the compiler compiles
+    the step when the remaining epochs will probably take longer than a compilation, and returns to
+    eager steps if the next epoch is no faster.
 
     Args:
         log: function that receives a line about the backend of the gradients whenever it changes.
@@ -31,12 +31,12 @@ class StepCompiler:
         self.log, self.is_futile = log, False
 
     def start_group(self, mode: str, loss_fn: LossFn, batch: Callable[[], Batch]) -> None:
-        """Begin with the loss of a group, and compile its step if the mode is "on".
+        """Take over the loss of a new group, and compile its recurrent step if the mode is "on".
 
         Args:
             mode: value of `training.compile`.
             loss_fn: the loss of the group, which has eager steps.
-            batch: function that returns a batch to try a step with.
+            batch: function that returns a batch on which a compiled step is tried.
 
         Raises:
             UsageError: if the mode is "on" and torch cannot compile on this machine.
@@ -49,12 +49,13 @@ class StepCompiler:
         self.log(loss_fn.name)
 
     def after_epoch(self, seconds: float, epochs_left: int, batch: Callable[[], Batch]) -> None:
-        """Compile in mode "auto" to save time, or return to eager steps if no time was saved.
+        """In mode "auto", compile the step if this will probably save time, or return to eager
+        steps if compilation saved no time.
 
         Args:
             seconds: duration of the last epoch.
             epochs_left: largest number of remaining epochs of a run.
-            batch: function that returns a batch to try a step with.
+            batch: function that returns a batch on which a compiled step is tried.
         """
         loss_fn = self.loss_fn
         if self.mode != "auto" or self.is_futile or not isinstance(loss_fn, AutogradLoss):

@@ -1,7 +1,7 @@
 """The learner of a group: model, loss, optimizer, data loader and schedules.
 
-A learner is rebuilt from the configs and histories of its runs. Weights and moments belong to
-`TrainState`, which shares the tensors of `params` and `optimizer`.
+After a resume, the learner is rebuilt from the configs and histories of its runs. The weights and
+moments belong to `TrainState`, which shares the tensors of `params` and `optimizer`.
 
 Letters: n sequences of a batch, T target length, R runs, P parameter values of a run.
 """
@@ -37,7 +37,8 @@ from seqattn.training.step_rng import StepRNG
 
 @dataclass(frozen=True)
 class Epoch:
-    """The values of an epoch for each run. They depend only on configs, seeds and epoch number.
+    """The values of an epoch for each run. The values depend only on the configs, the seeds and the
+    number of the epoch.
 
     Attributes:
         learning_rates: learning rate of each run.
@@ -45,8 +46,8 @@ class Epoch:
         forced: for each batch, True at steps that receive the true target. The shape is (T,),
             (n, 1) or (n, T), as `training.teacher_forcing.coin` determines; see
             `sample_teacher_forcing`. Several runs add a leading axis.
-        began: start of the epoch on the clock of `time.perf_counter`. After a resume it is shifted
-            back by the duration before the stop.
+        began: start of the epoch on the clock of `time.perf_counter`. After a resume, this time is
+            moved back by the duration of the epoch before the stop.
     """
 
     learning_rates: list[float]
@@ -91,7 +92,7 @@ class Learner:
             manual_backward: whether to use manually derived gradients if the model has them.
                 False leaves all gradients to autograd.
             processes: the processes that share every batch; None if this process is alone.
-            compiler: the compiler that earlier groups of the training used; None for a new one.
+            compiler: the compiler that earlier groups of these runs used; None for a new compiler.
         """
         runs = [each.run for each in progress]
         self.config, self.processes = runs[0].config, processes
@@ -116,7 +117,8 @@ class Learner:
         ]
 
     def start_epoch(self, state: TrainState) -> Epoch:
-        """Shuffle the data for the epoch of the state, and compute the values of this epoch.
+        """Shuffle the data for the current epoch of the state, and compute the values of this
+        epoch.
 
         The row of a run that has ended receives the learning rate, teacher forcing and order of the
         first active run, so that the choice of kernels depends only on active runs.
@@ -164,7 +166,7 @@ class Learner:
 
         Raises:
             DataError: if the data files are gone or have changed.
-            DistributedError: if another process is lost.
+            DistributedError: if another process fails.
         """
         step, weights = state.step, self.params.weights
         batch, forced = self.loader.fetch(step), epoch.forced[step]
@@ -177,7 +179,7 @@ class Learner:
     def _all_reduce(
         self, processes: ProcessGroup, batch: Batch, forced: Tensor, rng: StepRNG
     ) -> StepLoss:
-        """Compute loss and gradient of a batch that the processes share."""
+        """Compute the loss and the gradient of a batch that the processes share."""
         gradient = self.params.gradient
         (count,) = batch.loss_counts.tolist()
         if count:
@@ -225,12 +227,12 @@ def build_group(
     processes: ProcessGroup | None = None,
     compiler: StepCompiler | None = None,
 ) -> tuple[TrainState, Learner]:
-    """Build state and learner of a group.
+    """Build the state and the learner of a group.
 
     Args:
         runs: the runs, all at the same epoch and step. A resumed run gets the row that it had
             before, in a group with the same number of rows. The results are then bit-identical to
-            those of a training without a stop.
+            the results of an uninterrupted training run.
         manual_backward, processes, compiler: see `Learner`.
 
     Raises:

@@ -59,7 +59,7 @@ class FreeRunningForecast:
         Args:
             part: the sequences of the forecast.
             steps_real: True if the steps beyond the length of a target are padding, False if all T
-                steps are real.
+                steps are valid.
 
         Raises:
             ValueError: if the model has no attention.
@@ -104,7 +104,8 @@ def free_run(
         override: the replacement of the attention weights; None for the model's own weights.
         with_attention: whether the result contains the weights, which take most of the memory for
             long sequences.
-        scaling: the conversion to the units of the model and back; None if the units are the same.
+        scaling: the conversion to the units of the model and back; None if the part has the units
+            of the model.
         on_attention: a function that is called with the weights of each chunk, whether or not the
             result contains them.
 

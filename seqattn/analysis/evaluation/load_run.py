@@ -54,9 +54,8 @@ def open_run(path: Path, epoch: int | None = None) -> tuple[RunFolder, LoadedMod
 
 
 class SplitsChangedWarning(FutureWarning):
-    """A warning that the splits differ from those of the training.
-
-    An earlier version of seqattn split the series differently.
+    """A warning that the splits differ from the splits during training, because an earlier version
+    of seqattn split the series differently.
     """
 
 
@@ -67,7 +66,7 @@ def load_splits(trained: LoadedModel) -> Splits:
     differently, because the test part may then contain training data.
 
     Raises:
-        DataError: if a file is missing, or has changed since the training.
+        DataError: if a file is missing, or has changed since the model was trained.
     """
     data = load_data(trained.config.data)
     check_data_unchanged(data.digests, trained.spec.digests, "since the training")

@@ -18,7 +18,7 @@ from seqattn.config.knobs.section import (
 
 class TeacherForcingKnobs(Section):
     """The keys that all schedules of teacher forcing have. A random draw decides whether a decoder
-    input is the true previous step or the model's own forecast of it."""
+    input is the true previous step or the model's own forecast of this step."""
 
     coin: Literal["step", "sequence", "element"] = "step"
     """What one random draw decides: one step of all sequences in the batch (`step`), all steps of
@@ -146,7 +146,7 @@ class EarlyStopping(Section):
 
 
 class Training(Section):
-    """The settings of the training."""
+    """The settings of training."""
 
     epochs: Annotated[int, Field(ge=1, le=1_000_000)] = 100
     """Number of passes over the training sequences."""

@@ -26,12 +26,13 @@ class AttentionMemory:
     """The keys and values of a source, computed once for all queries.
 
     Attributes:
-        keys: (..., N, S, K), or with several heads (..., N, A, S, K / A).
-        values: (..., N, S, H), or with several heads (..., N, A, S, H / A).
-        keep: (..., N, S), or with several heads (..., N, 1, S). The mask is True at valid source
-            steps and False at masked steps, like the boolean mask of torch's
+        keys: the keys (..., N, S, K), or (..., N, A, S, K / A) with several heads.
+        values: the values (..., N, S, H), or (..., N, A, S, H / A) with several heads.
+        keep: mask (..., N, S), or (..., N, 1, S) with several heads. The mask is True at valid
+            source steps and False at masked steps, like the boolean mask of torch's
             `scaled_dot_product_attention`. None means that all steps are valid.
-        intervention: replaces the weights; None keeps the model's own weights.
+        intervention: the intervention that replaces the weights; None keeps the model's own
+            weights.
     """
 
     keys: Tensor
@@ -45,7 +46,7 @@ class AttentionOutput(NamedTuple):
 
     Attributes:
         context: (..., N, T, H), the weighted sum of the values.
-        weights: (..., N, T, S), or with several heads (..., N, A, T, S).
+        weights: the weights (..., N, T, S), or (..., N, A, T, S) with several heads.
         prev_weights: the weights of the last query, (..., N, [A,] S), from which location-based
             addressing computes the weights of the next query; None without location-based
             addressing.
@@ -70,8 +71,8 @@ class Attention(nn.Module):
     `attend` returns context and weights, for any number of heads.
 
     Args:
-        score: computes the compatibility of a query and a key.
-        normalizer: turns scores into weights; None for softmax.
+        score: the score, which computes the compatibility of a query and a key.
+        normalizer: the normalizer, which turns scores into weights; None for softmax.
         location: location-based addressing; None if the weights depend on content only.
         value: projection from encoder states to values; None if the encoder states are the values.
     """
@@ -139,8 +140,8 @@ class Attention(nn.Module):
         prev_weights: Tensor | None = None,
         u: Tensor | None = None,
     ) -> AttentionOutput:
-        """Compute context and weights of queries (..., N, T, H); the arguments are as in
-        `attention_weights`."""
+        """Compute the context and the weights of queries (..., N, T, H). The arguments are
+        described in `attention_weights`."""
         if self.is_plain and memory.intervention is None:  # the same result with fewer calls
             weights = softmax(self.score.scores(queries, memory.keys), memory.keep)
             return AttentionOutput(weighted_sum(weights, memory.values), weights)

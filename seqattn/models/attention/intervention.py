@@ -59,7 +59,7 @@ class Override:
         `zeros:LAYER:HEAD`.
 
         Raises:
-            UsageError: if the text is none of these.
+            UsageError: if the text has none of these forms.
         """
         mode, *parts = text.split(":")
         if all(part.isascii() and part.isdigit() and len(part) < 10 for part in parts):
