@@ -233,8 +233,9 @@ HEAD = """# Fault-injection results
 
 Each row of the table describes a fault and the result that is required after the fault. The column "tried" contains the
 number of times that the fault was injected. The checks themselves are tested as well: for each check, a test makes a
-deliberate mistake in seqattn, which the check must detect (`tests/faults/test_faults.py`). The same file runs a short
-version of every row with the test suite. If a fault cannot be injected, the attempt counts as skipped, never as passed.
+deliberate mistake in seqattn, which the check must detect (`tests/faults/test_faults.py`). This test file is part of
+the test suite. It also injects the faults of every row a small number of times. If a fault cannot be injected, the
+attempt counts as skipped, never as passed.
 
 The columns "worst time" and "worst memory" contain the longest time and the highest memory of any attempt in the row.
 The memory is the memory of seqattn's own processes. Two faults were tested at a time on two cores, and other programs
