@@ -81,4 +81,5 @@ class Tally:
 
 def render_exit_codes(codes: Mapping[int, int]) -> str:
     """Return exit codes and their numbers of occurrences as text, such as "0 (3 times)"."""
-    return ", ".join(f"{code} ({count} times)" for code, count in sorted(codes.items()))
+    *first, last = [f"{code} ({count} times)" for code, count in sorted(codes.items())]
+    return f"{', '.join(first)} and {last}" if first else last
