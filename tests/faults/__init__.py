@@ -81,5 +81,5 @@ class Tally:
 
 def render_exit_codes(codes: Mapping[int, int]) -> str:
     """Return exit codes and their numbers of occurrences as text, such as "0 (3 times)"."""
-    *first, last = [f"{code} ({count} times)" for code, count in sorted(codes.items())]
-    return f"{', '.join(first)} and {last}" if first else last
+    items = [f"{code} ({count} times)" for code, count in sorted(codes.items())]
+    return " and ".join([", ".join(items[:-1]), *items[-1:]] if len(items) > 1 else items)
