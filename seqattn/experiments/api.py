@@ -284,11 +284,9 @@ class Run:
         ]
         if not indices:
             raise UsageError("example: expected a test sequence, counted from 0, or several.")
-        for k in indices:
-            if not 0 <= k < len(titles):
-                raise UsageError(
-                    f"example {k}: there are {len(titles)} test sequences, counted from 0."
-                )
+        if unknown := [k for k in indices if not 0 <= k < len(titles)]:
+            text = f"there are {len(titles)} test sequences, counted from 0."
+            raise UsageError(f"example {unknown[0]}: {text}")
         selected = {
             name: array[indices] if name in PER_SEQUENCE else array
             for name, array in weights.items()
