@@ -222,13 +222,18 @@ def _finish_jobs(
     references: ReferencesOfData = {}
     with _log_errors([job for job, run in ended if run.is_finished]), write_transaction():
         ended = [
-            (write_results(job, run.run.model, references) if run.is_finished else job, run)
+            (_write_results(job, run, references) if run.is_finished else job, run)
             for job, run in ended
         ]
     for job, run in ended:
         if run.is_finished:
             _log_results(job)
     return [job for job, _ in ended]
+
+
+def _write_results(job: Job, run: RunProgress, references: ReferencesOfData) -> Job:
+    stopped_early = run.ended == "early stopping"
+    return write_results(job, run.run.model, references, stopped_early=stopped_early)
 
 
 def _with_final_state(job: Job, run: RunProgress) -> Job:

@@ -204,11 +204,14 @@ class LearningRate:
 def ending(config: Training, epoch: int, stopper: PlateauDetector) -> Ending | None:
     """Return the reason for the end of a training, or None if epochs are left to train.
 
+    After the last epoch of `training.epochs` the reason is "all epochs", even if this epoch
+    completes a plateau: early stopping then skips no epoch.
+
     Args:
         config: the section `training`.
         epoch: number of finished epochs.
         stopper: the detector after the validation losses of these epochs.
     """
-    if stopper.is_plateau:
-        return "early stopping"
-    return "all epochs" if epoch >= config.epochs else None
+    if epoch >= config.epochs:
+        return "all epochs"
+    return "early stopping" if stopper.is_plateau else None

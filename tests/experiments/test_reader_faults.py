@@ -1,0 +1,49 @@
+"""What a careful reader of the training code found: endings, threads, compilation, environment."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from seqattn import experiments
+from seqattn.config import resolve
+from seqattn.experiments import Callbacks
+from seqattn.runs import RunFolder
+from tests.conftest import SMALL
+
+PATIENT = ["training.early_stopping={patience: 2, min_delta: 1000}"]
+"""No loss falls by 1000, so that the third epoch completes the plateau."""
+
+
+def train(folder: Path, *settings: str, **options: Any) -> tuple[experiments.Job, list[str]]:
+    """Train a small run, and return its job and the messages."""
+    messages = list[str]()
+    config = resolve(None, [*SMALL, *settings]).config
+    options = {"threads": 1, "callbacks": Callbacks(message=messages.append), **options}
+    (job,) = experiments.train_many([(config, RunFolder(folder))], **options)
+    return job, messages
+
+
+@pytest.mark.parametrize(("epochs", "early"), [(3, False), (4, True)])
+def test_message_and_summary_agree_about_early_stopping(
+    epochs: int, early: bool, tmp_path: Path
+) -> None:
+    """A plateau that the last epoch completes stops nothing."""
+    job, messages = train(tmp_path / "run", *PATIENT, f"training.epochs={epochs}")
+    assert job.summary is not None
+    assert (job.summary["epochs"], job.summary["stopped_early"]) == (3, early)
+    assert any("arly stopping" in line for line in messages) is early
+
+
+def test_the_end_at_a_plateau_is_the_same_with_more_epochs(tmp_path: Path) -> None:
+    """A resume with more epochs ends where a run that had them from the beginning ends."""
+    train(tmp_path / "run", *PATIENT, "training.epochs=3")
+    again, messages = train(tmp_path / "run", *PATIENT, "training.epochs=9", resume=True)
+    fresh, _ = train(tmp_path / "fresh", *PATIENT, "training.epochs=9")
+    for each in (again, fresh):
+        assert each.is_trained
+        assert each.summary is not None
+        assert (each.summary["epochs"], each.summary["stopped_early"]) == (3, True)
+    assert any("arly stopping" in line for line in messages)
