@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from seqattn import experiments
 from seqattn.config import resolve
@@ -47,3 +49,25 @@ def test_the_end_at_a_plateau_is_the_same_with_more_epochs(tmp_path: Path) -> No
         assert each.summary is not None
         assert (each.summary["epochs"], each.summary["stopped_early"]) == (3, True)
     assert any("arly stopping" in line for line in messages)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_training_restores_the_number_of_threads(fails: bool, tmp_path: Path) -> None:
+    """Of the process, also after an error."""
+    before = torch.get_num_threads()
+    used = list[int]()
+
+    def message(line: str) -> None:
+        used.append(torch.get_num_threads())
+        if fails:
+            raise RuntimeError("no message")
+
+    callbacks = Callbacks(message=message, epoch=lambda record: message(""))
+    try:
+        torch.set_num_threads(3)
+        with pytest.raises(RuntimeError) if fails else contextlib.nullcontext():
+            train(tmp_path / "run", threads=2, callbacks=callbacks)
+        assert torch.get_num_threads() == 3
+    finally:
+        torch.set_num_threads(before)
+    assert used[-1] == 2
