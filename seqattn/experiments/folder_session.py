@@ -9,7 +9,7 @@ from functools import partial
 from seqattn.experiments import tensorboard
 from seqattn.experiments.job import Callbacks, Job
 from seqattn.experiments.results import write_divergence
-from seqattn.runs import EpochRecord
+from seqattn.runs import EpochRecord, RunFolder
 from seqattn.runs.storage import BackgroundWriter, write_transaction
 from seqattn.training import RunProgress, RunState, Session, TrainingRun, save_best, save_state
 from seqattn.training.attention_history import write_attention_history
@@ -45,6 +45,11 @@ class RunWriter:
             f" {record.validation_loss:.6g} free running,"
             f" {record.validation_loss_teacher_forced:.6g} teacher-forced"
         )
+
+
+def describe_early_stopping(folder: RunFolder, epoch: int) -> str:
+    """Return the message for a run that early stopping ended after an epoch."""
+    return f"{folder.path}: early stopping at epoch {epoch}."
 
 
 class FolderSession(Session):
@@ -105,6 +110,10 @@ class FolderSession(Session):
         self._write(to_save)
         if len(to_save) == len(runs):  # otherwise only ended runs were saved
             self.saved_at = time.monotonic()
+        for progress in runs:
+            if progress.ended == "early stopping":
+                folder, epoch = self.writers[progress.run].folder, progress.history[-1].epoch
+                self.callbacks.message(describe_early_stopping(folder, epoch))
 
     def diverged(self, run: RunProgress) -> None:
         self.ended.add(run.run)

@@ -13,7 +13,7 @@ import torch
 from seqattn.data import Sequences
 from seqattn.errors import SeqattnError, StorageError
 from seqattn.experiments import tensorboard
-from seqattn.experiments.folder_session import FolderSession, RunWriter
+from seqattn.experiments.folder_session import FolderSession, RunWriter, describe_early_stopping
 from seqattn.experiments.job import Callbacks, Job, raise_if_stopped
 from seqattn.experiments.memory_estimate import estimate_run_memory
 from seqattn.experiments.results import ReferencesOfData, write_results
@@ -81,7 +81,7 @@ def train_group(jobs: Sequence[Job], resources: Resources, callbacks: Callbacks)
     }
     with _log_errors(jobs), background or contextlib.nullcontext():
         trained = train_models(runs, session, states=states, processes=resources.processes)
-    jobs = _finish_jobs(jobs, trained, callbacks)
+    jobs = _finish_jobs(jobs, trained)
     unfinished = [job for job, run in zip(jobs, trained, strict=True) if run.ended is None]
     processes = resources.processes
     if processes is not None and processes.stopped:
@@ -157,7 +157,12 @@ def _log_start(jobs: Sequence[Job], resources: Resources, threads: int, reason: 
 def _show_start_messages(jobs: Sequence[Job], callbacks: Callbacks) -> None:
     notes = dict.fromkeys(note for job in jobs for note in _notes(job))
     unusable = [line for job in jobs for line in _unusable(job)]
-    for line in (*notes, *unusable, *_resumption(jobs[0], len(jobs))):
+    stopped = [  # in an earlier training; the session reports the others
+        describe_early_stopping(job.folder, job.position[0])
+        for job in jobs
+        if job.ended == "early stopping"
+    ]
+    for line in (*notes, *unusable, *_resumption(jobs[0], len(jobs)), *stopped):
         callbacks.message(line)
 
 
@@ -212,13 +217,11 @@ def _log_errors(jobs: Sequence[Job]) -> Iterator[None]:
         raise
 
 
-def _finish_jobs(
-    jobs: Sequence[Job], trained: Sequence[RunProgress], callbacks: Callbacks
-) -> list[Job]:
+def _finish_jobs(jobs: Sequence[Job], trained: Sequence[RunProgress]) -> list[Job]:
     """Add the final states to the jobs, and write the results of the runs that are finished."""
     ended = [(_with_final_state(job, run), run) for job, run in zip(jobs, trained, strict=True)]
     for job, run in ended:
-        _log_end_of_training(job, run, callbacks)
+        _log_end_of_training(job, run)
     references: ReferencesOfData = {}
     with _log_errors([job for job, run in ended if run.is_finished]), write_transaction():
         ended = [
@@ -242,14 +245,12 @@ def _with_final_state(job: Job, run: RunProgress) -> Job:
     return replace(job, state=replace(run.checkpoint, attention_history=[]), error=run.error)
 
 
-def _log_end_of_training(job: Job, run: RunProgress, callbacks: Callbacks) -> None:
+def _log_end_of_training(job: Job, run: RunProgress) -> None:
     """Log how a training ended.
 
     A divergence is logged before the results of other runs are written. If that write fails, a
     resume does not train the diverged run again, so it could not log the divergence.
     """
-    if run.ended == "early stopping":
-        callbacks.message(f"Early stopping at epoch {job.position[0]}.")
     if job.error is not None:
         job.folder.log_line(f"ended: {job.error}")
     elif run.ended is None:

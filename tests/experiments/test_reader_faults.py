@@ -71,3 +71,25 @@ def test_training_restores_the_number_of_threads(fails: bool, tmp_path: Path) ->
     finally:
         torch.set_num_threads(before)
     assert used[-1] == 2
+
+
+def test_early_stopping_of_a_group_is_reported_at_once_with_its_run(tmp_path: Path) -> None:
+    events = list[str]()
+    callbacks = Callbacks(
+        epoch=lambda record: events.append(f"epoch {record.epoch}"), message=events.append
+    )
+    runs = [
+        (resolve(None, [*SMALL, *PATIENT, "training.epochs=6", f"seed={seed}"]).config,
+         RunFolder(tmp_path / f"seed-{seed}"))
+        for seed in (23, 24)
+    ]  # fmt: skip
+    patient = runs[0][0].training.model_copy(update={"early_stopping": None})
+    runs[0] = (runs[0][0].model_copy(update={"training": patient}), runs[0][1])
+    experiments.train_many(runs, threads=1, callbacks=callbacks)
+    line = f"{runs[1][1].path}: early stopping at epoch 3."
+    assert [event for event in events if "stopping" in event] == [line]
+    assert events[events.index(line) - 2 :][:4] == ["epoch 3", "epoch 3", line, "epoch 4"]
+    runs[1][1].summary.unlink()
+    events.clear()
+    experiments.train_many(runs, threads=1, callbacks=callbacks, resume=True)
+    assert [event for event in events if "stopping" in event] == [line]
