@@ -93,10 +93,11 @@ def fit(state: TrainState, learner: Learner, session: Session) -> list[RunProgre
     Returns:
         The runs that continue in a smaller group.
     """
-    learner.compiler.start_group(
-        learner.config.compile, learner.loss_fn, learner.loader.example_batch
-    )
     end_finished_runs(state, learner, session)
+    if state.active:
+        learner.compiler.start_group(
+            learner.config.compile, learner.loss_fn, learner.loader.example_batch
+        )
     if state.step == 0:
         learner.record_attention(state)
     while state.active:

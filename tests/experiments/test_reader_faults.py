@@ -12,7 +12,10 @@ import torch
 from seqattn import experiments
 from seqattn.config import resolve
 from seqattn.experiments import Callbacks
+from seqattn.errors import ConfigError, UsageError
 from seqattn.runs import RunFolder
+from seqattn.training import objective
+from seqattn.training.objective import AutogradLoss
 from tests.conftest import SMALL
 
 PATIENT = ["training.early_stopping={patience: 2, min_delta: 1000}"]
@@ -93,3 +96,50 @@ def test_early_stopping_of_a_group_is_reported_at_once_with_its_run(tmp_path: Pa
     events.clear()
     experiments.train_many(runs, threads=1, callbacks=callbacks, resume=True)
     assert [event for event in events if "stopping" in event] == [line]
+
+
+COMPILED = ["model.attention=null", "training.compile=on"]  # without attention: autograd
+
+
+@pytest.fixture
+def compiled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of the losses that are compiled. Nothing is compiled."""
+    names = list[str]()
+    monkeypatch.setattr(AutogradLoss, "compile", lambda loss_fn, batch: names.append(loss_fn.name))
+    return names
+
+
+def test_a_run_that_lacks_only_its_results_compiles_nothing(
+    compiled: list[str], tmp_path: Path
+) -> None:
+    job, _ = train(tmp_path / "run", *COMPILED)
+    assert compiled == ["autograd"]
+    expected = job.folder.read_summary()["test_loss"]
+    job.folder.summary.unlink()
+    compiled.clear()
+    train(tmp_path / "run", *COMPILED, resume=True)
+    assert compiled == []
+    assert job.folder.read_summary()["test_loss"] == expected
+
+
+def test_the_advice_after_a_failed_compilation_can_be_followed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The resume has another machine, which cannot compile."""
+    with monkeypatch.context() as patch:
+        patch.setattr(AutogradLoss, "compile", lambda loss_fn, batch: None)
+        train(tmp_path / "run", *COMPILED)
+
+    def broken(*inputs: Any) -> Any:
+        raise RuntimeError("no compiler here")
+
+    monkeypatch.setattr(objective, "_compiled", lambda plain: broken)
+    settings = [*COMPILED, "training.epochs=4"]
+    with pytest.raises(UsageError, match="a resume cannot change it"):
+        train(tmp_path / "run", *settings, resume=True)
+    with pytest.raises(ConfigError, match="training.compile: on -> off"):
+        train(tmp_path / "run", *settings, "training.compile=off", resume=True)
+    with pytest.raises(UsageError, match="Set it to off instead if the run has no checkpoint yet"):
+        train(tmp_path / "new", *COMPILED)
+    job, _ = train(tmp_path / "new", *COMPILED, "training.compile=off", resume=True)
+    assert job.summary is not None
