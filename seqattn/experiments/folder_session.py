@@ -16,10 +16,15 @@ from seqattn.training.attention_history import write_attention_history
 
 
 class RunWriter:
-    """Writer of the checkpoints, attention history, metrics and TensorBoard scalars of one run."""
+    """Writer of the checkpoints, attention history, metrics and TensorBoard scalars of one run.
 
-    def __init__(self, job: Job) -> None:
-        self.job, self.folder = job, job.folder
+    Args:
+        job: the job of the run.
+        counts: numbers of threads and processes, for the checkpoints; see `save_state`.
+    """
+
+    def __init__(self, job: Job, counts: Mapping[str, int]) -> None:
+        self.job, self.folder, self.counts = job, job.folder, counts
         self.written_best = self.written_snapshots = 0
         wants_scalars = job.config.logging.tensorboard
         self.scalars = tensorboard.TensorBoardLogger(job.folder) if wants_scalars else None
@@ -34,7 +39,10 @@ class RunWriter:
             if len(snapshots) != self.written_snapshots:
                 write_attention_history(folder.film, snapshots, job.data.validation)
                 self.written_snapshots = len(snapshots)
-            save_state(folder.last, state, job.config, job.spec, backup_path=folder.previous)
+            save_state(
+                folder.last, state, job.config, job.spec, backup_path=folder.previous,
+                counts=self.counts,
+            )  # fmt: skip
             folder.write_metrics(state.history)
         if self.scalars is not None:
             self.scalars.write(state.history)

@@ -69,7 +69,9 @@ def train_group(jobs: Sequence[Job], resources: Resources, callbacks: Callbacks)
     _show_start_messages(jobs, callbacks)
     # Many runs save together, with one wait for the disk. A single run saves while it trains.
     background = BackgroundWriter() if len(jobs) == 1 else None
-    writers = {run: RunWriter(job) for run, job in zip(runs, jobs, strict=True)}
+    processes = resources.processes
+    counts = {"threads": threads, "processes": 1 if processes is None else processes.size}
+    writers = {run: RunWriter(job, counts) for run, job in zip(runs, jobs, strict=True)}
     session = FolderSession(writers, callbacks, background)
     states = {
         run: replace(
@@ -80,10 +82,9 @@ def train_group(jobs: Sequence[Job], resources: Resources, callbacks: Callbacks)
         if job.state is not None
     }
     with _log_errors(jobs), background or contextlib.nullcontext():
-        trained = train_models(runs, session, states=states, processes=resources.processes)
+        trained = train_models(runs, session, states=states, processes=processes)
     jobs = _finish_jobs(jobs, trained)
     unfinished = [job for job, run in zip(jobs, trained, strict=True) if run.ended is None]
-    processes = resources.processes
     if processes is not None and processes.stopped:
         own = callbacks.stop  # 0 if only another process received the signal
         callbacks = replace(callbacks, stop=lambda: own() or signal.SIGTERM)
@@ -128,8 +129,8 @@ def _choose_threads(
     if resources.processes is not None:
         return 1, "one of several processes"
     for job in jobs:
-        if job.environment.get("threads"):
-            return job.environment["threads"], "as before"
+        if before := job.environment_of_state.get("threads"):
+            return before, "as before"
     return choose_threads(runs) if resources.device.type == "cpu" else (1, "the device works")
 
 
@@ -141,7 +142,9 @@ def _log_start(jobs: Sequence[Job], resources: Resources, threads: int, reason: 
             job.folder.write_split(job.data.split)
         if job.data.digests_by_file:
             job.folder.write_data_files(job.data.digests_by_file)
-        if "threads" not in resources.environment and threads != job.environment.get("threads"):
+        if "threads" not in resources.environment and threads != job.environment_of_state.get(
+            "threads"
+        ):
             write_json(job.folder.environment, environment_of(job, resources.environment, threads))
         lines = [
             *_notes(job),

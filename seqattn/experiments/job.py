@@ -99,6 +99,17 @@ class Job:
         return self.state.position if self.state is not None else (0, 0)
 
     @property
+    def environment_of_state(self) -> Mapping[str, Any]:
+        """The entries of `environment.json` with which the state was trained.
+
+        The file describes the last start, which may have ended before its first save. The entries
+        of the checkpoint therefore replace those of the file.
+        """
+        return self.environment if self.state is None else {
+            **self.environment, **self.state.environment
+        }  # fmt: skip
+
+    @property
     def is_pending(self) -> bool:
         """Whether the run has neither results nor an error."""
         return self.summary is None and self.error is None

@@ -81,6 +81,7 @@ def save_state(
     config: Config,
     spec: DataSpec,
     backup_path: Path | None = None,
+    counts: Mapping[str, int] | None = None,
 ) -> None:
     """Write the whole state of a training.
 
@@ -90,6 +91,8 @@ def save_state(
         config: config of the training.
         spec: spec of the data.
         backup_path: new path of an existing file at `path`; None to replace that file.
+        counts: numbers of threads and processes by the keys `threads` and `processes` of
+            `environment.json`; None if they are unknown.
     """
     tensors = {f"model.{k}": v for k, v in state.weights.items()}
     tensors |= {f"best.{k}": v for k, v in state.best_weights.items()}
@@ -106,7 +109,7 @@ def save_state(
         "points": state.loss_count,
         "seconds": state.seconds,
         "best_epoch": state.best_epoch,
-        "environment": _environment_of(state),
+        "environment": {**_environment_of(state), **(counts or {})},
     }
     if state.slot is not None:
         slot = state.slot

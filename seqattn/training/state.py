@@ -93,8 +93,9 @@ class RunState(TrainingRecord):
         seconds: duration of the current epoch so far, in seconds.
         best_weights: weights after the best epoch, by parameter name.
         slot: row in a group; None in checkpoints of earlier versions, which did not record it.
-        environment: device and torch version at the save, by the keys of `environment.json`. It
-            is empty unless the state was read from a checkpoint that contains it.
+        environment: device, torch version, and numbers of threads and processes at the save, by
+            the keys of `environment.json`. Earlier versions did not store these numbers. It is
+            empty unless the state was read from a checkpoint that contains it.
     """
 
     weights: dict[str, Tensor]

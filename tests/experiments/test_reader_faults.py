@@ -11,10 +11,11 @@ import torch
 
 from seqattn import experiments
 from seqattn.config import resolve
-from seqattn.experiments import Callbacks
 from seqattn.errors import ConfigError, UsageError
+from seqattn.experiments import Callbacks, group_training
 from seqattn.runs import RunFolder
 from seqattn.training import objective
+from seqattn.training.checkpoint_file import read_checkpoint
 from seqattn.training.objective import AutogradLoss
 from tests.conftest import SMALL
 
@@ -143,3 +144,31 @@ def test_the_advice_after_a_failed_compilation_can_be_followed(
         train(tmp_path / "new", *COMPILED)
     job, _ = train(tmp_path / "new", *COMPILED, "training.compile=off", resume=True)
     assert job.summary is not None
+
+
+def test_a_resume_compares_its_threads_with_those_of_the_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last start, with other threads, ended before its first save."""
+    job, _ = train(tmp_path / "run", threads=1)
+    more = {"resume": True, "threads": 2}
+    with monkeypatch.context() as patch:
+        patch.setattr(group_training, "train_models", lambda *_, **__: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            train(tmp_path / "run", "training.epochs=4", **more)
+    assert job.folder.read_environment()["threads"] == 2
+    words = "Trained until here with 1 threads, from here on 2:"
+    with monkeypatch.context() as patch:
+        patch.setattr(group_training, "train_models", lambda *_, **__: 1 / 0)
+        messages = list[str]()
+        with pytest.raises(ZeroDivisionError):
+            train(tmp_path / "run", "training.epochs=4", **more,
+                  callbacks=Callbacks(message=messages.append))  # fmt: skip
+    assert [line[: len(words)] for line in messages][:1] == [words]
+    _, messages = train(tmp_path / "run", "training.epochs=4", resume=True, threads=None)
+    assert not any("Trained until here" in line for line in messages)
+    log = job.folder.log.read_text(encoding="utf-8")
+    assert "threads 1 (as before)" in log
+    assert job.folder.read_environment()["threads"] == 1
+    counts = read_checkpoint(job.folder.last).metadata["environment"]
+    assert (counts["threads"], counts["processes"]) == (1, 1)
