@@ -188,11 +188,10 @@ def finish_epoch(state: TrainState, learner: Learner, epoch: Epoch, session: Ses
     state.epoch, state.step, state.seconds = number, 0, 0.0
     state.keep_best_weights()
     learner.record_attention(state)
-    epochs_left = (
-        max((state.progress[k].run.config.epochs for k in state.active), default=0) - state.epoch
-    )
-    learner.compiler.after_epoch(epoch.elapsed(), epochs_left, learner.loader.example_batch)
+    duration = epoch.elapsed()
     _report_epoch(state, learner, session)
+    last = max((state.progress[k].run.config.epochs for k in state.active), default=state.epoch)
+    learner.compiler.after_epoch(duration, last - state.epoch, learner.loader.example_batch)
 
 
 def _report_epoch(state: TrainState, learner: Learner, session: Session) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +16,9 @@ from seqattn.config import resolve
 from seqattn.errors import ConfigError, UsageError
 from seqattn.experiments import Callbacks, group_training
 from seqattn.runs import RunFolder
-from seqattn.training import objective
+from seqattn.training import compiling, objective
 from seqattn.training.checkpoint_file import read_checkpoint
+from seqattn.training.compiling import StepCompiler
 from seqattn.training.objective import AutogradLoss
 from tests.conftest import SMALL
 
@@ -172,3 +175,27 @@ def test_a_resume_compares_its_threads_with_those_of_the_checkpoint(
     assert job.folder.read_environment()["threads"] == 1
     counts = read_checkpoint(job.folder.last).metadata["environment"]
     assert (counts["threads"], counts["processes"]) == (1, 1)
+
+
+def test_auto_compiles_nothing_after_the_epoch_that_ends_the_last_run(
+    compiled: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Early stopping leaves epochs that no run trains."""
+    monkeypatch.setattr(compiling, "COMPILE_SECONDS", 1e-9)
+    settings = ["model.attention=null", "training.compile=auto", "training.epochs=9"]
+    impatient = "training.early_stopping={patience: 1, min_delta: 1000}"
+    monkeypatch.setattr(StepCompiler, "after_epoch", _from_epoch(2, StepCompiler.after_epoch))
+    job, _ = train(tmp_path / "run", *settings, impatient)
+    assert job.summary is not None
+    assert (job.summary["epochs"], compiled) == (2, [])
+
+
+def _from_epoch(first: int, after_epoch: Callable[..., None]) -> Callable[..., None]:
+    """Return `StepCompiler.after_epoch` without effect before an epoch."""
+    epochs = itertools.count(1)
+
+    def patched(*inputs: Any) -> None:
+        if next(epochs) >= first:
+            after_epoch(*inputs)
+
+    return patched
