@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -199,3 +200,19 @@ def _from_epoch(first: int, after_epoch: Callable[..., None]) -> Callable[..., N
             after_epoch(*inputs)
 
     return patched
+
+
+def test_seconds_of_a_group_are_shares_of_its_time(tmp_path: Path) -> None:
+    """As docs/run-folder.md describes the column `seconds`."""
+    runs = [
+        (resolve(None, [*SMALL, f"seed={seed}"]).config, RunFolder(tmp_path / f"seed-{seed}"))
+        for seed in range(3)
+    ]
+    began = time.perf_counter()
+    experiments.train_many(runs, threads=1)
+    duration = time.perf_counter() - began
+    seconds = [[record.seconds for record in folder.read_metrics()] for _, folder in runs]
+    assert seconds[0] == seconds[1] == seconds[2]
+    assert sum(map(sum, seconds)) < duration
+    page = Path("docs/run-folder.md").read_text(encoding="utf-8")
+    assert "the time of the group divided by the number of these runs" in page
