@@ -16,6 +16,7 @@ from seqattn import experiments
 from seqattn.config import resolve
 from seqattn.errors import ConfigError, UsageError
 from seqattn.experiments import Callbacks, group_training
+from seqattn.models import build_model
 from seqattn.runs import RunFolder
 from seqattn.training import compiling, objective
 from seqattn.training.checkpoint_file import read_checkpoint
@@ -216,3 +217,19 @@ def test_seconds_of_a_group_are_shares_of_its_time(tmp_path: Path) -> None:
     assert sum(map(sum, seconds)) < duration
     page = Path("docs/run-folder.md").read_text(encoding="utf-8")
     assert "the time of the group divided by the number of these runs" in page
+
+
+@pytest.mark.parametrize(("later", "disabled"), [(0.5, False), (2.0, True)])
+def test_auto_does_not_measure_the_epoch_that_compiles_for_other_shapes(
+    later: float, disabled: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first compiled epoch compiles again for the last batch and for validation."""
+    log = list[str]()
+    loss_fn = AutogradLoss(build_model(resolve(None, SMALL).config.model, 2, 1))
+    monkeypatch.setattr(AutogradLoss, "compile", lambda loss_fn, batch: None)
+    compiler = StepCompiler(log.append)
+    compiler.start_group("auto", loss_fn, lambda: None)  # type: ignore[arg-type]
+    for duration in (1.0, 50.0, later):
+        assert not any("no speed-up" in line for line in log)
+        compiler.after_epoch(duration, 1000, lambda: None)  # type: ignore[arg-type]
+    assert any("no speed-up" in line for line in log) is disabled
