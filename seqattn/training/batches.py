@@ -247,8 +247,8 @@ def batch_of(
         dtype: type of source and target.
         scaling: the transformation to the model's units; None if the part has these units.
         keep_tensors: whether to keep the tensors of windows in memory, unless they would be far
-            larger than the table, or than memory. Pass False for a part that is read only once and
-            in order.
+            larger than the table, or than memory. Pass False for a part that is read in order, to
+            save this memory. Each epoch then gathers the windows again.
     """
     if not isinstance(part, Windows):
         return to_tensors(part, device, dtype, scaling)

@@ -65,7 +65,8 @@ class LoadedModel:
 def save_best(path: Path, state: RunState, config: Config, spec: DataSpec) -> None:
     """Write the weights of the best epoch.
 
-    The bytes of the file depend only on config and seed.
+    The bytes of the file depend on config, seed and data, and on everything that changes rounding:
+    the device, the version of torch, the number of threads or processes, and the group of the run.
     """
     metadata = {
         "kind": "model",

@@ -28,7 +28,11 @@ class Session:
         return False
 
     def save(self, runs: Sequence[RunProgress]) -> None:
-        """Save the `checkpoint` of all these runs, or of none of them if saving fails."""
+        """Save the `checkpoint` of all these runs.
+
+        If saving fails, or the process is killed, some of the runs may be one save ahead of the
+        others.
+        """
 
     def epoch_end(self, runs: Sequence[RunProgress], to_save: Sequence[RunProgress]) -> None:
         """Report the end of an epoch, and save.
@@ -36,8 +40,8 @@ class Session:
         Args:
             runs: the runs that trained in the epoch. The last record of `history` is that of the
                 epoch, and `ended` is set for runs that have no epoch left.
-            to_save: the runs to save, all of them or none if saving fails. They are the runs that
-                ended, or all runs if a save is due.
+            to_save: the runs to save. They are the runs that ended, or all runs if a save is due.
+                If saving fails, the statement of `save` applies.
         """
 
     def diverged(self, run: RunProgress) -> None:

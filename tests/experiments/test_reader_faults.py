@@ -6,6 +6,7 @@ import contextlib
 import itertools
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,9 @@ import torch
 
 from seqattn import experiments
 from seqattn.config import resolve
-from seqattn.errors import ConfigError, UsageError
+from seqattn.errors import CheckpointError, ConfigError, UsageError
 from seqattn.experiments import Callbacks, group_training
+from seqattn.experiments.resume import check_same_rates
 from seqattn.models import build_model
 from seqattn.runs import RunFolder
 from seqattn.training import compiling, objective
@@ -233,3 +235,13 @@ def test_auto_does_not_measure_the_epoch_that_compiles_for_other_shapes(
         assert not any("no speed-up" in line for line in log)
         compiler.after_epoch(duration, 1000, lambda: None)  # type: ignore[arg-type]
     assert any("no speed-up" in line for line in log) is disabled
+
+
+def test_a_change_of_rates_names_the_checkpoint_that_was_read(tmp_path: Path) -> None:
+    job, _ = train(tmp_path / "run")
+    record = job.state.history[0]
+    state = replace(job.state, history=[replace(record, learning_rate=7.0)], epoch=1)
+    for path in (job.folder.last, job.folder.previous):
+        with pytest.raises(CheckpointError) as raised:
+            check_same_rates(replace(job, state=state, checkpoint=path))
+        assert str(raised.value).startswith(f"{path}: ")
