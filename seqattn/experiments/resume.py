@@ -132,8 +132,8 @@ def check_same_rates(job: Job) -> None:
             raise CheckpointError(
                 f"{job.checkpoint or job.folder.last}: epoch {record.epoch} was trained at learning"
                 f" rate {record.learning_rate:g}, and training.learning_rate_schedule gives it"
-                f" {now:g} in this version. To go on would mix two schedules: train again with --overwrite,"
-                " or under another --name."
+                f" {now:g} in this version. To go on would mix two schedules: train again with"
+                " --overwrite, or under another --name."
             )
         rate.update(record.validation_loss)
 
