@@ -65,6 +65,13 @@ class BarDisplay(LineDisplay):
             if self.done == self.epochs:  # writing the results is not part of the progress
                 self.bar.close()
 
+    def message(self, line: str) -> None:
+        with contextlib.suppress(OSError, ValueError):
+            self.bar.clear()  # otherwise the message would follow the bar on its line
+        note(line)
+        with contextlib.suppress(OSError, ValueError):
+            self.bar.refresh()
+
     def close(self) -> None:
         with contextlib.suppress(OSError, ValueError):
             self.bar.close()

@@ -128,7 +128,7 @@ class Run:
 
     @property
     def history(self) -> list[EpochRecord]:
-        """The losses, learning rate and wall time of each epoch.
+        """The losses, learning rate and seconds of each epoch; see `EpochRecord`.
 
         Raises:
             CheckpointError: if `metrics.csv` cannot be read.

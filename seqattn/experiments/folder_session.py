@@ -9,7 +9,7 @@ from functools import partial
 from seqattn.experiments import tensorboard
 from seqattn.experiments.job import Callbacks, Job
 from seqattn.experiments.results import write_divergence
-from seqattn.runs import EpochRecord
+from seqattn.runs import EpochRecord, RunFolder
 from seqattn.runs.storage import BackgroundWriter, write_transaction
 from seqattn.training import RunProgress, RunState, Session, TrainingRun, save_best, save_state
 from seqattn.training.attention_history import write_attention_history
@@ -17,10 +17,15 @@ from seqattn.training.parameter_history import describe_interval, write_paramete
 
 
 class RunWriter:
-    """Writer of the checkpoints, histories, metrics and TensorBoard scalars of one run."""
+    """Writer of the checkpoints, histories, metrics and TensorBoard scalars of one run.
 
-    def __init__(self, job: Job) -> None:
-        self.job, self.folder = job, job.folder
+    Args:
+        job: the job of the run.
+        counts: numbers of threads and processes, for the checkpoints; see `save_state`.
+    """
+
+    def __init__(self, job: Job, counts: Mapping[str, int]) -> None:
+        self.job, self.folder, self.counts = job, job.folder, counts
         self.written_best = self.written_snapshots = 0
         self.written_parameters: list[int] = []
         self.left_out: str | None = None
@@ -38,7 +43,10 @@ class RunWriter:
                 write_attention_history(folder.film, snapshots, job.data.validation)
                 self.written_snapshots = len(snapshots)
             self._write_parameters(state)
-            save_state(folder.last, state, job.config, job.spec, backup_path=folder.previous)
+            save_state(
+                folder.last, state, job.config, job.spec, backup_path=folder.previous,
+                counts=self.counts,
+            )  # fmt: skip
             folder.write_metrics(state.history)
         if self.scalars is not None:
             self.scalars.write(state.history)
@@ -64,6 +72,11 @@ class RunWriter:
             f" {record.validation_loss:.6g} free running,"
             f" {record.validation_loss_teacher_forced:.6g} teacher-forced"
         )
+
+
+def describe_early_stopping(folder: RunFolder, epoch: int) -> str:
+    """Return the message for a run that early stopping ended after an epoch."""
+    return f"{folder.path}: early stopping at epoch {epoch}."
 
 
 class FolderSession(Session):
@@ -124,6 +137,10 @@ class FolderSession(Session):
         self._write(to_save)
         if len(to_save) == len(runs):  # otherwise only ended runs were saved
             self.saved_at = time.monotonic()
+        for progress in runs:
+            if progress.ended == "early stopping":
+                folder, epoch = self.writers[progress.run].folder, progress.history[-1].epoch
+                self.callbacks.message(describe_early_stopping(folder, epoch))
 
     def diverged(self, run: RunProgress) -> None:
         self.ended.add(run.run)

@@ -13,7 +13,7 @@ import torch
 from seqattn.data import Sequences
 from seqattn.errors import SeqattnError, StorageError
 from seqattn.experiments import tensorboard
-from seqattn.experiments.folder_session import FolderSession, RunWriter
+from seqattn.experiments.folder_session import FolderSession, RunWriter, describe_early_stopping
 from seqattn.experiments.job import Callbacks, Job, raise_if_stopped
 from seqattn.experiments.memory_estimate import estimate_run_memory
 from seqattn.experiments.results import ReferencesOfData, write_results
@@ -70,7 +70,9 @@ def train_group(jobs: Sequence[Job], resources: Resources, callbacks: Callbacks)
     _show_start_messages(jobs, callbacks)
     # Many runs save together, with one wait for the disk. A single run saves while it trains.
     background = BackgroundWriter() if len(jobs) == 1 else None
-    writers = {run: RunWriter(job) for run, job in zip(runs, jobs, strict=True)}
+    processes = resources.processes
+    counts = {"threads": threads, "processes": 1 if processes is None else processes.size}
+    writers = {run: RunWriter(job, counts) for run, job in zip(runs, jobs, strict=True)}
     session = FolderSession(writers, callbacks, background)
     states = {
         run: replace(
@@ -86,10 +88,9 @@ def train_group(jobs: Sequence[Job], resources: Resources, callbacks: Callbacks)
         if job.state is not None
     }
     with _log_errors(jobs), background or contextlib.nullcontext():
-        trained = train_models(runs, session, states=states, processes=resources.processes)
-    jobs = _finish_jobs(jobs, trained, callbacks)
+        trained = train_models(runs, session, states=states, processes=processes)
+    jobs = _finish_jobs(jobs, trained)
     unfinished = [job for job, run in zip(jobs, trained, strict=True) if run.ended is None]
-    processes = resources.processes
     if processes is not None and processes.stopped:
         own = callbacks.stop  # 0 if only another process received the signal
         callbacks = replace(callbacks, stop=lambda: own() or signal.SIGTERM)
@@ -135,8 +136,8 @@ def _choose_threads(
     if resources.processes is not None:
         return 1, "one of several processes"
     for job in jobs:
-        if job.environment.get("threads"):
-            return job.environment["threads"], "as before"
+        if before := job.environment_of_state.get("threads"):
+            return before, "as before"
     return choose_threads(runs) if resources.device.type == "cpu" else (1, "the device works")
 
 
@@ -149,7 +150,9 @@ def _log_start(jobs: Sequence[Job], resources: Resources, threads: int, reason: 
             job.folder.write_split(job.data.split)
         if job.data.digests_by_file:
             job.folder.write_data_files(job.data.digests_by_file)
-        if "threads" not in resources.environment and threads != job.environment.get("threads"):
+        if "threads" not in resources.environment and threads != job.environment_of_state.get(
+            "threads"
+        ):
             write_json(job.folder.environment, environment_of(job, resources.environment, threads))
         lines = [
             *_notes(job),
@@ -165,7 +168,12 @@ def _log_start(jobs: Sequence[Job], resources: Resources, threads: int, reason: 
 def _show_start_messages(jobs: Sequence[Job], callbacks: Callbacks) -> None:
     notes = dict.fromkeys(note for job in jobs for note in _notes(job))
     unusable = [line for job in jobs for line in _unusable(job)]
-    for line in (*notes, *unusable, *_resumption(jobs[0], len(jobs))):
+    stopped = [  # in an earlier training; the session reports the others
+        describe_early_stopping(job.folder, job.position[0])
+        for job in jobs
+        if job.ended == "early stopping"
+    ]
+    for line in (*notes, *unusable, *_resumption(jobs[0], len(jobs)), *stopped):
         callbacks.message(line)
 
 
@@ -220,23 +228,26 @@ def _log_errors(jobs: Sequence[Job]) -> Iterator[None]:
         raise
 
 
-def _finish_jobs(
-    jobs: Sequence[Job], trained: Sequence[RunProgress], callbacks: Callbacks
-) -> list[Job]:
+def _finish_jobs(jobs: Sequence[Job], trained: Sequence[RunProgress]) -> list[Job]:
     """Add the final states to the jobs, and write the results of the runs that are finished."""
     ended = [(_with_final_state(job, run), run) for job, run in zip(jobs, trained, strict=True)]
     for job, run in ended:
-        _log_end_of_training(job, run, callbacks)
+        _log_end_of_training(job, run)
     references: ReferencesOfData = {}
     with _log_errors([job for job, run in ended if run.is_finished]), write_transaction():
         ended = [
-            (write_results(job, run.run.model, references) if run.is_finished else job, run)
+            (_write_results(job, run, references) if run.is_finished else job, run)
             for job, run in ended
         ]
     for job, run in ended:
         if run.is_finished:
             _log_results(job)
     return [job for job, _ in ended]
+
+
+def _write_results(job: Job, run: RunProgress, references: ReferencesOfData) -> Job:
+    stopped_early = run.ended == "early stopping"
+    return write_results(job, run.run.model, references, stopped_early=stopped_early)
 
 
 def _with_final_state(job: Job, run: RunProgress) -> Job:
@@ -246,13 +257,12 @@ def _with_final_state(job: Job, run: RunProgress) -> Job:
     return replace(job, state=state, error=run.error)
 
 
-def _log_end_of_training(job: Job, run: RunProgress, callbacks: Callbacks) -> None:
-    """Log how training ended. A divergence is logged before the results of other runs are written.
-    If this write fails, a resume does not train the diverged run again, and could therefore not log
-    the divergence.
+def _log_end_of_training(job: Job, run: RunProgress) -> None:
+    """Log how a training ended.
+
+    A divergence is logged before the results of other runs are written. If that write fails, a
+    resume does not train the diverged run again, so it could not log the divergence.
     """
-    if run.ended == "early stopping":
-        callbacks.message(f"Early stopping at epoch {job.position[0]}.")
     if job.error is not None:
         job.folder.log_line(f"ended: {job.error}")
     elif run.ended is None:

@@ -15,7 +15,7 @@ from seqattn.errors import Interrupted, NonFiniteError
 from seqattn.models import FeatureSpec, Lengths, Seq2SeqModel, build_model, count_parameters
 from seqattn.runs import EpochRecord, RunFolder
 from seqattn.training import ProcessGroup, RunState, build_early_stopper
-from seqattn.training.schedules import ending
+from seqattn.training.schedules import Ending, ending
 
 
 @dataclass(frozen=True)
@@ -102,18 +102,34 @@ class Job:
         return self.state.position if self.state is not None else (0, 0)
 
     @property
+    def environment_of_state(self) -> Mapping[str, Any]:
+        """The entries of `environment.json` with which the state was trained.
+
+        The file describes the last start, which may have ended before its first save. The entries
+        of the checkpoint therefore replace those of the file.
+        """
+        return self.environment if self.state is None else {
+            **self.environment, **self.state.environment
+        }  # fmt: skip
+
+    @property
     def is_pending(self) -> bool:
         """Whether the run has neither results nor an error."""
         return self.summary is None and self.error is None
 
     @property
-    def is_trained(self) -> bool:
-        """Whether no epoch is left to train."""
+    def ended(self) -> Ending | None:
+        """The reason why no epoch is left to train; None if epochs are left."""
         if self.state is None:
-            return False
+            return None
         training = self.config.training
         losses = [record.validation_loss for record in self.state.history]
-        return ending(training, self.state.epoch, build_early_stopper(training, losses)) is not None
+        return ending(training, self.state.epoch, build_early_stopper(training, losses))
+
+    @property
+    def is_trained(self) -> bool:
+        """Whether no epoch is left to train."""
+        return self.ended is not None
 
     @property
     def end(self) -> tuple[int, int] | None:

@@ -130,7 +130,10 @@ def _load_progress(job: Job) -> Job:
     if folder.summary.exists():
         summary = check_summary(folder, as_plain(config.model), config.seed)
         if not summary.get("diverged"):
-            job = replace(job, summary=summary) if job.is_trained else job
+            # A change of training.epochs can change why the run ended, and so its summary.
+            stopped_early = job.ended == "early stopping"
+            if job.is_trained and summary["stopped_early"] == stopped_early:
+                job = replace(job, summary=summary)
         elif summary.get("diverged_at") or job.is_trained:
             # A non-finite test loss counts only if no epoch is left: with more epochs, the new
             # best epoch may have a finite test loss.

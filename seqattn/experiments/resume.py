@@ -127,10 +127,10 @@ def check_same_rates(job: Job) -> None:
         now = rate.value
         if not math.isclose(now, record.learning_rate, rel_tol=1e-6, abs_tol=1e-12):
             raise CheckpointError(
-                f"{job.folder.last}: epoch {record.epoch} was trained at learning rate"
-                f" {record.learning_rate:g}, and training.learning_rate_schedule gives it {now:g}"
-                " in this version. To go on would mix two schedules: train again with --overwrite,"
-                " or under another --name."
+                f"{job.checkpoint or job.folder.last}: epoch {record.epoch} was trained at learning"
+                f" rate {record.learning_rate:g}, and training.learning_rate_schedule gives it"
+                f" {now:g} in this version. To go on would mix two schedules: train again with"
+                " --overwrite, or under another --name."
             )
         rate.update(record.validation_loss)
 

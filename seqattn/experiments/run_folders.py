@@ -94,8 +94,8 @@ def environment_of(
         threads: number of threads that was chosen. With None, the number from before the resume is
             used if it is known.
     """
-    content = dict(environment)
-    if threads := environment.get("threads") or threads or job.environment.get("threads"):
+    content, before = dict(environment), job.environment_of_state.get("threads")
+    if threads := environment.get("threads") or threads or before:
         content["threads"] = threads
     if job.skipped_checkpoints:
         content["skipped_checkpoints"] = list(job.skipped_checkpoints)
@@ -114,9 +114,7 @@ def log_rounding_changes(
     for job in jobs:
         if job.state is None:
             continue
-        # environment.json describes the last start, which may have ended before its first save.
-        before = {**job.environment, **job.state.environment}
-        if change := rounding_change(before, environment):
+        if change := rounding_change(job.environment_of_state, environment):
             job.folder.log_line(change)
             changes[change] = None
     for change in changes:

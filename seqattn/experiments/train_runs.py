@@ -29,6 +29,7 @@ from seqattn.experiments.skip_start import fit_skip_maps
 from seqattn.runs import RunFolder, check_folder_available
 from seqattn.runs.storage import allow_open_files, check_free_space, read_regular_file
 from seqattn.training import ProcessGroup
+from seqattn.training.threads import restore_thread_count
 
 RESUME_HINT = " after training; --resume goes on from there"
 
@@ -80,7 +81,8 @@ def train_many(
 ) -> list[Job]:
     """Train a model for each config in its run folder, side by side if their shapes match.
 
-    The configs, data, device and folders are checked before the first file is written.
+    The configs, data, device and folders are checked before the first file is written. Torch's
+    number of threads is restored at the end.
 
     Args:
         configs: each config with its run folder.
@@ -101,7 +103,7 @@ def train_many(
         SeqattnError: for an error that a user can correct. The exception contains the exit code.
     """
     callbacks, launch = callbacks or Callbacks(), launch or Launch()
-    with FolderLocks() as locks:
+    with FolderLocks() as locks, restore_thread_count():
         if launch.processes is not None:
             locks.enter_context(launch.processes.startup())
         chosen = choose_device(device)

@@ -30,7 +30,7 @@ class RNG(Protocol):
     """The random numbers of one training step, drawn from the named streams of each run."""
 
     def uniform(self, name: Literal["sampling", "dropout"], *shape: int) -> Tensor:
-        """Draw new numbers from the uniform distribution over [0, 1).
+        """Draw new numbers from the uniform distribution over [0, 1].
 
         Args:
             name: name of the stream.

@@ -20,7 +20,7 @@ from typing import Any
 
 from seqattn import __version__
 from seqattn.analysis.comparison import ComparisonResult, is_comparison, read_comparison
-from seqattn.errors import UsageError
+from seqattn.errors import UsageError, counted
 from seqattn.report.content import comparison_content, run_content, runs_content
 from seqattn.runs import PAGE, RunFolder, find_run
 from seqattn.runs.output_files import write_output
@@ -87,8 +87,8 @@ def report_side_by_side(runs: Sequence[Path], output: Path) -> Path:
     _require_libraries()
     if len(runs) > MAX_SIDE_BY_SIDE:
         raise UsageError(
-            f"seqattn report: shows at most {MAX_SIDE_BY_SIDE} runs side by side, and"
-            f" {len(runs)} were given."
+            f"seqattn report: shows at most {counted(MAX_SIDE_BY_SIDE, 'run')} side by side, and"
+            f" {counted(len(runs), 'folder')} were given."
         )
     folders = [RunFolder(find_run(path)[0].path) for path in runs]
     write_output(output, render_page(runs_content(folders)).encode(errors="backslashreplace"))

@@ -27,7 +27,8 @@ class EpochRecord:
             previous step as input.
         learning_rate: learning rate of the epoch.
         teacher_forcing: teacher-forcing probability of the epoch.
-        seconds: wall time of the epoch in seconds, including validation.
+        seconds: wall time of the epoch in seconds, including validation. In a group it is the wall
+            time of the group, divided by the number of runs that trained in the epoch.
     """
 
     epoch: int

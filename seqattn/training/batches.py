@@ -251,9 +251,9 @@ def batch_of(
         device: device of the tensors.
         dtype: type of source and target.
         scaling: the transformation to the model's units; None if the part has these units.
-        keep_tensors: whether to keep the tensors of windows in memory, unless the tensors would be
-            far larger than the table or the memory. Pass False for a part that is read only once
-            and in order.
+        keep_tensors: whether to keep the tensors of windows in memory, unless they would be far
+            larger than the table, or than memory. Pass False for a part that is read in order, to
+            save this memory. Each epoch then gathers the windows again.
     """
     if not isinstance(part, Windows):
         return to_tensors(part, device, dtype, scaling)

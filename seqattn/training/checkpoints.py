@@ -67,7 +67,8 @@ class LoadedModel:
 def save_best(path: Path, state: RunState, config: Config, spec: DataSpec) -> None:
     """Write the weights of the best epoch.
 
-    The bytes of the file depend only on the config and the seed.
+    The bytes of the file depend on config, seed and data, and on everything that changes rounding:
+    the device, the version of torch, the number of threads or processes, and the group of the run.
     """
     metadata = {
         "kind": "model",
@@ -83,6 +84,7 @@ def save_state(
     config: Config,
     spec: DataSpec,
     backup_path: Path | None = None,
+    counts: Mapping[str, int] | None = None,
 ) -> None:
     """Write the whole state of a run.
 
@@ -92,6 +94,8 @@ def save_state(
         config: config of the run.
         spec: spec of the data.
         backup_path: new path of an existing file at `path`; None to replace that file.
+        counts: numbers of threads and processes by the keys `threads` and `processes` of
+            `environment.json`; None if they are unknown.
     """
     tensors = {f"model.{k}": v for k, v in state.weights.items()}
     tensors |= {f"best.{k}": v for k, v in state.best_weights.items()}
@@ -108,7 +112,7 @@ def save_state(
         "points": state.loss_count,
         "seconds": state.seconds,
         "best_epoch": state.best_epoch,
-        "environment": _environment_of(state),
+        "environment": {**_environment_of(state), **(counts or {})},
     }
     if state.slot is not None:
         slot = state.slot

@@ -12,10 +12,11 @@ from seqattn.training.objective import COMPILE_SECONDS, AutogradLoss, LossFn
 class StepCompiler:
     """A compiler that decides for each group of runs whether to compile the recurrent step.
 
-    Only the steps of `AutogradLoss` can be compiled. In mode "on", the compiler compiles before the
-    first step. In mode "off", the compiler compiles nothing. In mode "auto", the compiler compiles
-    the step when the remaining epochs will probably take longer than a compilation, and returns to
-    eager steps if the next epoch is no faster.
+    Only the steps of `AutogradLoss` can be compiled. With mode "on" the compiler compiles before
+    the first step, and with "off" it never compiles. With "auto" it compiles when the remaining
+    epochs will probably take longer than a compilation. Torch compiles again in the next epoch, for
+    a smaller last batch and for validation, so that this epoch is not measured. If the epoch after
+    it is no faster than the last eager epoch, the compiler returns to eager steps.
 
     Args:
         log: function that receives a line about the backend of the gradients whenever it changes.
@@ -25,6 +26,7 @@ class StepCompiler:
             compiles nothing in later epochs and groups.
         eager_seconds: duration in seconds of the last epoch before a compilation whose speed-up is
             not known yet; None at other times.
+        is_warm: whether an epoch has finished since that compilation.
     """
 
     def __init__(self, log: Callable[[str], None] = lambda line: None) -> None:
@@ -43,7 +45,7 @@ class StepCompiler:
         """
         self.mode, self.loss_fn = mode, loss_fn
         self.eager_seconds: float | None = None
-        self.is_compiled = False
+        self.is_compiled = self.is_warm = False
         if mode == "on" and isinstance(loss_fn, AutogradLoss):
             loss_fn.compile(batch())
         self.log(loss_fn.name)
@@ -60,7 +62,9 @@ class StepCompiler:
         loss_fn = self.loss_fn
         if self.mode != "auto" or self.is_futile or not isinstance(loss_fn, AutogradLoss):
             return
-        if self.eager_seconds is not None:
+        if self.eager_seconds is not None and not self.is_warm:
+            self.is_warm = True
+        elif self.eager_seconds is not None:
             self.is_futile = seconds > self.eager_seconds
             self.eager_seconds = None
             if self.is_futile:

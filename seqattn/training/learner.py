@@ -262,5 +262,6 @@ def assign_rows(runs: Sequence[RunProgress]) -> list[RunProgress]:
     by_row = {slot.row: run for slot, run in zip(known, runs, strict=True)}
     if len(by_row) < len(runs) or len({(slot.group_id, slot.rows) for slot in known}) > 1:
         raise ValueError("runs that go side by side must have rows of one group, each its own")
-    ended = RunProgress(runs[0].run, ended="all epochs")  # only `ended` is read
+    # The copy fills its row with model, data and config of the first run; its results are not used.
+    ended = RunProgress(runs[0].run, ended="all epochs")
     return [by_row.get(k, ended) for k in range(known[0].rows)]

@@ -92,10 +92,11 @@ def fit(state: TrainState, learner: Learner, session: Session) -> list[RunProgre
     Returns:
         The runs that continue in a smaller group.
     """
-    learner.compiler.start_group(
-        learner.config.compile, learner.loss_fn, learner.loader.example_batch
-    )
     end_finished_runs(state, learner, session)
+    if state.active:
+        learner.compiler.start_group(
+            learner.config.compile, learner.loss_fn, learner.loader.example_batch
+        )
     if state.step == 0:
         learner.record_attention(state)
     while state.active:
@@ -187,11 +188,10 @@ def finish_epoch(state: TrainState, learner: Learner, epoch: Epoch, session: Ses
     state.epoch, state.step, state.seconds = number, 0, 0.0
     state.keep_best_weights()
     learner.record_attention(state)
-    epochs_left = (
-        max((state.progress[k].run.config.epochs for k in state.active), default=0) - state.epoch
-    )
-    learner.compiler.after_epoch(epoch.elapsed(), epochs_left, learner.loader.example_batch)
+    duration = epoch.elapsed()
     _report_epoch(state, learner, session)
+    last = max((state.progress[k].run.config.epochs for k in state.active), default=state.epoch)
+    learner.compiler.after_epoch(duration, last - state.epoch, learner.loader.example_batch)
 
 
 def _report_epoch(state: TrainState, learner: Learner, session: Session) -> None:

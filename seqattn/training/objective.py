@@ -99,8 +99,8 @@ class AutogradLoss:
             first = (str(error).strip() or "no reason given").splitlines()[0][:200]
             raise UsageError(
                 "training.compile: torch could not compile a step here"
-                f" ({type(error).__name__}: {first}). Set it to off, or install what it needs: a"
-                " C++ compiler."
+                f" ({type(error).__name__}: {first}). Install what it needs: a C++ compiler. Set it"
+                " to off instead if the run has no checkpoint yet; a resume cannot change it."
             ) from None
         self.name += ", a step compiled"
 

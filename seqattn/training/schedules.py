@@ -207,11 +207,14 @@ class LearningRate:
 def ending(config: Training, epoch: int, stopper: PlateauDetector) -> Ending | None:
     """Return the reason why a training run has ended, or None if epochs are left to train.
 
+    After the last epoch of `training.epochs` the reason is "all epochs", even if this epoch
+    completes a plateau: early stopping then skips no epoch.
+
     Args:
         config: the section `training`.
         epoch: number of finished epochs.
         stopper: the detector, which has seen the validation losses of these epochs.
     """
-    if stopper.is_plateau:
-        return "early stopping"
-    return "all epochs" if epoch >= config.epochs else None
+    if epoch >= config.epochs:
+        return "all epochs"
+    return "early stopping" if stopper.is_plateau else None

@@ -28,17 +28,20 @@ class Session:
         return False
 
     def save(self, runs: Sequence[RunProgress]) -> None:
-        """Save the attribute `checkpoint` of all these runs. If saving fails, save none of the
-        runs."""
+        """Save the `checkpoint` of all these runs.
+
+        If saving fails, or the process is killed, some of the runs may be one save ahead of the
+        others.
+        """
 
     def epoch_end(self, runs: Sequence[RunProgress], to_save: Sequence[RunProgress]) -> None:
         """Report the end of an epoch, and save the runs in `to_save`.
 
         Args:
-            runs: the runs that were trained in the epoch. The last record of `history` belongs to
-                this epoch, and `ended` is set for runs that have no epoch left.
-            to_save: the runs to save: the runs that ended, or all runs if a save is due. If saving
-                fails, none of these runs is saved.
+            runs: the runs that trained in the epoch. The last record of `history` is that of the
+                epoch, and `ended` is set for runs that have no epoch left.
+            to_save: the runs to save. They are the runs that ended, or all runs if a save is due.
+                If saving fails, the statement of `save` applies.
         """
 
     def diverged(self, run: RunProgress) -> None:

@@ -95,9 +95,9 @@ class RunState(TrainingRecord):
         seconds: duration of the current epoch so far, in seconds.
         best_weights: weights after the best epoch, by parameter name.
         slot: row in a group; None in checkpoints of earlier versions, which did not record the row.
-        environment: device and torch version when the state was saved, with the keys of
-            `environment.json`; empty unless the state was read from a checkpoint that contains
-            these values.
+        environment: device, torch version, and numbers of threads and processes when the state was
+            saved, with the keys of `environment.json`. Earlier versions did not store the numbers.
+            The mapping is empty unless the state was read from a checkpoint that contains it.
     """
 
     weights: dict[str, Tensor]

@@ -42,7 +42,9 @@ class StepRNG:
         self.calls = dict[str, int]()
 
     def uniform(self, name: Literal["sampling", "dropout"], *shape: int) -> Tensor:
-        """Draw uniform random numbers in [0, 1).
+        """Draw uniform random numbers in [0, 1].
+
+        They are drawn in float64 from [0, 1). Rounding to the type of `like` can result in 1.0.
 
         Args:
             name: purpose of the numbers.

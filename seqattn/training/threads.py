@@ -8,11 +8,12 @@ without a trial, and large models get more threads only if a few steps are clear
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import dataclasses
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import torch
 
@@ -28,6 +29,16 @@ TRIAL_STEPS = 3
 """Number of timed steps for each number of threads."""
 MAX_TIME_RATIO = 0.8
 """The number of threads is doubled if the step time falls at least to this share of itself."""
+
+
+@contextlib.contextmanager
+def restore_thread_count() -> Iterator[None]:
+    """Restore torch's number of threads at the end of the block, also after an error."""
+    before = torch.get_num_threads()
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def choose_threads(runs: Sequence[TrainingRun]) -> tuple[int, str]:

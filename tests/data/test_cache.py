@@ -150,7 +150,7 @@ def test_a_second_start_opens_no_source_file(
     second = load_data(config(folder))
     assert_same(second, first)
     assert second.digests == first.digests
-    assert second.sources == first.sources
+    assert second.digests_by_file == first.digests_by_file
     assert not [path for path in opened if str(folder) in path]
 
 

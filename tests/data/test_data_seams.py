@@ -88,7 +88,7 @@ def test_another_working_directory_takes_the_same_entry(
     load_data(config(Path("d")))
     monkeypatch.chdir(folder)
     now = load_data(config(folder))
-    assert sorted(now.sources) == [str(folder / f"part-{k}.parquet") for k in range(2)]
+    assert sorted(now.digests_by_file) == [str(folder / f"part-{k}.parquet") for k in range(2)]
     assert len(list(home.iterdir())) == 1
 
 

@@ -234,7 +234,12 @@ def test_groups_that_are_others_are_noticed(mistake: str, monkeypatch: pytest.Mo
         monkeypatch.setattr(learner.Learner, "start_epoch", of_all_rows)
         noticed(lambda: groups.stopped((10,), ("early stopping",)))
     else:  # runs that ended since the others were saved stay ended
-        monkeypatch.setattr(grouping, "_previous_state", lambda job: None)
+        states_by_position = grouping._states_by_position
+
+        def of_last_only(job: Any, with_previous: bool) -> Any:
+            return states_by_position(job, with_previous=False)
+
+        monkeypatch.setattr(grouping, "_states_by_position", of_last_only)
         noticed(lambda: groups.killed((2, 9), ("diverging", "plateau")))
 
 

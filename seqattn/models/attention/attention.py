@@ -118,7 +118,7 @@ class Attention(nn.Module):
             memory: the memory that `precompute_memory` returned.
             prev_weights: the `prev_weights` that the previous call returned; None at the first
                 call.
-            u: numbers uniform over [0, 1), shaped like the weights without S, to sample the
+            u: numbers uniform over [0, 1], shaped like the weights without S, to sample the
                 positions of hard attention; None to select the most probable positions.
 
         Returns:

@@ -71,7 +71,7 @@ class Normalizer(nn.Module, ABC):
         Args:
             scores: (..., N, T, S).
             keep: mask (..., N, S), True at valid source steps; None if all steps are valid.
-            u: numbers uniform over [0, 1), (..., N, T), to sample positions in training; None for
+            u: numbers uniform over [0, 1], (..., N, T), to sample positions in training; None for
                 no sampling.
         """
 
@@ -274,7 +274,7 @@ def sparsemax(scores: Tensor, keep: Tensor | None) -> Tensor:
 
 def sample_categorical(weights: Tensor, u: Tensor) -> Tensor:
     """Sample positions (..., N, T) from weights (..., N, T, S), by inverting the cumulative sum of
-    the weights at u (..., N, T), uniform over [0, 1). The function never samples a position of
+    the weights at u (..., N, T), uniform over [0, 1]. The function never samples a position of
     weight 0 after the last valid position."""
     sums = weights.cumsum(dim=-1)
     return (sums < u.unsqueeze(-1) * sums[..., -1:]).sum(dim=-1)
