@@ -105,9 +105,10 @@ class Spacing(NamedTuple):
     ) -> Self:
         """Infer the step interval of each sequence from its times.
 
-        The interval is the smallest distance between two rows, on the grid with the fewest missing
-        rows. A sequence of one or two rows shows no gaps. Such a sequence takes the most frequent
-        interval of the other sequences if its rows are on the grid of that interval.
+        For each sequence, the grid with the fewest missing rows is chosen. The interval is the
+        smallest distance between two consecutive rows on this grid. A sequence of one or two rows
+        shows no gaps. Such a sequence takes the most frequent interval of the other sequences if
+        its rows are on the grid of that interval.
 
         Args:
             order: (rows,) numbers or dates that increase within each sequence.

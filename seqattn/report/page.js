@@ -363,12 +363,12 @@
   }
   async function unpack(packed) {
     const raw = await decompress(decodeBase64(packed.data), "deflate");
-    const kinds2 = { 8: Uint8Array, 16: Uint16Array, 32: Float32Array };
+    const kinds2 = { 8: Uint8Array, 16: Uint16Array, 32: Float32Array, 64: Float64Array };
     const values = new kinds2[packed.bits](raw);
     const strides = packed.shape.map((_, k) => packed.shape.slice(k + 1).reduce((a, b) => a * b, 1));
     const most = packed.bits === 16 ? 65534 : 254;
     const { low = NaN, high = NaN, decimals = NaN } = packed;
-    const decode = packed.bits === 32 ? (code) => code : (code) => code > most ? NaN : low + code / most * (high - low);
+    const decode = packed.bits >= 32 ? (code) => code : (code) => code > most ? NaN : low + code / most * (high - low);
     return {
       shape: packed.shape,
       decimals,
@@ -2407,7 +2407,8 @@
     return answer.maps[kind]?.[layer]?.[head] ?? [];
   }
   function largestWeight2(rows, meaning) {
-    const largest = Math.max(1e-6, ...rows.flat().map(Math.abs));
+    let largest = 1e-6;
+    for (const row of rows) for (const weight of row) largest = Math.max(largest, Math.abs(weight));
     return meaning === "strength" || (rows[0]?.length ?? 0) > 16 ? largest : 1;
   }
 
@@ -2559,6 +2560,7 @@
   var HEIGHT2 = 420;
   var MARGIN3 = { left: 58, right: 14, top: 14, bottom: 40 };
   var ROW_GAP2 = 22;
+  var CLICK_PIXELS = 3;
   var MARGIN_SHARE = 0.18;
   var HIT_RADIUS = 16;
   function extent(values) {
@@ -2726,7 +2728,7 @@
         if (!direction) return;
         event.preventDefault();
         const size = event.shiftKey ? 0.1 : 0.02;
-        const row = scene.state.source[point];
+        const row = scene.current.source[point];
         const moved2 = {};
         const along = (scale) => (scale.domain[1] - scale.domain[0]) * size;
         if (panel.sourceX !== null && direction[0]) moved2[panel.sourceX] = row[panel.sourceX] + direction[0] * along(panel.x);
@@ -2738,7 +2740,11 @@
       event.preventDefault();
       this.dragged = point;
       this.events.choosePoint(point);
+      const [startX, startY] = [event.clientX, event.clientY];
+      let isMoved = false;
       const moveTo = (at) => {
+        isMoved ||= Math.hypot(at.clientX - startX, at.clientY - startY) > CLICK_PIXELS;
+        if (!isMoved) return;
         const box = this.root.getBoundingClientRect();
         const [x, y] = [(at.clientX - box.left) * (this.width / box.width), (at.clientY - box.top) * (HEIGHT2 / box.height)];
         const moved2 = { [panel.sourceY]: clamp(panel.y.invert(y), panel.y.domain) };
@@ -2753,7 +2759,7 @@
         window.removeEventListener("pointerup", onUp);
         window.removeEventListener("pointercancel", onUp);
         this.dragged = null;
-        moveTo(at);
+        if (at.type === "pointerup") moveTo(at);
       };
       window.addEventListener("pointermove", onMove);
       window.addEventListener("pointerup", onUp);
@@ -2913,6 +2919,12 @@
     delete(step, layer, head) {
       this.rows.delete(_ForcedRows.key(step, layer, head));
     }
+    /** Return a copy. */
+    copy() {
+      const copy2 = new _ForcedRows();
+      for (const { step, layer, head, weights } of this.rows.values()) copy2.set(step, layer, head, weights);
+      return copy2;
+    }
     clear() {
       this.rows.clear();
     }
@@ -3052,6 +3064,10 @@
       this.followers.push(follow);
       if (this.scene) follow(this.scene);
     }
+    /** Whether the last change has been answered. */
+    get isIdle() {
+      return this.settling === null;
+    }
     /** The fragment of a link to what is shown. */
     get fragment() {
       return toFragment(this.state, this.key);
@@ -3083,7 +3099,8 @@
       });
     }
     chooseStep(step) {
-      if (step !== this.state.step) this.state.step = step;
+      this.state.step = step;
+      if (this.scene) this.scene.state.step = step;
       this.draw();
     }
     movePoint(point, values) {
@@ -3158,8 +3175,9 @@
     }
     // --- the state at the beginning ----------------------------------------------------------------
     start(example) {
-      const subject = (model) => ({ model, run: 0, epoch: this.models[model].content.runs[0].best_epoch });
-      const sideBySide = this.page.live.side_by_side ? this.models.map((_, k) => subject(k)) : [subject(0)];
+      const subject = (model, run) => ({ model, run, epoch: this.models[model].content.runs[run].best_epoch });
+      const all = this.models.flatMap(({ content }, model) => content.runs.map((_, run) => subject(model, run)));
+      const sideBySide = this.page.live.side_by_side ? all : [subject(0, 0)];
       return {
         example,
         source: this.sequences.source(example),
@@ -3214,37 +3232,39 @@
         this.isOutdated = false;
         try {
           this.scene = await this.ask();
+          this.draw();
           byId("live-error").textContent = "";
         } catch (error2) {
           byId("live-error").textContent = error2 instanceof Error ? error2.message : String(error2);
         }
-        this.draw();
       }
       this.settling = null;
     }
     async ask() {
-      const { state, page } = this;
+      const { page } = this;
       this.fitChoices();
+      const state = this.state;
+      const answered = { ...state, source: state.source.map((row) => [...row]), force: state.force.copy(), subjects: state.subjects.map((subject) => ({ ...subject })) };
       const shown = [];
       const { warn } = theme();
-      for (const [k, { model, run, epoch }] of state.subjects.entries()) {
+      for (const [k, { model, run, epoch }] of answered.subjects.entries()) {
         const live = this.models[model];
         const options = { run, epoch };
-        const source = state.source.map((row) => [...row]);
+        const { source } = answered;
         const own = await live.run(source, options);
-        const canForce = state.force.size > 0 && live.content.layers > 0 && live.content.config.kind !== "fast_weights";
-        const answer = canForce ? await live.run(source, { ...options, force: { rows: this.rowsFor(live) } }) : own;
+        const canForce = answered.force.size > 0 && live.content.layers > 0 && live.content.config.kind !== "fast_weights";
+        const answer = canForce ? await live.run(source, { ...options, force: { rows: this.rowsFor(live, answered.force) } }) : own;
         const { name, best_epoch: best, epochs } = live.content.runs[run];
         const suffix = epochs.length > 1 && epoch !== best ? `, epoch ${epoch}` : "";
         shown.push({ name: name + suffix, colour: k ? COLOURS[k - 1] : warn, answer, own });
       }
       const { features, target_features: targetFeatures, named, plane } = page.examples;
-      const alignment = state.example !== null && !state.isChanged ? this.sequences.alignment(state.example) : [];
-      return { state, shown, features, targetFeatures, axisNames: named, plane, meaning: page.meaning, alignment, canForce: this.canForce };
+      const alignment = answered.example !== null && !answered.isChanged ? this.sequences.alignment(answered.example) : [];
+      return { state: answered, current: state, shown, features, targetFeatures, axisNames: named, plane, meaning: page.meaning, alignment, canForce: this.canForce };
     }
     /** The forced rows that exist in a model with other layers and heads. */
-    rowsFor({ content: { layers, heads, steps } }) {
-      return this.state.force.list.filter(({ layer, head, step }) => layer < layers && head < heads && step <= steps);
+    rowsFor({ content: { layers, heads, steps } }, force = this.state.force) {
+      return force.list.filter(({ layer, head, step }) => layer < layers && head < heads && step <= steps);
     }
     /** Bring step, point, layer and head into the range of the first model. */
     fitChoices() {

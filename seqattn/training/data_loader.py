@@ -31,7 +31,7 @@ class DataLoader:
         data: the sequences of all runs.
         n: number of training sequences of each run.
         S, T: lengths of the longest source and of the longest target.
-        batches: slice of each batch in the shuffled sequences.
+        batches: for each batch, its slice of the shuffled sequences.
         shards: for each batch, the share of this process.
         own_places: slice of each share in the shuffled sequences.
     """
@@ -87,7 +87,7 @@ def shuffled_batches(
     Args:
         data: sequences that all runs share, or sequences with a leading axis of runs.
         order: (N,) or (R, N) places of the sequences in the order in which a run visits them.
-        batches: slice of each batch in this order.
+        batches: for each batch, its slice of the sequences in this order.
     """
     sizes = [batch.stop - batch.start for batch in batches]
     places = torch.from_numpy(np.concatenate([order[..., batch] for batch in batches], axis=-1))

@@ -36,7 +36,7 @@ FAILED = bytes(64)
 
 
 class Shard(NamedTuple):
-    """The share of a process in n sequences.
+    """One process's share of n sequences.
 
     Attributes:
         n: number of sequences that the processes share.

@@ -190,7 +190,7 @@ def shown(found: Opened) -> dict[str, Any]:
 
 
 def settle(found: Opened) -> None:
-    found.until("!window.seqattn.explorer.isBusy && !window.seqattn.explorer.isOutdated")
+    found.until("window.seqattn.explorer.isIdle")
 
 
 def test_dragging_a_point_asks_the_model_again(

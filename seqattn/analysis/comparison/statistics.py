@@ -203,8 +203,8 @@ class PairedTest:
         return pairs_needed(LEVEL / self.num_tests)
 
     def _describe_divergence(self) -> str:
-        """Return the number of diverged seeds of each variant in parentheses, or "" if no seed
-        diverged."""
+        """Return a note in parentheses with the number of diverged seeds of each variant, or "" if
+        no seed diverged."""
         names = (self.first, self.second)
         found = [f"{name} diverged in {count}"
                  for name, count in zip(names, self.diverged, strict=True) if count]  # fmt: skip

@@ -50,7 +50,8 @@ def read_rows(path: Path) -> tuple[ForcedRow, ...]:
     """Read a JSON file of rows.
 
     Raises:
-        UsageError: the file cannot be read, or is not an object of rows.
+        UsageError: if the file cannot be read, or does not contain a JSON object
+            `{"rows": [...]}`.
     """
     try:
         raw = read_regular_file(path)
@@ -74,7 +75,7 @@ def parse_rows(content: Any, origin: str) -> tuple[ForcedRow, ...]:
         origin: file or argument, for messages.
 
     Raises:
-        UsageError: it is not an object of rows.
+        UsageError: if the content is not an object `{"rows": [...]}`.
     """
     if not isinstance(content, Mapping) or "rows" not in content:
         raise UsageError(f"{origin}: expected {EXAMPLE}, found {_shown(content)}.")

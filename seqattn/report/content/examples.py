@@ -221,7 +221,9 @@ def pack_weights(weights: NDArray[np.floating]) -> dict[str, Any]:
 
 
 def pack_points(points: NDArray[np.floating]) -> dict[str, Any]:
-    """Convert coordinates to float32, compress them with zlib, and encode them in base64."""
-    raw = np.ascontiguousarray(points, dtype="<f4").tobytes()
+    """Compress coordinates with zlib, and encode them in base64. They keep their precision, since a
+    model in the page gets them as input."""
+    bits = 32 if points.dtype == np.float32 else 64
+    raw = np.ascontiguousarray(points, dtype=f"<f{bits // 8}").tobytes()
     data = base64.b64encode(zlib.compress(raw, 6)).decode()
-    return {"shape": list(points.shape), "bits": 32, "data": data}
+    return {"shape": list(points.shape), "bits": bits, "data": data}

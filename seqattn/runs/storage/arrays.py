@@ -49,7 +49,7 @@ def write_arrays(
 
 
 def npz_bytes(arrays: Mapping[str, NDArray[Any]]) -> bytes:
-    """Return the content of an NPZ file."""
+    """Return the arrays as the bytes of an NPZ file."""
     buffer = io.BytesIO()
     save_arrays(buffer, arrays)
     return buffer.getvalue()

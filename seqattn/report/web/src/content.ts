@@ -2,10 +2,10 @@
 
 import type { LiveContent } from "./live/content";
 
-/** An array, deflated and in base64: float32 (32 bits), or integers between `low` and `high` (8 or 16 bits). */
+/** An array, deflated and in base64: float32 or float64 (32 or 64 bits), or integers between `low` and `high` (8 or 16 bits). */
 export interface Packed {
   shape: number[];
-  bits: 8 | 16 | 32;
+  bits: 8 | 16 | 32 | 64;
   data: string;
   low?: number;
   high?: number;
@@ -185,12 +185,12 @@ export async function decompress(bytes: Uint8Array<ArrayBuffer>, format: Compres
 
 export async function unpack(packed: Packed): Promise<Unpacked> {
   const raw = await decompress(decodeBase64(packed.data), "deflate");
-  const kinds = { 8: Uint8Array, 16: Uint16Array, 32: Float32Array };
+  const kinds = { 8: Uint8Array, 16: Uint16Array, 32: Float32Array, 64: Float64Array };
   const values = new kinds[packed.bits](raw);
   const strides = packed.shape.map((_, k) => packed.shape.slice(k + 1).reduce((a, b) => a * b, 1));
   const most = packed.bits === 16 ? 65534 : 254;
   const { low = NaN, high = NaN, decimals = NaN } = packed;
-  const decode = packed.bits === 32
+  const decode = packed.bits >= 32
     ? (code: number): number => code
     : (code: number): number => (code > most ? NaN : low + (code / most) * (high - low));
   return {

@@ -3,6 +3,7 @@ import { splitTerms, TERMS } from "../src/live/glossary";
 import type { Answer } from "../src/live/model";
 import { wrap } from "../src/live/picture";
 import type { Scene } from "../src/live/scene";
+import type { ExplorerState } from "../src/live/state";
 import type { Facts } from "../src/live/tour_texts";
 import { afterEpoch, afterForce, afterLook, afterMove, afterPlain, tourSteps } from "../src/live/tour_texts";
 import { ForcedRows } from "../src/live/weights";
@@ -47,8 +48,9 @@ const answer = (forecast: number[][], weights: number[][] = [[0.9, 0.1], [0.5, 0
 
 function scene(forecast: number[][], more: Partial<Scene> = {}): Scene {
   const one = answer(forecast);
+  const state: ExplorerState = { example: 0, source: [[0], [1]], truth: [[1], [2]], isChanged: false, subjects: [{ model: 0, run: 0, epoch: 0 }], force: new ForcedRows(), kind: "cross", layer: 0, head: 0, step: 0, point: 1 };
   return {
-    state: { example: 0, source: [[0], [1]], truth: [[1], [2]], isChanged: false, subjects: [{ model: 0, run: 0, epoch: 0 }], force: new ForcedRows(), kind: "cross", layer: 0, head: 0, step: 0, point: 1 },
+    state, current: state,
     shown: [{ name: "a", colour: "#000", answer: one, own: one }],
     features: ["x"], targetFeatures: ["x"], axisNames: {}, plane: false, meaning: "distribution", alignment: [], canForce: true, ...more,
   };

@@ -80,6 +80,11 @@ export class LiveExplorer {
     if (this.scene) follow(this.scene);
   }
 
+  /** Whether the last change has been answered. */
+  get isIdle(): boolean {
+    return this.settling === null;
+  }
+
   /** The fragment of a link to what is shown. */
   get fragment(): string {
     return toFragment(this.state, this.key);
@@ -118,7 +123,8 @@ export class LiveExplorer {
   }
 
   chooseStep(step: number): void {
-    if (step !== this.state.step) this.state.step = step;
+    this.state.step = step;
+    if (this.scene) this.scene.state.step = step;
     this.draw();
   }
 
@@ -192,8 +198,9 @@ export class LiveExplorer {
   // --- the state at the beginning ----------------------------------------------------------------
 
   private start(example: number): ExplorerState {
-    const subject = (model: number): Subject => ({ model, run: 0, epoch: this.models[model].content.runs[0].best_epoch });
-    const sideBySide = this.page.live.side_by_side ? this.models.map((_, k) => subject(k)) : [subject(0)];
+    const subject = (model: number, run: number): Subject => ({ model, run, epoch: this.models[model].content.runs[run].best_epoch });
+    const all = this.models.flatMap(({ content }, model) => content.runs.map((_, run) => subject(model, run)));
+    const sideBySide = this.page.live.side_by_side ? all : [subject(0, 0)];
     return {
       example, source: this.sequences.source(example), truth: this.sequences.target(example), isChanged: false,
       subjects: sideBySide.slice(0, 4), force: new ForcedRows(), kind: "cross", layer: 0, head: 0, step: 0, point: 0,
@@ -241,39 +248,41 @@ export class LiveExplorer {
       this.isOutdated = false;
       try {
         this.scene = await this.ask();
+        this.draw();
         byId("live-error").textContent = "";
       } catch (error) {
         byId("live-error").textContent = error instanceof Error ? error.message : String(error);
       }
-      this.draw();
     }
     this.settling = null;
   }
 
   private async ask(): Promise<Scene> {
-    const { state, page } = this;
+    const { page } = this;
     this.fitChoices();
+    const state = this.state;
+    const answered = { ...state, source: state.source.map((row) => [...row]), force: state.force.copy(), subjects: state.subjects.map((subject) => ({ ...subject })) };
     const shown: Shown[] = [];
     const { warn } = theme();
-    for (const [k, { model, run, epoch }] of state.subjects.entries()) {
+    for (const [k, { model, run, epoch }] of answered.subjects.entries()) {
       const live = this.models[model];
       const options: RunOptions = { run, epoch };
-      const source = state.source.map((row) => [...row]);
+      const { source } = answered;
       const own: Answer = await live.run(source, options);
-      const canForce = state.force.size > 0 && live.content.layers > 0 && live.content.config.kind !== "fast_weights";
-      const answer = canForce ? await live.run(source, { ...options, force: { rows: this.rowsFor(live) } }) : own;
+      const canForce = answered.force.size > 0 && live.content.layers > 0 && live.content.config.kind !== "fast_weights";
+      const answer = canForce ? await live.run(source, { ...options, force: { rows: this.rowsFor(live, answered.force) } }) : own;
       const { name, best_epoch: best, epochs } = live.content.runs[run];
       const suffix = epochs.length > 1 && epoch !== best ? `, epoch ${epoch}` : "";
       shown.push({ name: name + suffix, colour: k ? COLOURS[k - 1] : warn, answer, own });
     }
     const { features, target_features: targetFeatures, named, plane } = page.examples;
-    const alignment = state.example !== null && !state.isChanged ? this.sequences.alignment(state.example) : [];
-    return { state, shown, features, targetFeatures, axisNames: named, plane, meaning: page.meaning, alignment, canForce: this.canForce };
+    const alignment = answered.example !== null && !answered.isChanged ? this.sequences.alignment(answered.example) : [];
+    return { state: answered, current: state, shown, features, targetFeatures, axisNames: named, plane, meaning: page.meaning, alignment, canForce: this.canForce };
   }
 
   /** The forced rows that exist in a model with other layers and heads. */
-  rowsFor({ content: { layers, heads, steps } }: LiveModel): Required<ForcedRow>[] {
-    return this.state.force.list.filter(({ layer, head, step }) => layer < layers && head < heads && step <= steps);
+  rowsFor({ content: { layers, heads, steps } }: LiveModel, force: ForcedRows = this.state.force): Required<ForcedRow>[] {
+    return force.list.filter(({ layer, head, step }) => layer < layers && head < heads && step <= steps);
   }
 
   /** Bring step, point, layer and head into the range of the first model. */

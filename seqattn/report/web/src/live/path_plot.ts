@@ -10,6 +10,8 @@ export const MAX_ROWS = 4;
 const HEIGHT = 420;
 const MARGIN = { left: 58, right: 14, top: 14, bottom: 40 };
 const ROW_GAP = 22;
+/** A pointer that moves less than this between press and release is a click. */
+const CLICK_PIXELS = 3;
 const MARGIN_SHARE = 0.18;
 const HIT_RADIUS = 16;
 
@@ -183,7 +185,7 @@ export class PathPlot {
       if (!direction) return;
       event.preventDefault();
       const size = event.shiftKey ? 0.1 : 0.02;
-      const row = scene.state.source[point];
+      const row = scene.current.source[point];
       const moved: Record<number, number> = {};
       const along = (scale: Scale): number => (scale.domain[1] - scale.domain[0]) * size;
       if (panel.sourceX !== null && direction[0]) moved[panel.sourceX] = row[panel.sourceX] + direction[0] * along(panel.x);
@@ -196,7 +198,12 @@ export class PathPlot {
     event.preventDefault();
     this.dragged = point;
     this.events.choosePoint(point);
+    const [startX, startY] = [event.clientX, event.clientY];
+    let isMoved = false;
     const moveTo = (at: PointerEvent): void => {
+      // A click chooses the point and does not move it.
+      isMoved ||= Math.hypot(at.clientX - startX, at.clientY - startY) > CLICK_PIXELS;
+      if (!isMoved) return;
       const box = this.root.getBoundingClientRect();
       const [x, y] = [(at.clientX - box.left) * (this.width / box.width), (at.clientY - box.top) * (HEIGHT / box.height)];
       const moved: Record<number, number> = { [panel.sourceY]: clamp(panel.y.invert(y), panel.y.domain) };
@@ -209,7 +216,7 @@ export class PathPlot {
       window.removeEventListener("pointerup", onUp);
       window.removeEventListener("pointercancel", onUp);
       this.dragged = null;
-      moveTo(at);
+      if (at.type === "pointerup") moveTo(at);
     };
     window.addEventListener("pointermove", onMove);
     window.addEventListener("pointerup", onUp);

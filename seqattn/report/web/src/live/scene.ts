@@ -13,7 +13,10 @@ export interface Shown {
 }
 
 export interface Scene {
+  /** The state that was answered. */
   state: ExplorerState;
+  /** The state of the explorer, which may have changed since. */
+  current: ExplorerState;
   /** One to four models; the first is the one whose weights and arithmetic are shown. */
   shown: Shown[];
   features: string[];
@@ -35,6 +38,7 @@ export function weightsOf(answer: Answer, kind: AttentionKind, layer: number, he
 
 /** Return the largest absolute weight for a colour scale: 1, or the largest one of a long source or of read strengths. */
 export function largestWeight(rows: readonly number[][], meaning: WeightMeaning): number {
-  const largest = Math.max(1e-6, ...rows.flat().map(Math.abs));
+  let largest = 1e-6;
+  for (const row of rows) for (const weight of row) largest = Math.max(largest, Math.abs(weight));
   return meaning === "strength" || (rows[0]?.length ?? 0) > 16 ? largest : 1;
 }

@@ -45,6 +45,13 @@ export class ForcedRows {
     this.rows.delete(ForcedRows.key(step, layer, head));
   }
 
+  /** Return a copy. */
+  copy(): ForcedRows {
+    const copy = new ForcedRows();
+    for (const { step, layer, head, weights } of this.rows.values()) copy.set(step, layer, head, weights);
+    return copy;
+  }
+
   clear(): void {
     this.rows.clear();
   }
