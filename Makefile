@@ -7,12 +7,13 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 PYTEST := $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist worksteal
 DOCS := .docsenv
+PAGE := seqattn/report/web
 
 # Tests start hundreds of processes. Without kept bytecode each compiles the package anew, in a second.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install train docs test test-long test-browser test-many test-export test-walks contract lint types format smoke bench figures figures-check torture ci clean
+.PHONY: help install train docs page page-check package test test-long test-browser test-many test-export test-walks contract lint types format smoke bench figures figures-check torture ci clean
 
 help:  ## Say what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -37,7 +38,7 @@ test-long: $(READY)  ## Run the tests of test and test-walks in one session
 test-many: $(READY)  ## Test trainings over several processes
 	$(BIN)/python -m pytest tests/many -n auto --maxprocesses 2
 
-test-browser: $(READY) docs  ## Test the pages of seqattn report and the site of make docs in a browser, and install one if needed
+test-browser: $(READY) docs  ## Test the pages of seqattn report and the site of make docs in browsers, and install them if needed
 	sh scripts/browser.sh
 	$(PYTEST) tests/browser
 
@@ -83,6 +84,19 @@ $(DOCS)/.ready: pyproject.toml constraints.txt
 docs: $(DOCS)/.ready  ## Build the documentation as a site, build/site/index.html; its tools go into .docsenv
 	NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/python -m mkdocs build --quiet --strict
 
+$(PAGE)/node_modules/.package-lock.json: $(PAGE)/package-lock.json
+	cd $(PAGE) && npm ci --no-audit --no-fund
+	touch $@
+
+page: $(PAGE)/node_modules/.package-lock.json  ## Check, test and bundle the script of the report page (needs Node and npm)
+	cd $(PAGE) && npm run --silent verify && npm run --silent build
+
+page-check: $(PAGE)/node_modules/.package-lock.json  ## Check and test the script of the report page, and compare it with the committed bundle
+	cd $(PAGE) && npm run --silent verify && npm run --silent check
+
+package: $(READY)  ## Build the wheel and the source distribution into build/package, and check their files
+	$(BIN)/python scripts/check_package.py
+
 torture: $(READY)  ## Bring about every fault as often as docs/reliability.md says, and write it
 	$(BIN)/python -m tests.faults.torture
 
@@ -90,7 +104,7 @@ ci:  ## What CI runs
 	bash .ci/run
 
 clean:  ## Remove .venv, caches and outputs
-	rm -rf $(VENV) $(DOCS) .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist *.egg-info
+	rm -rf $(VENV) $(DOCS) $(PAGE)/node_modules .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist *.egg-info
 	rm -f configs/seqattn.schema.json
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 	find outputs -mindepth 1 ! -name .gitkeep -delete

@@ -241,7 +241,8 @@ def names_check(root: Path, *, advisory: bool = False) -> list[NameFinding]:
         advisory: whether to include the findings that do not change the exit code.
     """
     rules = RetiredNames.from_toml(RULES.read_text())
-    files = [file for top in FOLDERS for file in sorted((root / top).rglob("*.py"))]
+    files = [file for top in FOLDERS for file in sorted((root / top).rglob("*.py"))
+             if "node_modules" not in file.parts]  # fmt: skip
     trees = {file.relative_to(root).as_posix(): ast.parse(file.read_text()) for file in files}
     findings = [*retired(trees, rules), *shared(trees)]
     failing = [f for f in findings if advisory or f.kind not in ADVISORY]

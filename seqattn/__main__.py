@@ -23,8 +23,9 @@ def main() -> None:
 
 
 def _open_closed_streams() -> None:
-    """Open each closed standard stream on the null device. Otherwise the next files that the
-    process opens would get the descriptors of these streams, and would receive the printed text."""
+    """Open each closed standard stream on the null device. Otherwise, the next files that the
+    process opens would get the descriptors of these streams, and the printed text would be written
+    to these files."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: PTH123, SIM115

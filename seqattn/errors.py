@@ -1,7 +1,7 @@
 """Errors that a user can correct, with their exit codes, and the format of counts in messages.
 
 The command line prints the message of such an error without a traceback and exits with the error's
-code. Each message says where the error is, what was found, and what to do. A bug raises another
+code. Each message states where the error is, what was found, and what to do. A bug raises another
 exception and keeps its traceback.
 """
 
@@ -65,7 +65,7 @@ class AmbiguousData(DataError):  # noqa: N818  (names what is wrong)
 
 
 class CheckpointError(SeqattnError):
-    """A checkpoint or run folder that cannot be read (exit 4)."""
+    """A checkpoint or a run folder that cannot be read (exit 4)."""
 
     exit_code = 4
 
@@ -77,7 +77,7 @@ class StorageError(SeqattnError):
 
 
 class DistributedError(SeqattnError):
-    """A process or machine of a distributed training that cannot be reached (exit 5)."""
+    """A failure to reach a process or machine during distributed training (exit 5)."""
 
     exit_code = 5
 
@@ -95,8 +95,8 @@ class NonFiniteError(SeqattnError):
     Attributes:
         epoch: epoch in which the value was found, counted from 1; None if it was found after
             training.
-        step: step of the epoch, counted from 1; None if the value was found at the validation after
-            the epoch.
+        step: step of the epoch, counted from 1; None if the value was found during the validation
+            after the epoch.
     """
 
     exit_code = 7
@@ -115,7 +115,7 @@ class Interrupted(SeqattnError):  # noqa: N818  (a signal is not an error)
 
 
 def counted(number: int, noun: str, plural: str = "") -> str:
-    """Format a number together with its noun: `1 seed`, `0 seeds`, `1,200 seeds`.
+    """Format a number together with a noun, such as `1 seed`, `0 seeds` or `1,200 seeds`.
 
     Args:
         number: the number.

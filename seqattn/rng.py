@@ -1,11 +1,11 @@
 """Counter-based random numbers: every generator is a function of (seed, stream, position).
 
-The numbers do not depend on what was drawn before. Code that draws additional random numbers
-therefore changes no other draw, and a resumed run has no generator state to restore. The numbers
-come from Philox (Salmon et al. 2011, "Parallel Random Numbers: As Easy as 1, 2, 3"). The key of
-Philox is a function of seed and stream, and the highest word of its counter is the position. The
-generators are instances of NumPy's class `RandomState`, because NumPy guarantees that its numbers
-are the same in every version (NEP 19). The numbers of the newer class `Generator` may change.
+The numbers do not depend on earlier draws. Code that draws additional random numbers therefore
+changes no other draw, and a resumed run has no generator state to restore. The numbers come from
+Philox (Salmon et al. 2011, "Parallel Random Numbers: As Easy as 1, 2, 3"). The key of Philox is a
+function of seed and stream, and the highest word of its counter is the position. The generators are
+instances of NumPy's class `RandomState`, because NumPy guarantees that its numbers are the same in
+every version (NEP 19). The numbers of the newer class `Generator` may change.
 """
 
 from __future__ import annotations

@@ -17,21 +17,21 @@ Integers = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class AttentionMetrics:
-    """Metrics of cross-attention weights over all real target steps of a part.
+    """Metrics of cross-attention weights over all valid target steps of a part.
 
     Attributes:
-        accuracy: (L, A), the share of the steps at which the true source step has the largest
+        accuracy: (L, A), the share of target steps at which the true source step has the largest
             weight; None if the alignment is unknown.
         mass: (L, A), the mean weight at the true source step; None if the alignment is unknown.
         entropy_bits: (L, A), the mean entropy of the weights of a step, in bits; None if the
             weights of a step do not sum to 1.
         entropy_share: (L, A), the mean ratio of the entropy to its maximum, log2 of the source
-            length, over sources of two or more points; None if there are no such sources or if
-            the weights of a step do not sum to 1.
+            length, over sources of two or more steps; None if there are no such sources or if the
+            weights of a step do not sum to 1.
         padding_mass: the largest sum of weights on padding over all steps, layers and heads; 0 if
             the mask is correct.
-        steps: the number of real target steps.
-        aligned: the number of real target steps with a true source step.
+        steps: the number of valid target steps.
+        aligned: the number of valid target steps with a true source step.
     """
 
     accuracy: NDArray[np.float64] | None
@@ -51,10 +51,9 @@ class AttentionMetrics:
         return int(layer), int(head)
 
     def as_plain(self) -> dict[str, Any]:
-        """Return the metrics as plain values for JSON.
-
-        Accuracy and mass are the values of the best head. The entropies are means over all heads.
-        `by_head` contains each metric as nested lists (L, A).
+        """Return the metrics as plain values for JSON. Accuracy and mass are the values of the best
+        head. The entropies are means over all heads. The key `by_head` contains each metric as
+        nested lists (L, A).
         """
         best = self.best_head
         by_name = {
@@ -89,8 +88,8 @@ class AttentionMetricsAccumulator:
         """Create an empty accumulator.
 
         Args:
-            is_distribution: whether the weights of a step sum to 1. Only then do they have an
-                entropy.
+            is_distribution: whether the weights of a step sum to 1. Otherwise, the entropy of the
+                weights is undefined.
         """
         self.is_distribution = is_distribution
         self.correct: Any = 0.0
@@ -111,8 +110,8 @@ class AttentionMetricsAccumulator:
 
         Args:
             weights: (N, L, A, T, S), non-negative attention weights.
-            source_lengths: (N,), the number of source points of each sequence.
-            target_keep: (N, T), True at real target points.
+            source_lengths: (N,), the number of source steps of each sequence.
+            target_keep: mask (N, T), True at valid target steps.
             alignment: (N, T), the true source step of each target step, or -1 if a target step
                 has none; None if the alignment is unknown.
         """
@@ -172,7 +171,7 @@ def largest_weight_shares(weights: NDArray[np.floating]) -> NDArray[np.float64]:
 
     Returns:
         The shares, (T, S); each row sums to 1. If several weights are equally large, the first of
-        them counts.
+        these weights counts as the largest.
     """
     N, _, S = weights.shape
     largest = weights.argmax(axis=-1)

@@ -9,14 +9,13 @@ from seqattn.errors import ConfigError, UsageError
 
 
 def protected_files(run: Path, input_file: Path | None = None) -> dict[str, Path | None]:
-    """Return the input files of a command, which its outputs must not replace, by description.
-
-    These are the files of the run folder except pictures and reports, the data files of the run,
-    and the file of `--input`.
+    """Return the input files of a command, by description. The outputs of the command must not
+    replace these files. The input files are the files of the run folder except pictures and
+    reports, the data files of the run, and the file given with `--input`.
 
     Args:
-        run: a run folder, or a checkpoint file in one.
-        input_file: the file of `--input`, or None.
+        run: a run folder, or a checkpoint file in a run folder.
+        input_file: the file given with `--input`, or None.
     """
     from seqattn.config import PATH_KEYS, OwnFile, resolve
     from seqattn.runs import RunFolder

@@ -25,7 +25,7 @@ from seqattn.errors import UsageError
 
 @dataclass(frozen=True)
 class DesignOptions:
-    """The variants and seeds; the section `compare` of the config has the defaults."""
+    """The variants and seeds. The section `compare` of the config contains the default values."""
 
     heading: ClassVar = "Comparison options"
 
@@ -77,9 +77,9 @@ def compare_command(
 ) -> None:
     """Compare variants of a config over many seeds.
 
-    All variants are trained with the same seeds; runs of one shape are trained together. The tables
-    and tests show which variant is better, by how much, and which pairs the data cannot separate.
-    Finished runs are not trained again.
+    All variants are trained with the same seeds. Runs with equal shapes are trained together. The
+    tables and tests show which variant is better, by how much, and which pairs the data cannot
+    separate. Finished runs are not trained again.
     """
     from seqattn.config.comparing import plan_comparison
 

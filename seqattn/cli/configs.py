@@ -1,4 +1,4 @@
-"""`seqattn config`: commands that check a config, show its resolved values and print its schema."""
+"""`seqattn config`: commands that check a config, show its values, and print the schema."""
 
 from __future__ import annotations
 

@@ -63,9 +63,8 @@ def error_cells(scored: Mapping[str, Any], loss: float, name: str) -> list[str]:
 
 
 def feature_tables(scored: Mapping[str, Any]) -> list[Table]:
-    """Return a table for each feature with the errors of all forecasts.
-
-    The list is empty for a single feature, and for data without metrics by feature.
+    """Return a list with one table per feature, which contains the errors of all forecasts. The
+    list is empty if there is only one feature, or if the data have no metrics by feature.
     """
     from rich.table import Table
 

@@ -42,7 +42,7 @@ class DataUnits:
         output: output of the model for each target feature, in the units of the data.
         scaling: description of the scaling.
         source: (shift, scale) of each source feature; the model input is (value - shift) / scale.
-        units: unit of each feature that has one.
+        units: unit of each feature that has a unit, by feature name.
     """
 
     output: dict[str, float]
@@ -179,7 +179,7 @@ def print_explanation(explanation: Explanation, form: str, units: DataUnits | No
     Args:
         explanation: the explanation.
         form: "table", "markdown" or "json".
-        units: the scaling of a model that works on scaled numbers, else None.
+        units: the scaling of a model that was trained on scaled numbers, otherwise None.
     """
     if form == "json":
         content: dict[str, Any] = {

@@ -78,7 +78,8 @@ def _simplify(text: str) -> str:
 
 
 class CommandIndex(TyperGroup):
-    """A group of commands; its help page lists them under the headings of `rich_help_panel`."""
+    """A group of commands. The help page of the group lists the commands under the headings of
+    `rich_help_panel`."""
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         width = max(map(len, self.commands))

@@ -1,4 +1,4 @@
-"""Forecasts of the user's own sequences, which are read, predicted and written in chunks."""
+"""Forecasts of the user's own sequences, which are read, forecast and written in chunks."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqattn.analysis.evaluation import FreeRunningForecast, free_run
+from seqattn.analysis.evaluation.forced_weights import ForcedRows, ForecastOverride
 from seqattn.analysis.evaluation.inputs import InputReader, input_config, join_sources
 from seqattn.cli.output import discard_stdout, note, write_data
 from seqattn.data import Sequences
-from seqattn.data.files import COMPRESSED_SUFFIXES, file_format
+from seqattn.data.files import COMPRESSED_SUFFIXES, Chunk, file_format
 from seqattn.data.files.style import DEFAULT_STYLE, TableStyle
 from seqattn.data.files.writing import (
     ForecastSteps,
@@ -27,10 +28,12 @@ from seqattn.data.files.writing import (
     round_forecast,
 )
 from seqattn.data.sequences import Floats
-from seqattn.models.attention import Override
 from seqattn.runs.output_files import output_file, write_output
 from seqattn.runs.storage import npz_bytes
 from seqattn.training import LoadedModel
+
+InputChunk = tuple[Chunk, Sequences, tuple[str, ...]]
+"""What `InputReader.read_sources` yields."""
 
 
 def input_reader(trained: LoadedModel, overrides: Sequence[str] | None = None) -> InputReader:
@@ -75,7 +78,7 @@ class ForecastWriter:
 
     @contextlib.contextmanager
     def opened(self) -> Iterator[None]:
-        """Open the output. It is complete when the block ends."""
+        """Open the output. The output is complete when the block ends."""
         if self.form == "npz":
             yield
             assert self.output is not None
@@ -190,7 +193,7 @@ def predict_file(
     output: Path | None,
     form: str,
     steps: int,
-    override: Override | None,
+    override: ForecastOverride | None,
     attention: Path | None,
 ) -> None:
     """Forecast all sequences of a file in bounded memory.
@@ -209,6 +212,9 @@ def predict_file(
     from seqattn.analysis.evaluation.attention_file import open_attention_spool
 
     trained, chunks = reader.trained, reader.read_sources(file)
+    if isinstance(override, ForcedRows):
+        override.check_model(steps, trained.model.attention_shape())
+        chunks = _check_ids(chunks, override)
     first = next(chunks)
     names = trained.spec.target_features
     if names == trained.spec.source_features:
@@ -226,13 +232,29 @@ def predict_file(
         for chunk, part, _ in itertools.chain([first], chunks):
             if spool is not None:
                 spool.start_part(part, steps)
+            of_part = override.for_ids(part.ids) if isinstance(override, ForcedRows) else override
             result = free_run(
-                trained.model, part, steps, override, with_attention=False,
+                trained.model, part, steps, of_part, with_attention=False,
                 scaling=trained.spec.scaling, on_attention=None if spool is None else spool.add,
             )  # fmt: skip
             writer.write(part, result, ForecastSteps.of_sources(part, chunk.points.lengths),
                          chunk.id_parts)  # fmt: skip
             bar.update(len(part))
+
+
+def _check_ids(chunks: Iterator[InputChunk], rows: ForcedRows) -> Iterator[InputChunk]:
+    """Yield the chunks. Before the last one, check that every forced row has its sequence.
+
+    Raises:
+        UsageError: no sequence has the id of a row.
+    """
+    ids = dict[str, None]()
+    for chunk, following in itertools.pairwise(itertools.chain(chunks, [None])):
+        assert chunk is not None
+        ids.update(dict.fromkeys(chunk[1].ids))
+        if following is None:
+            rows.check_ids(ids)
+        yield chunk
 
 
 def _keeps_format(file: Path, output: Path | None, form: str, read_as: str) -> bool:

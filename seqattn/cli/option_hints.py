@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 
 def config_key_hint(option: str, arguments: Sequence[str], *, only_reading: bool) -> str:
-    """Return the `--set` for each config key that an unknown option names.
+    """Return a `--set` option for each config key that an unknown option names.
 
     Args:
-        option: the unknown option, such as `--learning-rate`. It names a key by its whole path or
-            by the last part of its path, with hyphens or underscores.
+        option: the unknown option, such as `--learning-rate`. The option names a key by the whole
+            path of the key or by the last part of this path, with hyphens or underscores.
         arguments: all arguments of the command, from which the hint takes the value.
         only_reading: whether the command accepts only the keys that define how a file is read.
 
@@ -31,7 +31,8 @@ def config_key_hint(option: str, arguments: Sequence[str], *, only_reading: bool
 
 
 def _value_of(option: str, arguments: Sequence[str]) -> str:
-    """Return the value after an option or its equals sign, or "VALUE" if there is none."""
+    """Return the value that follows an option or its equals sign, or "VALUE" if there is no
+    value."""
     for argument, following in zip(arguments, [*arguments[1:], ""], strict=True):
         if argument.startswith(f"{option}="):
             return argument.partition("=")[2]

@@ -1,6 +1,6 @@
-"""Options of several commands, each declared once, as a type or as a field of a dataclass.
-
-typer needs a flat signature. `grouped_options` makes it for a command that takes dataclasses.
+"""Options that several commands share. Each option is declared once, as a type or as a field of a
+dataclass. typer requires a flat signature, which `grouped_options` makes for a command that takes
+dataclasses.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class RunOptions:
 
     @property
     def changes(self) -> list[str]:
-        """All overrides, in the form of `--set`."""
+        """All overrides, in the form of values of `--set`."""
         name = [f"name={json.dumps(self.name)}"] if self.name is not None else []
         return [*(self.overrides or []), *name]
 
@@ -91,7 +91,7 @@ class InputOptions:
     )] = None  # fmt: skip
 
     def check(self) -> None:
-        """Check that `--set` has an input file to which it applies.
+        """Check that `--set` is given only together with an input file.
 
         Raises:
             UsageError: if `--set` is given without `--input`.
@@ -104,7 +104,7 @@ class InputOptions:
 
 
 def grouped_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Replace each parameter of a command that is a dataclass by the fields of the dataclass.
+    """Replace each dataclass parameter of a command with the fields of the dataclass.
 
     The attribute `headings` of the result maps the name of an option to its heading in the help.
 

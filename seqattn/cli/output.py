@@ -1,6 +1,6 @@
 """Standard output and standard error, with escaped control characters and closed pipes.
 
-Names, ids and paths come from files. They are therefore printed without console markup or emoji
+Names, ids and paths come from files. This text is therefore printed without console markup or emoji
 codes, and control characters are escaped if a terminal would interpret them.
 """
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def set_encoding() -> None:
-    """Escape characters that a terminal cannot encode; write UTF-8 to files and pipes."""
+    """Escape characters that a terminal cannot encode, and write UTF-8 to files and pipes."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         encoding = None if sys.stdout.isatty() else "utf-8"
         sys.stdout.reconfigure(encoding=encoding, errors="backslashreplace")
@@ -112,9 +112,8 @@ def print_lines(lines: Iterable[str]) -> None:
 
 
 def end_on_closed_pipe() -> None:
-    """Let SIGPIPE end the process (exit code 141) when the reader closes stdout (`| head`).
-
-    This is for commands that only print. Call it after all files are written.
+    """Let SIGPIPE end the process (exit code 141) when the reader closes stdout (`| head`). This
+    function is for commands that only print. Call this function after all files are written.
     """
     if hasattr(signal, "SIGPIPE"):
         sys.stdout.flush()
@@ -123,9 +122,8 @@ def end_on_closed_pipe() -> None:
 
 @contextlib.contextmanager
 def ignore_closed_pipe() -> Iterator[None]:
-    """Ignore during the block that stdout is closed (`| head`), so that the exit code is 0.
-
-    This is for results that are printed after all files are written.
+    """Ignore errors from a closed stdout (`| head`) during the block, so that the exit code is 0.
+    Use this context for results that are printed after all files are written.
     """
     try:
         yield

@@ -44,7 +44,8 @@ class PictureFile:
         return self.form == "gif" or suffix == ".gif"
 
     def path(self, folder: Path, name_parts: Sequence[str]) -> Path:
-        """Return the path of `--output`, or of a file in the folder with a name of these parts."""
+        """Return the path given with `--output`. Without this option, return the path of a file in
+        the folder, with a name that is joined from these parts."""
         return self.output or folder / f"{'-'.join(name_parts)}.{self.form or 'png'}"
 
 
@@ -107,8 +108,8 @@ def plot_attention(
 ) -> None:  # fmt: skip
     """Draw attention weights as heatmaps.
 
-    Rows are target steps and columns source steps. The sequences are the test sequences of RUN, or
-    your own (--input).
+    Rows are target steps, and columns are source steps. The sequences are the test sequences of
+    RUN, or your own (--input).
     """
     from seqattn.cli.weights import read_weights
     from seqattn.runs import find_run
@@ -162,7 +163,8 @@ def _check_picture(picture: PictureFile, maps: MapOptions, view: ViewOptions) ->
     """Check the options of the picture.
 
     Raises:
-        UsageError: if options exclude each other, or the suffix is not that of a picture format.
+        UsageError: if options exclude each other, or if the suffix does not belong to a picture
+            format.
     """
     from seqattn.plots import run_pictures
 

@@ -15,6 +15,7 @@ from seqattn.cli.result_tables import print_evaluation
 from seqattn.errors import UsageError
 
 if TYPE_CHECKING:
+    from seqattn.analysis.evaluation.forced_weights import ForecastOverride
     from seqattn.cli.inputs import ForecastWriter
     from seqattn.data import Sequences
     from seqattn.training import LoadedModel
@@ -45,9 +46,8 @@ class ForecastFiles:
         return None if str(self.output) == "-" else self.output
 
     def format(self) -> str:
-        """Return the format of the forecasts.
-
-        It is the value of `--format`, the suffix of `--output`, or "csv".
+        """Return the format of the forecasts: the value of `--format`, otherwise the suffix of
+        `--output`, otherwise "csv".
 
         Raises:
             UsageError: if the format is unknown or needs a file, or if `--attention` does not name
@@ -82,10 +82,23 @@ class ForecastOptions:
         show_default="all test sequences",
     )] = None  # fmt: skip
     steps: StepCount = None
+    epoch: Annotated[int | None, typer.Option(
+        "--epoch", metavar="K", min=0,
+        help="Forecast as the model would have after epoch K, if training.record_attention"
+        " recorded it; 0: before training.",
+        show_default="the best epoch",
+    )] = None  # fmt: skip
     attention_override: Annotated[str | None, typer.Option(
         "--attention-override", metavar="MODE",
-        help="Replace the attention weights: uniform, shuffled, previous or one_hot:K.",
+        help="Replace the attention weights: uniform, shuffled, previous, one_hot:K,"
+        " zeros[:LAYER[:HEAD]], or rows of your own, forced:FILE.json.",
     )] = None  # fmt: skip
+
+    @property
+    def rows_file(self) -> Path | None:
+        """The file of forced rows; None if no such file is given."""
+        _, _, name = (self.attention_override or "").partition("forced:")
+        return Path(name) if name else None
 
 
 @grouped_options
@@ -110,16 +123,17 @@ def predict(
     from seqattn.runs.output_files import check_outputs
 
     check_outputs(
-        {"--output": files.path, "--attention": files.attention}, protected_files(run, input_file)
+        {"--output": files.path, "--attention": files.attention},
+        {**protected_files(run, input_file), "--attention-override": options.rows_file},
     )
 
+    from seqattn.analysis.evaluation.forced_weights import parse_override
     from seqattn.analysis.evaluation.load_run import load_splits, open_run
     from seqattn.cli import inputs
-    from seqattn.models.attention import Override
 
     mode = options.attention_override
-    override = None if mode is None else Override.parse(mode)
-    _, trained = open_run(run)
+    override = None if mode is None else parse_override(mode)
+    _, trained = open_run(run, options.epoch)
     if (files.attention is not None or override is not None) and not trained.has_attention:
         raise UsageError(f"{run}: its model has no attention (model.attention: null).")
     steps = options.steps or trained.spec.target_length
@@ -131,11 +145,12 @@ def predict(
     if options.example is not None:
         part = part.select(example_slice(options.example, len(part)))
     writer = inputs.ForecastWriter(files.path, form, trained, part.target_features)
-    _predict_part(trained, part, steps, mode, files.attention, writer)
+    _predict_part(trained, part, steps, (mode, override), files.attention, writer)
 
 
 def _predict_part(
-    trained: LoadedModel, part: Sequences, steps: int, mode: str | None, attention: Path | None,
+    trained: LoadedModel, part: Sequences, steps: int,
+    named_override: tuple[str | None, ForecastOverride | None], attention: Path | None,
     writer: ForecastWriter,
 ) -> None:  # fmt: skip
     """Write forecasts of the test sequences of a run.
@@ -144,16 +159,16 @@ def _predict_part(
         trained: the model.
         part: the sequences.
         steps: number of steps to forecast.
-        mode: value of `--attention-override`, or None for the model's own weights.
+        named_override: value of `--attention-override`, as text and parsed, or None for the model's
+            own weights.
         attention: file of the attention weights, or None.
         writer: writer of the forecasts.
     """
     from seqattn.analysis.evaluation import forecast_loss, free_run
     from seqattn.analysis.evaluation.attention_file import open_attention_spool
     from seqattn.data.files.writing import ForecastSteps
-    from seqattn.models.attention import Override
 
-    override, scaling = None if mode is None else Override.parse(mode), trained.spec.scaling
+    (mode, override), scaling = named_override, trained.spec.scaling
     with open_attention_spool(attention) as spool:
         if spool is not None:
             spool.start_part(part, steps)

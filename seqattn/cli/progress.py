@@ -65,6 +65,13 @@ class BarDisplay(LineDisplay):
             if self.done == self.epochs:  # writing the results is not part of the progress
                 self.bar.close()
 
+    def message(self, line: str) -> None:
+        with contextlib.suppress(OSError, ValueError):
+            self.bar.clear()  # otherwise the message would follow the bar on its line
+        note(line)
+        with contextlib.suppress(OSError, ValueError):
+            self.bar.refresh()
+
     def close(self) -> None:
         with contextlib.suppress(OSError, ValueError):
             self.bar.close()
@@ -76,15 +83,15 @@ def _format_losses(record: EpochRecord) -> str:
 
 @contextlib.contextmanager
 def show_progress(name: str, quiet: bool, stop_request: StopRequest) -> Iterator[Callbacks]:
-    """Show the progress of a training, and yield the callbacks for it.
-
-    On a terminal, a single run has a panel and many runs have a progress bar. Elsewhere the
-    progress is printed as lines.
+    """Show the progress of training, and yield the callbacks that update the display. On a
+    terminal, a single run has a panel and many runs have a progress bar. Elsewhere, the progress is
+    printed as lines.
 
     Args:
         name: name of the run or comparison.
         quiet: whether to show nothing.
-        stop_request: signals received so far. Its `started` is set to True when training starts.
+        stop_request: signals received so far. The attribute `started` is set to True when training
+            starts.
     """
     from seqattn.experiments import Callbacks
 
@@ -112,12 +119,12 @@ def show_progress(name: str, quiet: bool, stop_request: StopRequest) -> Iterator
 
 
 def _choose_display(name: str, done: int, epochs: int, facts: Mapping[str, Any]) -> Display:
-    """Choose the display of a training that starts.
+    """Choose the display of the progress when training starts.
 
     Args:
         name: name of the run or comparison.
         done: number of finished epochs.
-        epochs: number of all epochs.
+        epochs: total number of epochs.
         facts: seed and noise floor of a single run; empty for many runs.
     """
     if not sys.stderr.isatty() or os.environ.get("TERM", "dumb") == "dumb":

@@ -23,26 +23,42 @@ STATES = ("found", "fine", "unknown")
 
 
 def report_command(
-    run: Annotated[Path, typer.Argument(
-        metavar="RUN", help="Run folder, folder of many seeds, or comparison folder."
+    runs: Annotated[list[Path], typer.Argument(
+        metavar="RUN...", help="Run folder, folder of many seeds, or comparison folder; or two to"
+        " four run folders to show side by side.",
     )],
     output: Annotated[Path | None, typer.Option(
-        "--output", metavar="FILE.html", help="File of the report.",
+        "--output", metavar="FILE.html", help="File of the report; required for several runs.",
         show_default="report.html in the folder",
     )] = None,
+    live: Annotated[bool, typer.Option(
+        "--live/--no-live", help="Put the model into the page, which then answers changed inputs.",
+    )] = True,
 ) -> None:  # fmt: skip
     """Write an interactive HTML report.
 
-    The report shows the losses, attention weights, errors, config and diagnosis of RUN. It is one
-    file that works offline.
+    The report shows the losses, attention weights, errors, config and diagnosis of RUN. It also has
+    the model itself: change its input or its weights, and see what it answers. It is one file that
+    works offline.
     """
     from seqattn.report import report as write_report
+    from seqattn.report import report_side_by_side
     from seqattn.runs.output_files import check_outputs
 
     if output is not None and output.suffix.lower() not in (".html", ".htm"):
         raise UsageError(f"--output {output}: is an HTML file. Give a name that ends in .html.")
-    check_outputs({"--output": output}, protected_files(run))
-    note(f"Wrote {write_report(run, output)}")
+    inputs = {name: file for run in runs for name, file in protected_files(run).items()}
+    check_outputs({"--output": output}, inputs)
+    if len(runs) == 1:
+        note(f"Wrote {write_report(runs[0], output, live=live)}")
+        return
+    if output is None:
+        raise UsageError(
+            "seqattn report: several runs need --output FILE.html, the file of their common page."
+        )
+    if not live:
+        raise UsageError("--no-live: a page of several runs shows their models, so it is live.")
+    note(f"Wrote {report_side_by_side(runs, output)}")
 
 
 def doctor(

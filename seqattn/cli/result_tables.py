@@ -1,4 +1,4 @@
-"""Tables and sentences about the results of a run, of seeds, of a comparison or an evaluation."""
+"""Tables and sentences about the results of a run, seeds, a comparison or an evaluation."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ def provenance(origins: Mapping[str, str]) -> dict[str, Any]:
 
 
 def print_summary(summary: dict[str, Any], folder: Path) -> None:
-    """Print the results of a run, the location of its files, and commands to run next."""
+    """Print the results of a run, the location of its files, and suggestions of commands to run
+    next."""
     from rich.table import Table
 
     from seqattn.data.baselines import render_verdict
@@ -123,7 +124,7 @@ def print_variants(title: str, variants: Sequence[VariantResult]) -> None:
     """Print a table with a row for each variant.
 
     On a narrow terminal, less important columns are left out and names are shortened in the middle.
-    Numbers are never shortened. A single variant has no column of names.
+    Numbers are never shortened. If there is only one variant, the table has no column of names.
     """
     from rich.cells import cell_len
     from rich.table import Table

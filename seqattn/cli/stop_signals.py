@@ -1,4 +1,4 @@
-"""Signals that stop a training after its step is finished and saved."""
+"""Signals that stop training after the current step is finished and saved."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ class StopRequest:
     """Signals that request a stop.
 
     Attributes:
-        started: whether training has started. Before that, a signal ends the process at once.
+        started: whether training has started. Before training starts, a signal ends the process at
+            once.
         signals: numbers of the signals received since training started.
     """
 
@@ -31,7 +32,7 @@ def defer_stop_signals() -> Iterator[StopRequest]:
     """Record SIGINT and SIGTERM during the block instead of exiting, once training has started.
 
     The second signal ends the process at once. SIGHUP is ignored, so that training continues when
-    its terminal is closed.
+    the terminal is closed.
     """
     request = StopRequest()
 

@@ -30,7 +30,7 @@ CELL_WIDTH = 9
 def print_weights(
     weights: Mapping[str, Any], titles: list[str], kind: str, layer: int | None, head: int | None
 ) -> None:
-    """Print a heatmap for each sequence, with numbers next to the blocks if they fit.
+    """Print a heatmap for each sequence, with numbers next to the blocks if the numbers fit.
 
     Args:
         weights: arrays of an attention file; see `seqattn.runs.attention_arrays`.
@@ -104,7 +104,7 @@ def _cell(weight: float, darkest: float, blocks: str, width: int) -> str:
 def print_largest_weights(
     weights: Mapping[str, Any], titles: list[str], layer: int | None, head: int | None
 ) -> None:
-    """Print how often each source step has the largest weight, for each target step.
+    """Print for each target step how often each source step has the largest weight.
 
     Nothing is printed if sequences have different lengths, if weights are signed, or if a row does
     not fit into a line.

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def is_distributed() -> bool:
-    """Return whether torchrun started this process together with others."""
+    """Return whether torchrun started this process together with other processes."""
     size = os.environ.get("WORLD_SIZE", "1")
     return size.isascii() and size.isdigit() and int(size) > 1 and "RANK" in os.environ
 
@@ -37,14 +37,15 @@ def check_not_distributed(command: str) -> None:
 
 
 def launcher_id() -> str:
-    """Return the host and the process id of torchrun, which do not change in a restart."""
+    """Return the host and the process id of torchrun, which do not change if torchrun restarts the
+    processes."""
     return f"{socket.gethostname()} {os.getppid()}"
 
 
 def is_torchrun_restart(folder: RunFolder) -> bool:
     """Return whether torchrun restarted the processes of the run in the folder.
 
-    It restarts all processes after one is lost.
+    After a process fails, torchrun restarts all processes.
     """
     restarted = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") not in ("", "0")
     if not (restarted and folder.is_run):
@@ -56,11 +57,11 @@ def is_torchrun_restart(folder: RunFolder) -> bool:
 def join_process_group(
     device: str, seeds: int | None, stop_request: StopRequest
 ) -> Iterator[ProcessGroup | None]:
-    """Join the processes of a distributed training, and yield them; yield None for one process.
-
-    A process that loses its connection to the others ends here with the exit code of
-    `DistributedError`. If the process received a signal, the others probably received it too, and
-    the exit code is that of the signal.
+    """Join the processes of a distributed training run, and yield the process group. Yield None if
+    the run has only one process. A process that loses its connection to the other processes ends
+    here with the exit code of `DistributedError`. If the process received a signal, the other
+    processes probably received the signal as well, so the process ends with the exit code of the
+    signal.
 
     Args:
         device: "auto", "cpu" or "cuda".

@@ -45,7 +45,7 @@ class SeedOptions:
 
     @property
     def changes(self) -> list[str]:
-        """The override of the config, in the form of `--set`."""
+        """The override of the config, in the form of a value of `--set`."""
         return [f"seed={self.seed}"] if self.seed is not None else []
 
 

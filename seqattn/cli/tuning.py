@@ -22,7 +22,7 @@ MAX_TRIALS_SHOWN = 10
 
 @dataclass(frozen=True)
 class SearchOptions:
-    """The search space, the number of trials, and their database."""
+    """The search space, the number of trials, and the database of the trials."""
 
     heading: ClassVar = "Search options"
 

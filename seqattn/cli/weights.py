@@ -35,7 +35,7 @@ def read_weights(
 
     Returns:
         the arrays of an attention file, the title of each sequence, the parts of the name of a
-        picture file, and the folder of that file.
+        picture file, and the folder of this file.
     """
     from seqattn.plots import run_pictures
     from seqattn.runs import find_run

@@ -1,4 +1,4 @@
-"""The config of a training. `resolve` combines a YAML file and overrides into one frozen `Config`:
+"""The config of a run. `resolve` combines a YAML file and overrides into one frozen `Config`:
 
     resolved = resolve(Path("configs/squares.yaml"), ["training.epochs=10"])
     resolved.config.training.epochs            # 10

@@ -36,7 +36,7 @@ class VariantConfig:
     """A variant of a comparison.
 
     Attributes:
-        name: name of the variant's folder, also used in tables.
+        name: name of the variant's folder, which is also used in tables.
         config: the config, with the seed of the first run.
         series: name without the value of the sweep key; the whole name if there is no sweep.
         at: value of the sweep key (`compare.along`); None if there is no sweep.
@@ -67,7 +67,7 @@ class Comparison:
     resample_data: bool = False
 
     def config_of(self, variant: VariantConfig, seed: int) -> Config:
-        """Return the config of one run."""
+        """Return the config of the run of a variant with a seed."""
         config = variant.config.model_copy(update={"seed": seed})
         return resample_data_seeds(config) if self.resample_data else config
 
@@ -96,8 +96,8 @@ def derive_data_seed(base: int, seed: int, part: str) -> int:
     """Derive the seed with which one run generates one part of its data.
 
     The result is the first 32-bit word of NumPy's SeedSequence([base, seed]), with the lowest two
-    bits replaced by the number of the part (train 0, validation 1, test 2), so that parts never
-    share a seed.
+    bits replaced by the number of the part (0 for train, 1 for validation, 2 for test), so that
+    parts never share a seed.
 
     Args:
         base: seed of the part in the config.
@@ -294,7 +294,7 @@ def _is_generated(variant: VariantConfig) -> bool:
 
 
 def _check_data_seeds(variants: Sequence[VariantConfig]) -> list[str]:
-    """List a mistake for each part of the data whose seeds differ between variants, because
+    """List a mistake for each part of the data for which the variants have different seeds, because
     resampling would replace these seeds."""
     generated = [variant.config.data for variant in variants if _is_generated(variant)]
     return [
@@ -365,8 +365,8 @@ def _combinations(grid: Mapping[str, Sequence[Any]]) -> list[tuple[str, Mapping[
 
 
 def _value_name(key: str, value: Any) -> str:
-    """Return a name for a value: a string alone, or a number with its key, as in `dot` or
-    `hidden_dim-16`."""
+    """Return a name for a value. The name of a string is the string, as in `dot`. The name of a
+    number contains the key, as in `hidden_dim-16`."""
     if isinstance(value, dict):
         value = "-".join(str(inner) for inner in value.values())
     elif not isinstance(value, str):

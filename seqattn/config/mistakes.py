@@ -110,8 +110,8 @@ def _correction(kind: str, given: Any) -> str:
 
 
 def _without_tags(loc: Sequence[int | str]) -> tuple[KeyPath, SectionType, str]:
-    """Convert the location of a pydantic error to a path of keys. Return the path with the section
-    that contains the last key, and with the tag of this section."""
+    """Convert the location of a pydantic error to a path of keys. Return three values: the path,
+    the section that contains the last key, and the tag of this section."""
     section: SectionType = ComparisonFile
     tag, path = "", list[str]()
     below: dict[str, SectionType] = {}

@@ -73,7 +73,7 @@ def without_paths(plain: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def from_plain(content: Mapping[str, Any], origin: str) -> Config:
-    """Build a config from stored plain data, such as those in a checkpoint.
+    """Build a config from stored plain data, such as the data in a checkpoint.
 
     Args:
         content: plain data.

@@ -1,8 +1,9 @@
 """Reader of YAML as plain data, with the line number of every key.
 
-The reader rejects what configs do not need (tags, anchors and aliases, several documents, duplicate
-keys, keys that are not strings), and excessive size or depth. Scalars follow the core schema of
-YAML 1.2, so `1e-4` is a number, while `off`, `no` and `12:30` are strings.
+The reader rejects features that configs do not need (tags, anchors and aliases, several documents,
+duplicate keys, keys that are not strings), and files that are too large or too deeply nested.
+Scalars follow the core schema of YAML 1.2, so `1e-4` is a number, while `off`, `no` and `12:30` are
+strings.
 """
 
 from __future__ import annotations
@@ -95,10 +96,9 @@ def read_yaml_file(path: Path) -> Document:
 
 
 def _similar_files(path: Path) -> list[str]:
-    """Return the YAML files with a name like that of a missing file.
-
-    The files of its folder come first; then those in `configs/`, the folder of the shipped configs,
-    if the current folder or the clone that contains this package has one.
+    """Return the YAML files with names that are similar to the name of a missing file. The files in
+    the folder of the missing file come first. The files in `configs/`, the folder of the shipped
+    configs, follow if the current folder or the clone that contains this package has such a folder.
     """
     clone = Path(__file__).parents[2] / "configs"
     shipped = Path("configs") if Path("configs").is_dir() else clone
@@ -170,7 +170,8 @@ def shorten_text(text: str, size: int = 60) -> str:
 
 
 def _check_yaml_features(text: str, origin: str) -> None:
-    """Check the events of the YAML parser, without recursion, before data are built from them.
+    """Check the events of the YAML parser, without recursion, before data are built from these
+    events.
 
     Raises:
         ConfigError: if the text has tags, anchors, several documents or too many levels.

@@ -23,7 +23,8 @@ STREAM_SPLIT = {"validation": 0.01, "test": 0.01}
 
 def apply_old_defaults(content: Mapping[str, Any]) -> dict[str, Any]:
     """Return a config that an earlier version stored, with explicit values for the keys that the
-    earlier version did not have. The earlier version always learned a linear skip connection."""
+    earlier version did not have. The only such key is `model.skip_map`, because the earlier version
+    always learned a linear skip connection."""
     model = content.get("model")
     if isinstance(model, dict) and model.get("skip") == "linear" and "skip_map" not in model:
         return {**content, "model": {**model, "skip_map": "learned"}}

@@ -28,7 +28,7 @@ Label = None | bool | int | float | str
 
 @dataclass(frozen=True)
 class Range:
-    """The range of one key.
+    """The range of values of one key.
 
     Attributes:
         path: dotted path of the key.
@@ -48,9 +48,9 @@ class Range:
 
     @property
     def labels(self) -> tuple[Label, ...]:
-        """The labels of `values`. None, numbers, booleans and strings are their own labels, and the
-        label of any other value is its JSON text. If two labels would be equal, as 1 and True are,
-        all labels are JSON texts."""
+        """The labels of `values`. The label of None, a number, a boolean or a string is the value
+        itself, and the label of any other value is its JSON text. If two labels would be equal, as
+        1 and True are, all labels are JSON texts."""
         labels = tuple(
             value if isinstance(value, Label) else json.dumps(value, sort_keys=True)
             for value in self.values
@@ -260,7 +260,7 @@ def _check_values(found: Range, config: TrialConfig) -> list[str]:
 
 
 def _config_mistakes(config: TrialConfig, key: str, value: Any) -> list[str]:
-    """List the mistakes of the config in which the key has this value."""
+    """List the mistakes in a config in which the key has this value."""
     try:
         config({key: value})
     except ConfigError as error:

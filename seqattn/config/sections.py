@@ -48,8 +48,8 @@ def choices(annotation: Any) -> tuple[Any, ...]:
 
 
 def sections_at(path: Sequence[str]) -> dict[str, SectionType]:
-    """Return all sections that are allowed at a path, by tag; empty if the path is that of a plain
-    value."""
+    """Return all sections that are allowed at a path, by tag; empty if a plain value is expected at
+    the path."""
     sections: dict[str, SectionType] = {"": ComparisonFile}
     for key in path:
         below: dict[str, SectionType] = {}

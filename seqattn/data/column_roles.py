@@ -82,7 +82,7 @@ class ColumnRoles:
 
     @property
     def style(self) -> TableStyle:
-        """The text style for writing a table with the same roles."""
+        """The text style for writing a table with these roles."""
         return TableStyle(self.delimiter, self.decimal, self.series, self.time, self.time_formats)
 
     @property
@@ -98,15 +98,16 @@ class ColumnRoles:
         ]  # fmt: skip
 
     def with_decimal(self, options: ReadOptions, delimiter: str | None) -> ReadOptions:
-        """Return options for a table with the given delimiter. If the user set no decimal mark and
-        the training table has this delimiter, the options get its decimal comma, if any."""
+        """Return options for a table with the given delimiter. The options get a decimal comma if
+        the user set no decimal mark and the training table has this delimiter and a decimal comma.
+        """
         is_alike = delimiter is not None and delimiter == self.delimiter
         if options.decimal == "auto" and self.decimal == "," and is_alike:
             return replace(options, decimal=",")
         return options
 
     def choose_reading(self, choices: Sequence[Mapping[str, str]]) -> Mapping[str, str] | None:
-        """Return the candidate reading that the training used, or None if it is unknown.
+        """Return the candidate reading that was used during training, or None if it is unknown.
 
         Args:
             choices: candidate options, such as `{"time_format": ...}` or `{"decimal": ","}`.
@@ -121,7 +122,8 @@ class ColumnRoles:
     def apply_to(
         self, options: ReadOptions, name: str, header: Sequence[str], *, is_wide: bool
     ) -> ReadOptions:
-        """Return options for reading another table with these roles where `options` are "auto".
+        """Return options for reading another table, in which these roles replace the value "auto"
+        of `options`.
 
         If the training table had series or time columns, the other table must have them. If the
         training table had none, the other table is read without them, unless it contains columns
@@ -134,7 +136,7 @@ class ColumnRoles:
             is_wide: whether each row of the table is a sequence.
 
         Raises:
-            DataError: if the table lacks a series or time column of the training.
+            DataError: if the table lacks a series or time column of the training table.
         """
         if is_wide or self.layout == WIDE_LAYOUT:  # ids of rows are optional in wide tables
             has_series = bool(self.series) and set(self.series) <= set(header)

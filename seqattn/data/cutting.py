@@ -95,8 +95,8 @@ def cut_at_length(series: Series, source_length: int) -> Windows:
 def make_sources(
     series: Series, config: OwnFile | None, target_features: tuple[str, ...] = ()
 ) -> Windows:
-    """Return whole series as sources with unknown targets. With windows in the config, return the
-    last steps of each series.
+    """Return whole series as sources with unknown targets. If the config defines windows, return
+    only the last steps of each series.
 
     Args:
         series: the series.

@@ -164,8 +164,8 @@ def _find_files_of_parts(config: OwnFile) -> tuple[dict[str, list[Path]], str]:
 
 
 def _combined_digest(series: Series) -> str:
-    """Return the SHA-256 digest of a part. If the part has several files, it is the digest of the
-    joined digests of the files, in order."""
+    """Return the SHA-256 digest of a part. If the part has several files, the result is the digest
+    of the joined digests of the files, in order."""
     content = list(series.digests.values())
     if len(content) == 1:
         return content[0]

@@ -133,8 +133,9 @@ def fit_features(
     Args:
         method: `standard`, `minmax`, `robust` or `none`.
         names: names of the features.
-        values: function that is called for each pass over the data. It yields pairs (feature name,
-            some values of the feature). All values are finite, and each feature has at least one.
+        values: function that is called for each pass over the data. The function yields pairs
+            (feature name, some values of the feature). All values are finite, and each feature has
+            at least one value.
 
     Raises:
         DataError: if the method is `robust` and there are too many values to sort in memory.

@@ -32,7 +32,7 @@ class GridFit(NamedTuple):
 
     Attributes:
         step: (N,) interval between consecutive grid points, in units of the grid.
-        is_valid: (N,) whether all rows of the sequence are on the grid.
+        is_valid: (N,) booleans that are True if all rows of the sequence are on the grid.
         missing: (N,) number of missing rows.
     """
 
@@ -48,7 +48,7 @@ class StepRows(NamedTuple):
         order: (rows,) times, as numbers or dates.
         offsets: (N + 1,) index of the first row of each sequence, and the end of the last sequence.
         series_index: (rows,) index of the sequence of each row.
-        inner: (rows - 1,) whether the next row belongs to the same sequence.
+        inner: (rows - 1,) booleans that are True if the next row belongs to the same sequence.
     """
 
     order: NDArray[Any]

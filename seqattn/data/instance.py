@@ -33,8 +33,8 @@ class InstanceStatistics:
 
     Attributes:
         mean: (N, F) mean in the units of the data.
-        std: (N, F) standard deviation with divisor n, above 0; it is 1 where `constant` is True.
-        constant: (N, F) whether the feature varies at most by float64 rounding.
+        std: (N, F) standard deviation with divisor n, above 0; it is 1 for constant features.
+        constant: (N, F) booleans that are True if the feature varies at most by float64 rounding.
     """
 
     mean: Floats
@@ -62,7 +62,7 @@ class InstanceStatistics:
         Args:
             block: slice of the block along N.
             rows: (n, S, F) the sources.
-            cells: (n, S, F) True at valid observed cells.
+            cells: mask (n, S, F) that is True at valid observed cells.
         """
         count = cells.sum(axis=1)
         divisor = np.maximum(count, 1)
@@ -83,12 +83,13 @@ class InstanceStatistics:
 def _sum_in_order(values: Floats) -> Floats:
     """Return the sum (n, F) of values (n, S, F), added in the order of the S steps.
 
-    Trailing zeros do not change any bit of the result. With `numpy.sum`, which adds in blocks, they
-    could change it.
+    Trailing zeros do not change any bit of this sum, but they could change the result of
+    `numpy.sum`, which adds in blocks.
     """
     return np.asarray(np.cumsum(values, axis=1)[:, -1])
 
 
 def is_rounding_only(low: Floats, high: Floats) -> NDArray[np.bool_]:
-    """Return whether `low` and `high` may differ only by the rounding of equal float64 values."""
+    """Return whether `low` and `high` are so close that their difference may be a rounding error of
+    float64."""
     return np.asarray(high - low <= ROUNDING * np.maximum(np.abs(low), np.abs(high)))

@@ -1,8 +1,8 @@
 """Affine maps from sources to targets, fitted on the training part by least squares or ridge.
 
 Ridge regression (Hoerl and Kennard 1970, "Ridge Regression: Biased Estimation for Nonorthogonal
-Problems") is least squares with the rows sqrt(penalty) I appended to the design matrix. Both
-methods use the R factor of a QR decomposition, which is updated block by block.
+Problems") is least squares with the rows of the matrix sqrt(penalty) I appended to the design
+matrix. Both methods use the R factor of a QR decomposition, which is updated block by block.
 
 In shapes, N is the number of sequences, n the number of sequences of a block, S the source length,
 T the target length, F the number of source features, G the number of target features and K the
@@ -32,16 +32,16 @@ def least_squares(
 ) -> LazyForecast | None:
     """Forecast with an affine map from all source values to all target values.
 
-    The map is fitted on the training part, so this forecast is not a parameter-free baseline. It
-    measures how much of a task is linear. Each target cell is fitted to the training sequences in
-    which this cell was observed. The design matrix is centred and scaled, so that offsets and units
-    of features do not reduce the precision.
+    The map is fitted on the training part, so this forecast is not a parameter-free baseline. The
+    forecast shows how much of a task is linear. Each target cell is fitted to the training
+    sequences in which this cell was observed. The design matrix is centred and scaled, so that
+    offsets and units of features do not reduce the precision.
 
     Args:
         train: the sequences to which the map is fitted.
         test: the sequences to forecast.
-        scaling: scaling that provides the shift and scale of each sequence. They are applied before
-            the map, as they are before a model. With None, there is no shift or scale.
+        scaling: scaling with a shift and a scale per sequence, which are applied before the map,
+            just as they are applied before a model. With None, there is no shift or scale.
 
     Returns:
         the forecast of the test part, or None if the lengths vary within a part or differ between
@@ -97,7 +97,7 @@ class LinearSystem:
         return cls(table, inputs, outputs, [columns for columns in every if len(columns)])
 
     def solve(self, penalties: SequenceOf[float], scaling: Scaling | None = None) -> Floats:
-        """Return weights (K, S F + 1, T G) for the scaled columns, one solution per penalty.
+        """Return weights (K, S * F + 1, T * G) for the scaled columns, one solution per penalty.
 
         Args:
             penalties: ridge penalties, relative to the mean eigenvalue of the centred Gram matrix
@@ -146,7 +146,7 @@ def _solve(triangle: Floats, width: int, penalty: float, unit: Floats) -> Floats
     Args:
         triangle: (n, width + columns) scaled inputs, a column of ones and the outputs, or the R
             factor of this matrix.
-        width: number of inputs, plus one for the column of ones.
+        width: number of inputs, plus 1 for the column of ones.
         penalty: ridge penalty as in `LinearSystem.solve`.
         unit: (width - 1,) size of one unit of each scaled input, in the units of the penalty.
     """
@@ -196,16 +196,16 @@ class DesignTable:
                 yield within, block, self.scaling.sequence_scalers(block)
 
     def row_blocks(self) -> Iterator[tuple[Floats, Floats]]:
-        """Yield pairs of inputs (n, S F) and outputs (n, T G), block by block."""
+        """Yield pairs of inputs (n, S * F) and outputs (n, T * G), block by block."""
         for _, batch, scalers in self.parts():
             yield self.inputs(batch, scalers[0]), self.outputs(batch, scalers[1])
 
     def inputs(self, part: Sequences, per_sequence: Scaler) -> Floats:
-        """Return the scaled sources as an array (n, S F) with one row per sequence."""
+        """Return the scaled sources as an array (n, S * F) with one row per sequence."""
         return self._flat(per_sequence.transform(part.source))
 
     def outputs(self, part: Sequences, per_sequence: Scaler) -> Floats:
-        """Return the scaled targets as an array (n, T G) with one row per sequence. Unobserved
+        """Return the scaled targets as an array (n, T * G) with one row per sequence. Unobserved
         cells are NaN."""
         points = per_sequence.transform(part.target)
         if part.target_observed is not None:
@@ -223,8 +223,8 @@ class ColumnRanges:
 
     Attributes:
         centre: (columns,) centre of the range.
-        spread: (columns,) half the width of the range. It is infinite if the column varies at most
-            by rounding, which scales the column to 0.
+        spread: (columns,) half the width of the range. The spread is infinite if the column varies
+            at most by rounding, which scales the column to 0.
         count: (columns,) number of observed rows.
     """
 
@@ -255,7 +255,7 @@ class ColumnRanges:
 
     def unit(self, scaler: Scaler | None) -> Floats:
         """Return the size of one unit of each scaled column, in the units of a scaler, as an array
-        (columns,). It is 0 if the column varies at most by rounding.
+        (columns,). The size is 0 if the column varies at most by rounding.
 
         Args:
             scaler: scaler of the features, which repeat along the columns, or None for the

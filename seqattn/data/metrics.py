@@ -151,8 +151,9 @@ class InSample:
 def _naive_scales(
     series: SeriesTable, lag: int
 ) -> tuple[tuple[float | None, ...], tuple[str | None, ...]]:
-    """Return two tuples with one element per feature: the mean absolute difference over a lag, and
-    the reason if this mean is undefined."""
+    """Return two tuples with one element per feature. The first tuple contains the mean absolute
+    difference over a lag. The second tuple contains the reason why this mean is undefined, or None
+    if the mean is defined."""
     F = len(series.columns)
     total, count, size = np.zeros(F), np.zeros(F, dtype=np.int64), 0.0
     for differences, largest in series.differences(lag):
@@ -225,8 +226,8 @@ class Errors:
 def metrics_as_plain(
     in_sample: InSample, notes: Sequence[str], errors: Mapping[str, Errors]
 ) -> dict[str, Any]:
-    """Return the value of the key `metrics` in `summary.json`, which is documented in
-    `seqattn.runs.json_files.Metrics`.
+    """Return the value of the key `metrics` in `summary.json`. The class
+    `seqattn.runs.json_files.Metrics` documents this value.
 
     Args:
         in_sample: statistics of the training series.

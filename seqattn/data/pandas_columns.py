@@ -26,7 +26,7 @@ class FrameColumn:
     Attributes:
         name: name of the column as text.
         values: (rows,) numbers, booleans, dates in UTC, or strings and None.
-        missing: (rows,) True where a cell is empty; None if empty cells are NaN, NaT or None.
+        missing: mask (rows,) that is True at empty cells; None if empty cells are NaN, NaT or None.
         sql: SQL expression for a cell, with braces in place of the name of its array.
     """
 

@@ -69,7 +69,8 @@ def _find_in_folder(folder: Path, form: str) -> list[Path]:
 def file_series_names(path: str, files: Sequence[Path]) -> list[str]:
     """Return the names of series that are whole files.
 
-    A series gets the name of its file. The folder precedes this name if several files share it.
+    A series gets the name of its file. If several files have the same name, the name of the folder
+    precedes the name of the file.
 
     Args:
         path: the path as the user typed it.

@@ -33,9 +33,9 @@ def propose_window(
 ) -> ProposedWindow | None:
     """Propose window lengths that fit into the smallest part.
 
-    The first choice is a source of three seasons and a target of one season. Shorter choices go
-    down to a source of two seasons and a target of half a season. Return None if the training part
-    has no season or if no choice fits.
+    The first choice is a source of three seasons and a target of one season. The last and shortest
+    choice is a source of two seasons and a target of half a season. Return None if the training
+    part has no season or if no choice fits.
 
     Args:
         series_values: series (L, F) with evenly spaced rows; an empty cell is NaN.

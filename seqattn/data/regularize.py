@@ -38,7 +38,7 @@ def regularize(
         chunk: whole sequences.
         name: name of the file, for messages.
         config: data section of the config, with `missing` for gaps and empty cells.
-        spacing: step interval of each sequence, or None to take rows in order.
+        spacing: step interval of each sequence, or None if consecutive rows are one step apart.
         has_key: whether messages suggest `data.missing`, which models of generated tasks lack.
         last: maximum number of rows to keep at the end of each sequence, or None to keep all.
 

@@ -18,7 +18,7 @@ from seqattn.data.sequences import Floats, Sequences
 PENALTIES = (0.0, 1e-6, 1e-5, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 0.1, 0.3, 1.0, 3.0, 10.0)
 """Penalties that `ridge_map` tries, relative to the mean eigenvalue of the centred Gram matrix."""
 MAX_WORK = 2**30
-"""Maximum work for `ridge_map`, as the number of linear systems times (S F)^3. The limit is one
+"""Maximum work for `ridge_map`, as the number of linear systems times (S * F)^3. The limit is one
 system of S F = 1024, or 8 systems of S F = 512. A fit to 5,000 sequences with S F = 1024 took 23 s
 and 120 MiB on one thread of a loaded machine."""
 
@@ -43,7 +43,7 @@ class RidgeMap:
 
 
 def ridge_work(train: Sequences) -> int:
-    """Return an upper bound of the number of linear systems times (S F)^3.
+    """Return an upper bound of the number of linear systems times (S * F)^3.
 
     The bound depends on shapes alone. If target cells are missing, each target cell may need its
     own system.
@@ -82,7 +82,8 @@ def ridge_map(train: Sequences, validation: Sequences, scaling: Scaling) -> Ridg
 def _in_model_units(
     system: LinearSystem, solution: Floats, scaling: Scaling
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Return the weights (S F, T G) and biases (T G,) of one solution in the units of the model."""
+    """Return the weights (S * F, T * G) and biases (T * G,) of one solution in the units of the
+    model."""
     inputs, outputs = system.inputs, system.outputs
     unit = inputs.unit(scaling.source)[:, None]
     weight = np.divide(solution[:-1], unit, where=unit > 0, out=np.zeros_like(solution[:-1]))

@@ -62,7 +62,8 @@ class MappedPages:
             length: number of rows of a range.
 
         Returns:
-            the ranges, or None if there is no file or a range extends beyond its end.
+            the ranges, or None if there is no file or if a range extends beyond the end of the
+            file.
         """
         size, row = length * values.strides[0], values.strides[0]
         if self.file is None or not len(starts) or int(starts.max()) + length > len(values):
@@ -168,7 +169,7 @@ def interpolate_linearly(
 
     Args:
         points: (n, L, F) values.
-        known: (n, L, F) True at known values.
+        known: mask (n, L, F) that is True at known values.
         at: (n, L) time of each step.
     """
     L = points.shape[1]

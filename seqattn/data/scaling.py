@@ -81,7 +81,8 @@ class FeatureScale:
 
 
 def is_constant(low: float, high: float) -> bool:
-    """Return whether `low` and `high` may differ only by the rounding of equal float64 values."""
+    """Return whether `low` and `high` are so close that their difference may be a rounding error of
+    float64."""
     return bool(is_rounding_only(np.array(low), np.array(high)))
 
 
@@ -129,8 +130,8 @@ class Scaling:
         """Return the scalers (N, 1, F) for sources and targets, with a shift and a scale per
         sequence.
 
-        Both are computed from the sources alone. Without `relative` and `instance`, the shift is 0
-        and the scale is 1.
+        The shift and the scale are computed from the sources alone. Without `relative` and
+        `instance`, the shift is 0 and the scale is 1.
         """
         N, F = len(part), len(part.features)
         shift, scale = np.zeros((N, 1, F)), np.ones((N, 1, F))

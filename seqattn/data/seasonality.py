@@ -61,10 +61,10 @@ def find_season(series: SeriesCollection, longest: int | None = None) -> Season 
       (Sidak 1967, "Rectangular Confidence Regions").
 
     The autocorrelation of a smooth season has a flat maximum. Each candidate is therefore replaced
-    by the neighbouring lag with the highest mean autocorrelation over its multiples. The result is
-    the shortest candidate with a seasonal naive forecast close to the best. The mean squared error
-    of such a forecast within the series is at most 1 + z sqrt(2 / n) times the lowest error.
-    Sampling alone may cause such a difference.
+    by the neighbouring lag with the highest mean autocorrelation over the multiples of this lag.
+    The result is the shortest candidate with a seasonal naive forecast that is close to the best. A
+    forecast is close to the best if its mean squared error within the series is at most 1 + z
+    sqrt(2 / n) times the lowest error, because sampling alone may cause such a difference.
 
     Each feature of each series is detrended in two steps, as in classical decomposition (Hyndman
     and Athanasopoulos, "Forecasting: Principles and Practice", section 3.4). The first step
@@ -136,7 +136,7 @@ def _autocorrelation(
 
 
 def _lagged_sums(values: Floats, size: int) -> Floats:
-    """Return the sum over t of values[t] values[t + lag] for each lag, as an array (L,). The
+    """Return the sum of `values[t] * values[t + lag]` over t for each lag, as an array (L,). The
     computation uses the Wiener-Khinchin theorem."""
     spectrum = np.fft.rfft(values, size)
     return np.asarray(np.fft.irfft(np.square(np.abs(spectrum)), size)[: len(values)])
@@ -144,11 +144,11 @@ def _lagged_sums(values: Floats, size: int) -> Floats:
 
 def _detrend(values: Floats, observed: NDArray[np.bool_], longest: int) -> Floats | None:
     """Return detrended values (L,) with mean square 1 over the observed cells and 0 elsewhere, or
-    None if the values do not vary or are too few.
+    None if the values do not vary or if there are too few of them.
 
     Args:
         values: (L,) values, with 0 at unobserved steps.
-        observed: (L,) whether each value was observed.
+        observed: (L,) booleans that are True at observed values.
         longest: half the window of the moving average, in steps.
     """
     n = int(observed.sum())

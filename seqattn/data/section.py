@@ -153,8 +153,8 @@ def _window_lines(chunk: Chunk) -> list[str]:
 
 
 def typical_min_length(chunk: Chunk) -> int:
-    """Return the length of the shortest sequence, not counting sequences that are far shorter than
-    most others."""
+    """Return the length of the shortest sequence, without counting sequences that are far shorter
+    than most other sequences."""
     lengths = chunk.points.lengths
     return int(lengths[lengths >= min(np.median(lengths) / 3, 10)].min())
 

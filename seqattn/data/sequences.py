@@ -52,7 +52,8 @@ class Sequences:
             target cells were observed. Unobserved target cells are never read and may be NaN.
 
     Raises:
-        DataError: if a source has no steps, a length exceeds the array, or a value is not finite.
+        DataError: if a source has no steps, if a length exceeds the array, or if a value is not
+            finite.
     """
 
     source: Floats
@@ -99,7 +100,7 @@ class Sequences:
             points: (N, L, F) values.
             lengths: (N,) number of valid steps.
             min_length: minimum number of steps of a sequence.
-            observed: (N, L, F) True at cells that must be finite; None for all cells.
+            observed: mask (N, L, F) that is True at cells that must be finite; None for all cells.
 
         Raises:
             DataError: if a length exceeds the array or a value is not finite.
@@ -173,8 +174,8 @@ class Sequences:
         )  # fmt: skip
 
     def chunks(self) -> Iterator[tuple[slice, Sequences]]:
-        """Yield pairs (slice of indices, sequences in memory) in order. There are several chunks if
-        sequences are gathered on demand."""
+        """Yield pairs (slice of indices, sequences in memory) in order. These sequences are one
+        chunk; a subclass that gathers sequences on demand yields several chunks."""
         yield slice(0, len(self)), self
 
     def observed_targets(self) -> Iterator[NDArray[np.bool_]]:
@@ -193,14 +194,14 @@ class Sequences:
 
     @property
     def source_cells(self) -> NDArray[np.bool_]:
-        """Mask of shape (N, S, F), True where a source cell is valid and was observed."""
+        """Mask of shape (N, S, F), True at source cells that are valid and were observed."""
         if self.source_observed is not None:
             return self.source_observed
         return np.broadcast_to(self.source_keep[:, :, None], self.source.shape)
 
     @property
     def target_cells(self) -> NDArray[np.bool_]:
-        """Mask of shape (N, T, F), True where a target cell is valid and was observed."""
+        """Mask of shape (N, T, F), True at target cells that are valid and were observed."""
         if self.target_observed is not None:
             return self.target_observed
         return np.broadcast_to(self.target_keep[:, :, None], self.target.shape)

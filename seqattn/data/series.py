@@ -30,8 +30,8 @@ class Series:
         groups: N group names for the split, or None.
         target: separate targets from the file, or None if it has no separate targets.
         empty: number of unobserved cells, including the cells of missing rows.
-        dropped: (N,) True for a series that is left out after the split because of empty cells, or
-            None if no series is left out.
+        dropped: mask (N,) that is True for each series that is left out after the split because of
+            empty cells, or None if no series is left out.
         notes: notes for the user on how the files were read.
         digests: SHA-256 digest of each file by name.
         roles: roles of the columns of a table, or None if no table was read.
@@ -147,8 +147,8 @@ def infer_spacing(chunk: Chunk, trained: Frequency | None = None) -> Spacing | N
 
 
 def select_rows(chunk: Chunk, keep: NDArray[np.bool_]) -> Chunk:
-    """Return the chunk with the rows where `keep` is True, with their times and without separate
-    targets."""
+    """Return the chunk with only the rows for which `keep` is True. The result includes the times
+    of these rows, but no separate targets."""
     points = chunk.points
     rows, series_index = np.flatnonzero(keep), np.repeat(np.arange(len(points)), points.lengths)
     order = chunk.order

@@ -26,7 +26,7 @@ class LeftOut:
     Attributes:
         too_short: names of series that are too short to be cut.
         dropped: number of windows or series with empty cells.
-        names: names of up to five of these windows or series.
+        names: names of up to five windows or series with empty cells.
     """
 
     too_short: list[str] = field(default_factory=list)

@@ -105,9 +105,10 @@ class Spacing(NamedTuple):
     ) -> Self:
         """Infer the step interval of each sequence from its times.
 
-        The interval is the smallest distance between two rows, on the grid with the fewest missing
-        rows. A sequence of one or two rows shows no gaps. Such a sequence takes the most frequent
-        interval of the other sequences if its rows are on the grid of that interval.
+        For each sequence, the grid with the fewest missing rows is chosen. The interval is the
+        smallest distance between two consecutive rows on this grid. A sequence of one or two rows
+        shows no gaps. Such a sequence takes the most frequent interval of the other sequences if
+        its rows are on the grid of that interval.
 
         Args:
             order: (rows,) numbers or dates that increase within each sequence.
@@ -169,8 +170,9 @@ class Spacing(NamedTuple):
     def distances(self, order: NDArray[Any], offsets: Integers) -> Floats:
         """Return the number of steps from each row to the next, as an array (rows - 1,).
 
-        The number is 1 if no row is missing. It is not an integer if a row is off the grid. It is
-        also 1 between two sequences and in a sequence with an unknown interval.
+        The number is 1 if no row is missing. The number is not an integer if a row is off the grid.
+        The number is also 1 from the last row of a sequence to the first row of the next sequence,
+        and in a sequence with an unknown interval.
         """
         rows = StepRows.of(order, offsets)
         series_index = rows.series_index[:-1]

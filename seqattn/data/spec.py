@@ -27,7 +27,7 @@ class DataSpec:
         digests: SHA-256 digest of the files of each path in the config.
         frequency: step interval of all sequences, or None if intervals differ or are unknown.
         roles: roles of the columns of the table, inferred or set by the user. The roles are None if
-            no table was read, and in checkpoints of earlier versions.
+            no table was read or if an earlier version wrote the checkpoint.
         units: unit of each feature that has a unit, by feature name.
     """
 

@@ -1,8 +1,9 @@
 """Noisy squares: the corners of a square in order, from any corner, in either direction.
 
 The random draws and their order never change, so that a seed gives the same points in all versions.
-The draws come from NumPy's legacy generator (`RandomState(seed)`). It draws all starting corners,
-then all lengths if they vary, then all directions, and then the noise of each sequence.
+The draws come from NumPy's legacy generator (`RandomState(seed)`). The generator draws all starting
+corners, then all lengths if the lengths vary, then all directions, and then the noise of each
+sequence.
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ def generate_squares(
 
 
 def opposite_corner(source: Floats, source_lengths: Integers, steps: int) -> Floats:
-    """Forecast each corner of a square as minus the corner two steps earlier.
+    """Forecast each corner of a square as the negative of the corner two steps earlier.
 
     After a single source corner, the next corner may be either neighbour. The forecast is the mean
     of both neighbours, which is 0.

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import operator
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -27,13 +27,17 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from seqattn.analysis.doctor import Finding
-    from seqattn.analysis.evaluation import Evaluation, FreeRunningForecast
+    from seqattn.analysis.evaluation import Evaluation, ForecastOverride, FreeRunningForecast
     from seqattn.config import Config
     from seqattn.data import Splits
     from seqattn.training import LoadedModel
 
 DataFrame: TypeAlias = Any
 """A pandas or polars DataFrame, or a pyarrow table. seqattn requires none of these libraries."""
+OverrideArgument: TypeAlias = "str | Sequence[Mapping[str, Any]] | ForecastOverride | None"
+"""What replaces the attention weights of a forecast: a value of `--attention-override`, such as
+"uniform" or "forced:FILE.json", or a list of forced rows, each a dict as in the file. The ids of
+the sequences of an array are "0", "1", and so on."""
 
 
 class DataNote(UserWarning):
@@ -51,25 +55,25 @@ def train(
     resume: bool = False,
     overwrite: bool = False,
 ) -> Run:
-    """Train a model from a config and open its run.
+    """Train a model from a config, and open the new run.
 
     Args:
         config: path of a YAML file, a `Config` from `seqattn.config.resolve`, or None for the
             defaults.
-        data: DataFrame that replaces the file of `data.path`. It is written to a Parquet file in
-            `output_dir`, and `config.yaml` contains the path of that file, so that every command
-            works on the run.
-        validation, test: DataFrames that replace the files of `data.validation_path` and
+        data: DataFrame that replaces the file in `data.path`. The DataFrame is written to a Parquet
+            file in `output_dir`, and `config.yaml` contains the path of this file, so that every
+            command works on the run.
+        validation, test: DataFrames that replace the files in `data.validation_path` and
             `data.test_path`.
-        overrides: texts of the form "PATH=VALUE", as in `--set`. They are not allowed with a
+        overrides: texts of the form "PATH=VALUE", as in `--set`. Overrides are not allowed with a
             `Config`.
         output_dir: parent of the run folder.
         resume: whether to continue an existing run.
         overwrite: whether to replace an existing run.
 
     Raises:
-        SeqattnError: for an error that a user can correct, with the message that the command line
-            prints.
+        SeqattnError: if an error occurs that a user can correct. The message is the message that
+            the command line prints.
     """
     from seqattn.experiments.frames import train_on_frames
 
@@ -80,18 +84,21 @@ def train(
     return load(folder.path)
 
 
-def load(path: str | Path) -> Run:
+def load(path: str | Path, *, epoch: int | None = None) -> Run:
     """Open a trained run.
 
     Args:
-        path: a checkpoint file, or a run folder. A run folder stands for its best checkpoint.
+        path: a checkpoint file, or a run folder. For a run folder, the best checkpoint is opened.
+        epoch: an epoch that `training.record_attention` recorded, 0 for the model before training;
+            None for the epoch of the checkpoint.
 
     Raises:
-        CheckpointError: if there is no checkpoint, or it is damaged.
+        CheckpointError: if there is no checkpoint, or if the checkpoint is damaged.
+        UsageError: if the epoch was not recorded.
     """
     from seqattn.analysis.evaluation.load_run import open_run
 
-    folder, trained = open_run(Path(path))
+    folder, trained = open_run(Path(path), epoch)
     return Run(folder, trained)
 
 
@@ -121,7 +128,7 @@ class Run:
 
     @property
     def history(self) -> list[EpochRecord]:
-        """The losses, learning rate and wall time of each epoch.
+        """The losses, learning rate and seconds of each epoch; see `EpochRecord`.
 
         Raises:
             CheckpointError: if `metrics.csv` cannot be read.
@@ -132,11 +139,10 @@ class Run:
     def summary(self) -> dict[str, Any]:
         """The content of `summary.json`.
 
-        The summary of a diverged run has no test loss. Its key `diverged` is a sentence that gives
-        the reason.
+        The summary of a diverged run has no test loss. Its key `diverged` is the reason.
 
         Raises:
-            CheckpointError: if the training has not finished.
+            CheckpointError: if the run has not finished.
         """
         return self.folder.read_summary()
 
@@ -152,29 +158,30 @@ class Run:
         return load_splits(self.trained)
 
     def predict(
-        self, source: ArrayLike | DataFrame, steps: int | None = None
-    ) -> NDArray[np.float64]:
-        """Forecast the steps after each source, free running.
+        self, source: ArrayLike | DataFrame, steps: int | None = None, *,
+        attention_override: OverrideArgument = None) -> NDArray[np.float64]:  # fmt: skip
+        """Compute a free-running forecast of the steps after each source.
 
         Args:
-            source: array (N, S, F), or (S, F) for one sequence, in the units of the data; NaN pads
-                shorter sequences at their end. A DataFrame is read as `seqattn predict --input`
-                reads the same table from a file.
-            steps: number of steps T. None stands for the length of the longest target in the
-                training data.
+            source: array (N, S, F), or (S, F) for one sequence, in the units of the data; shorter
+                sequences are padded with NaN at the end. A DataFrame is read in the same way as
+                `seqattn predict --input` reads a file with the same table.
+            steps: number of steps T; None for the length of the longest training target.
+            attention_override: see `OverrideArgument`; None for the model's own weights.
 
         Returns:
-            array (N, T, F), or (T, F) for one sequence, in the units of the data. For a DataFrame
-            it is (N, T, F), with the series in the order of their first rows.
+            array (N, T, F), or (T, F) for one sequence, in the units of the data. For a DataFrame,
+            the array is (N, T, F), and the series are in the order of their first rows.
 
         Raises:
-            DataError: if the shape is wrong, if a value inside a sequence is not finite, or if the
-                table in a DataFrame would be invalid in a file.
+            DataError: if the shape is wrong, if a value inside a sequence is not finite, or if a
+                file with the table of the DataFrame would be invalid.
+            UsageError: if the override does not fit the model or a sequence.
         """
-        return self._forecast(source, steps, with_attention=False)[1]
+        return self._forecast(source, steps, attention_override, with_attention=False)[1]
 
     def predict_frame(self, source: DataFrame, steps: int | None = None) -> DataFrame:
-        """Forecast the steps after each series in a DataFrame, free running.
+        """Compute a free-running forecast of the steps after each series in a DataFrame.
 
         Args:
             source, steps: see `predict`.
@@ -184,7 +191,7 @@ class Run:
             `seqattn predict` writes. Dates are in UTC, without a time zone.
 
         Raises:
-            DataError: see `predict`; also if `source` is not a DataFrame.
+            DataError: if `source` is not a DataFrame, or in the cases described in `predict`.
         """
         from seqattn.analysis.evaluation.frames import FrameReader, forecast_columns
 
@@ -192,25 +199,23 @@ class Run:
         return frame.make_frame(forecast_columns(frame, self.trained, _check_steps(steps)))
 
     def attention(
-        self, source: ArrayLike | DataFrame, steps: int | None = None
-    ) -> dict[str, NDArray[Any]]:
+        self, source: ArrayLike | DataFrame, steps: int | None = None, *,
+        attention_override: OverrideArgument = None) -> dict[str, NDArray[Any]]:  # fmt: skip
         """Forecast the steps after each source, and return the attention weights.
 
         Args:
-            source, steps: see `predict`.
+            source, steps, attention_override: see `predict`.
 
         Returns:
             the weights by kind of attention. The kind "cross" has weights (N, layers, heads, T, S).
             A Transformer also has the kinds "encoder_self" (N, layers, heads, S, S) and
-            "decoder_self" (N, layers, heads, T, T). The arrays of one sequence have no axis N.
+            "decoder_self" (N, layers, heads, T, T). For one sequence, the arrays have no axis N.
 
         Raises:
             DataError: see `predict`.
-            UsageError: if the model has no attention.
+            UsageError: if the model has no attention, or the override does not fit.
         """
-        if not self.trained.has_attention:
-            raise UsageError(f"{self.folder.path}: its model has no attention.")
-        result, _ = self._forecast(source, steps, with_attention=True)
+        result, _ = self._forecast(source, steps, attention_override, with_attention=True)
         is_single = is_single_sequence(source)
         return {str(kind): maps[0] if is_single else maps for kind, maps in result.maps.items()}
 
@@ -218,11 +223,12 @@ class Run:
         """Evaluate the model and its baselines, and compute the noise floor.
 
         Args:
-            source: a DataFrame, which is read as `seqattn evaluate --input` reads the same table
-                from a file. None stands for the test part of the run's data.
+            source: a DataFrame, which is read in the same way as `seqattn evaluate --input` reads a
+                file with the same table. With None, the test part of the run's data is evaluated.
 
         Raises:
-            DataError: if the table would be invalid in a file, or if the training data are missing.
+            DataError: if a file with the table would be invalid, or if the training data are
+                missing.
         """
         from seqattn.analysis.evaluation import ReferenceLosses, evaluate
 
@@ -253,15 +259,16 @@ class Run:
     ) -> Figure:
         """Plot the attention weights of test sequences.
 
-        Each row of a heatmap is a target step, and each column a source step.
+        Each row of a heatmap is a target step, and each column is a source step.
 
         Args:
             example: index of a test sequence, or several indices.
             kind: "cross", "encoder_self" or "decoder_self".
-            layer, head: index of a layer and of a head. None stands for all of them.
+            layer, head: index of a layer and index of a head. With None, all layers or all heads
+                are plotted.
 
         Raises:
-            UsageError: if the sequence, kind, layer or head does not exist, or the model has no
+            UsageError: if the sequence, kind, layer or head does not exist, or if the model has no
                 attention.
             CheckpointError: if the files of the run cannot be read.
         """
@@ -277,11 +284,9 @@ class Run:
         ]
         if not indices:
             raise UsageError("example: expected a test sequence, counted from 0, or several.")
-        for k in indices:
-            if not 0 <= k < len(titles):
-                raise UsageError(
-                    f"example {k}: there are {len(titles)} test sequences, counted from 0."
-                )
+        if unknown := [k for k in indices if not 0 <= k < len(titles)]:
+            text = f"there are {len(titles)} test sequences, counted from 0."
+            raise UsageError(f"example {unknown[0]}: {text}")
         selected = {
             name: array[indices] if name in PER_SEQUENCE else array
             for name, array in weights.items()
@@ -294,7 +299,7 @@ class Run:
         """Plot the losses of each epoch, with the noise floor and the best baseline.
 
         Raises:
-            CheckpointError: if the training has not finished, or diverged.
+            CheckpointError: if the run has not finished, or if it diverged.
         """
         from seqattn.plots import run_pictures
 
@@ -323,7 +328,7 @@ class Run:
         """Write the HTML report of the run; see `seqattn report`.
 
         Args:
-            output: path of the page. None stands for `report.html` in the run folder.
+            output: path of the page. The default is `report.html` in the run folder.
 
         Returns:
             the path of the page.
@@ -333,15 +338,19 @@ class Run:
         return report(self.folder.path, None if output is None else Path(output))
 
     def _forecast(
-        self, source: ArrayLike | DataFrame, steps: int | None, *, with_attention: bool
-    ) -> tuple[FreeRunningForecast, NDArray[np.float64]]:
-        from seqattn.analysis.evaluation import free_run
+        self, source: ArrayLike | DataFrame, steps: int | None,
+        attention_override: OverrideArgument, *, with_attention: bool
+    ) -> tuple[FreeRunningForecast, NDArray[np.float64]]:  # fmt: skip
+        from seqattn.analysis.evaluation import as_override, free_run
 
-        steps = _check_steps(steps)
+        steps = _check_steps(steps) or self.trained.spec.target_length
+        override = None if attention_override is None else as_override(attention_override)
+        if (override or with_attention) and not self.trained.has_attention:
+            raise UsageError(f"{self.folder.path}: its model has no attention.")
         sequences = source_sequences(source, self.trained, _warn)
         result = free_run(
-            self.trained.model, sequences, steps or self.trained.spec.target_length,
-            with_attention=with_attention, scaling=self.trained.spec.scaling,
+            self.trained.model, sequences, steps, override, with_attention=with_attention,
+            scaling=self.trained.spec.scaling,
         )  # fmt: skip
         return result, result.values[0] if is_single_sequence(source) else result.values
 

@@ -52,13 +52,13 @@ def compare(
     Args:
         comparison: the variants and seeds.
         output_dir: parent of the comparison folder.
-        plots: whether to draw the pictures of each run, in addition to those of the comparison.
+        plots: whether to draw the pictures of each run in addition to the pictures of the
+            comparison.
         device, threads, callbacks, launch: see `train_many`.
         ray: the cluster that trains the runs. The results are the same as without a cluster. If
             `ray` is None, this process trains the runs.
 
-    Returns:
-        the result of all seeds in the folder, including those of earlier calls.
+    Returns: the result of all seeds in the folder, including those of earlier calls.
 
     Raises:
         UsageError: if the folder contains anything other than this comparison.
@@ -94,7 +94,7 @@ def compare(
 
 
 def _write_result(path: Path, comparison: Comparison, callbacks: Callbacks) -> ComparisonResult:
-    """Write the tables and pictures of all runs in the folder."""
+    """Write the tables and pictures that describe all runs in the folder."""
     result = _collect_result(path, comparison)
     seeds = {seed for variant in result.variants for seed in variant.folders}
     if earlier := sorted(seeds - set(comparison.seeds)):
@@ -112,7 +112,7 @@ def _write_result(path: Path, comparison: Comparison, callbacks: Callbacks) -> C
 def _folder_lock(path: Path, comparison: Comparison) -> Iterator[Callable[[], None]]:
     """Lock a comparison folder.
 
-    An existing folder is locked at once, and a new folder when its manifest is written.
+    An existing folder is locked at once. A new folder is locked when its manifest is written.
 
     Yields:
         a function that writes the manifest. Call it after all checks.
@@ -161,7 +161,8 @@ def _collect_result(path: Path, comparison: Comparison) -> ComparisonResult:
 
 
 def _manifest(comparison: Comparison) -> dict[str, Any]:
-    """Return the content of `comparison.json`: the comparison, and the axis of its pictures."""
+    """Return the content of `comparison.json`: the comparison, and the axis of the comparison
+    pictures."""
     arms = {variant.name: [variant.series, variant.at] for variant in comparison.variants}
     along = {"along": {"key": comparison.along, "arms": arms}} if comparison.along else {}
     return {**comparison.as_plain(), **along}

@@ -9,18 +9,26 @@ from functools import partial
 from seqattn.experiments import tensorboard
 from seqattn.experiments.job import Callbacks, Job
 from seqattn.experiments.results import write_divergence
-from seqattn.runs import EpochRecord
+from seqattn.runs import EpochRecord, RunFolder
 from seqattn.runs.storage import BackgroundWriter, write_transaction
 from seqattn.training import RunProgress, RunState, Session, TrainingRun, save_best, save_state
 from seqattn.training.attention_history import write_attention_history
+from seqattn.training.parameter_history import describe_interval, write_parameter_history
 
 
 class RunWriter:
-    """Writer of the checkpoints, attention history, metrics and TensorBoard scalars of one run."""
+    """Writer of the checkpoints, histories, metrics and TensorBoard scalars of one run.
 
-    def __init__(self, job: Job) -> None:
-        self.job, self.folder = job, job.folder
+    Args:
+        job: the job of the run.
+        counts: numbers of threads and processes, for the checkpoints; see `save_state`.
+    """
+
+    def __init__(self, job: Job, counts: Mapping[str, int]) -> None:
+        self.job, self.folder, self.counts = job, job.folder, counts
         self.written_best = self.written_snapshots = 0
+        self.written_parameters: list[int] = []
+        self.left_out: str | None = None
         wants_scalars = job.config.logging.tensorboard
         self.scalars = tensorboard.TensorBoardLogger(job.folder) if wants_scalars else None
 
@@ -34,10 +42,29 @@ class RunWriter:
             if len(snapshots) != self.written_snapshots:
                 write_attention_history(folder.film, snapshots, job.data.validation)
                 self.written_snapshots = len(snapshots)
-            save_state(folder.last, state, job.config, job.spec, backup_path=folder.previous)
+            self._write_parameters(state)
+            save_state(
+                folder.last, state, job.config, job.spec, backup_path=folder.previous,
+                counts=self.counts,
+            )  # fmt: skip
             folder.write_metrics(state.history)
         if self.scalars is not None:
             self.scalars.write(state.history)
+
+    def _write_parameters(self, state: RunState) -> None:
+        """Write the parameter history if it has changed, and log which frames it leaves out."""
+        history = state.parameter_history
+        shapes = {name: tuple(tensor.shape) for name, tensor in state.weights.items()}
+        epochs = [frame.epoch for frame in history]
+        if history and epochs != self.written_parameters:
+            write_parameter_history(self.folder.parameter_history, history, shapes)
+            self.written_parameters = epochs
+        left_out = describe_interval(
+            self.job.config.training.record_attention, state.epoch, self.job.parameters
+        )
+        if left_out not in (None, self.left_out):
+            self.folder.log_line(left_out)
+            self.left_out = left_out
 
     def log_epoch(self, record: EpochRecord) -> None:
         self.folder.log_line(
@@ -47,14 +74,19 @@ class RunWriter:
         )
 
 
+def describe_early_stopping(folder: RunFolder, epoch: int) -> str:
+    """Return the message for a run that early stopping ended after an epoch."""
+    return f"{folder.path}: early stopping at epoch {epoch}."
+
+
 class FolderSession(Session):
     """Session that saves to run folders and reports to callbacks.
 
     Args:
         writers: the writer of each run.
         callbacks: progress callbacks and the stop signal.
-        background: thread that writes the saves of a single run while the run trains. If it is
-            None, the training waits for each save, which is one transaction for all runs.
+        background: thread that writes the files of a single run while the run is trained. With
+            None, training waits until the files of all runs are written in one transaction.
     """
 
     def __init__(
@@ -105,6 +137,10 @@ class FolderSession(Session):
         self._write(to_save)
         if len(to_save) == len(runs):  # otherwise only ended runs were saved
             self.saved_at = time.monotonic()
+        for progress in runs:
+            if progress.ended == "early stopping":
+                folder, epoch = self.writers[progress.run].folder, progress.history[-1].epoch
+                self.callbacks.message(describe_early_stopping(folder, epoch))
 
     def diverged(self, run: RunProgress) -> None:
         self.ended.add(run.run)

@@ -28,9 +28,9 @@ def train_on_frames(
         frames: DataFrame or None for each of the keys `path`, `validation_path` and `test_path` of
             the section `data`. Each DataFrame is written to `output_dir`, with a digest of its
             content in the file name.
-        overrides: texts of the form "PATH=VALUE". They are not allowed with a `Config`.
+        overrides: texts of the form "PATH=VALUE". Overrides are not allowed with a `Config`.
         output_dir: parent of the run folder.
-        message: called with a line for the user.
+        message: function that is called with a line for the user.
         resume: whether to continue an existing run.
         overwrite: whether to replace an existing run.
 
@@ -72,14 +72,14 @@ def train_on_frames(
 
 
 def _is_used(path: Path, folder: RunFolder) -> bool:
-    """Return whether the config of a run contains the name of a file."""
+    """Return whether the config of any run contains the name of a file."""
     return folder.is_run and path.name in folder.config.read_text()
 
 
 def _resolve_config(
     config: Config | str | Path | None, frames: Mapping[str, Any], overrides: Sequence[str]
 ) -> Config:
-    """Build the config of a training, with a placeholder as the path of each DataFrame.
+    """Build the config of a run, with a placeholder as the path of each DataFrame.
 
     Raises:
         UsageError, ConfigError: see `train_on_frames`.

@@ -1,4 +1,4 @@
-"""Training of one group of jobs, and the files that it writes."""
+"""Training of one group of jobs, and the files that training writes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import torch
 from seqattn.data import Sequences
 from seqattn.errors import SeqattnError, StorageError
 from seqattn.experiments import tensorboard
-from seqattn.experiments.folder_session import FolderSession, RunWriter
+from seqattn.experiments.folder_session import FolderSession, RunWriter, describe_early_stopping
 from seqattn.experiments.job import Callbacks, Job, raise_if_stopped
 from seqattn.experiments.memory_estimate import estimate_run_memory
 from seqattn.experiments.results import ReferencesOfData, write_results
@@ -30,19 +30,20 @@ from seqattn.training import (
     train_models,
 )
 from seqattn.training.attention_history import read_attention_history
+from seqattn.training.parameter_history import load_parameter_history
 from seqattn.training.threads import choose_threads
 
 
 @dataclass(frozen=True)
 class Resources:
-    """The device, threads and processes of a training.
+    """The device, threads and processes that train a group.
 
     Attributes:
         device: device of the models and data.
-        threads: number of threads of torch's operations on the CPU. None stands for the number
-            that is fastest in a measurement of a few steps.
+        threads: number of threads of torch's operations on the CPU. With None, a few steps are
+            timed, and the fastest number of threads is used.
         environment: content of `environment.json` that all runs share.
-        processes: processes that share every batch of a single run. None stands for this process
+        processes: processes that share every batch of a single run. None means that this process is
             alone.
     """
 
@@ -53,7 +54,7 @@ class Resources:
 
 
 def train_group(jobs: Sequence[Job], resources: Resources, callbacks: Callbacks) -> list[Job]:
-    """Train jobs side by side and write the results of each.
+    """Train jobs side by side, and write the results of each job.
 
     Returns:
         the jobs with their final states. A job that has ended also has a summary or an error.
@@ -69,21 +70,27 @@ def train_group(jobs: Sequence[Job], resources: Resources, callbacks: Callbacks)
     _show_start_messages(jobs, callbacks)
     # Many runs save together, with one wait for the disk. A single run saves while it trains.
     background = BackgroundWriter() if len(jobs) == 1 else None
-    writers = {run: RunWriter(job) for run, job in zip(runs, jobs, strict=True)}
+    processes = resources.processes
+    counts = {"threads": threads, "processes": 1 if processes is None else processes.size}
+    writers = {run: RunWriter(job, counts) for run, job in zip(runs, jobs, strict=True)}
     session = FolderSession(writers, callbacks, background)
     states = {
         run: replace(
             job.state,
             attention_history=read_attention_history(job.folder, job.state.epoch),
+            parameter_history=load_parameter_history(
+                job.folder,
+                job.state.epoch,
+                {name: tuple(p.shape) for name, p in run.model.named_parameters()},
+            ),
         )
         for run, job in zip(runs, jobs, strict=True)
         if job.state is not None
     }
     with _log_errors(jobs), background or contextlib.nullcontext():
-        trained = train_models(runs, session, states=states, processes=resources.processes)
-    jobs = _finish_jobs(jobs, trained, callbacks)
+        trained = train_models(runs, session, states=states, processes=processes)
+    jobs = _finish_jobs(jobs, trained)
     unfinished = [job for job, run in zip(jobs, trained, strict=True) if run.ended is None]
-    processes = resources.processes
     if processes is not None and processes.stopped:
         own = callbacks.stop  # 0 if only another process received the signal
         callbacks = replace(callbacks, stop=lambda: own() or signal.SIGTERM)
@@ -122,26 +129,30 @@ def build_runs(jobs: Sequence[Job], device: torch.device) -> list[TrainingRun]:
 def _choose_threads(
     jobs: Sequence[Job], runs: Sequence[TrainingRun], resources: Resources
 ) -> tuple[int, str]:
-    """Choose the number of threads of torch's operations; return it with the reason."""
+    """Choose the number of threads of torch's operations, and return this number with the reason
+    for the choice."""
     if resources.threads:
         return resources.threads, "asked for"
     if resources.processes is not None:
         return 1, "one of several processes"
     for job in jobs:
-        if job.environment.get("threads"):
-            return job.environment["threads"], "as before"
+        if before := job.environment_of_state.get("threads"):
+            return before, "as before"
     return choose_threads(runs) if resources.device.type == "cpu" else (1, "the device works")
 
 
 def _log_start(jobs: Sequence[Job], resources: Resources, threads: int, reason: str) -> None:
-    """Write the split, the digests of data files, the threads and the first lines of the log."""
+    """Write the first lines of the log, and the files with the split, the digests of the data files
+    and the number of threads."""
     memory = estimate_run_memory(jobs[0]) / 2**20 if len(jobs) > 1 else 0.0
     for job in jobs:
         if job.data.split:
             job.folder.write_split(job.data.split)
         if job.data.digests_by_file:
             job.folder.write_data_files(job.data.digests_by_file)
-        if "threads" not in resources.environment and threads != job.environment.get("threads"):
+        if "threads" not in resources.environment and threads != job.environment_of_state.get(
+            "threads"
+        ):
             write_json(job.folder.environment, environment_of(job, resources.environment, threads))
         lines = [
             *_notes(job),
@@ -157,7 +168,12 @@ def _log_start(jobs: Sequence[Job], resources: Resources, threads: int, reason: 
 def _show_start_messages(jobs: Sequence[Job], callbacks: Callbacks) -> None:
     notes = dict.fromkeys(note for job in jobs for note in _notes(job))
     unusable = [line for job in jobs for line in _unusable(job)]
-    for line in (*notes, *unusable, *_resumption(jobs[0], len(jobs))):
+    stopped = [  # in an earlier training; the session reports the others
+        describe_early_stopping(job.folder, job.position[0])
+        for job in jobs
+        if job.ended == "early stopping"
+    ]
+    for line in (*notes, *unusable, *_resumption(jobs[0], len(jobs)), *stopped):
         callbacks.message(line)
 
 
@@ -190,7 +206,7 @@ def _resumption(job: Job, group_size: int) -> list[str]:
 
 @contextlib.contextmanager
 def _log_errors(jobs: Sequence[Job]) -> Iterator[None]:
-    """Log the error that ends the block, for each job.
+    """Log the error that ends the block in the log of each job.
 
     Raises:
         StorageError: in place of an `OSError`.
@@ -212,17 +228,15 @@ def _log_errors(jobs: Sequence[Job]) -> Iterator[None]:
         raise
 
 
-def _finish_jobs(
-    jobs: Sequence[Job], trained: Sequence[RunProgress], callbacks: Callbacks
-) -> list[Job]:
+def _finish_jobs(jobs: Sequence[Job], trained: Sequence[RunProgress]) -> list[Job]:
     """Add the final states to the jobs, and write the results of the runs that are finished."""
     ended = [(_with_final_state(job, run), run) for job, run in zip(jobs, trained, strict=True)]
     for job, run in ended:
-        _log_end_of_training(job, run, callbacks)
+        _log_end_of_training(job, run)
     references: ReferencesOfData = {}
     with _log_errors([job for job, run in ended if run.is_finished]), write_transaction():
         ended = [
-            (write_results(job, run.run.model, references) if run.is_finished else job, run)
+            (_write_results(job, run, references) if run.is_finished else job, run)
             for job, run in ended
         ]
     for job, run in ended:
@@ -231,20 +245,24 @@ def _finish_jobs(
     return [job for job, _ in ended]
 
 
+def _write_results(job: Job, run: RunProgress, references: ReferencesOfData) -> Job:
+    stopped_early = run.ended == "early stopping"
+    return write_results(job, run.run.model, references, stopped_early=stopped_early)
+
+
 def _with_final_state(job: Job, run: RunProgress) -> Job:
     assert run.checkpoint is not None
-    # Jobs stay in memory after their training, and film.npz contains the snapshots.
-    return replace(job, state=replace(run.checkpoint, attention_history=[]), error=run.error)
+    # Jobs stay in memory after their training, and the files contain the snapshots.
+    state = replace(run.checkpoint, attention_history=[], parameter_history=[])
+    return replace(job, state=state, error=run.error)
 
 
-def _log_end_of_training(job: Job, run: RunProgress, callbacks: Callbacks) -> None:
+def _log_end_of_training(job: Job, run: RunProgress) -> None:
     """Log how a training ended.
 
     A divergence is logged before the results of other runs are written. If that write fails, a
     resume does not train the diverged run again, so it could not log the divergence.
     """
-    if run.ended == "early stopping":
-        callbacks.message(f"Early stopping at epoch {job.position[0]}.")
     if job.error is not None:
         job.folder.log_line(f"ended: {job.error}")
     elif run.ended is None:

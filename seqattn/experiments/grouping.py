@@ -1,9 +1,10 @@
 """Division of jobs into groups that share every step of their training.
 
-A group consists of the runs that begin together, and a run stays in its group until it ends: the
-last bits of its numbers depend on the number of rows of the group, on its own row, and on when the
-other runs end. A resumed group therefore has the same rows as before, and runs that ended after the
-position from which the group continues are trained to their ends again, with the same results.
+A group consists of the runs that begin together. A run stays in its group until the run ends,
+because the last bits of its numbers depend on the number of rows of the group, on the row of the
+run, and on when the other runs end. A resumed group therefore has the same rows as before. Runs
+that ended after the position from which the group continues are trained to their ends again, with
+the same results.
 """
 
 from __future__ import annotations
@@ -28,10 +29,11 @@ from seqattn.training.compatibility import MUTABLE_ON_RESUME
 
 
 def group_jobs(jobs: Sequence[Job]) -> list[list[Job]]:
-    """Divide the pending jobs into groups that can share every step, each at one position.
+    """Divide the pending jobs into groups of jobs that have the same position and can share every
+    step.
 
-    Memory limits the size of new groups. New groups are formed from all jobs, finished or not, so
-    that the members of a group do not depend on which runs had finished before a stop.
+    Memory limits the size of new groups. New groups are formed from both finished and unfinished
+    jobs, so that the members of a group do not depend on which runs had finished before a stop.
     """
     cohorts = [_restart_after_partial_save(cohort) for cohort in _cohorts(jobs)]
     resumed: dict[tuple[str, str | None], list[Job]] = {}
@@ -75,8 +77,8 @@ def _cohorts(jobs: Sequence[Job]) -> Iterator[list[Job]]:
 
 
 def _group_id(jobs: Sequence[Job]) -> str:
-    """Compute a digest of the configs of runs that begin together, without the values that may
-    change on a resume."""
+    """Compute a digest of the configs of runs that begin together. Values that may change on a
+    resume do not affect the digest."""
     sha256 = hashlib.sha256()
     for job in jobs:
         values = [(".".join(at), value) for at, value in leaves(as_plain(job.config))]
@@ -85,7 +87,8 @@ def _group_id(jobs: Sequence[Job]) -> str:
 
 
 def _saved_group_id(job: Job) -> str | None:
-    """Return the id of the group in the checkpoint of a run, or None without a checkpoint."""
+    """Return the id of the group from the checkpoint of a run, or None if the run has no
+    checkpoint."""
     return job.state.slot.group_id if job.state is not None and job.state.slot is not None else None
 
 
@@ -97,7 +100,8 @@ def _restart_after_partial_save(cohort: Sequence[Job]) -> list[Job]:
 
 
 def _partially_saved(cohort: Sequence[Job], group_id: str | None) -> list[Job]:
-    """Return the runs of a group if a stop interrupted its first save, else an empty list.
+    """Return the runs of a group if a stop interrupted the first save of the group, otherwise an
+    empty list.
 
     After such a stop some runs of the group have a checkpoint, others have none, and none has an
     earlier checkpoint.
@@ -128,9 +132,9 @@ def _groups_at_common_position(members: Sequence[Job]) -> Iterator[list[Job]]:
     """Split the runs of one group that have not ended by position.
 
     After a stop between two files of a common save, some runs are one save ahead. Such a run
-    returns to its previous checkpoint. A run that diverged since that save, or ended without
-    results, returns to it too, because a run influences the choice of kernels for its group until
-    it ends.
+    returns to its previous checkpoint. A run that has diverged since that checkpoint, or that ended
+    without results, also returns to that checkpoint, because a run influences the choice of kernels
+    for its group until the run ends.
     """
     without_results = [job for job in members if job.summary is None]
     left = sorted(without_results, key=lambda job: job.end is not None)
@@ -150,8 +154,8 @@ def _states_by_position(job: Job, with_previous: bool) -> dict[tuple[int, int], 
     """Return the states from which a run can continue, by position (epoch, step).
 
     Args:
-        with_previous: whether to include the state of the checkpoint before the last. A checkpoint
-            that cannot be read is left out.
+        with_previous: whether to include the state of the previous checkpoint. A checkpoint that
+            cannot be read is left out.
     """
     states = {job.position: job.state} if job.state is not None else {}
     if with_previous:
@@ -162,7 +166,8 @@ def _states_by_position(job: Job, with_previous: bool) -> dict[tuple[int, int], 
 
 
 def _split_equal_rows(jobs: Sequence[Job]) -> Iterator[list[Job]]:
-    """Split runs of one group, all at one position, so that no two of them have the same row."""
+    """Split the runs of one group at one position, so that no two runs of a part have the same
+    row."""
     found: dict[tuple[tuple[int, int], int, int], dict[int, Job]] = {}
     for job in jobs:
         assert job.state is not None

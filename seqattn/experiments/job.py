@@ -1,4 +1,4 @@
-"""The description of a training, and the callbacks of its caller."""
+"""The description of the training of a run, and the callbacks of its caller."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from seqattn.errors import Interrupted, NonFiniteError
 from seqattn.models import FeatureSpec, Lengths, Seq2SeqModel, build_model, count_parameters
 from seqattn.runs import EpochRecord, RunFolder
 from seqattn.training import ProcessGroup, RunState, build_early_stopper
-from seqattn.training.schedules import ending
+from seqattn.training.schedules import Ending, ending
 
 
 @dataclass(frozen=True)
@@ -23,12 +23,13 @@ class Callbacks:
     """Progress callbacks and the stop signal.
 
     Attributes:
-        begin: called when training starts, with the number of finished epochs and the total
-            number of epochs of the runs that are not finished yet.
-        epoch: called with each finished epoch of each run.
-        message: called with a line for the user.
-        stop: returns the number of the signal that requests a stop, or 0.
-        run_info: called with the seed and the noise floor of a single run, before it starts.
+        begin: function that is called when training starts, with the number of finished epochs and
+            the total number of epochs of all unfinished runs.
+        epoch: function that is called with each finished epoch of each run.
+        message: function that is called with a line for the user.
+        stop: function that returns the number of the signal that requests a stop, or 0.
+        run_info: function that is called before a single run starts, with the seed and the noise
+            floor of the run.
     """
 
     begin: Callable[[int, int], None] = lambda done, epochs: None
@@ -46,9 +47,10 @@ class Launch:
         config_path: file of the config; the git revision of its repository is recorded.
         provenance: entries of `environment.json` with the command and the origins of the config
             values.
-        processes: processes that share the training of one config. This process is the first of
-            them. None stands for this process alone.
-        before_writing: called after all checks, before the first file is written.
+        processes: processes that share the training of one run. This process comes first. None
+            means that this process is alone.
+        before_writing: function that is called after all checks and before the first file is
+            written.
     """
 
     config_path: Path | None = None
@@ -59,24 +61,25 @@ class Launch:
 
 @dataclass(frozen=True, eq=False)
 class Job:
-    """One training, with its config, data, run folder and progress.
+    """The training of one run, with its config, data, run folder and progress.
 
     Attributes:
         resume: whether to continue from the checkpoints in the folder.
-        state: the newest state of the run. Before training it is the state to continue from, or
-            None for a new run. After training it is the final state.
+        state: the newest state of the run. Before training, this is the state from which training
+            continues, or None for a new run. After training, this is the final state.
         checkpoint: the file that training continues from, or None for a run that starts at the
             beginning.
-        environment: content of `environment.json` before this training; empty for a new run.
-        summary: content of `summary.json` of a run that ended with a finite test loss, else None.
-        error: the error of a run that diverged, in this training or an earlier one, else None.
-        group_id: digest of the configs of the runs that began together with this one.
+        environment: content of `environment.json` before training starts or continues; empty for a
+            new run.
+        summary: content of `summary.json` if the run ended with a finite test loss, otherwise None.
+        error: the error of the run if it has diverged, now or before a resume, otherwise None.
+        group_id: digest of the configs of this run and of the runs that began together with it.
         skipped_checkpoints: a line for each unusable checkpoint, with the reason.
         was_resumed: whether training continued from a checkpoint.
         is_restarted: whether the run starts over because other runs of its group have no
             checkpoint.
-        skip_map: initial map of `model.skip: linear`. None stands for a map that is learned from
-            zero, or that the state contains.
+        skip_map: initial map of `model.skip: linear`. None means that the map is learned from zero,
+            or that the state contains the map.
     """
 
     config: Config
@@ -99,22 +102,38 @@ class Job:
         return self.state.position if self.state is not None else (0, 0)
 
     @property
+    def environment_of_state(self) -> Mapping[str, Any]:
+        """The entries of `environment.json` with which the state was trained.
+
+        The file describes the last start, which may have ended before its first save. The entries
+        of the checkpoint therefore replace those of the file.
+        """
+        return self.environment if self.state is None else {
+            **self.environment, **self.state.environment
+        }  # fmt: skip
+
+    @property
     def is_pending(self) -> bool:
         """Whether the run has neither results nor an error."""
         return self.summary is None and self.error is None
 
     @property
-    def is_trained(self) -> bool:
-        """Whether no epoch is left to train."""
+    def ended(self) -> Ending | None:
+        """The reason why no epoch is left to train; None if epochs are left."""
         if self.state is None:
-            return False
+            return None
         training = self.config.training
         losses = [record.validation_loss for record in self.state.history]
-        return ending(training, self.state.epoch, build_early_stopper(training, losses)) is not None
+        return ending(training, self.state.epoch, build_early_stopper(training, losses))
+
+    @property
+    def is_trained(self) -> bool:
+        """Whether no epoch is left to train."""
+        return self.ended is not None
 
     @property
     def end(self) -> tuple[int, int] | None:
-        """The position (epoch, step) at which the training ended; None if it has not ended."""
+        """The position (epoch, step) at which training ended; None if training has not ended."""
         if self.error is not None and self.error.epoch is not None:
             epoch, step = self.error.epoch, self.error.step
             return (epoch, 0) if step is None else (epoch - 1, step)
@@ -135,18 +154,19 @@ class Job:
         return count_parameters(self.config.model, FeatureSpec.of(self.spec), self.lengths)
 
     def new_model(self) -> Seq2SeqModel:
-        """Build the model with initial weights from the seed; a linear skip starts at zero."""
+        """Build the model, and draw its initial weights with the seed. The weights of a linear skip
+        are initialized to zero."""
         features = FeatureSpec.of(self.spec)
         return build_model(self.config.model, features, self.config.seed, self.lengths)
 
     def restarted(self) -> Job:
-        """Return a copy that starts over."""
+        """Return a copy of the job that starts from the beginning."""
         return replace(
             self, state=None, checkpoint=None, error=None, was_resumed=False, is_restarted=True
         )
 
     def resumed_from(self, state: RunState) -> Job:
-        """Return a copy that continues from a state.
+        """Return a copy of the job that continues from a state.
 
         Args:
             state: the state of this job, or the state of the previous checkpoint.
@@ -156,7 +176,7 @@ class Job:
 
 
 def raise_if_stopped(callbacks: Callbacks, unfinished: Sequence[Job], hint: str) -> None:
-    """Raise an error if a stop is requested and a job is unfinished.
+    """Raise an error if a stop is requested and any job is unfinished.
 
     Args:
         hint: end of the sentence "saved to FOLDER ...", such as the epoch and how to continue.

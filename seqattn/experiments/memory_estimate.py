@@ -1,7 +1,7 @@
-"""Estimates of the memory and disk space of runs, before a run takes them.
+"""Estimates of the memory and disk space of runs, which are made before the runs start.
 
-`tests/walks/test_memory.py` compares the estimates with measured peaks; the estimate of a training
-step is above the peak in these measurements. A number is a float32 of 4 bytes.
+`tests/walks/test_memory.py` compares the estimates with measured peaks; in these measurements, the
+estimate of a training step is above the measured peak. Each number is a float32 of 4 bytes.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from seqattn.models import Lengths, count_parameters
 from seqattn.models.memory import activations_per_sequence, attention_weights_per_sequence
 from seqattn.runs.storage import physical_memory
 from seqattn.training.batches import MAX_RESIDENT, is_gathered
+from seqattn.training.parameter_history import history_bytes
 from seqattn.training.validation import validation_chunk_size
 
 NAME_BYTES = 150
@@ -30,18 +31,18 @@ COPIES_OF_CHUNK = 6
 
 
 def memory_budget() -> int:
-    """Return how many bytes a group of runs may take: a quarter of the memory, at most 1 GiB."""
+    """Return how many bytes a group of runs may use: a quarter of the memory, but at most 1 GiB."""
     return min(physical_memory() // 4, 2**30)
 
 
 def estimate_run_memory(job: Job) -> int:
-    """Estimate how many bytes one run in a group takes, without its evaluation.
+    """Estimate how many bytes of memory one run of a group uses, without the evaluation of the run.
 
-    Runs are evaluated one after another, so the evaluation counts only once for all of them. A run
-    takes eight copies of its parameters (gradient, moments, best epoch, a snapshot), its sequences
-    in the order of the epoch, and activations. Training and validation do not overlap, so the
-    estimate counts the activations of a training batch or of the validation sequences that are
-    scored together, whichever has more sequences.
+    Runs are evaluated one after another, so the evaluation counts only once for all runs. A run
+    uses memory for eight copies of its parameters (gradient, moments, best epoch, a snapshot), its
+    sequences in the order of the epoch, its parameter history, and activations. Training and
+    validation do not overlap, so the estimate counts the activations of a training batch or of the
+    validation sequences that are scored together, whichever has more sequences.
     """
     train = job.data.train
     S, T, F = train.source_steps, train.target_steps, len(train.features)
@@ -49,17 +50,17 @@ def estimate_run_memory(job: Job) -> int:
     batch = job.config.training.batch_size
     sequences = max(batch, min(len(job.data.validation), validation_chunk_size(S + T, batch)))
     kept = activations_per_sequence(job.config.model, S, T, alone=False)
-    return 4 * int(8 * job.parameters + 2 * N * (S + T) * F + sequences * kept)
+    numbers = int(8 * job.parameters + 2 * N * (S + T) * F + sequences * kept)
+    return 4 * numbers + _history_bytes(job)
 
 
 def estimate_training_memory(
     config: Config, S: int, T: int, counts: tuple[int, int, int], features: int = 2
 ) -> dict[str, int]:
-    """Estimate how many bytes a single training takes in addition to the libraries.
-
-    These are the sequences, the parameters with their copies, and the larger of two numbers: the
-    activations of a batch during training, and the attention weights of test sequences after it.
-    Most of the attention weights are on disk.
+    """Estimate how many bytes of memory the training of a single run uses in addition to the
+    libraries. The estimate is the sum of the sequences, the parameters with their copies, and the
+    larger of two numbers: the activations of a batch during training, and the attention weights of
+    test sequences after training. Most of the attention weights are on disk.
 
     Args:
         S, T: lengths of the longest source and the longest target.
@@ -92,23 +93,31 @@ def estimate_training_memory(
 
 
 def checkpoint_bytes(job: Job) -> int:
-    """Estimate the disk space of two checkpoints of a run, and of a third while it is written.
+    """Estimate the disk space of two checkpoints of a run, and of a third checkpoint that exists
+    while it is written.
 
     A checkpoint contains the weights, the weights of the best epoch, two moments and the history.
+    The parameter history counts twice.
     """
-    return 3 * (4 * 4 * job.parameters + 8 * 8 * job.config.training.epochs + 65_536)
+    checkpoint = 4 * 4 * job.parameters + 8 * 8 * job.config.training.epochs + 65_536
+    return 3 * checkpoint + 2 * _history_bytes(job)
+
+
+def _history_bytes(job: Job) -> int:
+    training = job.config.training
+    return history_bytes(training.record_attention, training.epochs, job.parameters)
 
 
 def check_memory(config: Config, data: Splits | None = None) -> None:
-    """Check that one training fits into the memory of the machine.
+    """Check that the training of one run fits into the memory of the machine.
 
     Args:
-        data: sequences that were read. If it is None, the check uses the numbers of sequences in
-            the config. A config for a file has no such numbers, so the check does nothing before
-            the file is read.
+        data: sequences that were read. With None, the check uses the numbers of sequences in the
+            config. A config for a file has no such numbers, so the check does nothing before the
+            file is read.
 
     Raises:
-        UsageError: if the training needs more memory; the message has the estimate.
+        UsageError: if training needs more memory; the message contains the estimate.
     """
     if data is not None:
         parts = data.train, data.validation, data.test
@@ -130,10 +139,11 @@ def check_memory(config: Config, data: Splits | None = None) -> None:
 
 
 def check_memory_of_runs(configs: Sequence[Config]) -> None:
-    """Check that each training fits into memory, and that all generated data fit together.
+    """Check that the training of each run fits into memory, and that the generated data of all runs
+    fit into memory together.
 
     Raises:
-        UsageError: if the trainings need more memory; the message has the estimate.
+        UsageError: if the runs need more memory; the message contains the estimate.
     """
     # Configs that differ only in their seeds have the same size.
     for config in {repr((c.data, c.model, c.training.batch_size)): c for c in configs}.values():
@@ -171,6 +181,6 @@ def _resident_sequences(part: Sequences, numbers: int) -> int:
     """Return how many sequences of a part are in memory as tensors.
 
     Args:
-        numbers: how many numbers a sequence has.
+        numbers: number of values in a sequence.
     """
     return min(len(part), max(1, MAX_RESIDENT // numbers)) if is_gathered(part) else len(part)

@@ -1,4 +1,4 @@
-"""Preparation of jobs: loading the data of each run, and its checkpoint or results."""
+"""Preparation of jobs: loading the data, and the checkpoint or the results, of each run."""
 
 from __future__ import annotations
 
@@ -61,10 +61,11 @@ def groups_to_train(
 def check_fixed_lengths(config: Config, data: Splits) -> None:
     """Check that the data have the fixed lengths that `model.skip: linear` needs.
 
-    All sources must have one length, and all targets must have one length.
+    All sources must have equal lengths, and all targets must have equal lengths.
 
     Raises:
-        DataError: if `model.skip` is `linear`, and sources or targets have several lengths.
+        DataError: if `model.skip` is `linear`, and the lengths of sources or the lengths of targets
+            differ.
     """
     if config.model.skip == "none":
         return
@@ -87,8 +88,8 @@ def _length_range(lengths: Sequence[Integers], array_length: int) -> tuple[int, 
 
     Args:
         lengths: lengths of the sequences of each part.
-        array_length: length of the arrays, for which the model is built. It counts as the longest
-            length if all sequences have one length.
+        array_length: length of the arrays, for which the model is built. If all sequences have
+            equal lengths, the array length counts as the longest length.
     """
     every = np.concatenate(lengths)
     shortest, longest = int(every.min()), int(every.max())
@@ -114,7 +115,8 @@ def _check_sequence_lengths(job: Job) -> None:
 
 
 def _load_progress(job: Job) -> Job:
-    """Add the state to continue from, the results, or the divergence that the folder contains.
+    """Add what the folder contains to the job: the state from which training continues, the
+    results, or the divergence.
 
     Raises:
         CheckpointError: if the run cannot be continued.
@@ -128,7 +130,10 @@ def _load_progress(job: Job) -> Job:
     if folder.summary.exists():
         summary = check_summary(folder, as_plain(config.model), config.seed)
         if not summary.get("diverged"):
-            job = replace(job, summary=summary) if job.is_trained else job
+            # A change of training.epochs can change why the run ended, and so its summary.
+            stopped_early = job.ended == "early stopping"
+            if job.is_trained and summary["stopped_early"] == stopped_early:
+                job = replace(job, summary=summary)
         elif summary.get("diverged_at") or job.is_trained:
             # A non-finite test loss counts only if no epoch is left: with more epochs, the new
             # best epoch may have a finite test loss.
@@ -140,9 +145,8 @@ def _load_progress(job: Job) -> Job:
 
 
 def _error_of(folder: RunFolder, summary: Mapping[str, Any], state: RunState) -> NonFiniteError:
-    """Return the error of a run that diverged in an earlier training.
-
-    Training is deterministic, so the run would diverge again and is not trained again.
+    """Return the error of a run that diverged before this call. Training is deterministic, so the
+    run would diverge again and is not trained again.
     """
     at = summary.get("diverged_at") or {"epoch": None, "step": None}
     return NonFiniteError(

@@ -1,9 +1,9 @@
 """Training of groups of runs as tasks of a Ray cluster, on this machine or on several.
 
-A task trains its group as a single process would, so the weights and results of each run are the
-same as without a cluster. The task trains in a temporary folder of its machine and returns the
-contents of the run folders; the machines share no files. If a machine fails, Ray retries its task
-on another one. The caller writes each group to disk when its task ends.
+A task trains its group just as a single process would, so the weights and results of each run are
+the same as without a cluster. The task writes its run folders in a temporary folder on its machine
+and returns their contents. The machines share no files. If a machine fails, Ray retries the task on
+another machine. The caller writes each group to disk when its task ends.
 """
 
 from __future__ import annotations
@@ -72,14 +72,15 @@ def train_on_cluster(
         address: see `RayCluster`.
         device: "cuda" or "auto" gives each task one GPU of the cluster. If the cluster has no GPU,
             "auto" uses the CPU.
-        threads: number of threads of each task. None stands for 1.
+        threads: number of threads of each task. None means 1.
         callbacks: progress callbacks and the stop signal.
         provenance: see `Launch`.
-        before_writing: called after all checks, before the first file is written.
+        before_writing: function that is called after all checks and before the first file is
+            written.
 
     Raises:
-        UsageError: if Ray is not installed, or no machine has enough cores or a GPU.
-        DistributedError: if the cluster cannot be reached, or a task failed.
+        UsageError: if Ray is not installed, or if no machine has enough cores or a GPU.
+        DistributedError: if the cluster cannot be reached, or if a task failed.
         SeqattnError: for an error in a config or its data that a user can correct.
         Interrupted: on SIGINT or SIGTERM.
     """
@@ -195,7 +196,7 @@ def _task_result(ray: Any, task: Any) -> list[FileContents]:
     """Return the files of each run from a task that has ended.
 
     Raises:
-        DistributedError: if the task failed, or its machines failed too often.
+        DistributedError: if the task failed, or if its machines failed too often.
         SeqattnError: for an error that a user can correct.
     """
     try:
@@ -222,7 +223,7 @@ def _task_result(ray: Any, task: Any) -> list[FileContents]:
 def _write_run_folders(
     runs: Sequence[tuple[RunFolder, FileContents]], callbacks: Callbacks
 ) -> None:
-    """Write the run folders of a group, and report its epochs.
+    """Write the run folders of a group, and report the epochs of the group.
 
     A run with a summary is complete, and a summary with results implies that the whole group is on
     disk. The summaries are therefore written last: first the summaries of diverged runs, then the
@@ -257,7 +258,8 @@ def _write_run_folders(
 
 @contextlib.contextmanager
 def _ray_connection(address: str | None, callbacks: Callbacks) -> Iterator[Any]:
-    """Connect to a cluster, or start one that ends with the block, and yield the module `ray`.
+    """Connect to a cluster, or start a cluster that is stopped at the end of the block. Yield the
+    module `ray`.
 
     Raises:
         UsageError: if Ray is not installed.
@@ -327,7 +329,7 @@ def _check_connection(address: str, callbacks: Callbacks) -> None:
 
 
 def _check_port(address: str) -> None:
-    """Check the form of an address, and that its port is open.
+    """Check that an address has a valid form and an open port.
 
     Raises:
         UsageError: if the address is not of the form host:port.

@@ -1,4 +1,4 @@
-"""The results of a finished training: forecasts, attention weights and summary."""
+"""The results of a finished run: forecasts, attention weights and summary."""
 
 from __future__ import annotations
 
@@ -21,17 +21,22 @@ ReferencesOfData = dict[int, tuple[ReferenceLosses, ReferenceLosses]]
 """Reference losses of the test part and of the validation part, by the `id` of the data."""
 
 
-def write_results(job: Job, model: Seq2SeqModel, references: ReferencesOfData) -> Job:
+def write_results(
+    job: Job, model: Seq2SeqModel, references: ReferencesOfData, *, stopped_early: bool
+) -> Job:
     """Evaluate the weights of the best epoch on the test part, and write the data files.
 
-    This function logs nothing, since the files appear only when the caller's transaction ends.
-    Each run is evaluated alone, so that its metrics do not depend on the runs that end with it.
+    This function logs nothing, because the files appear only when the caller's transaction ends.
+    Each run is evaluated alone, so that its metrics do not depend on other runs that end at the
+    same time.
 
     Args:
         job: a job that has finished its training.
-        model: model of the job's config, on the device of the training. It gets the best weights.
-        references: reference losses by data. Runs with the same data share them, and this function
-            adds the losses for new data.
+        model: model of the job's config, on the device that trained the run. This function copies
+            the best weights into the model.
+        references: reference losses by data. Runs with the same data share these losses, and this
+            function adds the losses for new data.
+        stopped_early: whether early stopping ended the training.
 
     Returns:
         the job with a summary, or with an error if the test loss is not finite.
@@ -52,7 +57,7 @@ def write_results(job: Job, model: Seq2SeqModel, references: ReferencesOfData) -
         evaluation = evaluate(model, data.test, tested, data.scaling, on_chunk=keep)
         if not math.isfinite(evaluation.loss + evaluation.loss_teacher_forced):
             return _diverged_at_test(job, evaluation)
-        summary = _summary(job, evaluation, validated)
+        summary = _summary(job, evaluation, validated, stopped_early=stopped_early)
         forecasts.write(folder.predictions)
         if job.config.model.has_attention:
             weights.write(folder.attention)
@@ -71,7 +76,9 @@ def _diverged_at_test(job: Job, evaluation: Evaluation) -> Job:
     return replace(job, error=error)
 
 
-def _summary(job: Job, evaluation: Evaluation, validated: ReferenceLosses) -> dict[str, Any]:
+def _summary(
+    job: Job, evaluation: Evaluation, validated: ReferenceLosses, *, stopped_early: bool
+) -> dict[str, Any]:
     """Return the content of `summary.json` of a run with a finite test loss."""
     state, config = job.state, job.config
     assert state is not None
@@ -86,7 +93,7 @@ def _summary(job: Job, evaluation: Evaluation, validated: ReferenceLosses) -> di
         **_of_training(job, state),
         "validation_noise_floor": validated.noise_floor,
         "validation_baselines": validated.baselines,
-        "stopped_early": state.epoch < config.training.epochs,
+        "stopped_early": stopped_early,
     }
 
 
@@ -105,7 +112,7 @@ def write_divergence(job: Job, error: NonFiniteError, state: RunState) -> None:
 
 
 def _of_training(job: Job, state: RunState) -> dict[str, Any]:
-    """Return the entries of a summary that do not depend on how the training ended."""
+    """Return the entries of a summary that do not depend on how training ended."""
     return {
         "validation_loss": state.best_loss if state.best_epoch else None,
         "best_epoch": state.best_epoch,

@@ -23,12 +23,11 @@ from seqattn.training.compatibility import MUTABLE_ON_RESUME
 
 
 def load_latest_checkpoint(job: Job) -> Job:
-    """Add the state of the newest usable checkpoint, and the reasons why newer ones were skipped.
-
-    A run that has never saved gets no state.
+    """Add the state of the newest usable checkpoint, and the reasons why newer checkpoints were
+    skipped, to the job. A run without checkpoints gets no state.
 
     Raises:
-        CheckpointError: if there are checkpoints, and none is usable.
+        CheckpointError: if there are checkpoints, but none of them is usable.
         ConfigError: if the config belongs to another run.
         DataError: if the files that the run was trained on have changed.
     """
@@ -77,9 +76,8 @@ def load_checkpoint(path: Path, job: Job) -> RunState:
 
 
 def _changed_files(job: Job) -> str:
-    """Return a sentence about the files that have changed since the training began.
-
-    It is empty if the data have one file for each path of the config.
+    """Return a sentence about the files that have changed since training began. The sentence is
+    empty if each path of the config is a single file.
     """
     before, now = job.folder.read_data_files(), job.data.digests_by_file
     if not before or not now:
@@ -97,9 +95,8 @@ def _changed_files(job: Job) -> str:
 
 
 def check_same_split(job: Job) -> None:
-    """Check that the series are split into the same parts as when the training began.
-
-    Earlier versions split series in another way.
+    """Check that the series are split into the same parts as when training began, because earlier
+    versions split series in another way.
 
     Raises:
         CheckpointError: if a series was in another part, or was split at another step.
@@ -116,12 +113,12 @@ def check_same_split(job: Job) -> None:
 
 
 def check_same_rates(job: Job) -> None:
-    """Check that the schedule gives the learning rates with which the past epochs were trained.
-
-    Earlier versions had other schedules.
+    """Check that the schedule gives the learning rates that the finished epochs were trained with,
+    because earlier versions had other schedules.
 
     Raises:
-        CheckpointError: if an epoch was trained at another rate than the schedule gives it now.
+        CheckpointError: if the learning rate of an epoch differs from the rate that the schedule
+            gives now.
     """
     if job.state is None or job.is_trained:
         return
@@ -130,10 +127,10 @@ def check_same_rates(job: Job) -> None:
         now = rate.value
         if not math.isclose(now, record.learning_rate, rel_tol=1e-6, abs_tol=1e-12):
             raise CheckpointError(
-                f"{job.folder.last}: epoch {record.epoch} was trained at learning rate"
-                f" {record.learning_rate:g}, and training.learning_rate_schedule gives it {now:g}"
-                " in this version. To go on would mix two schedules: train again with --overwrite,"
-                " or under another --name."
+                f"{job.checkpoint or job.folder.last}: epoch {record.epoch} was trained at learning"
+                f" rate {record.learning_rate:g}, and training.learning_rate_schedule gives it"
+                f" {now:g} in this version. To go on would mix two schedules: train again with"
+                " --overwrite, or under another --name."
             )
         rate.update(record.validation_loss)
 
@@ -150,7 +147,8 @@ def keys_spanning_all_epochs(training: Training) -> list[str]:
 
 
 def check_resumable(folder: RunFolder, before: Config, config: Config, epoch: int) -> None:
-    """Check that a config differs from the checkpoint's config only in `MUTABLE_ON_RESUME`.
+    """Check that a config differs from the checkpoint's config only in the keys
+    `MUTABLE_ON_RESUME`.
 
     Args:
         before: config of the checkpoint.

@@ -20,7 +20,8 @@ def choose_device(name: str) -> torch.device:
     """Return the device for "cpu", "cuda" or "auto" (a GPU if there is one).
 
     Raises:
-        UsageError: if the name is another one, or if torch finds no GPU for "cuda".
+        UsageError: if the name is not one of these names, or if the name is "cuda" and torch finds
+            no GPU.
     """
     if name not in ("auto", "cpu", "cuda"):
         raise UsageError(f"--device {name}: expected auto, cpu or cuda.")
@@ -32,10 +33,10 @@ def choose_device(name: str) -> torch.device:
 
 
 def environment(device: torch.device, config_path: Path | None) -> dict[str, Any]:
-    """Return the versions and the hardware on which the numbers of a run may depend.
+    """Return the versions and the hardware that may affect the numbers of a run.
 
     Args:
-        device: device of the training.
+        device: device of the models and data.
         config_path: file of the config, or None for a config without a file. The git revision is
             read from the repository that contains the file, or the current folder.
     """
@@ -55,14 +56,13 @@ def environment(device: torch.device, config_path: Path | None) -> dict[str, Any
 
 
 def rounding_change(before: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:
-    """Describe the changes after which a continued run rounds its numbers differently.
-
+    """Describe the changes of the environment that change how a resumed run rounds its numbers.
     Such a change is another device, another version of torch, or another number of threads or
     processes.
 
     Args:
-        before, now: content of `environment.json` of the earlier training and of this one. An
-            entry that an older version did not write counts as unchanged.
+        before, now: content of `environment.json` before and after the resume. An entry that an
+            older version did not write counts as unchanged.
 
     Returns:
         a sentence for the log, or None if nothing has changed.
@@ -96,7 +96,8 @@ def _device_in_words(environment: Mapping[str, Any]) -> str:
 def _git_revision(config_path: Path | None) -> str | None:
     """Return the revision of the repository that contains the config.
 
-    It ends in "-dirty" if files differ from the revision. If there is no repository, it is None.
+    The result ends in "-dirty" if files differ from the revision. If there is no repository, the
+    result is None.
     """
     place = config_path.resolve().parent if config_path else Path.cwd()
     describe = ["describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]

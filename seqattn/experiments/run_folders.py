@@ -1,5 +1,5 @@
-"""Work on run folders before and after a training: locks, removal of old files, config,
-environment and pictures."""
+"""Preparation and completion of run folders: locks, removal of old files, config, environment and
+pictures."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NOTHING_MISSING = "; nothing is missing"
 
 
 class FolderLocks(ExitStack):
-    """Locks of run folders that are released when the block ends."""
+    """Locks of run folders, which are released when the block ends."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -30,7 +30,7 @@ class FolderLocks(ExitStack):
         """Lock the folders that already contain a run.
 
         Raises:
-            FolderLockedError: if another process writes to one of them.
+            FolderLockedError: if another process writes to one of these folders.
         """
         for folder in folders:
             if folder.is_run:
@@ -60,7 +60,8 @@ class FolderLocks(ExitStack):
 def prepare_folders(
     jobs: Sequence[Job], environment: Mapping[str, Any], *, overwrite: bool
 ) -> None:
-    """Remove the files that become outdated when training continues; write config and environment.
+    """Remove the files that become outdated when training continues, and write the config and the
+    environment.
 
     Args:
         environment: entries of `environment.json` that all runs share.
@@ -90,11 +91,11 @@ def environment_of(
     Args:
         environment: entries that all runs share, with the number of threads if the user requested
             one.
-        threads: number of threads that was chosen. None stands for the number of the earlier
-            training, if it is known.
+        threads: number of threads that was chosen. With None, the number from before the resume is
+            used if it is known.
     """
-    content = dict(environment)
-    if threads := environment.get("threads") or threads or job.environment.get("threads"):
+    content, before = dict(environment), job.environment_of_state.get("threads")
+    if threads := environment.get("threads") or threads or before:
         content["threads"] = threads
     if job.skipped_checkpoints:
         content["skipped_checkpoints"] = list(job.skipped_checkpoints)
@@ -104,7 +105,7 @@ def environment_of(
 def log_rounding_changes(
     jobs: Sequence[Job], environment: Mapping[str, Any], callbacks: Callbacks
 ) -> None:
-    """Log for each run that it continues with different rounding, and show each line once.
+    """Log in each run that it continues with different rounding, and show each distinct line once.
 
     Args:
         environment: entries of the new `environment.json` that all runs share.
@@ -113,9 +114,7 @@ def log_rounding_changes(
     for job in jobs:
         if job.state is None:
             continue
-        # environment.json describes the last start, which may have ended before its first save.
-        before = {**job.environment, **job.state.environment}
-        if change := rounding_change(before, environment):
+        if change := rounding_change(job.environment_of_state, environment):
             job.folder.log_line(change)
             changes[change] = None
     for change in changes:
@@ -123,7 +122,7 @@ def log_rounding_changes(
 
 
 def draw_missing_pictures(jobs: Sequence[Job], callbacks: Callbacks) -> None:
-    """Draw the pictures of each finished run that lacks a picture.
+    """Draw the missing pictures of each finished run.
 
     Raises:
         Interrupted: if a stop is requested; the pictures drawn so far are kept.

@@ -16,7 +16,8 @@ LOCK_TIMEOUT_SECONDS = 5.0
 
 
 def seeds_of(config: Config, parent: Path, seeds: int) -> list[tuple[Config, RunFolder]]:
-    """Return a config for each seed from `config.seed` on, each with its folder `parent / seed-K`.
+    """Return a config for each seed, starting with `config.seed`, together with the run folder
+    `parent / seed-K`.
 
     Raises:
         UsageError: if `parent` is the folder of a run, a comparison or a search.
@@ -29,10 +30,8 @@ def seeds_of(config: Config, parent: Path, seeds: int) -> list[tuple[Config, Run
 
 
 def create_seed_folders(configs: Sequence[tuple[Config, RunFolder]]) -> None:
-    """Create the folders of seeds.
-
-    Their parent is locked only while they are created, so that several processes can train
-    different seeds in it.
+    """Create the run folders of the seeds. The parent folder is locked only while the run folders
+    are created, so that several processes can train different seeds in the parent folder.
 
     Raises:
         UsageError: if the parent is the folder of a run, a comparison or a search.
@@ -62,8 +61,8 @@ def combined_error(jobs: Sequence[Job], *, are_seeds: bool) -> NonFiniteError | 
     """Combine the errors of runs that diverged into one error.
 
     Args:
-        jobs: all runs of a training.
-        are_seeds: whether the message names the seeds, which it does not for a single run.
+        jobs: the jobs of all runs.
+        are_seeds: whether the message names the seeds. For a single run, this is False.
 
     Returns:
         the error, or None if no run diverged.

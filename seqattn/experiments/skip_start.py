@@ -16,12 +16,12 @@ from seqattn.training import ProcessGroup
 def fit_skip_maps(
     groups: Sequence[Sequence[Job]], processes: ProcessGroup | None = None
 ) -> list[list[Job]]:
-    """Fit the initial map of each new job with a linear skip that starts at a ridge map.
-
-    The checkpoint of a resumed run contains its map.
+    """Fit the initial map of each new job with a linear skip that starts from ridge regression. A
+    resumed job needs no fit, because its checkpoint contains the map.
 
     Args:
-        processes: processes that share the training of one job and get its map, or None.
+        processes: processes that share the training of one job and receive the map of the job, or
+            None.
     """
     fitted: dict[int, RidgeMap] = {}
 
@@ -37,9 +37,8 @@ def fit_skip_maps(
 
 
 def build_initial_model(job: Job) -> Seq2SeqModel:
-    """Build the model with initial weights from the seed.
-
-    A linear skip starts at its map, and is frozen if `model.skip_map` is `frozen`.
+    """Build the model, and draw its initial weights with the seed. A linear skip starts from the
+    fitted map, and is frozen if `model.skip_map` is `frozen`.
     """
     model = job.new_model()
     if model.skip is not None and _starts_at_map(job):
@@ -55,7 +54,7 @@ def share_skip_map(processes: ProcessGroup, job: Job) -> Job:
     Another machine may round differently, so a process does not fit the map itself.
 
     Raises:
-        DistributedError: if a process is lost.
+        DistributedError: if a process fails.
     """
     skip = job.new_model().skip
     if skip is None or job.state is not None or not _starts_at_map(job):
@@ -80,7 +79,7 @@ def _has_fitted_map(job: Job) -> bool:
 
 
 def _starts_at_map(job: Job) -> bool:
-    """Return whether the skip starts at a fitted map instead of zero."""
+    """Return whether the skip starts from a fitted map instead of zero."""
     return _has_fitted_map(job) and ridge_work(job.data.baseline_part) <= MAX_WORK
 
 

@@ -12,10 +12,10 @@ from seqattn.runs import EpochRecord, RunFolder
 
 
 def require_tensorboard(config: Config) -> None:
-    """Check that tensorboard is installed if `logging.tensorboard` is true.
+    """Check that TensorBoard is installed if `logging.tensorboard` is true.
 
     Raises:
-        UsageError: if it is not installed.
+        UsageError: if TensorBoard is not installed.
     """
     if config.logging.tensorboard and importlib.util.find_spec("tensorboard") is None:
         raise UsageError(
@@ -24,9 +24,8 @@ def require_tensorboard(config: Config) -> None:
 
 
 class TensorBoardLogger:
-    """Writer of the scalars of new epochs.
-
-    It replaces the files of an earlier process, so that each epoch occurs once after a resume.
+    """Writer of the scalars of new epochs. The writer replaces the files of an earlier process, so
+    that each epoch occurs only once after a resume.
     """
 
     def __init__(self, folder: RunFolder) -> None:

@@ -29,6 +29,7 @@ from seqattn.experiments.skip_start import fit_skip_maps
 from seqattn.runs import RunFolder, check_folder_available
 from seqattn.runs.storage import allow_open_files, check_free_space, read_regular_file
 from seqattn.training import ProcessGroup
+from seqattn.training.threads import restore_thread_count
 
 RESUME_HINT = " after training; --resume goes on from there"
 
@@ -46,8 +47,8 @@ def train_one(
 ) -> tuple[RunFolder, dict[str, Any]]:
     """Train a model for one config in the run folder `output_dir / config.name`.
 
-    The arguments are those of `train_many`. By default this function uses one thread and draws the
-    pictures.
+    The arguments are described in `train_many`. By default, this function uses one thread and draws
+    the pictures.
 
     Returns:
         the run folder, and the content of its `summary.json`.
@@ -80,13 +81,14 @@ def train_many(
 ) -> list[Job]:
     """Train a model for each config in its run folder, side by side if their shapes match.
 
-    The configs, data, device and folders are checked before the first file is written.
+    The configs, data, device and folders are checked before the first file is written. Torch's
+    number of threads is restored at the end.
 
     Args:
         configs: each config with its run folder.
         device: "cpu", "cuda" or "auto".
-        threads: number of threads of torch's operations on the CPU. None stands for the number
-            that is fastest in a measurement of a few steps.
+        threads: number of threads of torch's operations on the CPU. With None, a few steps are
+            timed, and the fastest number of threads is used.
         resume: whether to continue existing runs.
         overwrite: whether to replace existing runs.
         plots: whether to draw the pictures of each run.
@@ -94,14 +96,14 @@ def train_many(
         launch: the command that starts the runs.
 
     Returns:
-        a job for each config, in the same order. It has a summary, or the `NonFiniteError` of a run
-        that diverged. A diverged run does not end the others.
+        a job for each config, in the same order. Each job contains a summary, or the
+        `NonFiniteError` of a run that diverged. If one run diverges, the other runs continue.
 
     Raises:
-        SeqattnError: for an error that a user can correct; it has its exit code.
+        SeqattnError: for an error that a user can correct. The exception contains the exit code.
     """
     callbacks, launch = callbacks or Callbacks(), launch or Launch()
-    with FolderLocks() as locks:
+    with FolderLocks() as locks, restore_thread_count():
         if launch.processes is not None:
             locks.enter_context(launch.processes.startup())
         chosen = choose_device(device)
@@ -174,7 +176,8 @@ def _train_groups(
 
 
 def _replace_jobs(jobs: Sequence[Job], groups: Sequence[Sequence[Job]]) -> list[Job]:
-    """Return the jobs in their order, each replaced by the job with its folder in the groups."""
+    """Return the jobs in order. Each job is replaced by the job in `groups` that has the same run
+    folder, if there is one."""
     newer = {job.folder.path: job for group in groups for job in group}
     return [newer.get(job.folder.path, job) for job in jobs]
 
@@ -208,10 +211,12 @@ def _begin_progress(pending: Sequence[Job], callbacks: Callbacks) -> None:
 
 
 def _sync_with_workers(processes: ProcessGroup, jobs: Sequence[Job]) -> None:
-    """Check that all processes train the same config and data; send the checkpoint to them.
+    """Check that all processes have the same config and data, and send the checkpoint to all
+    processes.
 
     Raises:
-        DistributedError: if another process has another config or other data, or is lost.
+        DistributedError: if another process has another config or other data, or if another process
+            fails.
     """
     (job,) = jobs
     worker.check_can_be_distributed(job.config)

@@ -1,4 +1,4 @@
-"""The check that a stopped and resumed training is bit-identical to an uninterrupted one."""
+"""The check that a stopped and resumed run is bit-identical to an uninterrupted run."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class VerifyResult:
     """The result of `verify_resume`.
 
     Attributes:
-        steps: number of steps of the training.
-        stops: steps after which the second training was stopped.
+        steps: number of training steps of a run.
+        stops: steps after which the second run was stopped.
         compared: number of tensors, values and files that were compared.
         difference: description of the first difference, or None if all are equal.
     """
@@ -47,18 +47,17 @@ def verify_resume(
     threads: int = 1,
     message: Callable[[str], None] = lambda line: None,
 ) -> VerifyResult:
-    """Train a model twice, without stops and with stops after random steps, and compare the runs.
-
-    After each stop the training resumes from its checkpoint on disk.
+    """Train a model twice, once without stops and once with stops after random steps, and compare
+    the two runs. After each stop, the second run is resumed from its checkpoint on disk.
 
     Args:
         folder: an empty folder, which gets both run folders.
-        stops: number of stops. There are fewer stops if the training has too few steps.
+        stops: number of stops. There are fewer stops if the run has too few steps.
         device, threads: see `train_many`.
-        message: called with a line for each stop.
+        message: function that is called with a line for each stop.
 
     Raises:
-        UsageError: if the training has only one step.
+        UsageError: if the run has only one step.
         SeqattnError: for an error that a user can correct; see `train_one`.
     """
     uninterrupted, resumed = RunFolder(folder / "at-once"), RunFolder(folder / "with-stops")
@@ -95,7 +94,7 @@ def verify_resume(
 def _stop_after(limit: int | None) -> Callable[[], int]:
     """Return a stop callback that requests SIGINT from call number `limit` on.
 
-    If `limit` is None, it never requests a stop.
+    If `limit` is None, the callback never requests a stop.
     """
     calls = 0
 

@@ -1,4 +1,5 @@
-"""The processes of a distributed training except the first. They write no files."""
+"""The processes of a distributed training run except the first process. These processes write no
+files."""
 
 from __future__ import annotations
 
@@ -78,15 +79,16 @@ def run_worker(
     threads: int | None,
     stop: Callable[[], int],
 ) -> None:
-    """Train together with the first process, until the training ends.
+    """Train together with the first process until training ends.
 
     Args:
         device: "auto", "cpu" or "cuda".
-        threads: number of threads of torch. None stands for 1.
-        stop: returns the number of the signal that requests a stop, or 0.
+        threads: number of threads of torch. None means 1.
+        stop: function that returns the number of the signal that requests a stop, or 0.
 
     Raises:
-        DistributedError: if the other processes have another config or other data, or are lost.
+        DistributedError: if the other processes have another config or other data, or if another
+            process fails.
         NonFiniteError: if the run diverged.
         Interrupted: if one of the processes received a signal to stop.
     """

@@ -20,7 +20,8 @@ from onnx import ModelProto
 from seqattn.analysis.evaluation import FreeRunningForecast, free_run
 from seqattn.data import Sequences
 from seqattn.export.graphs import NEXT, POINT, WEIGHTS
-from seqattn.export.onnx import FORECAST, LENGTHS, SOURCE, Graphs
+from seqattn.export.loop import FORECAST
+from seqattn.export.onnx import LENGTHS, SOURCE, Graphs
 from seqattn.models.memory import attention_weights_per_sequence
 from seqattn.training import LoadedModel
 from seqattn.training.batches import chunk_slices

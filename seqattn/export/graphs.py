@@ -13,14 +13,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import cast
 
 import torch
 from torch import Tensor, nn
 
 from seqattn.data import Scaling
-from seqattn.data.instance import ROUNDING
+from seqattn.export.units import Tensors, Units
 from seqattn.models import (
     AttentionKind,
     FastWeightsModel,
@@ -28,16 +28,18 @@ from seqattn.models import (
     Seq2SeqModel,
     TransformerModel,
 )
-from seqattn.models.attention import AttentionMemory
-from seqattn.models.cells import Cell, last_valid
+from seqattn.models.attention import AttentionMemory, WeightIntervention
+from seqattn.models.cells import Cell
 from seqattn.models.fast_weights import StateMemory
 from seqattn.models.recurrent import DecoderState
 from seqattn.models.transformer import KVCache, LearnedPositionalEmbedding
 
-Tensors = dict[str, Tensor]
-OFFSET, SCALE = "offset", "scale"
-"""Names of the shift and the scale of each sequence's target."""
 POINT, NEXT = "point", "next_"
+FORCE = "force"
+"""Input (N, layers, A, S) of a step of the live graph: weights that replace the model's own. NaN
+keeps the weight of the model."""
+TRACE = "trace/"
+"""Prefix of the names of intermediate results."""
 WEIGHTS: dict[AttentionKind, str] = {
     "cross": "weights",
     "encoder_self": "encoder_self",
@@ -54,12 +56,14 @@ class EncodedSource:
         point: the first decoder input (N, F).
         memory, state: see the module's docstring; the first axis of every tensor is N.
         maps: encoder self-attention weights, (N, layers, A, S, S).
+        trace: intermediate results; see `seqattn.export.live`.
     """
 
     point: Tensor
     memory: Tensors
     state: Tensors
     maps: Tensors
+    trace: Tensors = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -70,11 +74,13 @@ class StepOutput:
         point: the forecast of this step (N, F).
         state: the new state, with the same names as the previous state.
         maps: weights of this step by kind, (N, layers, A, S or t).
+        trace: intermediate results; see `seqattn.export.live`.
     """
 
     point: Tensor
     state: Tensors
     maps: Tensors
+    trace: Tensors = field(default_factory=dict)
 
 
 class Parts(ABC):
@@ -91,6 +97,10 @@ class Parts(ABC):
     @abstractmethod
     def step(self, point: Tensor, memory: Tensors, state: Tensors) -> StepOutput:
         """Run one decoder step with the input `point` (N, F)."""
+
+    def intervention(self, memory: Tensors) -> WeightIntervention | None:
+        """What replaces the weights of a step; see `AttentionMemory.intervention`."""
+        return None
 
 
 # --- the families ---------------------------------------------------------------------------------
@@ -131,7 +141,9 @@ class RecurrentParts(Parts):
         decoder_state = DecoderState(cells, state.get("fed"), state.get("last"))
         attention_memory = None
         if self.model.attention is not None:
-            attention_memory = AttentionMemory(memory["keys"], memory["values"], memory["keep"])
+            attention_memory = AttentionMemory(
+                memory["keys"], memory["values"], memory["keep"], self.intervention(memory)
+            )
         output, attended, after = self.model.step(point, decoder_state, attention_memory)
         new = {f"cell_{layer}": cell for layer, cell in enumerate(after.cells)}
         if after.attentional is not None:
@@ -236,8 +248,9 @@ class TransformerParts(Parts):
             KVCache(state[f"target_keys_{k}"], state[f"target_values_{k}"]) for k in self.layers
         ]
         output, self_weights, cross_weights, after = self.model.step(
-            point, known, memory["keep"], caches, with_weights=True
-        )
+            point, known, memory["keep"], caches, with_weights=True,
+            intervention=self.intervention(memory),
+        )  # fmt: skip
         new = Tensors()
         for layer, (keys, values) in enumerate(after):
             new |= {f"target_keys_{layer}": keys, f"target_values_{layer}": values}
@@ -299,67 +312,6 @@ def _scan(
 # --- the graphs -----------------------------------------------------------------------------------
 
 
-class Units(nn.Module):
-    """The scaling from units of the data (float64) to scaled units (float32), and back."""
-
-    source_shift: Tensor
-    source_scale: Tensor
-    target_shift: Tensor
-    target_scale: Tensor
-
-    def __init__(self, scaling: Scaling) -> None:
-        super().__init__()
-        for side, scaler in (("source", scaling.source), ("target", scaling.target)):
-            self.register_buffer(f"{side}_shift", torch.from_numpy(scaler.shift.copy()))
-            self.register_buffer(f"{side}_scale", torch.from_numpy(scaler.scale.copy()))
-        self.source_index_of_target = list(scaling.source_index_of_target)
-        self.relative, self.instance = scaling.relative, scaling.instance
-
-    def scale_source(self, source: Tensor, lengths: Tensor) -> tuple[Tensor, Tensors]:
-        """Return the source (N, S, F) in scaled units with padding 0, and shift and scale of each
-        sequence's target, (N, F); see `Scaling.sequence_scalers`."""
-        _, S, _ = source.shape
-        keep = torch.arange(S, device=source.device) < lengths.unsqueeze(-1)
-        source = source.masked_fill(~keep.unsqueeze(-1), 0)
-        shift, scale = torch.zeros_like(source[:, 0]), torch.ones_like(source[:, 0])
-        if self.relative:
-            shift = last_valid(source, lengths)
-        elif self.instance:
-            shift, scale = self._statistics(source, lengths, keep.unsqueeze(-1))
-        source = (source - shift.unsqueeze(1)) / scale.unsqueeze(1)
-        scaled = (source - self.source_shift) / self.source_scale
-        index = self.source_index_of_target  # -1 selects the neutral value in the last column
-        target_scaling = {
-            name: torch.cat([values, torch.full_like(values[:, :1], neutral)], dim=-1)[:, index]
-            for name, values, neutral in ((OFFSET, shift, 0.0), (SCALE, scale, 1.0))
-        }
-        return scaled.float().masked_fill(~keep.unsqueeze(-1), 0), target_scaling
-
-    def _statistics(self, source: Tensor, lengths: Tensor, keep: Tensor) -> tuple[Tensor, Tensor]:
-        """Compute shift and scale (N, F) of sources (N, S, F) with valid steps `keep` (N, S, 1), as
-        in `InstanceStatistics`."""
-        low = source.masked_fill(~keep, torch.inf).amin(dim=1)
-        high = source.masked_fill(~keep, -torch.inf).amax(dim=1)
-        constant = high - low <= ROUNDING * torch.maximum(low.abs(), high.abs())
-        spread = (high - low).masked_fill(constant, 1)
-        unit = ((source - low.unsqueeze(1)) / spread.unsqueeze(1)).masked_fill(~keep, 0)
-        n = lengths.unsqueeze(-1).to(source.dtype)
-        mean = unit.sum(dim=1) / n
-        squares = (unit - mean.unsqueeze(1)).square().masked_fill(~keep, 0)
-        std = spread * (squares.sum(dim=1) / n).sqrt()
-        return low + spread * mean, (std / self.source_scale).masked_fill(constant, 1)
-
-    def scale_target(self, point: Tensor, target_scaling: Tensors) -> Tensor:
-        """Convert a target step (N, F) from units of the data to scaled units."""
-        point = (point - target_scaling[OFFSET]) / target_scaling[SCALE]
-        return ((point - self.target_shift) / self.target_scale).float()
-
-    def unscale_target(self, point: Tensor, target_scaling: Tensors) -> Tensor:
-        """Convert a target step (N, F) from scaled units to units of the data."""
-        point = point.double() * self.target_scale + self.target_shift
-        return point * target_scaling[SCALE] + target_scaling[OFFSET]
-
-
 class Graph(nn.Module, ABC):
     """The interface of every graph, a module with named input and output tensors in a fixed
     order."""
@@ -385,7 +337,8 @@ class EncoderGraph(Graph):
         scaled, target_scaling = self.units.scale_source(inputs["source"], lengths)
         encoded = self.parts.encode(scaled, lengths)
         point = self.units.unscale_target(encoded.point, target_scaling)
-        return {POINT: point, **target_scaling, **encoded.memory, **encoded.state, **encoded.maps}
+        return {POINT: point, **target_scaling, **encoded.memory, **encoded.state, **encoded.maps,
+                **encoded.trace}  # fmt: skip
 
 
 class StepGraph(Graph):
@@ -397,4 +350,4 @@ class StepGraph(Graph):
         output = self.parts.step(scaled, inputs, inputs)
         point = self.units.unscale_target(output.point, inputs)
         state = {NEXT + name: rows for name, rows in output.state.items()}
-        return {NEXT + POINT: point, **output.maps, **state}
+        return {NEXT + POINT: point, **output.maps, **output.trace, **state}

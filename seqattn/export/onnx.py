@@ -12,32 +12,34 @@ import copy
 import io
 import logging
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import onnx
 import torch
-from onnx import GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto, compose, helper
+from onnx import ModelProto, helper
 
 from seqattn.errors import UsageError
 from seqattn.export.graphs import (
+    FORCE,
     NEXT,
     POINT,
+    TRACE,
     EncoderGraph,
     Graph,
+    Parts,
     StepGraph,
-    Tensors,
     split_model,
 )
+from seqattn.export.loop import build_loop, graph_nodes
 from seqattn.export.skip import SkipParts
+from seqattn.export.units import Tensors
+from seqattn.models import Seq2SeqModel
 from seqattn.training import LoadedModel
 
 LENGTHS = "source_lengths"
 SOURCE = "source"
-FORECAST = "forecast"
 N, S, PREVIOUS_STEPS = 3, 5, 7  # sizes of traced examples, all different and above 1
-STEP = "step/"
 TESTED_TORCH = "torch 2.13"
 
 
@@ -71,32 +73,73 @@ def trace_graphs(trained: LoadedModel, steps: int) -> Graphs:
     Raises:
         UsageError: if torch cannot export the model.
     """
-    model, scaling = copy.deepcopy(trained.model).eval(), trained.spec.scaling
-    length = S if model.skip is None else model.skip.lengths.source
-    parts = split_model(model, max(length, PREVIOUS_STEPS) + 1)
+    model = copy.deepcopy(trained.model).eval()
+    traced = trace_parts(trained, model, split_model(model, example_length(model) + 1))
+    free_running = build_loop(traced.encoder, traced.step, traced.state, steps)
+    onnx.checker.check_model(free_running)
+    return Graphs(traced.encoder, traced.step, free_running, traced.memory, traced.state)
+
+
+@dataclass(frozen=True)
+class TracedParts:
+    """The encoder and the step of a model as graphs; attributes as in `Graphs`."""
+
+    encoder: ModelProto
+    step: ModelProto
+    memory: tuple[str, ...]
+    state: tuple[str, ...]
+
+
+def example_length(model: Seq2SeqModel) -> int:
+    """Return the length of the longest example of the tracing."""
+    return max(_source_length(model), PREVIOUS_STEPS)
+
+
+def _source_length(model: Seq2SeqModel) -> int:
+    return S if model.skip is None else model.skip.lengths.source
+
+
+def trace_parts(
+    trained: LoadedModel, model: Seq2SeqModel, parts: Parts, *,
+    force_shape: tuple[int, int] | None = None, optimize: bool = True,
+) -> TracedParts:  # fmt: skip
+    """Trace the encoder and one step of a model.
+
+    Args:
+        trained: the trained model.
+        model: a copy of its model, which the tracing changes.
+        parts: the parts of the copy, without its skip.
+        force_shape: layers and heads of the input `force` of the step; None for no such input.
+        optimize: see `trace`.
+
+    Raises:
+        UsageError: if torch cannot export the model.
+    """
     if model.skip is not None:
         parts = SkipParts(parts, model.skip)
-    encoder_graph = EncoderGraph(model, parts, scaling).eval()
-    step_graph = StepGraph(model, parts, scaling).eval()
+    length, length_varies = _source_length(model), model.skip is None
+    encoder_graph = EncoderGraph(model, parts, trained.spec.scaling).eval()
+    step_graph = StepGraph(model, parts, trained.spec.scaling).eval()
     features, kind = len(trained.spec.source_features), trained.config.model.kind
     with torch.no_grad():
         example = _build_inputs(features, N, length)
         encoded = encoder_graph(example)
-        length_varies = model.skip is None
         axes = _find_axes(encoder_graph, features, length, length_varies)
         source_axes = {0: "N", 1: "S"} if length_varies else {0: "N"}
         encoder_axes = {SOURCE: source_axes, LENGTHS: {0: "N"}}
-        encoder = _trace(kind, encoder_graph, example, encoded, encoder_axes)
+        encoder = trace(kind, encoder_graph, example, encoded, encoder_axes, optimize=optimize)
         inputs = {name: rows for name, rows in encoded.items() if name in axes}
         for name in encoder_graph.parts.growing:
-            inputs[name] = torch.zeros(_with_length(inputs[name].shape, PREVIOUS_STEPS))
+            inputs[name] = torch.zeros(_lengthen(inputs[name].shape, PREVIOUS_STEPS))
             axes[name] |= {inputs[name].dim() - 2: "t"}
+        if force_shape is not None:
+            inputs[FORCE] = torch.full((N, *force_shape, length), torch.nan)
+            axes[FORCE] = {0: "N", 3: "S"} if length_varies else {0: "N"}
         outputs = step_graph(inputs)
-        step = _trace(kind, step_graph, inputs, outputs, axes)
+        step = trace(kind, step_graph, inputs, outputs, axes, optimize=optimize)
     state = tuple(name for name in inputs if NEXT + name in outputs and name != POINT)
-    memory = tuple(name for name in inputs if name not in (POINT, *state))
-    free_running = _build_loop(encoder, step, state, steps)
-    return Graphs(encoder, step, free_running, memory, state)
+    memory = tuple(name for name in inputs if name not in (POINT, FORCE, *state))
+    return TracedParts(encoder, step, memory, state)
 
 
 def _build_inputs(features: int, n: int, s: int) -> Tensors:
@@ -127,22 +170,33 @@ def _find_axes(
             if size != changed
         }
         for name, shape in shapes[0].items()
-        if name != "encoder_self"
+        if name != "encoder_self" and not name.startswith(TRACE)
     }
 
 
-def _with_length(shape: torch.Size, t: int) -> list[int]:
+def _lengthen(shape: torch.Size, t: int) -> list[int]:
     *lead, _, width = shape
     return [*lead, t, width]
 
 
-def _trace(
-    kind: str, graph: Graph, inputs: Tensors, outputs: Tensors, axes: dict[str, dict[int, str]]
-) -> ModelProto:
+def trace(
+    kind: str, graph: Graph, inputs: Tensors, outputs: Tensors, axes: dict[str, dict[int, str]],
+    *, optimize: bool = True,
+) -> ModelProto:  # fmt: skip
+    """Trace a graph with torch's exporter.
+
+    Args:
+        kind: `model.kind`, for messages.
+        axes: input -> its axes whose size varies, by letter.
+        optimize: fold constants. Without it, every parameter is an initializer of its name.
+
+    Raises:
+        UsageError: torch cannot export the graph.
+    """
     with _silence_exporter():
         try:
             program = torch.onnx.export(
-                graph, kwargs={"inputs": inputs}, dynamo=True, verbose=False,
+                graph, kwargs={"inputs": inputs}, dynamo=True, verbose=False, optimize=optimize,
                 dynamic_shapes={"inputs": {name: axes[name] for name in inputs}},
                 input_names=[*inputs], output_names=[*outputs],
             )  # fmt: skip
@@ -158,7 +212,24 @@ def _trace(
     assert program is not None
     model = program.model_proto
     _strip_metadata(model)
+    name_outputs(model, list(outputs))
     return model
+
+
+def name_outputs(model: ModelProto, names: Sequence[str]) -> None:
+    """Give the outputs of a graph these names, in order: exporter and optimizer rename outputs that
+    are equal, such as keys and values that both are the encoder's states."""
+    graph = model.graph
+    found = [value.name for value in graph.output]
+    if found == list(names):
+        return
+    renamed = {name: f"result/{name}" for name in found}
+    for node in graph_nodes(graph.node):
+        node.input[:] = [renamed.get(name, name) for name in node.input]
+        node.output[:] = [renamed.get(name, name) for name in node.output]
+    for value, name in zip(graph.output, names, strict=True):
+        graph.node.append(helper.make_node("Identity", [renamed[value.name]], [name]))
+        value.name = name
 
 
 @contextlib.contextmanager
@@ -180,7 +251,7 @@ def _silence_exporter() -> Iterator[None]:
 def _strip_metadata(model: ModelProto) -> None:
     """Remove the source locations of operations, and the shapes of intermediate values. The shapes
     would have to be updated when a graph is changed."""
-    for node in _nodes(model.graph.node):
+    for node in graph_nodes(model.graph.node):
         node.ClearField("metadata_props")
         node.ClearField("doc_string")
         for attribute in node.attribute:
@@ -194,124 +265,3 @@ def _strip_metadata(model: ModelProto) -> None:
     model.ClearField("metadata_props")
     model.graph.ClearField("metadata_props")
     model.producer_name, model.producer_version = "seqattn", ""
-
-
-def _nodes(nodes: Any) -> Iterator[NodeProto]:
-    for node in nodes:
-        yield node
-        for attribute in node.attribute:
-            if attribute.HasField("g"):
-                yield from _nodes(attribute.g.node)
-
-
-# --- free running ---------------------------------------------------------------------------------
-
-
-def _build_loop(
-    encoder: ModelProto, step: ModelProto, state: tuple[str, ...], steps: int
-) -> ModelProto:
-    """Build the free-running graph: the encoder, followed by a Loop over the step.
-
-    The inputs are source and lengths. The outputs are the forecast and the weights of all steps,
-    (N, layers, A, queries, keys).
-    """
-    inner = compose.add_prefix(step, STEP, rename_inputs=False, rename_outputs=False).graph
-    carried = [POINT, *state]
-    known = {value.name: value for value in (*inner.input, *inner.output)}
-    maps = [value.name for value in inner.output if not value.name.startswith(NEXT)]
-    body = _loop_body(inner, carried, maps, steps)
-    model = ModelProto()
-    model.CopyFrom(encoder)
-    graph = model.graph
-    graph.name = "free_running"
-    graph.initializer.extend(
-        [helper.make_tensor("steps", TensorProto.INT64, [], [steps]),
-         helper.make_tensor("go", TensorProto.BOOL, [], [True])]
-    )  # fmt: skip
-    stacked = [f"all/{name}" for name in (FORECAST, *maps)]
-    results = [*(f"last/{name}" for name in carried), *stacked]
-    graph.node.append(helper.make_node("Loop", ["steps", "go", *carried], results, body=body))
-    graph.node.append(helper.make_node("Transpose", [stacked[0]], [FORECAST], perm=[1, 0, 2]))
-    for name, rows in zip(maps, stacked[1:], strict=True):
-        graph.node.append(helper.make_node("Transpose", [rows], [name], perm=[1, 2, 3, 0, 4]))
-    encoder_weights = [value for value in graph.output if value.name == "encoder_self"]
-    del graph.output[:]
-    F = known[POINT].type.tensor_type.shape.dim[1].dim_value
-    shape = ["N", steps, F]
-    graph.output.append(helper.make_tensor_value_info(FORECAST, TensorProto.DOUBLE, shape))
-    step_weights = [_stacked_type(known[name], steps) for name in maps]
-    graph.output.extend([*step_weights, *encoder_weights])
-    onnx.checker.check_model(model)
-    return model
-
-
-def _loop_body(inner: GraphProto, carried: list[str], maps: list[str], steps: int) -> GraphProto:
-    """Build the body of the Loop from the step. The body stacks the outputs and the weights of all
-    steps.
-
-    Args:
-        inner: the step's graph, which is modified in place.
-        carried: names of the loop-carried values.
-        maps: names of the weights.
-        steps: number of free-running steps.
-    """
-    for node in _nodes(inner.node):
-        node.input[:] = [STEP + name if name in carried else name for name in node.input]
-    known = {value.name: value for value in (*inner.input, *inner.output)}
-    nodes = [*inner.node, helper.make_node("Identity", [NEXT + POINT], [STEP + FORECAST])]
-    for name in maps:
-        if name == "decoder_self":  # weights of previous steps, padded with 0 for later steps
-            nodes += _pad_nodes(name, STEP + name, steps)
-        else:
-            nodes.append(helper.make_node("Identity", [name], [STEP + name]))
-    nodes.append(helper.make_node("Identity", ["more"], ["still_more"]))
-    inputs = [helper.make_tensor_value_info("made", TensorProto.INT64, []),
-              helper.make_tensor_value_info("more", TensorProto.BOOL, []),
-              *(_rename_value(known[name], STEP + name) for name in carried)]  # fmt: skip
-    outputs = [helper.make_tensor_value_info("still_more", TensorProto.BOOL, []),
-               *(_rename_value(known[NEXT + name], NEXT + name) for name in carried),
-               _rename_value(known[NEXT + POINT], STEP + FORECAST),
-               *(_rename_without_shape(known[name], STEP + name) for name in maps)]  # fmt: skip
-    return helper.make_graph(nodes, "step", inputs, outputs, initializer=inner.initializer)
-
-
-def _stacked_type(value: ValueInfoProto, steps: int) -> ValueInfoProto:
-    """Return the type of the weights of all steps, given the type for one step, (N, layers, A,
-    keys)."""
-    _, layers, heads, keys = (size.dim_value for size in value.type.tensor_type.shape.dim)
-    all_keys = steps if value.name == "decoder_self" else keys or "S"
-    shape = ["N", layers, heads, steps, all_keys]
-    return helper.make_tensor_value_info(value.name, TensorProto.FLOAT, shape)
-
-
-def _pad_nodes(name: str, row: str, steps: int) -> list[NodeProto]:
-    """Build nodes that pad a row (N, layers, A, t) with zeros up to `steps`."""
-
-    def constant(suffix: str, values: list[int]) -> NodeProto:
-        return helper.make_node("Constant", [], [f"{row}/{suffix}"], value_ints=values)
-
-    return [
-        constant("all", [steps - 1]), constant("none", [0] * 7), constant("at", [0]),
-        helper.make_node("Unsqueeze", ["made", f"{row}/at"], [f"{row}/made"]),
-        helper.make_node("Sub", [f"{row}/all", f"{row}/made"], [f"{row}/ahead"]),
-        helper.make_node("Concat", [f"{row}/none", f"{row}/ahead"], [f"{row}/pads"], axis=0),
-        helper.make_node("Pad", [name, f"{row}/pads"], [row]),
-    ]  # fmt: skip
-
-
-def _rename_value(value: ValueInfoProto, name: str) -> ValueInfoProto:
-    """Copy a value under another name, without the sizes of axes that grow from step to step."""
-    renamed = ValueInfoProto()
-    renamed.CopyFrom(value)
-    renamed.name = name
-    for size in renamed.type.tensor_type.shape.dim:
-        if size.dim_param not in ("", "N", "S"):
-            size.Clear()
-    return renamed
-
-
-def _rename_without_shape(value: ValueInfoProto, name: str) -> ValueInfoProto:
-    """Copy a value under another name and without a shape."""
-    renamed = _rename_value(value, name)
-    renamed.type.tensor_type.ClearField("shape")
-    return renamed

@@ -5,10 +5,13 @@ Letters: N sequences, S source length, T target length, F features.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor
 
-from seqattn.export.graphs import EncodedSource, Parts, StepOutput, Tensors
+from seqattn.export.graphs import EncodedSource, Parts, StepOutput
+from seqattn.export.units import Tensors
 from seqattn.models import LinearSkip
 
 SKIP = "skip"
@@ -35,11 +38,11 @@ class SkipParts(Parts):
         fits = (lengths == S)[:, None, None]
         queue = self.skip.apply_weights(source, T).masked_fill(~fits, torch.nan)
         state = {**encoded.state, SKIP: queue}
-        return EncodedSource(encoded.point, encoded.memory, state, encoded.maps)
+        return replace(encoded, state=state)
 
     def step(self, point: Tensor, memory: Tensors, state: Tensors) -> StepOutput:
         output = self.network.step(point, memory, state)
         queue = state[SKIP]
         empty = torch.full_like(queue[:, :1], torch.nan)
         rest = torch.cat([queue[:, 1:], empty], dim=1)
-        return StepOutput(output.point + queue[:, 0], {**output.state, SKIP: rest}, output.maps)
+        return replace(output, point=output.point + queue[:, 0], state={**output.state, SKIP: rest})

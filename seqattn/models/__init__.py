@@ -34,8 +34,8 @@ def build_model(
         features: the features of source and target, or their number if source and target have the
             same features.
         seed: the run's seed, which determines the initial parameters.
-        lengths: the common length of all sources, and of all targets, required by `skip: linear`;
-            None if the lengths vary.
+        lengths: the common length of all sources and the common length of all targets, which `skip:
+            linear` requires; None if the lengths vary.
     """
     model = _construct(config, features, lengths)
     init_parameters(model, seed)

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Literal, Protocol
 import torch
 from torch import Tensor, nn
 
-from seqattn.models.attention import Override
+from seqattn.errors import UsageError
+from seqattn.models.attention import AttentionOverride
 from seqattn.models.skip import LinearSkip
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ class RNG(Protocol):
     """The random numbers of one training step, drawn from the named streams of each run."""
 
     def uniform(self, name: Literal["sampling", "dropout"], *shape: int) -> Tensor:
-        """Draw new numbers from the uniform distribution over [0, 1).
+        """Draw new numbers from the uniform distribution over [0, 1].
 
         Args:
             name: name of the stream.
@@ -92,7 +93,7 @@ class AttentionMap:
     """The weights of one attention layer and their meaning.
 
     Attributes:
-        weights: (..., N, A, queries, keys); 0 at padding.
+        weights: the weights (..., N, A, queries, keys), which are 0 at padding.
         kind: which sequence attends to which. "cross": the target attends to the source, (T, S);
             "encoder_self": the source attends to itself, (S, S); "decoder_self": the target attends
             to itself, (T, T), with weight 0 for later steps.
@@ -162,13 +163,22 @@ class Seq2SeqModel(nn.Module, ABC):
             return frozenset()
         return frozenset(f"skip.{name}" for name, _ in self.skip.named_parameters())
 
+    def attention_shape(self) -> tuple[int, int]:
+        """Return the numbers of layers and heads of the attention weights over the source, which an
+        override replaces.
+
+        Raises:
+            UsageError: the model has no weights that can be replaced.
+        """
+        raise UsageError("the model has no attention (model.attention: null).")
+
     def skip_outputs(
         self, source: Tensor, lengths: Tensor | None, segment_lengths: Sequence[int]
     ) -> Sequence[Tensor | None]:
         """Return the output of the skip connection for each segment of decoder steps.
 
         Args:
-            source, lengths: `source` and `source_lengths` of `forward`.
+            source, lengths: the arguments `source` and `source_lengths` of `forward`.
             segment_lengths: number of steps of each segment, in order from the first step.
 
         Returns:
@@ -199,13 +209,14 @@ class Seq2SeqModel(nn.Module, ABC):
 
         Args:
             source: (..., N, S, F).
-            target: (..., N, T, F), where F may differ from the F of the source; see `FeatureSpec`.
+            target: the targets (..., N, T, F). F may differ from the F of the source; see
+                `FeatureSpec`.
             source_lengths: (..., N), number of valid steps of each source; None if all S steps are
                 valid.
-            teacher_forcing: booleans on the CPU that broadcast to (..., N, T). Where True, the
-                input of step t is the target at step t - 1; where False, it is the model's own
-                output at step t - 1. The input of step 0 is the last valid source step in both
-                cases.
+            teacher_forcing: booleans on the CPU that broadcast to (..., N, T). If the value is
+                True, the input of step t is the target at step t - 1. If the value is False, the
+                input is the model's own output at step t - 1. The input of step 0 is the last valid
+                source step in both cases.
             with_attention: whether the output contains attention weights; False is faster.
             rng: random numbers for dropout and hard attention. With None, as in validation, there
                 is no dropout, and hard attention selects the most probable position.
@@ -222,17 +233,18 @@ class Seq2SeqModel(nn.Module, ABC):
         *,
         source_lengths: Tensor | None = None,
         with_attention: bool = True,
-        override: Override | None = None,
+        override: AttentionOverride | None = None,
     ) -> ModelOutput:
         """Forecast `steps` steps from the source alone (free running, also called autoregressive).
 
         Args:
-            source: (..., N, S, F); values beyond a sequence's length are never read.
+            source: the sources (..., N, S, F). Values beyond a sequence's length are never read.
             steps: number of steps T, 1 or more.
             source_lengths: (..., N), number of valid steps of each source; None if all S steps are
                 valid.
             with_attention: whether the output contains attention weights; False is faster.
-            override: replaces the attention weights; None keeps the model's own weights.
+            override: the override that replaces the attention weights; None keeps the model's own
+                weights.
 
         Raises:
             ValueError: if shapes or lengths do not fit together.

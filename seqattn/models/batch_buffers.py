@@ -21,7 +21,7 @@ class FlatGradient:
         weight: views of the parameters by name, (R, ...), where R is 1 if the parameters have no
             axis of runs.
         grad: views of `gradient` by parameter name, (R, ...).
-        gradient: (R, P), with the columns in the order of the parameters.
+        gradient: the gradients (R, P), with the columns in the order of the parameters.
     """
 
     def __init__(self, model: nn.Module, gradient: Tensor, *, has_runs: bool) -> None:
@@ -87,13 +87,13 @@ class BatchBuffers:
         x: (R, slots, N, F), where slot k is the input of the step that starts from state k; `load`
             fills the first S slots.
         target: (R, N, T, F).
-        padding: (R, N, S), True at padding of the source; None without lengths.
+        padding: mask (R, N, S), True at padding of the source; None without lengths.
         last_valid: (1, R, N, H), index of the last valid source step for `gather`; None without
             lengths.
-        ignored: (R, N, T, mask), True at masked target values; None without a mask.
-        forced: (T, R, N, 1), True at teacher-forced steps.
+        ignored: mask (R, N, T, mask), True at masked target values; None without a mask.
+        forced: mask (T, R, N, 1), True at teacher-forced steps.
         scale: (R,), the reciprocal of the number of unmasked target values.
-        twice_scale: (R,), 2 * `scale`.
+        twice_scale: (R,), twice the value of `scale`.
     """
 
     def __init__(self, tape: OpTape, shape: BufferShape, *, has_runs: bool) -> None:

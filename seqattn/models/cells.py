@@ -150,7 +150,7 @@ class Cell(nn.Module, ABC):
         """Run the cell over whole sequences, from a state of zeros.
 
         Args:
-            inputs: (..., N, L, inputs), with finite values in the padding.
+            inputs: the inputs (..., N, L, inputs), with finite values in the padding.
             lengths: (..., N), number of valid steps of each sequence; None if all L steps are
                 valid.
 
@@ -254,7 +254,7 @@ def gru_step(projected: Tensor, state: Tensor | None, weight: Tensor, bias: Tens
     Args:
         projected: W x + b for all gates, (..., N, 3H), or (R, 3H, N) if `uses_batch_innermost` is
             True for the weight.
-        state: h, (..., N, H), or (R, H, N); None stands for zeros and saves a matmul.
+        state: h, (..., N, H), or (R, H, N); None means zeros and saves a matmul.
         weight, bias: U (..., 3H, H) and c (..., 3H).
     """
     H, features = weight.shape[-1], axis_of_features(weight)
@@ -288,7 +288,8 @@ def lstm_step(projected: Tensor, state: Tensor | None, weight: Tensor, bias: Ten
 
 
 def rnn_step(projected: Tensor, state: Tensor | None, weight: Tensor, bias: Tensor) -> Tensor:
-    """Compute one step of `RNN`; shapes as in `gru_step`, with H rows instead of 3H."""
+    """Compute one step of `RNN`. The shapes are the same as in `gru_step`, but with H rows instead
+    of 3H."""
     return (projected + _recurrent_term(state, weight, bias)).tanh()
 
 

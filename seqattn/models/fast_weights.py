@@ -35,7 +35,7 @@ from torch import Tensor
 
 from seqattn.config import FastWeights
 from seqattn.errors import UsageError
-from seqattn.models.attention import Override
+from seqattn.models.attention import AttentionOverride
 from seqattn.models.base import RNG, AttentionMap, FeatureSpec, ModelOutput, Seq2SeqModel
 from seqattn.models.layers import LayerNorm, Linear, matmul
 from seqattn.models.skip import Lengths, build_skip
@@ -67,7 +67,8 @@ class StateMemory(NamedTuple):
         return matmul(weights.unsqueeze(-2), self.states).squeeze(-2), weights
 
     def write(self, state: Tensor, keep: Tensor | None, decay: float, rate: float) -> StateMemory:
-        """Return the memory after a state (..., N, H) was written where `keep` (..., N) is True."""
+        """Return the memory after a state (..., N, H) was written for the sequences with `keep`
+        (..., N) True."""
         valid = state.new_ones(state.shape[:-1]) if keep is None else keep.to(state.dtype)
         factors = self.factors * (1 - valid * (1 - decay)).unsqueeze(-1)
         return StateMemory(
@@ -91,7 +92,8 @@ class MatrixMemory(NamedTuple):
         return matmul(self.A, state.unsqueeze(-1)).squeeze(-1), None
 
     def write(self, state: Tensor, keep: Tensor | None, decay: float, rate: float) -> MatrixMemory:
-        """Return the memory after a state (..., N, H) was written where `keep` (..., N) is True."""
+        """Return the memory after a state (..., N, H) was written for the sequences with `keep`
+        (..., N) True."""
         A = decay * self.A + rate * state.unsqueeze(-1) * state.unsqueeze(-2)
         return MatrixMemory(A if keep is None else A.where(keep[..., None, None], self.A))
 
@@ -115,6 +117,12 @@ class FastWeightsModel(Seq2SeqModel):
         self.decoder_norm = LayerNorm(H) if config.layer_norm else None
         self.output = Linear(H, G)
         self.skip = build_skip(config.skip, lengths, F, G, self.output)
+
+    def attention_shape(self) -> tuple[int, int]:
+        raise UsageError(
+            "model.kind fast_weights has signed read weights, not a distribution over the"
+            " source, so no other distribution can replace them."
+        )
 
     def inner_loop(
         self, preactivation: Tensor, memory: FastWeightMemory, norm: LayerNorm | None
@@ -150,7 +158,7 @@ class FastWeightsModel(Seq2SeqModel):
     def encode(
         self, source: Tensor, lengths: Tensor | None, *, use_matrix: bool
     ) -> tuple[FastWeightMemory, Tensor, Tensor]:
-        """Return memory, state and start token after the last valid source step.
+        """Return the memory, the state and the start token after the last valid source step.
 
         Padding is not written to the memory, and the memory does not decay at padded steps.
         """
@@ -238,15 +246,12 @@ class FastWeightsModel(Seq2SeqModel):
         *,
         source_lengths: Tensor | None = None,
         with_attention: bool = True,
-        override: Override | None = None,
+        override: AttentionOverride | None = None,
     ) -> ModelOutput:
         check_source(source, source_lengths, self.features)
         check_steps(steps)
         if override is not None:
-            raise UsageError(
-                "model.kind fast_weights has signed read weights, not a distribution over the"
-                " source, so no other distribution can replace them."
-            )
+            self.attention_shape()  # raises
         *_, S, _ = source.shape
         use_matrix = self._use_matrix(S, steps, with_attention)
         memory, state, output = self.encode(source, source_lengths, use_matrix=use_matrix)

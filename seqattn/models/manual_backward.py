@@ -1,7 +1,7 @@
 """The loss of the default model family, with a hand-written backward pass.
 
 Autograd records every operation, and for small models the records take longer than the arithmetic.
-This file contains forward and backward pass of one family, the GRU encoder-decoder of
+This file contains the forward and backward pass of one model family, the GRU encoder-decoder of
 `recurrent.py` with `context: output`, `readout: linear` and a dot-product score. Each forward stage
 F1 to F4 is followed by its gradient B1 to B4. The file is optional: without it, autograd computes
 the gradient.
@@ -86,7 +86,8 @@ class ManualLoss:
     """The mean squared error of a supported model and its gradient.
 
     Args:
-        model: a model whose parameters, (R, ...) with runs, are only changed in place.
+        model: a model with parameters that are only changed in place. The parameters have the shape
+            (R, ...) if there are several runs.
         gradient: the output buffer of `value_and_grad`, (R, P), in the order of the parameters.
     """
 
@@ -103,7 +104,7 @@ class ManualLoss:
         """Return the loss of each run, (R,), or () without runs. Write the gradients to `gradient`.
 
         Args:
-            target_keep: (..., N, T), True at valid target steps, or (..., N, T, F), True at
+            target_keep: mask (..., N, T), True at valid target steps, or (..., N, T, F), True at
                 observed values; None if all values are valid.
             source, target, source_lengths, teacher_forcing: see `Seq2SeqModel.forward`.
         """
@@ -233,7 +234,8 @@ class AttentionPass:
         y      = (state's term) + softmax(scores) values
 
     Attributes:
-        memory: (S + F, R, N, H + 1 + F), whose columns are keys, bias and values.
+        memory: array (S + F, R, N, H + 1 + F), in which the columns are the keys, the bias and the
+            values.
         joint, djoint: (R, N, T, S + F); the last F columns of `djoint` are the gradient of y.
     """
 

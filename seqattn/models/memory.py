@@ -1,5 +1,5 @@
-"""Estimates of how many numbers a model stores per sequence. The rules are approximate, and too
-high rather than too low.
+"""Estimates of the number of values that a model stores per sequence. The rules are approximate,
+and overestimate the numbers rather than underestimate them.
 
 Letters: S source length, T target length, H width of a state, D width of a Transformer, K width of
 the keys.

@@ -34,8 +34,8 @@ class Noise(NamedTuple):
     """The random numbers of L decoder steps of a recurrent model.
 
     Attributes:
-        attention: (..., N, [A,] L), uniform over [0, 1), to sample the positions of hard attention;
-            None to select the most probable positions.
+        attention: (..., N, [A,] L), uniform over [0, 1], to sample the positions of hard attention.
+            Rounding to float32 can result in 1.0. Pass None to select the most probable positions.
         layer_dropout: dropout factors of the input of each layer except the first, (..., N, L, H)
             each.
         readout_dropout: (..., N, L, W), dropout factors of the readout's input; None for no

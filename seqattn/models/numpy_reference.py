@@ -280,14 +280,14 @@ def attention_forward(
             (C, K), b (K,) and v (K,) for `additive`. W_V (V, O) is optional and projects the
             values.
         score: name of the score function.
-        keep: (N..., S), True at valid keys, False at padding; None if all keys are valid.
+        keep: mask (N..., S), True at valid keys and False at padding; None if all keys are valid.
         causal: whether query t may only attend to keys 0 to t.
 
     Returns:
         output (N..., T, O), and the cache, whose first entry is the attention weights (N..., T, S).
 
     Raises:
-        ValueError: if shapes do not fit together, or all keys of a query are masked.
+        ValueError: if shapes do not fit together, or if all keys of a query are masked.
     """
     *lead, T, _ = query.shape
     *lead_of_keys, S, _ = key.shape

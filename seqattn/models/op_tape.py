@@ -126,13 +126,13 @@ class OpTape:
         self.record(grad.addcmul_, weights, total, value=-1)
 
     def matmul(self, out: Tensor, a: Tensor, b: Tensor, plus: Tensor | None = None) -> None:
-        """Compute out = plus + a b.
+        """Compute `out = plus + a @ b`.
 
         Args:
             out: (R, ..., m, n).
             a: (R, ..., m, k).
             b: (R, ..., k, n).
-            plus: broadcasts to `out`, and may be `out` itself; None for 0.
+            plus: a tensor that broadcasts to `out`, and that may be `out` itself; None for 0.
         """
         if self.runs_innermost and a.shape[-1] <= MAX_NARROW:
             self._matmul_by_columns(out, a, b, plus)
@@ -214,11 +214,11 @@ class OpTape:
     def matmul_to_steps(
         self, out: Tensor, rows: Tensor, b: Tensor, *, accumulate: bool = False
     ) -> None:
-        """Compute out = rows b, or out += rows b.
+        """Compute `out = rows @ b` or `out += rows @ b`.
 
         Args:
             out: (steps, R, N, n).
-            rows: (R, steps * N, k); see `steps_as_rows`.
+            rows: a matrix (R, steps * N, k); see `steps_as_rows`.
             b: (R, k, n).
             accumulate: whether the product is added to `out`.
         """

@@ -36,8 +36,8 @@ from seqattn.models.attention import (
     Attention,
     AttentionMemory,
     AttentionOutput,
+    AttentionOverride,
     LocalWindow,
-    Override,
     build_attention,
 )
 from seqattn.models.base import (
@@ -121,6 +121,9 @@ class RecurrentModel(Seq2SeqModel):
         self.output = Linear(2 * H if reads_context else H, G)
         self.skip = build_skip(config.skip, lengths, F, G, self.output)
 
+    def attention_shape(self) -> tuple[int, int]:
+        return super().attention_shape() if self.attention is None else (1, self.attention.heads)
+
     # --- the source -------------------------------------------------------------------------------
 
     def encode(
@@ -134,9 +137,8 @@ class RecurrentModel(Seq2SeqModel):
             source = source.masked_fill(~keep.unsqueeze(-1), 0)  # NaN in padding must not spread
         states, cells = self.encode_states(source, source_lengths, rng)
         memory = None if self.attention is None else self.attention.precompute_memory(states, keep)
-        if source_lengths is None:
-            last = source.select(-2, -1)
-        else:
+        last = source.select(-2, -1)
+        if source_lengths is not None:
             last = last_valid(source, source_lengths)
         return RecurrentEncoderOutput(memory, DecoderState(cells), self.features.start_token(last))
 
@@ -147,7 +149,7 @@ class RecurrentModel(Seq2SeqModel):
         layer.
 
         Args:
-            source: (..., N, S, F), with finite values in the padding.
+            source: the sources (..., N, S, F), with finite values in the padding.
         """
         *_, N, S, _ = source.shape
         states, last = self.encoder.forward(source, source_lengths)
@@ -210,7 +212,7 @@ class RecurrentModel(Seq2SeqModel):
         *,
         source_lengths: Tensor | None = None,
         with_attention: bool = True,
-        override: Override | None = None,
+        override: AttentionOverride | None = None,
     ) -> ModelOutput:
         check_source(source, source_lengths, self.features)
         check_steps(steps)

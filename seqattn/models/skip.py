@@ -17,8 +17,9 @@ zero.
   and training does not change them. At the first step, only the output layer has a gradient other
   than zero.
 - `finetuned`: W and b start from the same ridge regression and are trained with the network. In
-  each step, Adam changes each of the T G S F weights by about the learning rate, however small the
-  gradient of the weight. A high learning rate therefore destroys a fitted map with many weights.
+  each step, Adam changes each of the T * G * S * F weights by about the learning rate, however
+  small the gradient of the weight. A high learning rate therefore destroys a fitted map with many
+  weights.
 - `learned`: W and b are initialized to zero and trained. The initial forecast is 0 everywhere, or
   the last source point with `data.relative`.
 
@@ -153,8 +154,8 @@ class LinearSkip(nn.Module):
 def build_skip(
     kind: str, lengths: Lengths | None, source_dim: int, target_dim: int, output: Linear
 ) -> LinearSkip | None:
-    """Build the skip connection of a model. If there is one, initialize the model's output layer to
-    zero.
+    """Build the skip connection of a model. If the model has a skip connection, initialize the
+    model's output layer to zero.
 
     Args:
         kind: the value of `model.skip`.

@@ -41,8 +41,9 @@ def shift_right(
 def select_decoder_input(
     teacher_forcing: Tensor, target: Tensor, output: Tensor, step: int
 ) -> Tensor:
-    """Return the input of a step after the first, (..., N, F). The input is the target at step - 1
-    where teacher forcing is True, and the model's output elsewhere.
+    """Return the input of a step after the first, (..., N, F). The input is the target at `step -
+    1` for sequences with teacher forcing at this step, and the model's output for all other
+    sequences.
 
     Args:
         teacher_forcing: booleans that broadcast to (..., N, T).
@@ -56,7 +57,7 @@ def select_decoder_input(
 
 def find_forced_steps(teacher_forcing: Tensor, steps: int) -> tuple[list[bool], list[bool]]:
     """Find for each step whether all sequences of all runs are teacher-forced, and whether any
-    sequence is."""
+    sequence is teacher-forced."""
     if teacher_forcing.dim() == 1:
         forced = teacher_forcing.tolist()
         forced = forced * steps if len(forced) == 1 else forced
@@ -131,7 +132,7 @@ def check_target(
     """Check the shape of a target (..., N, T, F) and the type of the teacher-forcing mask.
 
     Raises:
-        ValueError: if the shape does not fit the source, or the mask is not boolean.
+        ValueError: if the shape does not fit the source, or if the mask is not boolean.
     """
     *lead, T, F = target.shape
     if tuple(lead) != tuple(source.shape[:-2]) or features.target_dim != F or T < 1:

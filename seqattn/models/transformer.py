@@ -26,7 +26,7 @@ from torch import Tensor, nn
 
 from seqattn.config import Transformer
 from seqattn.errors import UsageError
-from seqattn.models.attention import Override, WeightIntervention
+from seqattn.models.attention import AttentionOverride, WeightIntervention
 from seqattn.models.base import (
     RNG,
     AttentionKind,
@@ -94,7 +94,7 @@ class TransformerEncoderOutput(NamedTuple):
 
     Attributes:
         memory: keys and values of the source for each decoder layer.
-        keep: (..., N, S), True at valid source steps; None if all steps are valid.
+        keep: mask (..., N, S), True at valid source steps; None if all steps are valid.
         start_token: (..., N, F), the first decoder input, which is the last valid source step.
         weights: one tensor (..., N, A, S, S) per encoder layer; empty unless requested.
     """
@@ -130,6 +130,9 @@ class TransformerModel(Seq2SeqModel):
         self.decoder_norm = LayerNorm(D) if pre_norm else None
         self.output = Linear(D, target_dim)
         self.skip = build_skip(config.skip, lengths, source_dim, target_dim, self.output)
+
+    def attention_shape(self) -> tuple[int, int]:
+        return len(self._decoder), self._decoder[0].cross.heads
 
     def encode(
         self,
@@ -201,7 +204,7 @@ class TransformerModel(Seq2SeqModel):
         *,
         source_lengths: Tensor | None = None,
         with_attention: bool = True,
-        override: Override | None = None,
+        override: AttentionOverride | None = None,
     ) -> ModelOutput:
         check_source(source, source_lengths, self.features)
         check_steps(steps)
@@ -246,7 +249,8 @@ class TransformerModel(Seq2SeqModel):
             caches: for each layer, keys and values of the previous steps, or None at the first
                 step.
             with_weights: whether to return the weights.
-            intervention: replaces the weights of the cross-attention; None keeps them.
+            intervention: the intervention that replaces the weights of the cross-attention; None
+                keeps these weights.
 
         Returns:
             the output (..., N, F) without the skip connection; for each layer, the weights over the
@@ -299,7 +303,7 @@ class TransformerModel(Seq2SeqModel):
         """Return the tensors of one layer's cross-attention in a free-running forecast.
 
         Args:
-            source: (N, S, F), without padding.
+            source: the sources (N, S, F), without padding.
             steps: number of forecast steps, 1 or more.
             layer: index of the decoder layer, from 0.
         """

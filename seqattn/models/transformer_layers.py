@@ -1,7 +1,7 @@
 """The layers of the Transformer: positional encodings, attention with a cache, encoder and decoder
 layers.
 
-Sections and equations are those of Vaswani et al. 2017. Letters are as in
+Section and equation numbers refer to Vaswani et al. 2017. Letters are as in
 `seqattn.models.transformer`.
 """
 
@@ -127,10 +127,10 @@ class MultiHeadAttention(nn.Module):
         Args:
             x: (..., N, L, D).
             cache: keys and values of length S.
-            keep: (..., N, S), True at valid keys; None if all keys are valid.
+            keep: mask (..., N, S), True at valid keys; None if all keys are valid.
             causal: whether query t may only attend to keys 0 to t; L must then equal S.
             with_weights: whether to return the weights; False allows torch's fused attention.
-            replace: a function that replaces the weights; None keeps them.
+            replace: a function that replaces the weights; None keeps the weights.
 
         Returns:
             the result (..., N, L, D), and the weights (..., N, A, L, S) or None.
@@ -219,11 +219,12 @@ class DecoderLayer(nn.Module):
         Args:
             x: (..., N, L, D).
             memory: keys and values of the source, computed by `cross.cache`.
-            keep: (..., N, S), True at valid source steps; None if all steps are valid.
-            dropout: applied to the output of each sublayer.
+            keep: mask (..., N, S), True at valid source steps; None if all steps are valid.
+            dropout: the dropout, which is applied to the output of each sublayer.
             with_weights: whether to return the weights.
             prev: keys and values of the previous steps, if L is 1; None if there are none.
-            replace: replaces the weights of the cross-attention; see `MultiHeadAttention.attend`.
+            replace: a function that replaces the weights of the cross-attention; see
+                `MultiHeadAttention.attend`.
 
         Returns:
             the output (..., N, L, D); the weights over the target (..., N, A, L, t) and over the

@@ -64,9 +64,9 @@ def attention_figure(
     """Draw heatmaps of several sequences with a common colour scale.
 
     The scale runs from 0 to 1, or from 0 to the largest weight if there are many columns. For
-    signed read strengths, the scale is symmetric about 0, and 0 is white. The numbers of the target
-    points continue those of the source points: after a source of 2 points, the first target point
-    has the number 3. Cells at padding (NaN) are hatched.
+    signed read strengths, the scale is symmetric about 0, and the colour of 0 is white. The numbers
+    of the target points continue the numbers of the source points. For example, after a source of 2
+    points, the first target point has the number 3. Cells at padding (NaN) are hatched.
 
     Args:
         weights: one array per panel: (T, S), (S, S) or (T, T).
@@ -77,9 +77,9 @@ def attention_figure(
             with weights.
         alignment: for each panel, the true column of each row, or -1 if a row has none. The true
             columns are outlined.
-        columns: the number of panels in a row of the figure; None for as many as fit.
-        max_weight: the largest absolute weight of the scale, for figures with a common scale; None
-            for the largest absolute weight in `weights`.
+        columns: the number of panels in a row of the figure; None for as many panels as fit.
+        max_weight: the largest absolute weight on the scale, which gives several figures a common
+            scale; None for the largest absolute weight in `weights`.
     """
     if source_lengths is None:
         source_lengths = [int(np.isfinite(panel).any(axis=0).sum()) for panel in weights]

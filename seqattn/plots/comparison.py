@@ -11,6 +11,12 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, Locator, LogLocator, MaxNLocator, NullFormatter
 from numpy.typing import NDArray
 
+from seqattn.plots.log_scale import (
+    NOT_DRAWN,
+    positive_losses,
+    set_loss_scale,
+    split_references,
+)
 from seqattn.plots.style import (
     BLACK,
     BLUE,
@@ -52,7 +58,8 @@ def comparison_figure(
         intervals: the median of each variant, and the lower and upper bound of its interval. Both
             bounds are NaN if there is no interval. An interval with the upper bound inf is drawn up
             to the right edge.
-        lines: the names and values of the reference losses, which are drawn as vertical lines.
+        lines: the names and values of the reference losses, which are drawn as vertical lines. The
+            legend names a reference of 0, or far below the losses, instead.
         title: the title of the figure.
         no_interval_reason: the reason why no variant has an interval, for the legend.
     """
@@ -64,26 +71,19 @@ def comparison_figure(
         color = COLORS[row % len(COLORS)]
         heights = row - 0.1 + jitter.uniform(-0.16, 0.16, size=len(points))
         axes.plot(points, heights, "o", ms=3.6, color=color, alpha=0.55, mew=0)
-        if np.isfinite(high):
+        if low > 0 and np.isfinite(high):
             axes.plot([low, high], [row + 0.24] * 2, "-", color=color, **INTERVAL_STYLE)
         axes.plot([median], [row + 0.24], "D", color=color, mfc="white", ms=5.5, mew=1.5)
         if diverged := int(np.isinf(points).sum()):
             axes.text(1.01, row, f"{diverged} diverged", transform=axes.get_yaxis_transform(),
                       va="center", fontsize=8)  # fmt: skip
-    for index, (name, loss) in enumerate(sorted(lines, key=lambda line: line[1])):
-        dashes = DASHES[1:][index % len(DASHES[1:])]
-        axes.axvline(loss, color=GREY, lw=1.1, ls=dashes, zorder=0, label=f"{name} {loss:.4g}")
+    _draw_vertical_lines(axes, lines, losses)
     axes.set_yticks(range(len(names)), [shorten_name(name, MAX_NAME_LETTERS) for name in names])
     axes.set_ylim(len(names) - 0.5, -0.5)
-    axes.set_xscale("log")
-    left, right = axes.get_xlim()
-    for row, (_, low, high) in enumerate(intervals):
-        if np.isfinite(low) and np.isinf(high):
-            color = COLORS[row % len(COLORS)]
-            axes.plot([low, right], [row + 0.24] * 2, "-", color=color, **INTERVAL_STYLE)
-    axes.set_xlim(left, right)
+    scale = set_loss_scale(axes, losses, vertical=False)
+    _draw_cut_intervals(axes, intervals)
     _set_log_ticks(axes)
-    axes.set_xlabel("mean squared error on the test sequences, free running (log scale)")
+    axes.set_xlabel(f"mean squared error on the test sequences, free running{scale}")
     axes.set_title(title, loc="left")
     axes.plot([], [], "o", ms=3.6, color=BLACK, alpha=0.55, mew=0, label="a seed")
     has_intervals = any(not np.isnan(low) for _, low, _ in intervals)
@@ -92,6 +92,29 @@ def comparison_figure(
               label=label)  # fmt: skip
     figure.legend(loc="outside lower center", ncols=3, fontsize=8)
     return figure
+
+
+def _draw_cut_intervals(axes: Axes, intervals: Sequence[tuple[float, float, float]]) -> None:
+    """Draw the intervals that begin at 0 or have no end, from and to the edges of the axes."""
+    left, right = axes.get_xlim()
+    for row, (_, low, high) in enumerate(intervals):
+        if low <= 0 or (np.isfinite(low) and np.isinf(high)):
+            color = COLORS[row % len(COLORS)]
+            ends = [max(low, left), min(high, right)]
+            axes.plot(ends, [row + 0.24] * 2, "-", color=color, **INTERVAL_STYLE)
+    axes.set_xlim(left, right)
+
+
+def _draw_vertical_lines(
+    axes: Axes, lines: Sequence[tuple[str, float]], losses: Sequence[NDArray[np.float64]]
+) -> None:
+    """Draw a vertical line for each reference loss that a logarithmic axis of the losses shows."""
+    shown, omitted = split_references(lines, positive_losses(losses))
+    for name, loss in omitted:
+        axes.plot([], [], " ", label=f"{name} {loss:.4g}: {NOT_DRAWN}")
+    for index, (name, loss) in enumerate(sorted(shown, key=lambda line: line[1])):
+        dashes = DASHES[1:][index % len(DASHES[1:])]
+        axes.axvline(loss, color=GREY, lw=1.1, ls=dashes, zorder=0, label=f"{name} {loss:.4g}")
 
 
 @with_style
@@ -105,7 +128,8 @@ def band_figure(
 
     Args:
         names: the names of the variants.
-        losses: for each variant, the losses (seeds, epochs), inf after a seed diverged.
+        losses: for each variant, the losses (seeds, epochs), which are inf after the last epoch of
+            a diverged seed.
         title: the title of the figure.
     """
     figure = Figure(figsize=(7.5, 4.4), layout="constrained")
@@ -118,11 +142,11 @@ def band_figure(
         axes.fill_between(epochs, low, high, color=color, alpha=0.15, lw=0)
         axes.plot(epochs, median, color=color, ls=dashes, lw=1.6, marker=marker,
                   label=shorten_name(name, MAX_NAME_LETTERS))  # fmt: skip
-    axes.set_yscale("log")
+    scale = set_loss_scale(axes, losses)
     _set_log_ticks(axes, vertical=True)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set_xlabel("epoch")
-    axes.set_ylabel("mean squared error (log scale)")
+    axes.set_ylabel(f"mean squared error{scale}")
     axes.set_title(f"{title}; median and quartiles over seeds", loc="left")
     axes.legend(fontsize=8, ncols=1 + len(names) // 9)
     return figure
@@ -132,7 +156,7 @@ def quartiles(runs: NDArray[np.float64]) -> NDArray[np.float64]:
     """Compute the quartiles over seeds.
 
     Args:
-        runs: (seeds, epochs), the losses, inf after a seed diverged.
+        runs: (seeds, epochs), the losses, which are inf after the last epoch of a diverged seed.
 
     Returns:
         The quartiles of each epoch, (3, epochs); NaN for a quartile that is not finite.
@@ -180,9 +204,9 @@ def sweep_figure(
     if reference is not None:
         name, values, levels = reference
         top.plot(values, levels, color=GREY, lw=1.1, ls=DASHES[1], zorder=0, label=name)
-    top.set_yscale("log")
+    scale = set_loss_scale(top, [seeds for by_value in losses for seeds in by_value])
     _set_log_ticks(top, vertical=True)
-    top.set_ylabel("mean squared error, test\n(log scale)")
+    top.set_ylabel(f"mean squared error, test\n{scale.strip()}")
     top.set_title(title, loc="left")
     top.plot([], [], "o", ms=4, color=BLACK, alpha=0.5, mew=0, label="a seed")
     top.legend(fontsize=8, loc="center left", bbox_to_anchor=(1.01, 0.5))
@@ -226,8 +250,10 @@ def _set_log_ticks(axes: Axes, *, vertical: bool = False) -> None:
     """Set the ticks of a logarithmic axis, with plain numbers as labels.
 
     The ticks are at 1, 2 and 5 of each decade, or at equal distances if fewer than three of these
-    ticks are visible. The limits of the axis must be final.
+    ticks are visible. The limits of the axis must be final. A linear axis is not changed.
     """
+    if (axes.get_yscale() if vertical else axes.get_xscale()) != "log":
+        return
     axis = axes.yaxis if vertical else axes.xaxis
     low, high = axes.get_ylim() if vertical else axes.get_xlim()
     locator: Locator = LogLocator(base=10, subs=(1.0, 2.0, 5.0), numticks=12)

@@ -37,8 +37,8 @@ def draw_comparison(result: ComparisonResult) -> None:
     """Write `comparison.png`, `curves.png`, `attention.png` and `along.png`.
 
     `attention.png` needs a variant with attention, and `along.png` needs a sweep over a config key.
-    All four pictures need a run that did not diverge. If a picture cannot be drawn, its old file is
-    deleted, because it is outdated.
+    All four pictures need at least one run that did not diverge. If a picture cannot be drawn, its
+    old file is deleted, because it is outdated.
     """
     variants = [variant for variant in result.variants if variant.losses]
     has_losses = any(variant.summaries for variant in variants)

@@ -9,6 +9,13 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
+from seqattn.plots.log_scale import (
+    NOT_DRAWN,
+    Reference,
+    positive_losses,
+    set_loss_scale,
+    split_references,
+)
 from seqattn.plots.style import (
     BLACK,
     BLUE,
@@ -21,6 +28,8 @@ from seqattn.plots.style import (
     tick_width,
     with_style,
 )
+
+NOISE_FLOOR = "noise floor"
 
 
 @with_style
@@ -66,6 +75,9 @@ def loss_figure(
 
     The noise floor and the best baseline are horizontal lines.
 
+    A reference of 0, or far below the losses, is named in the legend instead. The scale is linear
+    if no loss is above 0.
+
     Args:
         history: the losses, which are mean squared errors.
         best_epoch: the epoch to mark, counted from 1; 0 for none.
@@ -78,15 +90,18 @@ def loss_figure(
     figure = Figure()
     axes = figure.subplots()
     _draw_curves(axes, history, best_epoch)
-    references = [("noise floor", noise_floor, GREEN, "-.")] if noise_floor else []
-    if baseline is not None and baseline[1]:
-        references.append((*baseline, VERMILION, ":"))
-    labels = _draw_references(axes, references)
-    axes.set_yscale("log", nonpositive="mask")
+    losses = [history.training, history.validation, history.validation_teacher_forced]
+    references = [] if noise_floor is None else [(NOISE_FLOOR, noise_floor)]
+    references += [] if baseline is None else [baseline]
+    shown, omitted = split_references(references, positive_losses(losses))
+    labels = _draw_references(axes, shown)
+    for name, loss in omitted:
+        axes.plot([], [], " ", label=f"{name} {loss:.4g}: {NOT_DRAWN}")
+    scale = set_loss_scale(axes, losses)
     _set_loss_ticks(axes)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set_xlabel("epoch")
-    axes.set_ylabel(f"mean squared error{', scaled units' if scaled else ''} (log scale)")
+    axes.set_ylabel(f"mean squared error{', scaled units' if scaled else ''}{scale}")
     axes.set_title(title, loc="left", color=BLACK)
     axes.grid(axis="y", which="both", color="#e8e8e8", lw=0.6)
     axes.set_axisbelow(True)
@@ -117,16 +132,12 @@ def _draw_curves(axes: Axes, history: LossHistory, best_epoch: int) -> None:
         )  # fmt: skip
 
 
-def _draw_references(axes: Axes, lines: Sequence[tuple[str, float, str, str]]) -> list[str]:
-    """Draw horizontal lines with labels to the right of the axes, and return the labels.
-
-    Args:
-        axes: the axes.
-        lines: the name, loss, colour and dashes of each line.
-    """
-    labels = [f"{name}\n{loss:.4g}" for name, loss, _, _ in lines]
-    lowest = min((loss for _, loss, _, _ in lines), default=0.0)
-    for label, (_, loss, color, dashes) in zip(labels, lines, strict=True):
+def _draw_references(axes: Axes, lines: Sequence[Reference]) -> list[str]:
+    """Draw a horizontal line for each reference, and return the labels to the right of the axes."""
+    labels = [f"{name}\n{loss:.4g}" for name, loss in lines]
+    lowest = min((loss for _, loss in lines), default=0.0)
+    for label, (name, loss) in zip(labels, lines, strict=True):
+        color, dashes = (GREEN, "-.") if name == NOISE_FLOOR else (VERMILION, ":")
         axes.axhline(loss, color=color, lw=1.2, ls=dashes, zorder=1)
         axes.annotate(
             label, (1, loss), xycoords=("axes fraction", "data"),
@@ -139,8 +150,10 @@ def _draw_references(axes: Axes, lines: Sequence[tuple[str, float, str, str]]) -
 def _set_loss_ticks(axes: Axes) -> None:
     """Set the ticks of a logarithmic loss axis, with plain numbers as labels.
 
-    An axis with few decades also gets ticks between the decades.
+    An axis with few decades also gets ticks between the decades. A linear axis is not changed.
     """
+    if axes.get_yscale() != "log":
+        return
     plain = FuncFormatter(lambda value, _: f"{value:g}")
     axes.yaxis.set_major_formatter(plain)
     low, high = axes.get_ylim()

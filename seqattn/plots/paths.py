@@ -60,9 +60,10 @@ def paths_figure(
 
     If source and target have the same two features, with equal units and similar spread, each
     sequence is drawn as a path in the plane of these features. Otherwise, the features are drawn
-    over the steps. A single feature gets one panel per sequence. Several features get one row each,
-    with the target features first; only the first sequences and features are then drawn. The line
-    of a forecast starts at the last source point of the same feature.
+    over the steps. A single feature gets one panel per sequence. If there are several features,
+    each feature gets one row, with the target features first. In this case, only the first
+    sequences and features are drawn. The line of a forecast starts at the last source point of the
+    same feature.
 
     Args:
         source: one (S, F) array per sequence, without padding.
@@ -199,8 +200,8 @@ def _make_panels(shape: tuple[int, int], count: int) -> tuple[Figure, list[Axes]
     The panels have a few ticks at round numbers, with small labels.
 
     Args:
-        shape: the number of rows and of columns.
-        count: the number of panels to use. The others stay empty.
+        shape: the number of rows and the number of columns.
+        count: the number of panels to use. The other panels stay empty.
     """
     figure, panels = panel_grid(shape, count)
     for axes in panels:

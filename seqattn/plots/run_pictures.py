@@ -110,8 +110,8 @@ def predictions_picture(
     Args:
         predictions: the arrays of `predictions.npz`.
         examples: the maximum number of sequences.
-        scaled: whether the loss is in scaled units. The errors are then root mean squared errors
-            in the units of the data, and mean squared errors otherwise.
+        scaled: whether the loss is in scaled units. If True, the picture shows root mean squared
+            errors in the units of the data. If False, it shows mean squared errors.
         units: the units, by feature name. A feature without a unit has no entry.
     """
     n = min(examples, len(predictions["ids"]))
@@ -170,10 +170,11 @@ def attention_panels(
         titles: one title per sequence.
         examples: the maximum number of sequences.
         kind: "cross", "encoder_self" or "decoder_self".
-        layer, head: the index of the layer and of the head to draw; None for all.
+        layer, head: the index of the layer and the index of the head to draw; None for all layers
+            or all heads.
 
     Raises:
-        UsageError: if the model has no such kind of attention, layer or head.
+        UsageError: if the model does not have this kind of attention, this layer or this head.
     """
     weights = attention[_weight_key(attention, kind)]
     _, layers, heads, _, _ = weights.shape
@@ -229,15 +230,16 @@ def attention_picture(
         titles: one title per sequence.
         examples: the maximum number of sequences.
         kind: "cross", "encoder_self" or "decoder_self".
-        layer, head: the index of the layer and of the head to draw; None for all.
+        layer, head: the index of the layer and the index of the head to draw; None for all layers
+            or all heads.
         as_grid: whether to draw all layers as rows and all heads as columns.
 
     Returns:
-        The figure, and a sentence about what the figure omits; "" if it omits nothing.
+        The figure, and a sentence that describes the omitted panels; "" if no panels are omitted.
 
     Raises:
-        UsageError: if the model has no such kind of attention, layer or head, or if a grid has too
-            many panels.
+        UsageError: if the model does not have this kind of attention, this layer or this head, or
+            if a grid has too many panels.
     """
     _, layers, heads, _, _ = attention[_weight_key(attention, kind)].shape
     rows, columns = (
@@ -281,8 +283,8 @@ def _panel_budget(examples: int, maps: int, as_grid: bool) -> tuple[int, int, st
         as_grid: whether to draw all layers and heads.
 
     Returns:
-        The number of sequences, the number of panels per sequence, and a sentence about what is
-        omitted; "" if nothing is omitted.
+        The number of sequences, the number of panels per sequence, and a sentence that describes
+        the omitted panels; "" if no panels are omitted.
     """
     drawn = maps if as_grid else min(maps, MAX_PANELS)
     n = min(examples, max(1, MAX_PANELS // drawn)) if drawn > 1 else examples
@@ -301,10 +303,10 @@ def attention_history_picture(
     Args:
         history: the arrays of `film.npz`, with weights (epochs, sequences, layers, A, T, S).
         examples: the maximum number of sequences.
-        layer, head: the indices of the layer and of the head.
+        layer, head: the index of the layer and the index of the head.
 
     Raises:
-        UsageError: if the model has no such layer or head.
+        UsageError: if the model does not have this layer or this head.
     """
     frames = _history_frames(history, STRIP_EPOCHS, min(examples, MAX_STRIP_SEQUENCES), layer, head)
     in_rows = [panel for of_sequence in zip(*frames, strict=True) for panel in of_sequence]
@@ -317,10 +319,10 @@ def save_animation(history: Arrays, path: Path, *, layer: int = 0, head: int = 0
     Args:
         history: the arrays of `film.npz`, with weights (epochs, sequences, layers, A, T, S).
         path: the file to write.
-        layer, head: the indices of the layer and of the head.
+        layer, head: the index of the layer and the index of the head.
 
     Raises:
-        UsageError: if the model has no such layer or head.
+        UsageError: if the model does not have this layer or this head.
     """
     frames = _history_frames(history, MAX_FRAMES, MAX_STRIP_SEQUENCES, layer, head)
     largest = float(np.nanmax(np.abs(history["weights"][:, :MAX_STRIP_SEQUENCES, layer, head])))
@@ -330,10 +332,10 @@ def save_animation(history: Arrays, path: Path, *, layer: int = 0, head: int = 0
 def _history_frames(
     history: Arrays, max_frames: int, examples: int, layer: int, head: int
 ) -> list[list[Panel]]:
-    """Return the panels of evenly spaced recorded epochs, among them the first and the last epoch.
+    """Return the panels of evenly spaced recorded epochs, including the first and the last epoch.
 
     Raises:
-        UsageError: if the model has no such layer or head.
+        UsageError: if the model does not have this layer or this head.
     """
     count, titles = len(history["weights"]), sequence_titles(history, "validation")
     frames = []
@@ -347,7 +349,7 @@ def _history_frames(
 
 
 def _selected_indices(option: str, index: int | None, count: int) -> list[int]:
-    """Return the index as a list, or all indices below `count` if it is None.
+    """Return the index as a list. If the index is None, return all indices below `count`.
 
     Raises:
         UsageError: if the index is out of range.
@@ -358,7 +360,8 @@ def _selected_indices(option: str, index: int | None, count: int) -> list[int]:
 
 
 def sequence_titles(predictions: Arrays, split: str = "test") -> list[str]:
-    """Return the title of each sequence in a picture, with split, id and the label of the task."""
+    """Return the title of each sequence in a picture, which contains the split, the id and the
+    label of the sequence."""
     ids = [str(name) for name in predictions["ids"]]
     labels = [str(label) for label in predictions["labels"]] or [""] * len(ids)
     return [

@@ -62,7 +62,7 @@ def with_style(draw: Callable[Arguments, Figure]) -> Callable[Arguments, Figure]
 
 
 def as_bytes(figure: Figure, ending: str = "png") -> bytes:
-    """Return the content of a picture file. Equal figures give equal bytes.
+    """Return the content of a picture file. Equal figures have equal bytes.
 
     Args:
         figure: the figure to draw.
@@ -90,7 +90,7 @@ def as_bytes(figure: Figure, ending: str = "png") -> bytes:
 
 
 def as_gif(figures: Iterable[Figure], seconds: float = 0.4) -> bytes:
-    """Return an endless animated GIF. Its last frame is shown for two seconds.
+    """Return an endless animated GIF. The last frame is shown for two seconds.
 
     Args:
         figures: the frames in order.
@@ -136,8 +136,8 @@ def panel_grid(shape: tuple[int, int], count: int) -> tuple[Figure, list[Axes]]:
     """Create a figure with a grid of panels, and return it with its first `count` panels.
 
     Args:
-        shape: the number of rows and of columns.
-        count: the number of panels to use. The others stay empty.
+        shape: the number of rows and the number of columns.
+        count: the number of panels to use. The other panels stay empty.
     """
     figure = Figure()
     panels = list(figure.subplots(*shape, squeeze=False).ravel())
@@ -159,7 +159,7 @@ def set_layout(
     Args:
         figure: the figure to change.
         panel: the width and the height of the axes of one panel.
-        shape: the number of rows and of columns.
+        shape: the number of rows and the number of columns.
         left, right, bottom, top: the margins around all panels.
         gaps: the horizontal and the vertical distance between two panels.
     """

@@ -1,36 +1,46 @@
 """HTML pages of runs and comparisons, which work offline.
 
-A page contains its data, its style, its script and plotly (the extra `report`). A content security
-policy forbids all requests and all other scripts, so names from files cannot run or load anything.
+A page contains its data, its style, its script and plotly (the extra `report`). A page with a live
+model also contains ONNX Runtime Web (`vendor/`). A content security policy forbids all requests and
+all other scripts, so names from files cannot run or load anything. With a live model the policy
+also allows WebAssembly, and scripts from `blob:` addresses, which only a script of the page can
+create.
 """
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import hashlib
 import json
+from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
 from seqattn import __version__
 from seqattn.analysis.comparison import ComparisonResult, is_comparison, read_comparison
-from seqattn.errors import UsageError
-from seqattn.report.content import comparison_content, run_content
+from seqattn.errors import UsageError, counted
+from seqattn.report.content import comparison_content, run_content, runs_content
 from seqattn.runs import PAGE, RunFolder, find_run
 from seqattn.runs.output_files import write_output
 from seqattn.runs.storage import folder_lock
 
+MAX_SIDE_BY_SIDE = 4
 OUTPUT_HINT = "write elsewhere with --output FILE"
+RUNTIME_FILES = {"script": "ort.wasm.bundle.min.mjs", "wasm": "ort-wasm-simd-threaded.wasm"}
+"""Key in page.html -> file of ONNX Runtime Web. The element of a file has the id `ort-KEY`."""
 INSTALL_HINT = 'The pages of seqattn report need plotly and Jinja2: pip install "seqattn[report]"'
 
 
-def report(path: Path, output: Path | None = None) -> Path:
+def report(path: Path, output: Path | None = None, *, live: bool = True) -> Path:
     """Write the page of a run, of many seeds, or of a comparison.
 
     Args:
         path: the folder of the run, the seeds or the comparison.
         output: the file to write; None for `report.html` in the folder.
+        live: whether to put the model into the page, so that readers can change its input and its
+            weights.
 
     Returns:
         The path of the page.
@@ -48,13 +58,41 @@ def report(path: Path, output: Path | None = None) -> Path:
             result = read_comparison(path)
             if output is None:
                 _check_finished(result)
-            content = comparison_content(result, None if output is None else output.parent)
+            content = comparison_content(
+                result, None if output is None else output.parent, live=live
+            )
         else:
-            content = run_content(RunFolder(folder))
+            content = run_content(RunFolder(folder), live=live)
         target = output or folder / PAGE
         # A path may contain bytes that are not text. Python represents them as lone surrogates.
         write_output(target, render_page(content).encode(errors="backslashreplace"))
     return target
+
+
+def report_side_by_side(runs: Sequence[Path], output: Path) -> Path:
+    """Write a page that shows several runs side by side on one input.
+
+    Args:
+        runs: two to four run folders that share their source and target features.
+        output: the file to write.
+
+    Returns:
+        The path of the page.
+
+    Raises:
+        UsageError: if a library is not installed, there are more than four runs, the runs do not
+            share their features, or a model cannot be in a page.
+        CheckpointError: if a folder is not a finished run, or cannot be read.
+    """
+    _require_libraries()
+    if len(runs) > MAX_SIDE_BY_SIDE:
+        raise UsageError(
+            f"seqattn report: shows at most {counted(MAX_SIDE_BY_SIDE, 'run')} side by side, and"
+            f" {counted(len(runs), 'folder')} were given."
+        )
+    folders = [RunFolder(find_run(path)[0].path) for path in runs]
+    write_output(output, render_page(runs_content(folders)).encode(errors="backslashreplace"))
+    return output
 
 
 def _check_finished(result: ComparisonResult) -> None:
@@ -92,7 +130,17 @@ def render_page(content: dict[str, Any]) -> str:
         style=(files / "page.css").read_text(encoding="utf-8"),
         script=(files / "page.js").read_text(encoding="utf-8"),
         plotly=get_plotlyjs(),
+        runtime=_read_runtime() if content.get("live") else None,
     )
+
+
+def _read_runtime() -> dict[str, str]:
+    """Read the compressed files of ONNX Runtime Web as base64, by their keys in RUNTIME_FILES."""
+    vendor = resources.files("seqattn.report") / "vendor"
+    return {
+        kind: base64.b64encode((vendor / f"{name}.gz").read_bytes()).decode()
+        for kind, name in RUNTIME_FILES.items()
+    }
 
 
 def _require_libraries() -> None:
@@ -103,4 +151,4 @@ def _require_libraries() -> None:
         raise UsageError(INSTALL_HINT) from None
 
 
-__all__ = ["INSTALL_HINT", "PAGE", "render_page", "report"]
+__all__ = ["INSTALL_HINT", "PAGE", "render_page", "report", "report_side_by_side"]

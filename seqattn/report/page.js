@@ -1,628 +1,4299 @@
+// Built by `make page` from seqattn/report/web/src. Change the sources, not this file.
 "use strict";
-// Script of the page. The data are in the element #data; arrays are deflated and in base64.
-// Text from files is inserted with textContent only, or with escapeMarkup() for plotly.
-
-const data = JSON.parse(document.getElementById("data").textContent);
-const $ = (id) => document.getElementById(id);
-// Escapes markup and the templates of plotly, which begin with %{.
-const escapeMarkup = (words) => String(words).replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;").replace(/%\{/g, "%&#123;");
-const formatNumber = (x, digits = 3) => (Number.isFinite(x) ? Number(x).toPrecision(digits).replace("-", "\u2212") : "none");
-const place = (x) => Math.floor(Math.log10(Math.abs(x)));
-// Three digits, or as many as a hundredth of the spread needs: 1013.27, not 1.01e+3.
-function formatValue(x, spread) {
-  if (!Number.isFinite(x)) return "none";
-  const decimals = Math.max(0, x === 0 ? 0 : 2 - place(x), spread > 0 ? 2 - place(spread) : 0);
-  return decimals > 8 || Math.abs(x) >= 1e15 ? formatNumber(x) : x.toFixed(decimals).replace("-", "\u2212");
-}
-const config = { displaylogo: false, responsive: true, displayModeBar: "hover", modeBarButtons: [["toImage", "zoom2d", "pan2d", "resetScale2d"]] };
-const redraws = [];
-
-function theme() {
-  const style = getComputedStyle(document.documentElement);
-  const of = (name) => style.getPropertyValue(name).trim();
-  return { ground: of("--ground"), ink: of("--ink"), soft: of("--soft"), line: of("--line"), accent: of("--accent"), warn: of("--warn") };
-}
-
-function layout(more) {
-  const { ground, ink, line } = theme();
-  const axis = { gridcolor: line, zerolinecolor: line, linecolor: line, automargin: true };
-  const axes = Object.entries({ xaxis: {}, yaxis: {}, ...more }).filter(([key]) => /^[xy]axis/.test(key));
-  return {
-    paper_bgcolor: ground, plot_bgcolor: ground, font: { color: ink, size: 13 },
-    margin: { l: 50, r: 15, t: 30, b: 45 }, hoverlabel: { namelength: -1 }, ...more,
-    ...Object.fromEntries(axes.map(([key, own]) => [key, { ...axis, ...own }])),
-  };
-}
-
-async function unpack(packed) {
-  const bytes = Uint8Array.from(atob(packed.data), (sign) => sign.charCodeAt(0));
-  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
-  const raw = await new Response(stream).arrayBuffer();
-  const kinds = { 8: Uint8Array, 16: Uint16Array, 32: Float32Array };
-  const values = new kinds[packed.bits](raw);
-  const strides = packed.shape.map((_, k) => packed.shape.slice(k + 1).reduce((a, b) => a * b, 1));
-  const most = packed.bits === 16 ? 65534 : 254;
-  const decode = packed.bits === 32
-    ? (code) => code
-    : (code) => (code > most ? NaN : packed.low + (code / most) * (packed.high - packed.low));
-  return {
-    shape: packed.shape, decimals: packed.decimals, low: packed.low, high: packed.high,
-    at: (...places) => decode(values[places.reduce((sum, place, k) => sum + place * strides[k], 0)]),
-  };
-}
-
-function matrix(array, rows, columns, ...places) {
-  return Array.from({ length: rows }, (_, r) => Array.from({ length: columns }, (_, c) => {
-    const value = array.at(...places, r, c);
-    return Number.isNaN(value) ? null : value;
-  }));
-}
-
-function fill(select, words, chosen = 0) {
-  select.replaceChildren(...words.map((word, k) => new Option(word, k, false, k === chosen)));
-  select.disabled = words.length < 2;
-}
-
-// Replaces a plot by text.
-function write(id, words) {
-  Plotly.purge(id);
-  $(id).textContent = words;
-}
-
-function clear(id) {
-  if (!$(id).data) $(id).textContent = "";
-}
-
-const indexNames = (count) => Array.from({ length: count }, (_, k) => String(k));
-
-// Ticks of a log axis: 1, 2 and 5 of each power of ten, or equal steps in a small range.
-function logTicks(log, values) {
-  if (!log) return { tickformat: "~g" };
-  const real = values.filter((x) => x > 0);
-  const [low, high] = [Math.min(...real), Math.max(...real)];
-  if (real.length < 2 || low === high || high > 5 * low) return { dtick: "D2", tickformat: "~g" };
-  const rough = (high - low) / 3;
-  const power = 10 ** place(rough);
-  const step = power * [5, 2, 1].find((digit) => digit * power <= rough * 1.0001);
-  return { dtick: `L${step}`, tickformat: "~g" };
-}
-
-// Ticks of epochs and steps are integers.
-const integerTicks = (count) => ({ tickformat: "d", ...(count <= 12 ? { dtick: 1 } : {}) });
-
-// From blue through white, which is 0, to red.
-const DIVERGING = ["#2166ac", "#92c5de", "#f7f7f7", "#f4a582", "#b2182b"].map((colour, k) => [k / 4, colour]);
-
-function colourScale(meaning, array, largest) {
-  if (meaning === "strength") {
-    const widest = Math.max(Math.abs(array.low), Math.abs(array.high)) || 1;
-    return { colorscale: DIVERGING, zmin: -widest, zmax: widest };
+(() => {
+  // src/dom.ts
+  function byId(id) {
+    const element = document.getElementById(id);
+    if (!element) throw new Error(`The page has no element #${id}.`);
+    return element;
   }
-  return { colorscale: "Viridis", zmin: 0, zmax: largest || 1 };
-}
-
-// With more columns weights are small, so the colour scale ends at the largest weight.
-const MAX_UNIT_SCALE_COLUMNS = 16;
-
-function heatmap(z, across, down, colours, title) {
-  return {
-    type: "heatmap", z, x: across, y: down, ...colours, xgap: z.length <= 16 ? 1 : 0, ygap: z.length <= 16 ? 1 : 0,
-    hovertemplate: "%{y} attends to %{x}: %{z:.3f}<extra></extra>",
-    texttemplate: z.length <= 8 && z[0].length <= 8 ? "%{z:.2f}" : "",
-    colorbar: { title: { text: title, side: "right" }, thickness: 12 },
-  };
-}
-
-// Thin outlines get a dark border to be visible on bright cells.
-function outlines(places, colour) {
-  const lines = places.length > 24 ? [{ color: "#000000", width: 4 }, { color: colour, width: 1.5 }] : [{ color: colour, width: 2.5 }];
-  return places.flatMap((column, row) => (column < 0 ? [] : lines.map((line) => (
-    { type: "rect", x0: column - 0.5, x1: column + 0.5, y0: row - 0.5, y1: row + 0.5, line }
-  ))));
-}
-
-// --- the attention explorer ----------------------------------------------------------------------
-
-const KINDS = { cross: "decoder to source (cross-attention)", encoder_self: "encoder self-attention", decoder_self: "decoder self-attention" };
-
-const DECODER_STEPS = "attended decoder steps, named by the point they<br>forecast; the input of each is the point before";
-const MAX_ROWS = 4;
-// Omits the middle, since long names often begin alike.
-function shorten(name, most = 18) {
-  return name.length > most ? `${name.slice(0, Math.ceil(most / 2) - 1)}\u2026${name.slice(-Math.floor(most / 2))}` : name;
-}
-
-async function explorer() {
-  const { examples, meaning } = data;
-  const source = await unpack(examples.source);
-  const target = await unpack(examples.target);
-  const forecast = await unpack(examples.forecast);
-  const maps = {};
-  for (const [kind, packed] of Object.entries(data.maps)) maps[kind] = await unpack(packed);
-  const kinds = Object.keys(maps);
-  const name = (k) => examples.ids[k] + (examples.labels[k] ? `: ${examples.labels[k]}` : "");
-  fill($("example"), examples.ids.map((_, k) => name(k)));
-  fill($("kind"), kinds.length ? kinds.map((kind) => KINDS[kind]) : ["no attention"]);
-  const now = { example: 0, kind: kinds[0], layer: 0, head: 0, step: 0 };
-
-  const lengths = () => [examples.source_lengths[now.example], examples.target_lengths[now.example]];
-  const rowsAndColumns = () => {
-    const [S, T] = lengths();
-    return { cross: [T, S], encoder_self: [S, S], decoder_self: [T, T] }[now.kind] || [T, S];
-  };
-  const sourceNames = (count) => Array.from({ length: count }, (_, k) => `point ${k + 1}`);
-  const targetNames = (count, S) => Array.from({ length: count }, (_, k) => `point ${S + k + 1}`);
-  const weightsNow = () => {
-    const [, columns] = rowsAndColumns();
-    if (!now.kind) return [];
-    return Array.from({ length: columns }, (_, c) => maps[now.kind].at(now.example, now.layer, now.head, now.step, c));
-  };
-  const points = (array, count, feature) =>
-    Array.from({ length: count }, (_, k) => array.at(now.example, k, feature));
-
-  const inUnits = (name) => (Object.hasOwn(examples.units, name) ? ` ${examples.units[name]}` : "");
-  const named = (name) => (Object.hasOwn(examples.units, name) ? examples.named[name] : name);
-
-  // The range of a feature in the target and forecast of the sequence, or else in the source.
-  function spread(feature) {
-    const [S, T] = lengths();
-    const targetIndex = examples.target_features.indexOf(feature);
-    const values = targetIndex < 0
-      ? points(source, S, examples.features.indexOf(feature))
-      : [...points(target, T, targetIndex).filter(Number.isFinite), ...points(forecast, T, targetIndex)];
-    return Math.max(...values) - Math.min(...values);
+  var selectById = (id) => byId(id);
+  var inputById = (id) => byId(id);
+  var plotById = (id) => byId(id);
+  var numberOf = (id) => Number(byId(id).value);
+  function fill(select, words, chosen = 0) {
+    select.replaceChildren(...words.map((word, k) => new Option(word, String(k), false, k === chosen)));
+    select.disabled = words.length < 2;
+  }
+  function showNote(note) {
+    const element = byId("scale-note");
+    element.textContent = note;
+    element.hidden = note === "";
+  }
+  function textElement(tag, text2) {
+    const element = document.createElement(tag);
+    element.textContent = text2;
+    return element;
   }
 
-  // The end of the colour scale: 1, or the largest weight of the heatmap.
-  function largest() {
-    if ($("colours").value === "1") return 1;
-    const [rows, columns] = rowsAndColumns();
-    const all = matrix(maps[now.kind], rows, columns, now.example, now.layer, now.head).flat();
-    return Math.max(1e-6, ...all.filter((w) => w !== null));
+  // src/format.ts
+  var MINUS = "\u2212";
+  function escapeMarkup(words) {
+    return String(words).replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;").replace(/%\{/g, "%&#123;");
+  }
+  var withMinus = (text2) => text2.replace("-", MINUS);
+  function formatNumber(x, digits = 3) {
+    return Number.isFinite(x) ? withMinus(x.toPrecision(digits)) : "none";
+  }
+  var decimalExponent = (x) => Math.floor(Math.log10(Math.abs(x)));
+  function formatValue(x, spread2) {
+    if (!Number.isFinite(x)) return "none";
+    const decimals = Math.max(0, x === 0 ? 0 : 2 - decimalExponent(x), spread2 > 0 ? 2 - decimalExponent(spread2) : 0);
+    return decimals > 8 || Math.abs(x) >= 1e15 ? formatNumber(x) : withMinus(x.toFixed(decimals));
+  }
+  function shorten(name, most = 18) {
+    return name.length > most ? `${name.slice(0, Math.ceil(most / 2) - 1)}\u2026${name.slice(-Math.floor(most / 2))}` : name;
+  }
+  function pointNames(count, first = 1) {
+    return Array.from({ length: count }, (_, k) => `point ${first + k}`);
+  }
+  var indexNames = (count) => Array.from({ length: count }, (_, k) => String(k));
+  function sequenceNames(ids, labels) {
+    return ids.map((id, k) => id + (labels[k] ? `: ${labels[k]}` : ""));
   }
 
-  function drawPath() {
-    const { ink, soft, warn, accent } = theme();
-    const [S, T] = lengths();
-    const weights = weightsNow();
-    const colours = now.kind ? colourScale(meaning, maps[now.kind], largest()) : {};
-    const isDecoderSelf = now.kind === "decoder_self";
-    const walked = now.kind === "encoder_self" ? T : now.step + 1;
-    const widest = now.kind ? Math.max(Math.abs(colours.zmin), colours.zmax) : 1;
-    const strongest = Math.max(widest, ...weights.map((w) => Math.abs(w)).filter(Number.isFinite));
-    const base = S > 16 ? 4 : 8;
-    const lit = (count) => (weights.length ? {
-      size: Array.from({ length: count }, (_, k) => base + 20 * (Number.isFinite(weights[k]) ? Math.abs(weights[k]) / strongest : 0) ** 0.5),
-      color: Array.from({ length: count }, (_, k) => (Number.isFinite(weights[k]) ? weights[k] : 0)),
-      colorscale: colours.colorscale, cmin: colours.zmin, cmax: colours.zmax,
-      line: { color: ink, width: 1 },
-    } : { size: 9, color: soft });
-    const traces = [];
-    const { plane } = examples;
-    // Over the steps each feature has its own row and scale; target features come first.
-    const every = plane ? [""] : [...new Set([...examples.target_features, ...examples.features])];
-    const rows = every.slice(0, MAX_ROWS);
-    const axes = {};
-    const spreads = new Map((plane ? examples.target_features : rows).map((name) => [name, spread(name)]));
-    const at = (feature, x, y) => (plane
-      ? examples.target_features.map((name, f) => `${formatValue(f ? y : x, spreads.get(name))}${escapeMarkup(inUnits(name))}`).join(", ")
-      : `${escapeMarkup(feature)} ${formatValue(y, spreads.get(feature))}${escapeMarkup(inUnits(feature))}`);
-    rows.forEach((feature, row) => {
-      const axis = row ? `y${row + 1}` : "y";
-      const add = (kind, names, xs, ys, extra) => traces.push({
-        x: xs, y: ys, text: names.map((name, k) => `${name}<br>${at(feature, xs[k], ys[k])}`), yaxis: axis, mode: "lines+markers", name: kind, legendgroup: kind,
-        showlegend: !traces.some((trace) => trace.name === kind),
-        hovertemplate: "%{text}<extra></extra>",
-        ...extra,
-      });
-      const given = plane ? 1 : examples.features.indexOf(feature);
-      const targetIndex = plane ? 1 : examples.target_features.indexOf(feature);
-      const across = (array, first, count) => (plane ? points(array, count, 0) : Array.from({ length: count }, (_, k) => first + k + 1));
-      if (given >= 0) {
-        add("source", sourceNames(S), across(source, 0, S), points(source, S, given),
-          { line: { color: soft, width: 1.5 }, marker: isDecoderSelf ? { size: 7, color: soft } : lit(S), meta: "source" });
-      }
-      if (targetIndex >= 0) {
-        add("truth", targetNames(T, S), across(target, S, T), points(target, T, targetIndex),
-          { line: { color: accent, dash: "dot", width: 1.5 }, marker: { symbol: "x-thin-open", size: 9, color: accent }, meta: "target" });
-        add("forecast", targetNames(walked, S), across(forecast, S, walked), points(forecast, walked, targetIndex),
-          { line: { color: warn, width: 1.5 }, marker: isDecoderSelf ? lit(walked) : { symbol: "diamond-open", size: Array.from({ length: walked }, (_, k) => (k === now.step && now.kind !== "encoder_self" ? 17 : 6)), color: warn, line: { color: warn, width: 2.5 } }, meta: "target" });
-      }
-      const gap = 0.07;
-      const high = (1 - gap * (rows.length - 1)) / rows.length;
-      const top = 1 - row * (high + gap);
-      axes[row ? `yaxis${row + 1}` : "yaxis"] = plane
-        ? { title: { text: escapeMarkup(named(examples.features[1])) }, scaleanchor: "x" }
-        : { title: { text: escapeMarkup(shorten(named(feature), named(feature) === feature ? 18 : 28)), font: { size: 12 } }, domain: [Math.max(0, top - high), top], nticks: rows.length > 2 ? 5 : 0 };
+  // src/labels.ts
+  var LABEL_HEIGHT = 0.07;
+  function labelPositions(levels, others, sides) {
+    const every = [...levels, ...others];
+    const high = LABEL_HEIGHT * (Math.max(...every) - Math.min(...every));
+    const free = sides.flatMap((side) => ["bottom", "top"].map((anchor) => [side, anchor]));
+    const taken = [];
+    const found = /* @__PURE__ */ new Map();
+    for (const level of [...levels].sort((a, b) => b - a)) {
+      const middle = (anchor2) => level + (anchor2 === "bottom" ? high / 2 : -high / 2);
+      const isFree = ([side2, anchor2]) => taken.every(([takenSide, at]) => takenSide !== side2 || Math.abs(at - middle(anchor2)) >= 0.99 * high);
+      const [side, anchor] = free.find(isFree) ?? free[0];
+      taken.push([side, middle(anchor)]);
+      found.set(level, [...found.get(level) ?? [], [side, anchor]]);
+    }
+    return levels.map((level) => found.get(level).shift());
+  }
+
+  // src/ticks.ts
+  function logTicks(log, values) {
+    if (!log) return { tickformat: "~g" };
+    const real = values.filter((x) => typeof x === "number" && x > 0);
+    const [low, high] = [Math.min(...real), Math.max(...real)];
+    if (real.length < 2 || low === high || high > 5 * low) return { dtick: "D2", tickformat: "~g" };
+    const rough = (high - low) / 3;
+    const power = 10 ** decimalExponent(rough);
+    const step = power * [5, 2, 1].find((digit) => digit * power <= rough * 1.0001);
+    return { dtick: `L${step}`, tickformat: "~g" };
+  }
+  function integerTicks(count) {
+    return { tickformat: "d", ...count <= 12 ? { dtick: 1 } : {} };
+  }
+
+  // src/loss_axis.ts
+  var MIN_SHARE = 1e-6;
+  function lossAxis(wantsLog, losses, references) {
+    const found = losses.filter((loss) => Number.isFinite(loss));
+    const positive = found.filter((loss) => loss > 0);
+    const smallest = positive.length ? positive.reduce((a, b) => Math.min(a, b)) : 0;
+    if (!wantsLog || !positive.length) {
+      const note = wantsLog ? "No loss is above 0, so the scale is linear." : "";
+      return { axis: { type: "linear", ...logTicks(false, []) }, references: [...references], shows: Number.isFinite, coordinate: (loss) => loss, note };
+    }
+    const shown = references.filter(([, loss]) => loss >= MIN_SHARE * smallest);
+    const omitted = references.filter(([, loss]) => !(loss >= MIN_SHARE * smallest)).map(([name, loss]) => `${name} (${loss === 0 ? "0" : formatNumber(loss)})`);
+    const zeros = found.length - positive.length;
+    if (zeros) omitted.push(zeros === 1 ? "1 loss of 0" : `${zeros} losses of 0`);
+    return {
+      axis: { type: "log", ...logTicks(true, [...positive, ...shown.map(([, loss]) => loss)]) },
+      references: shown,
+      shows: (loss) => loss > 0,
+      coordinate: Math.log10,
+      note: omitted.length ? `The logarithmic scale has no place for 0 and for values far below the losses. It omits: ${omitted.join(", ")}.` : ""
+    };
+  }
+
+  // src/plots.ts
+  var PLOT_CONFIG = { displaylogo: false, responsive: true, displayModeBar: "hover", modeBarButtons: [["toImage", "zoom2d", "pan2d", "resetScale2d"]] };
+  var MAX_UNIT_SCALE_COLUMNS = 16;
+  var ALIGNMENT_COLOUR = "#e69f00";
+  var DIVERGING = ["#2166ac", "#92c5de", "#f7f7f7", "#f4a582", "#b2182b"].map((colour, k) => [k / 4, colour]);
+  var redraws = [];
+  function onThemeChange(draw2) {
+    redraws.push(draw2);
+  }
+  function followTheme() {
+    const again = () => {
+      for (const draw2 of redraws) draw2();
+    };
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", again);
+    matchMedia("print").addEventListener("change", again);
+  }
+  function theme() {
+    const style = getComputedStyle(document.documentElement);
+    const colour = (name) => style.getPropertyValue(name).trim();
+    return { ground: colour("--ground"), ink: colour("--ink"), soft: colour("--soft"), line: colour("--line"), accent: colour("--accent"), warn: colour("--warn") };
+  }
+  function layout(more) {
+    const { ground, ink, line } = theme();
+    const axis = { gridcolor: line, zerolinecolor: line, linecolor: line, automargin: true };
+    const axes = Object.entries({ xaxis: {}, yaxis: {}, ...more }).filter(([key2]) => /^[xy]axis/.test(key2));
+    return {
+      paper_bgcolor: ground,
+      plot_bgcolor: ground,
+      font: { color: ink, size: 13 },
+      margin: { l: 50, r: 15, t: 30, b: 45 },
+      hoverlabel: { namelength: -1 },
+      ...more,
+      ...Object.fromEntries(axes.map(([key2, own]) => [key2, { ...axis, ...own }]))
+    };
+  }
+  function draw(id, traces, more) {
+    void Plotly.react(id, traces, layout(more), PLOT_CONFIG);
+  }
+  function writeInstead(id, words) {
+    Plotly.purge(id);
+    byId(id).textContent = words;
+  }
+  function clearText(id) {
+    if (!plotById(id).data) byId(id).textContent = "";
+  }
+  function colourScale(meaning, array, largest) {
+    if (meaning === "strength") {
+      const widest = Math.max(Math.abs(array.low), Math.abs(array.high)) || 1;
+      return { colorscale: DIVERGING, zmin: -widest, zmax: widest };
+    }
+    return { colorscale: "Viridis", zmin: 0, zmax: largest || 1 };
+  }
+  function heatmap(z, across, down, colours, title) {
+    return {
+      type: "heatmap",
+      z,
+      x: across,
+      y: down,
+      ...colours,
+      xgap: z.length <= 16 ? 1 : 0,
+      ygap: z.length <= 16 ? 1 : 0,
+      hovertemplate: "%{y} attends to %{x}: %{z:.3f}<extra></extra>",
+      texttemplate: z.length <= 8 && z[0].length <= 8 ? "%{z:.2f}" : "",
+      colorbar: { title: { text: title, side: "right" }, thickness: 12 }
+    };
+  }
+  function outlines(columns, colour) {
+    const lines = columns.length > 24 ? [{ color: "#000000", width: 4 }, { color: colour, width: 1.5 }] : [{ color: colour, width: 2.5 }];
+    return columns.flatMap((column, row) => column < 0 ? [] : lines.map((line) => ({ type: "rect", x0: column - 0.5, x1: column + 0.5, y0: row - 0.5, y1: row + 0.5, line })));
+  }
+
+  // src/comparison.ts
+  var MIN_WIDTH_FOR_TWO_SIDES = 500;
+  var PIXELS_PER_LETTER = 9;
+  var allLosses = (variants) => variants.flatMap((variant) => variant.points.map((point) => point.loss));
+  var spread = (k, count) => count < 2 ? 0 : (k * 0.618034 % 1 - 0.5) * 0.5;
+  function seedTraces(variants, now) {
+    const { ink, accent, warn } = theme();
+    return variants.map((variant, a) => {
+      const chosen = (k) => a === now.variant && k === now.seed;
+      return {
+        type: "scatter",
+        mode: "markers",
+        name: escapeMarkup(variant.name),
+        x: variant.points.map((_, k) => a + spread(k, variant.points.length)),
+        y: variant.points.map((point) => point.loss),
+        marker: { color: variant.points.map((_, k) => chosen(k) ? warn : accent), size: variant.points.map((_, k) => chosen(k) ? 15 : 9), opacity: 0.85, line: { color: ink, width: 0.5 } },
+        text: variant.points.map((point) => escapeMarkup(`${variant.name}, seed ${point.seed}`)),
+        hovertemplate: "%{text}: %{y:.4g}<extra></extra>",
+        showlegend: false,
+        meta: a
+      };
     });
-    const more = every.length - rows.length;
-    const below = plane ? named(examples.features[0]) : more ? `step (${more} more features are not drawn)` : "step";
-    Plotly.react("path", traces, layout({
-      ...axes, xaxis: { title: { text: escapeMarkup(below) }, anchor: rows.length > 1 ? `y${rows.length}` : "y" },
-      legend: { orientation: "h", y: 1.12 }, hovermode: "closest", uirevision: `${now.example}`,
-    }), config);
   }
-
-  function marks() {
-    const { warn } = theme();
-    const [, columns] = rowsAndColumns();
-    const known = now.kind === "cross" && data.alignment ? data.alignment[now.example].slice(0, rowsAndColumns()[0]) : [];
-    return [...outlines(known, "#e69f00"), {
-      type: "rect", x0: -0.5, x1: columns - 0.5, y0: now.step - 0.5, y1: now.step + 0.5, line: { color: warn, width: 3 },
-    }];
+  function medianShapes(variants, axis) {
+    const { ink, soft } = theme();
+    const shown = allLosses(variants).filter(axis.shows);
+    const [lowest, highest] = [Math.min(...shown), Math.max(...shown)];
+    return variants.flatMap((variant, a) => {
+      const shapes = [];
+      if (variant.median !== null && axis.shows(variant.median)) shapes.push({ type: "line", x0: a - 0.35, x1: a + 0.35, y0: variant.median, y1: variant.median, line: { color: ink, width: 2.5 } });
+      const [low, high] = variant.interval ?? [null, null];
+      const [bottom, top] = [low !== null && axis.shows(low) ? low : lowest, high ?? highest];
+      if (low !== null && axis.shows(top)) shapes.push({ type: "rect", x0: a - 0.35, x1: a + 0.35, y0: bottom, y1: top, line: { width: 0 }, fillcolor: soft, opacity: 0.3, layer: "below" });
+      return shapes;
+    });
   }
-
-  function drawMap() {
-    if (!now.kind) {
-      $("map").textContent = "This model has no attention.";
+  function referenceLines({ references, shows, coordinate }, losses) {
+    const { soft } = theme();
+    const positions = labelPositions(
+      references.map(([, loss]) => coordinate(loss)),
+      losses.filter(shows).map(coordinate),
+      byId("seeds").clientWidth < MIN_WIDTH_FOR_TWO_SIDES ? ["right"] : ["right", "left"]
+    );
+    return {
+      shapes: references.map(([, loss]) => ({ type: "line", xref: "paper", x0: 0, x1: 1, y0: loss, y1: loss, line: { color: soft, width: 1, dash: "dashdot" } })),
+      annotations: references.map(([name, loss], k) => {
+        const [side, anchor] = positions[k];
+        return { xref: "paper", x: side === "left" ? 0 : 1, xanchor: side, y: coordinate(loss), yanchor: anchor, text: escapeMarkup(name), showarrow: false, font: { size: 11, color: soft } };
+      })
+    };
+  }
+  function variantAxis(variants) {
+    const room = Math.floor(byId("seeds").clientWidth / variants.length / PIXELS_PER_LETTER);
+    const names = variants.map((variant) => escapeMarkup(shorten(variant.name, Math.max(18, room))) + (variant.diverged ? `<br>${variant.diverged} diverged` : ""));
+    const slanted = names.some((name) => name.length > room) ? { tickangle: -40, ticklabeloverflow: "allow" } : {};
+    return { tickvals: variants.map((_, a) => a), ticktext: names, ...slanted, range: [-0.6, variants.length - 0.4], zeroline: false };
+  }
+  function drawSeeds(content, now) {
+    const { references, variants } = content;
+    const losses = allLosses(variants);
+    const axis = lossAxis(selectById("scale").value === "log", losses, references);
+    const { shapes, annotations } = referenceLines(axis, losses);
+    draw("seeds", seedTraces(variants, now), {
+      shapes: [...medianShapes(variants, axis), ...shapes],
+      annotations,
+      hovermode: "closest",
+      yaxis: { title: { text: `test loss, mean squared error${content.unit}` }, ...axis.axis },
+      xaxis: variantAxis(variants)
+    });
+    showNote(axis.note);
+  }
+  function describeChosen(point, path) {
+    const words = `Test loss ${formatNumber(point.loss)} free running, ${formatNumber(point.forced)} teacher-forced; best epoch ${point.best_epoch}; it ${point.beats ? "beats" : "does not beat"} the best parameter-free baseline. `;
+    const link = textElement("a", point.page ? "Open the page of the run" : "Open the folder of the run");
+    link.href = point.link.split("/").map(encodeURIComponent).join("/") + (point.page ? "/report.html" : "/");
+    const command2 = textElement("code", `seqattn report ${path}/${point.path}`);
+    byId("chosen-words").replaceChildren(words, link, ...point.page ? [] : [", or write the page: ", command2]);
+  }
+  function drawChosenCurve({ curve }) {
+    if (!curve) {
+      writeInstead("chosen-curve", "This run has no preview of its curve.");
       return;
     }
-    const [S] = lengths();
-    const [rows, columns] = rowsAndColumns();
-    const z = matrix(maps[now.kind], rows, columns, now.example, now.layer, now.head);
-    const across = now.kind === "decoder_self" ? targetNames(columns, S) : sourceNames(columns);
-    const down = now.kind === "encoder_self" ? sourceNames(rows) : targetNames(rows, S);
-    const title = meaning === "strength" ? "read strength" : "attention weight";
-    const known = now.kind === "cross" && data.alignment ? "attended point; outlined in orange: the true one" : "attended point";
-    const below = now.kind === "decoder_self" ? DECODER_STEPS : known;
-    Plotly.react("map", [heatmap(z, across, down, colourScale(meaning, maps[now.kind], largest()), title)], layout({
-      xaxis: { title: { text: below }, constrain: "domain" }, yaxis: { autorange: "reversed", title: { text: "query step" } }, shapes: marks(),
-    }), config);
-  }
-
-  function words() {
-    const [S] = lengths();
-    const weights = weightsNow();
-    const rowName = now.kind === "encoder_self" ? `point ${now.step + 1}` : `point ${S + now.step + 1}`;
-    const first = now.kind === "decoder_self" ? S : 0;
-    const order = weights.map((w, k) => [w, k]).filter(([w]) => Number.isFinite(w)).sort((a, b) => Math.abs(b[0]) - Math.abs(a[0])).slice(0, 5);
-    const attended = order.map(([w, k]) => `point ${first + k + 1} with ${w.toFixed(maps[now.kind].decimals > 2 ? 3 : 2).replace("-", "\u2212")}`).join(", ");
-    const steps = now.kind === "decoder_self" && attended ? "the steps of " : "";
-    let text = `Step ${now.step + 1} (${rowName}) attends to ${steps}${attended || "nothing"}.`;
-    if (!now.kind) text = `Step ${now.step + 1} (${rowName}).`;
-    if (now.kind !== "encoder_self") {
-      const each = examples.target_features.slice(0, MAX_ROWS).map((feature, f) => {
-        const [value, truth] = [forecast, target].map((array) => array.at(now.example, now.step, f));
-        const truthText = Number.isFinite(truth) ? `truth ${formatValue(truth, spread(feature))}` : "not observed";
-        return `${feature} ${formatValue(value, spread(feature))}${inUnits(feature)} (${truthText})`;
-      });
-      const more = examples.target_features.length - each.length;
-      text += ` Forecast: ${each.join(", ")}${more ? `, and ${more} more` : ""}.`;
-    }
-    text += ` The mean squared error of the sequence${data.unit_of_one} is ${formatNumber(examples.losses[now.example])}.`;
-    $("step-text").textContent = text;
-    $("step-name").textContent = `Step ${now.step + 1} of ${rowsAndColumns()[0]}, ${rowName}`;
-    $("step").setAttribute("aria-valuetext", $("step-name").textContent);
-  }
-
-  function setStep(step) {
-    const [rows] = rowsAndColumns();
-    now.step = Math.max(0, Math.min(rows - 1, step));
-    $("step").max = rows - 1;
-    $("step").value = now.step;
-    drawPath();
-    if (now.kind) Plotly.relayout("map", { shapes: marks() });
-    words();
-  }
-
-  function all() {
-    if (now.kind) {
-      const [, layers, heads] = maps[now.kind].shape;
-      now.layer = Math.min(now.layer, layers - 1);
-      now.head = Math.min(now.head, heads - 1);
-      fill($("layer"), indexNames(layers), now.layer);
-      fill($("head"), indexNames(heads), now.head);
-    } else {
-      fill($("layer"), ["none"]);
-      fill($("head"), ["none"]);
-    }
-    $("example").value = now.example;
-    for (const button of document.querySelectorAll("#worst button")) {
-      button.setAttribute("aria-pressed", String(Number(button.dataset.example) === now.example));
-    }
-    now.step = Math.min(now.step, rowsAndColumns()[0] - 1);
-    drawMap();
-    setStep(now.step);
-  }
-
-  const choose = (example) => {
-    now.example = (example + examples.ids.length) % examples.ids.length;
-    now.step = 0;
-    all();
-  };
-  $("example").addEventListener("change", (event) => choose(Number(event.target.value)));
-  $("before").addEventListener("click", () => choose(now.example - 1));
-  $("after").addEventListener("click", () => choose(now.example + 1));
-  $("kind").addEventListener("change", (event) => { now.kind = kinds[Number(event.target.value)]; all(); });
-  $("layer").addEventListener("change", (event) => { now.layer = Number(event.target.value); all(); });
-  $("head").addEventListener("change", (event) => { now.head = Number(event.target.value); all(); });
-  $("colours").value = Math.max(...examples.source_lengths) > MAX_UNIT_SCALE_COLUMNS ? "largest" : "1";
-  $("colours").disabled = meaning === "strength" || !kinds.length;
-  $("colours").parentElement.hidden = $("colours").disabled;
-  $("colours").addEventListener("change", all);
-  $("step").addEventListener("input", (event) => setStep(Number(event.target.value)));
-  errors(choose, (step) => (now.kind === "encoder_self" ? undefined : setStep(step)));
-  all();
-  if (now.kind) $("map").on("plotly_hover", (event) => { const row = event.points[0].pointIndex[0]; if (row !== now.step) setStep(row); });
-  $("path").on("plotly_hover", (event) => {
-    const point = event.points[0];
-    const side = now.kind === "encoder_self" ? "source" : "target";
-    if (point.data.meta === side && point.pointNumber !== now.step) setStep(point.pointNumber);
-  });
-  redraws.push(all);
-}
-
-// --- errors --------------------------------------------------------------------------------------
-
-function errors(choose, setStep) {
-  const draw = () => {
+    clearText("chosen-curve");
     const { accent } = theme();
-    Plotly.react("by-step", [{ type: data.by_step.length > 40 ? "scatter" : "bar", x: data.by_step.map((_, k) => k + 1), y: data.by_step, marker: { color: accent }, hovertemplate: "step %{x}: %{y:.4g}<extra></extra>" }],
-      layout({ title: { text: `Mean squared error${data.unit} by target step`, font: { size: 14 } }, xaxis: { title: { text: "target step" }, ...integerTicks(data.by_step.length) }, yaxis: { rangemode: "tozero" } }), config);
-  };
-  draw();
-  $("by-step").on("plotly_click", (event) => setStep(event.points[0].x - 1));
-  redraws.push(draw);
-  for (const { name, rows } of data.classes) {
+    const { axis, note } = lossAxis(true, curve.map(([, loss]) => loss), []);
+    draw("chosen-curve", [{ type: "scatter", mode: curve.length > 1 ? "lines" : "markers", x: curve.map(([epoch]) => epoch), y: curve.map(([, loss]) => loss), line: { color: accent }, hovertemplate: "epoch %{x}: %{y:.4g}<extra></extra>" }], {
+      title: { text: `Validation loss, free running${note && "; losses of 0 are omitted"}`, font: { size: 14 } },
+      yaxis: { ...axis },
+      xaxis: { title: { text: "epoch" }, ...integerTicks(curve.at(-1)[0]) }
+    });
+  }
+  function drawChosenMap({ weights, part = "", signed }) {
+    if (!weights) {
+      writeInstead("chosen-map", "This run has no preview of its attention.");
+      return;
+    }
+    clearText("chosen-map");
+    const S = weights[0].length;
+    const cells = weights.flat().map((weight) => weight ?? 0);
+    const range = { low: Math.min(...cells), high: Math.max(...cells) };
+    const colours = colourScale(signed ? "strength" : "distribution", range, S > MAX_UNIT_SCALE_COLUMNS ? range.high : 1);
+    draw("chosen-map", [heatmap(weights, pointNames(S), pointNames(weights.length, S + 1), colours, "weight")], {
+      title: { text: `Attention in the first test sequence${part}`, font: { size: 14 } },
+      yaxis: { autorange: "reversed" }
+    });
+  }
+  function showChosen(content, now) {
+    const variant = content.variants[now.variant];
+    fill(selectById("seed"), variant.points.map((point2) => String(point2.seed)), now.seed);
+    selectById("variant").value = String(now.variant);
+    drawSeeds(content, now);
+    const point = variant.points.at(now.seed);
+    if (!point) {
+      byId("chosen-name").textContent = `${variant.name}: no run has finished`;
+      for (const id of ["chosen-words", "chosen-curve", "chosen-map"]) writeInstead(id, "");
+      return;
+    }
+    byId("chosen-name").textContent = `${variant.name}, seed ${point.seed}`;
+    describeChosen(point, content.path);
+    drawChosenCurve(point);
+    drawChosenMap(point);
+  }
+  function showComparison(content) {
+    const { variants } = content;
+    const now = { variant: variants.findIndex((variant) => variant.points.length), seed: 0 };
+    const show = () => {
+      showChosen(content, now);
+    };
+    const choose = (variant, seed) => {
+      now.variant = variant;
+      now.seed = seed;
+      show();
+    };
+    fill(selectById("variant"), variants.map((variant) => variant.name), now.variant);
+    selectById("scale").addEventListener("change", () => {
+      drawSeeds(content, now);
+    });
+    selectById("variant").addEventListener("change", () => {
+      choose(Number(selectById("variant").value), 0);
+    });
+    selectById("seed").addEventListener("change", () => {
+      choose(now.variant, Number(selectById("seed").value));
+    });
+    show();
+    plotById("seeds").on("plotly_click", (event) => {
+      const [point] = event.points;
+      choose(point.data.meta, point.pointNumber);
+    });
+    onThemeChange(show);
+  }
+
+  // src/content.ts
+  var hasResults = (content) => content.examples !== void 0;
+  function readContent() {
+    return JSON.parse(document.getElementById("data").textContent);
+  }
+  function decodeBase64(text2) {
+    const { fromBase64 } = Uint8Array;
+    if (fromBase64) return fromBase64.call(Uint8Array, text2);
+    const letters = atob(text2);
+    const bytes = new Uint8Array(letters.length);
+    for (let k = 0; k < letters.length; k += 1) bytes[k] = letters.charCodeAt(k);
+    return bytes;
+  }
+  async function decompress(bytes, format) {
+    const { readable, writable } = new DecompressionStream(format);
+    const writer = writable.getWriter();
+    const ignore = () => void 0;
+    writer.write(bytes).catch(ignore);
+    writer.close().catch(ignore);
+    const chunks = [];
+    const reader = readable.getReader();
+    for (let next = await reader.read(); !next.done; next = await reader.read()) chunks.push(next.value);
+    const whole = new Uint8Array(chunks.reduce((sum, chunk) => sum + chunk.length, 0));
+    let offset = 0;
+    for (const chunk of chunks) {
+      whole.set(chunk, offset);
+      offset += chunk.length;
+    }
+    return whole.buffer;
+  }
+  async function unpack(packed) {
+    const raw = await decompress(decodeBase64(packed.data), "deflate");
+    const kinds2 = { 8: Uint8Array, 16: Uint16Array, 32: Float32Array, 64: Float64Array };
+    const values = new kinds2[packed.bits](raw);
+    const strides = packed.shape.map((_, k) => packed.shape.slice(k + 1).reduce((a, b) => a * b, 1));
+    const most = packed.bits === 16 ? 65534 : 254;
+    const { low = NaN, high = NaN, decimals = NaN } = packed;
+    const decode = packed.bits >= 32 ? (code) => code : (code) => code > most ? NaN : low + code / most * (high - low);
+    return {
+      shape: packed.shape,
+      decimals,
+      low,
+      high,
+      at: (...indices) => decode(values[indices.reduce((sum, index, k) => sum + index * strides[k], 0)]),
+      row: (index, count) => Float32Array.from(values.subarray(index * count, (index + 1) * count))
+    };
+  }
+  function matrix(array, rows, columns, ...indices) {
+    return Array.from({ length: rows }, (_, r) => Array.from({ length: columns }, (_2, c) => {
+      const value = array.at(...indices, r, c);
+      return Number.isNaN(value) ? null : value;
+    }));
+  }
+
+  // src/curves.ts
+  var NOISE_FLOOR = "noise floor";
+  function lossTraces(curves) {
+    const { soft, accent, warn } = theme();
+    const line = (name, values, colour, dash) => ({ type: "scatter", mode: curves.epoch.length > 1 ? "lines" : "markers", name, x: curves.epoch, y: values, line: { color: colour, dash, width: 2 }, hovertemplate: "%{y:.4g}" });
+    return [
+      line("training", curves.training, soft, "dot"),
+      line("validation, free running", curves.validation, accent, "solid"),
+      line("validation, teacher-forced", curves.teacher_forced, warn, "dash")
+    ];
+  }
+  function referencesOf({ floor, baseline }) {
+    const floors = typeof floor === "number" ? [[NOISE_FLOOR, floor]] : [];
+    return baseline ? [...floors, baseline] : floors;
+  }
+  function referenceLines2(curves, axis) {
+    const { ink, soft } = theme();
+    const shapes = [];
+    const annotations = [];
+    for (const [name, loss] of axis.references) {
+      const [colour, side] = name === NOISE_FLOOR ? [ink, "top"] : [soft, "bottom"];
+      const text2 = escapeMarkup(`${name} ${loss === 0 ? "0" : formatNumber(loss)}`);
+      shapes.push({ type: "line", xref: "paper", x0: 0, x1: 1, y0: loss, y1: loss, line: { color: colour, width: 1, dash: "dashdot" } });
+      annotations.push({ xref: "paper", x: 1, xanchor: "right", y: axis.coordinate(loss), yanchor: side, text: text2, showarrow: false, font: { size: 11, color: colour } });
+    }
+    if (curves.best_epoch) {
+      shapes.push({ type: "line", yref: "paper", y0: 0, y1: 1, x0: curves.best_epoch, x1: curves.best_epoch, line: { color: soft, width: 1, dash: "dot" } });
+      annotations.push({ yref: "paper", y: 1, yanchor: "bottom", x: curves.best_epoch, text: `best epoch ${curves.best_epoch}`, showarrow: false, font: { size: 11 } });
+    }
+    return { shapes, annotations };
+  }
+  function showCurves(curves, unit) {
+    const losses = [...curves.training, ...curves.validation, ...curves.teacher_forced];
+    const drawLosses = () => {
+      const axis = lossAxis(selectById("scale").value === "log", losses, referencesOf(curves));
+      draw("loss", lossTraces(curves), {
+        hovermode: "x unified",
+        ...referenceLines2(curves, axis),
+        legend: { orientation: "h", y: -0.18 },
+        xaxis: { title: { text: "epoch" }, ...integerTicks(curves.epoch.length) },
+        yaxis: { title: { text: `mean squared error${unit}` }, ...axis.axis }
+      });
+      showNote(axis.note);
+    };
+    selectById("scale").addEventListener("change", drawLosses);
+    onThemeChange(drawLosses);
+    drawLosses();
+  }
+
+  // src/errors.ts
+  var MAX_BARS = 40;
+  function drawErrorsByStep(losses, unit) {
+    const { accent } = theme();
+    draw("by-step", [{ type: losses.length > MAX_BARS ? "scatter" : "bar", x: losses.map((_, k) => k + 1), y: losses, marker: { color: accent }, hovertemplate: "step %{x}: %{y:.4g}<extra></extra>" }], {
+      title: { text: `Mean squared error${unit} by target step`, font: { size: 14 } },
+      xaxis: { title: { text: "target step" }, ...integerTicks(losses.length) },
+      yaxis: { rangemode: "tozero" }
+    });
+  }
+  function groupTable({ name, rows }, unit) {
     const table = document.createElement("table");
-    table.createCaption().textContent = `Mean squared error${data.unit_of_one} by ${name}`;
-    const most = Math.max(...rows.map((row) => row[2]));
+    table.createCaption().textContent = `Mean squared error${unit} by ${name}`;
+    const most = Math.max(...rows.map(([, , loss]) => loss));
     for (const [group, count, loss] of rows) {
       const row = table.insertRow();
-      const head = document.createElement("th");
+      const head = textElement("th", group);
       head.scope = "row";
-      head.textContent = group;
       row.append(head);
       row.insertCell().textContent = `${count} sequences`;
       row.insertCell().textContent = formatNumber(loss);
       const bar = document.createElement("span");
       bar.className = "bar";
-      bar.style.width = `${most > 0 ? (8 * loss) / most : 0}rem`;
+      bar.style.width = `${most > 0 ? 8 * loss / most : 0}rem`;
       row.insertCell().append(bar);
     }
-    $("by-class").append(table);
+    return table;
   }
-  for (const example of data.worst) {
-    const item = document.createElement("li");
-    const button = document.createElement("button");
-    button.type = "button";
-    button.dataset.example = example;
-    const label = data.examples.labels[example];
-    button.textContent = `${data.examples.ids[example]}${label ? `: ${label}` : ""}, error ${formatNumber(data.examples.losses[example])}`;
-    button.addEventListener("click", () => {
-      choose(example);
-      $("explorer").scrollIntoView({ behavior: "smooth" });
-    });
-    item.append(button);
-    $("worst").append(item);
+  function listWorst(content, choices) {
+    const names = sequenceNames(content.examples.ids, content.examples.labels);
+    for (const example of content.worst) {
+      const item = document.createElement("li");
+      const button = textElement("button", `${names[example]}, error ${formatNumber(content.examples.losses[example])}`);
+      button.type = "button";
+      button.dataset.example = String(example);
+      button.addEventListener("click", () => {
+        choices.chooseExample(example);
+        byId(choices.section).scrollIntoView({ behavior: "smooth" });
+      });
+      item.append(button);
+      byId("worst").append(item);
+    }
   }
-}
-
-// --- loss curves ---------------------------------------------------------------------------------
-
-function curves() {
-  const found = data.curves;
-  const draw = () => {
-    const { ink, soft, accent, warn } = theme();
-    const line = (name, values, colour, dash) => ({ type: "scatter", mode: found.epoch.length > 1 ? "lines" : "markers", name, x: found.epoch, y: values, line: { color: colour, dash, width: 2 }, hovertemplate: "%{y:.4g}" });
-    const traces = [
-      line("training", found.training, soft, "dot"),
-      line("validation, free running", found.validation, accent, "solid"),
-      line("validation, teacher-forced", found.teacher_forced, warn, "dash"),
-    ];
-    const shapes = [];
-    const annotations = [];
-    const log = $("scale").value === "log";
-    const level = (value, words, colour, side = "bottom") => {
-      shapes.push({ type: "line", xref: "paper", x0: 0, x1: 1, y0: value, y1: value, line: { color: colour, width: 1, dash: "dashdot" } });
-      annotations.push({ xref: "paper", x: 1, xanchor: "right", y: log ? Math.log10(value) : value, yanchor: side, text: words, showarrow: false, font: { size: 11, color: colour } });
+  function markWorst(example) {
+    for (const button of document.querySelectorAll("#worst button")) {
+      button.setAttribute("aria-pressed", String(Number(button.dataset.example) === example));
+    }
+  }
+  function showErrors(content, choices) {
+    const drawSteps = () => {
+      drawErrorsByStep(content.by_step, content.unit);
     };
-    if (found.floor) level(found.floor, `noise floor ${formatNumber(found.floor)}`, ink, "top");
-    if (found.baseline && found.baseline[1] > 0) level(found.baseline[1], escapeMarkup(`${found.baseline[0]} ${formatNumber(found.baseline[1])}`), soft);
-    if (found.best_epoch) shapes.push({ type: "line", yref: "paper", y0: 0, y1: 1, x0: found.best_epoch, x1: found.best_epoch, line: { color: soft, width: 1, dash: "dot" } });
-    if (found.best_epoch) annotations.push({ yref: "paper", y: 1, yanchor: "bottom", x: found.best_epoch, text: `best epoch ${found.best_epoch}`, showarrow: false, font: { size: 11 } });
-    Plotly.react("loss", traces, layout({
-      hovermode: "x unified", shapes, annotations, legend: { orientation: "h", y: -0.18 },
-      xaxis: { title: { text: "epoch" }, ...integerTicks(found.epoch.length) }, yaxis: { type: log ? "log" : "linear", title: { text: `mean squared error${data.unit}` }, ...logTicks(log, [...found.training, ...found.validation, ...found.teacher_forced, found.floor, found.baseline?.[1]]) },
-    }), config);
+    drawSteps();
+    plotById("by-step").on("plotly_click", (event) => {
+      choices.chooseStep(event.points[0].x - 1);
+    });
+    onThemeChange(drawSteps);
+    for (const group of content.classes) byId("by-class").append(groupTable(group, content.unit_of_one));
+    listWorst(content, choices);
+  }
+
+  // src/explorer/map.ts
+  var DECODER_STEPS = "attended decoder steps, named by the point they<br>forecast; the input of each is the point before";
+  function marks(view) {
+    const { warn } = theme();
+    const [, columns] = view.size;
+    return [...outlines(view.trueSteps, ALIGNMENT_COLOUR), {
+      type: "rect",
+      x0: -0.5,
+      x1: columns - 0.5,
+      y0: view.step - 0.5,
+      y1: view.step + 0.5,
+      line: { color: warn, width: 3 }
+    }];
+  }
+  function markStep(view) {
+    if (view.map) void Plotly.relayout("map", { shapes: marks(view) });
+  }
+  function drawMap(view) {
+    if (!view.map) {
+      byId("map").textContent = "This model has no attention.";
+      return;
+    }
+    const [S] = view.lengths;
+    const [rows, columns] = view.size;
+    const across = view.kind === "decoder_self" ? pointNames(columns, S + 1) : pointNames(columns);
+    const down = view.kind === "encoder_self" ? pointNames(rows) : pointNames(rows, S + 1);
+    const title = view.meaning === "strength" ? "read strength" : "attention weight";
+    const known = view.trueSteps.length ? "attended point; outlined in orange: the true one" : "attended point";
+    draw("map", [heatmap(view.rows, across, down, colourScale(view.meaning, view.map, view.largest), title)], {
+      xaxis: { title: { text: view.kind === "decoder_self" ? DECODER_STEPS : known }, constrain: "domain" },
+      yaxis: { autorange: "reversed", title: { text: "query step" } },
+      shapes: marks(view)
+    });
+  }
+
+  // src/explorer/view.ts
+  var KIND_NAMES = {
+    cross: "decoder to source (cross-attention)",
+    encoder_self: "encoder self-attention",
+    decoder_self: "decoder self-attention"
   };
-  $("scale").addEventListener("change", draw);
-  redraws.push(draw);
-  draw();
-}
+  var MAX_ROWS = 4;
+  var View = class _View {
+    constructor(examples, source, target, forecast, maps, meaning, alignment) {
+      this.examples = examples;
+      this.source = source;
+      this.target = target;
+      this.forecast = forecast;
+      this.maps = maps;
+      this.meaning = meaning;
+      this.alignment = alignment;
+      this.kind = this.kinds[0];
+    }
+    examples;
+    source;
+    target;
+    forecast;
+    maps;
+    meaning;
+    alignment;
+    example = 0;
+    kind;
+    layer = 0;
+    head = 0;
+    step = 0;
+    /** Whether the colours end at the largest weight of the heatmap, not at 1. */
+    endAtLargest = false;
+    static async of({ examples, maps, meaning, alignment }) {
+      const unpacked = {};
+      for (const [kind, packed] of Object.entries(maps)) unpacked[kind] = await unpack(packed);
+      const [source, target, forecast] = await Promise.all([examples.source, examples.target, examples.forecast].map(unpack));
+      return new _View(examples, source, target, forecast, unpacked, meaning, alignment);
+    }
+    get kinds() {
+      return Object.keys(this.maps);
+    }
+    /** The weights of the chosen kind of attention; undefined for a model without attention. */
+    get map() {
+      return this.kind && this.maps[this.kind];
+    }
+    /** The source length S and the target length T of the chosen sequence. */
+    get lengths() {
+      return [this.examples.source_lengths[this.example], this.examples.target_lengths[this.example]];
+    }
+    /** The number of query steps and of attended points. */
+    get size() {
+      const [S, T] = this.lengths;
+      if (this.kind === "encoder_self") return [S, S];
+      return this.kind === "decoder_self" ? [T, T] : [T, S];
+    }
+    /** The weights of the chosen step; empty for a model without attention. */
+    get weights() {
+      const { map, size: [, columns] } = this;
+      if (!map) return [];
+      return Array.from({ length: columns }, (_, c) => map.at(this.example, this.layer, this.head, this.step, c));
+    }
+    /** The rows of weights of the chosen sequence, layer and head. */
+    get rows() {
+      return this.map ? matrix(this.map, ...this.size, this.example, this.layer, this.head) : [];
+    }
+    /** The end of the colour scale: 1, or the largest weight of the heatmap. */
+    get largest() {
+      return this.endAtLargest ? Math.max(1e-6, ...this.rows.flat().filter((weight) => weight !== null)) : 1;
+    }
+    /** The true source step of each target step, where the task has one. */
+    get trueSteps() {
+      return this.kind === "cross" && this.alignment ? this.alignment[this.example].slice(0, this.size[0]) : [];
+    }
+    points(array, count, feature) {
+      return Array.from({ length: count }, (_, k) => array.at(this.example, k, feature));
+    }
+    /** Return the unit of a feature with a space before it, or "". */
+    unitOf(feature) {
+      return Object.hasOwn(this.examples.units, feature) ? ` ${this.examples.units[feature]}` : "";
+    }
+    /** Return the name of a feature with its unit. */
+    nameOf(feature) {
+      return Object.hasOwn(this.examples.units, feature) ? this.examples.named[feature] : feature;
+    }
+    /** Return the range of a feature in the target and forecast of the sequence, or else in the source. */
+    spread(feature) {
+      const [S, T] = this.lengths;
+      const targetIndex = this.examples.target_features.indexOf(feature);
+      const values = targetIndex < 0 ? this.points(this.source, S, this.examples.features.indexOf(feature)) : [...this.points(this.target, T, targetIndex).filter(Number.isFinite), ...this.points(this.forecast, T, targetIndex)];
+      return Math.max(...values) - Math.min(...values);
+    }
+  };
 
-// --- attention history ---------------------------------------------------------------------------
+  // src/explorer/path.ts
+  var ROW_GAP = 0.07;
+  function litMarkers(view, count) {
+    const { ink, soft } = theme();
+    const { map, weights } = view;
+    if (!map || !weights.length) return { size: 9, color: soft };
+    const colours = colourScale(view.meaning, map, view.largest);
+    const widest = Math.max(Math.abs(colours.zmin), colours.zmax);
+    const strongest = Math.max(widest, ...weights.map(Math.abs).filter(Number.isFinite));
+    const base = view.lengths[0] > 16 ? 4 : 8;
+    const real = Array.from({ length: count }, (_, k) => Number.isFinite(weights[k]) ? weights[k] : 0);
+    return {
+      size: real.map((weight) => base + 20 * (Math.abs(weight) / strongest) ** 0.5),
+      color: real,
+      colorscale: colours.colorscale,
+      cmin: colours.zmin,
+      cmax: colours.zmax,
+      line: { color: ink, width: 1 }
+    };
+  }
+  function forecastMarkers(view, walked) {
+    if (view.kind === "decoder_self") return litMarkers(view, walked);
+    const { warn } = theme();
+    const isChosen = (k) => k === view.step && view.kind !== "encoder_self";
+    return { symbol: "diamond-open", size: Array.from({ length: walked }, (_, k) => isChosen(k) ? 17 : 6), color: warn, line: { color: warn, width: 2.5 } };
+  }
+  function featureRows({ examples }) {
+    return examples.plane ? [""] : [.../* @__PURE__ */ new Set([...examples.target_features, ...examples.features])];
+  }
+  function valueNames(view, rows) {
+    const { plane, target_features: targets } = view.examples;
+    const spreads = new Map((plane ? targets : rows).map((name) => [name, view.spread(name)]));
+    const value = (name, number) => `${formatValue(number, spreads.get(name))}${escapeMarkup(view.unitOf(name))}`;
+    return (feature, x, y) => plane ? targets.map((name, f) => value(name, f ? y : x)).join(", ") : `${escapeMarkup(feature)} ${value(feature, y)}`;
+  }
+  function rowTraces(view, feature, axis, nameValue) {
+    const { soft, warn, accent } = theme();
+    const { examples: { plane, features, target_features: targets }, lengths: [S, T] } = view;
+    const walked = view.kind === "encoder_self" ? T : view.step + 1;
+    const across = (array, first, count) => plane ? view.points(array, count, 0) : Array.from({ length: count }, (_, k) => first + k + 1);
+    const trace = (name, names, xs, ys, extra) => ({
+      x: xs,
+      y: ys,
+      text: names.map((point, k) => `${point}<br>${nameValue(feature, xs[k], ys[k])}`),
+      yaxis: axis,
+      mode: "lines+markers",
+      name,
+      legendgroup: name,
+      hovertemplate: "%{text}<extra></extra>",
+      ...extra
+    });
+    const traces = [];
+    const given = plane ? 1 : features.indexOf(feature);
+    const targetIndex = plane ? 1 : targets.indexOf(feature);
+    if (given >= 0) {
+      traces.push(trace(
+        "source",
+        pointNames(S),
+        across(view.source, 0, S),
+        view.points(view.source, S, given),
+        { line: { color: soft, width: 1.5 }, marker: view.kind === "decoder_self" ? { size: 7, color: soft } : litMarkers(view, S), meta: "source" }
+      ));
+    }
+    if (targetIndex >= 0) {
+      traces.push(trace(
+        "truth",
+        pointNames(T, S + 1),
+        across(view.target, S, T),
+        view.points(view.target, T, targetIndex),
+        { line: { color: accent, dash: "dot", width: 1.5 }, marker: { symbol: "x-thin-open", size: 9, color: accent }, meta: "target" }
+      ));
+      traces.push(trace(
+        "forecast",
+        pointNames(walked, S + 1),
+        across(view.forecast, S, walked),
+        view.points(view.forecast, walked, targetIndex),
+        { line: { color: warn, width: 1.5 }, marker: forecastMarkers(view, walked), meta: "target" }
+      ));
+    }
+    return traces;
+  }
+  function rowAxes(view, rows) {
+    const { examples } = view;
+    if (examples.plane) return { yaxis: { title: { text: escapeMarkup(view.nameOf(examples.features[1])) }, scaleanchor: "x" } };
+    const high = (1 - ROW_GAP * (rows.length - 1)) / rows.length;
+    return Object.fromEntries(rows.map((feature, row) => {
+      const top = 1 - row * (high + ROW_GAP);
+      const name = view.nameOf(feature);
+      const title = { text: escapeMarkup(shorten(name, name === feature ? 18 : 28)), font: { size: 12 } };
+      return [row ? `yaxis${row + 1}` : "yaxis", { title, domain: [Math.max(0, top - high), top], nticks: rows.length > 2 ? 5 : 0 }];
+    }));
+  }
+  function drawPath(view) {
+    const { examples } = view;
+    const every = featureRows(view);
+    const rows = every.slice(0, MAX_ROWS);
+    const nameValue = valueNames(view, rows);
+    const shown = /* @__PURE__ */ new Set();
+    const traces = rows.flatMap((feature, row) => rowTraces(view, feature, row ? `y${row + 1}` : "y", nameValue)).map((trace) => {
+      const showlegend = !shown.has(trace.name);
+      shown.add(trace.name);
+      return { ...trace, showlegend };
+    });
+    const more = every.length - rows.length;
+    const overSteps = more ? `step (${more} more features are not drawn)` : "step";
+    const below = examples.plane ? view.nameOf(examples.features[0]) : overSteps;
+    draw("path", traces, {
+      ...rowAxes(view, rows),
+      xaxis: { title: { text: escapeMarkup(below) }, anchor: rows.length > 1 ? `y${rows.length}` : "y" },
+      legend: { orientation: "h", y: 1.12 },
+      hovermode: "closest",
+      uirevision: String(view.example)
+    });
+  }
 
-async function attentionHistory() {
-  const found = data.attention_history;
-  const weights = await unpack(found.weights);
-  const [frames, , layers, heads] = weights.shape;
-  fill($("history-example"), found.ids.map((id, k) => id + (found.labels[k] ? `: ${found.labels[k]}` : "")));
-  fill($("history-layer"), indexNames(layers));
-  fill($("history-head"), indexNames(heads));
-  $("history-frame").max = frames - 1;
-  const long = Math.max(...found.source_lengths) > MAX_UNIT_SCALE_COLUMNS;
-  // The largest weight of all frames, which share a colour scale.
-  function largest(k, layer, head) {
-    const [S, T] = [found.source_lengths[k], found.target_lengths[k]];
+  // src/explorer/sentence.ts
+  var MAX_ATTENDED = 5;
+  function pointOfStep(view) {
+    const [S] = view.lengths;
+    return view.kind === "encoder_self" ? `point ${view.step + 1}` : `point ${S + view.step + 1}`;
+  }
+  function describeAttended(view) {
+    const first = view.kind === "decoder_self" ? view.lengths[0] : 0;
+    const digits = view.map.decimals > 2 ? 3 : 2;
+    const order = view.weights.map((weight, k) => [weight, k]).filter(([weight]) => Number.isFinite(weight)).sort((a, b) => Math.abs(b[0]) - Math.abs(a[0])).slice(0, MAX_ATTENDED);
+    return order.map(([weight, k]) => `point ${first + k + 1} with ${withMinus(weight.toFixed(digits))}`).join(", ");
+  }
+  function describeForecast(view) {
+    const names = view.examples.target_features;
+    const each = names.slice(0, MAX_ROWS).map((feature, f) => {
+      const [value, truth] = [view.forecast, view.target].map((array) => array.at(view.example, view.step, f));
+      const truthText = Number.isFinite(truth) ? `truth ${formatValue(truth, view.spread(feature))}` : "not observed";
+      return `${feature} ${formatValue(value, view.spread(feature))}${view.unitOf(feature)} (${truthText})`;
+    });
+    const more = names.length - each.length;
+    return `${each.join(", ")}${more ? `, and ${more} more` : ""}`;
+  }
+  function describeStep(view, unit) {
+    const step = `Step ${view.step + 1} (${pointOfStep(view)})`;
+    let text2 = `${step}.`;
+    if (view.map) {
+      const attended2 = describeAttended(view);
+      text2 = `${step} attends to ${view.kind === "decoder_self" && attended2 ? "the steps of " : ""}${attended2 || "nothing"}.`;
+    }
+    if (view.kind !== "encoder_self") text2 += ` Forecast: ${describeForecast(view)}.`;
+    return `${text2} The mean squared error of the sequence${unit} is ${formatNumber(view.examples.losses[view.example])}.`;
+  }
+
+  // src/explorer/explorer.ts
+  var Explorer = class {
+    constructor(view, unit) {
+      this.view = view;
+      this.unit = unit;
+    }
+    view;
+    unit;
+    setStep(step) {
+      const { view } = this;
+      const [rows] = view.size;
+      view.step = Math.max(0, Math.min(rows - 1, step));
+      inputById("step").max = String(rows - 1);
+      inputById("step").value = String(view.step);
+      drawPath(view);
+      markStep(view);
+      byId("step-text").textContent = describeStep(view, this.unit);
+      const name = `Step ${view.step + 1} of ${rows}, ${pointOfStep(view)}`;
+      byId("step-name").textContent = name;
+      byId("step").setAttribute("aria-valuetext", name);
+    }
+    /** Draw everything after a choice other than that of the step. */
+    show() {
+      const { view } = this;
+      const [, layers, heads] = view.map?.shape ?? [0, 0, 0];
+      view.layer = Math.max(0, Math.min(view.layer, layers - 1));
+      view.head = Math.max(0, Math.min(view.head, heads - 1));
+      fill(selectById("layer"), view.map ? indexNames(layers) : ["none"], view.layer);
+      fill(selectById("head"), view.map ? indexNames(heads) : ["none"], view.head);
+      selectById("example").value = String(view.example);
+      markWorst(view.example);
+      view.step = Math.min(view.step, view.size[0] - 1);
+      drawMap(view);
+      this.setStep(view.step);
+    }
+    choose(example) {
+      const count = this.view.examples.ids.length;
+      this.view.example = (example + count) % count;
+      this.view.step = 0;
+      this.show();
+    }
+    /** Prepare the controls and follow them. */
+    addControls() {
+      const { view } = this;
+      const { examples, kinds: kinds2, meaning } = view;
+      fill(selectById("example"), sequenceNames(examples.ids, examples.labels));
+      fill(selectById("kind"), kinds2.length ? kinds2.map((kind) => KIND_NAMES[kind]) : ["no attention"]);
+      const colours = selectById("colours");
+      colours.value = Math.max(...examples.source_lengths) > MAX_UNIT_SCALE_COLUMNS ? "largest" : "1";
+      view.endAtLargest = colours.value === "largest";
+      colours.disabled = meaning === "strength" || !kinds2.length;
+      colours.parentElement.hidden = colours.disabled;
+      const onChange2 = (id, change) => {
+        byId(id).addEventListener("change", () => {
+          change();
+          this.show();
+        });
+      };
+      onChange2("colours", () => {
+        view.endAtLargest = colours.value === "largest";
+      });
+      onChange2("kind", () => {
+        view.kind = kinds2[numberOf("kind")];
+      });
+      onChange2("layer", () => {
+        view.layer = numberOf("layer");
+      });
+      onChange2("head", () => {
+        view.head = numberOf("head");
+      });
+      byId("example").addEventListener("change", () => {
+        this.choose(numberOf("example"));
+      });
+      byId("before").addEventListener("click", () => {
+        this.choose(view.example - 1);
+      });
+      byId("after").addEventListener("click", () => {
+        this.choose(view.example + 1);
+      });
+      byId("step").addEventListener("input", () => {
+        this.setStep(numberOf("step"));
+      });
+    }
+    /** Follow the pointer over heatmap and path, which are drawn. */
+    addHover() {
+      const { view } = this;
+      const setStep = (step) => {
+        if (step !== view.step) this.setStep(step);
+      };
+      if (view.map) plotById("map").on("plotly_hover", (event) => {
+        setStep(event.points[0].pointIndex[0]);
+      });
+      plotById("path").on("plotly_hover", (event) => {
+        const [point] = event.points;
+        if (point.data.meta === (view.kind === "encoder_self" ? "source" : "target")) setStep(point.pointNumber);
+      });
+    }
+    /** Show a target step; encoder self-attention has none. */
+    setTargetStep(step) {
+      if (this.view.kind !== "encoder_self") this.setStep(step);
+    }
+  };
+  async function showExplorer(content) {
+    const explorer = new Explorer(await View.of(content), content.unit_of_one);
+    explorer.addControls();
+    showErrors(content, {
+      section: "explorer",
+      chooseExample: (example) => {
+        explorer.choose(example);
+      },
+      chooseStep: (step) => {
+        explorer.setTargetStep(step);
+      }
+    });
+    explorer.show();
+    explorer.addHover();
+    onThemeChange(() => {
+      explorer.show();
+    });
+  }
+
+  // src/history.ts
+  function largestWeight(weights, rows, columns, indices) {
     let most = 1e-6;
-    for (let frame = 0; frame < frames; frame += 1) {
-      for (const w of matrix(weights, T, S, frame, k, layer, head).flat()) most = Math.max(most, w);
+    for (let frame = 0; frame < weights.shape[0]; frame += 1) {
+      for (const weight of matrix(weights, rows, columns, frame, ...indices).flat()) most = Math.max(most, weight ?? 0);
     }
     return most;
   }
-  let most = 1;
-  const draw = () => {
-    const [k, layer, head, frame] = ["history-example", "history-layer", "history-head", "history-frame"].map((id) => Number($(id).value));
-    const [S, T] = [found.source_lengths[k], found.target_lengths[k]];
+  function drawFrame(history, weights, largest) {
+    const [k, layer, head, frame] = ["history-example", "history-layer", "history-head", "history-frame"].map(numberOf);
+    const [S, T] = [history.source_lengths[k], history.target_lengths[k]];
     const z = matrix(weights, T, S, frame, k, layer, head);
-    const across = Array.from({ length: S }, (_, s) => `point ${s + 1}`);
-    const down = Array.from({ length: T }, (_, t) => `point ${S + t + 1}`);
-    const known = found.alignment ? found.alignment[k].slice(0, T) : [];
-    const epoch = found.epochs[frame];
-    $("history-name").textContent = epoch ? `After epoch ${epoch}` : "Before training";
-    $("history-frame").setAttribute("aria-valuetext", $("history-name").textContent);
-    Plotly.react("history-map", [heatmap(z, across, down, colourScale(found.meaning, weights, most), found.meaning === "strength" ? "read strength" : "attention weight")],
-      layout({ xaxis: { title: { text: "attended point" } }, yaxis: { autorange: "reversed", title: { text: "query step" } }, shapes: outlines(known, "#e69f00") }), config);
-  };
-  const choose = () => {
-    if (long) most = largest(...["history-example", "history-layer", "history-head"].map((id) => Number($(id).value)));
-    draw();
-  };
-  for (const id of ["history-example", "history-layer", "history-head"]) $(id).addEventListener("change", choose);
-  $("history-frame").addEventListener("input", draw);
-  let playing = null;
-  const pause = () => {
-    clearInterval(playing);
-    playing = null;
-    $("history-play").textContent = "Play";
-  };
-  $("history-play").addEventListener("click", () => {
-    if (playing) return pause();
-    if (Number($("history-frame").value) === frames - 1) $("history-frame").value = 0;
-    $("history-play").textContent = "Pause";
-    playing = setInterval(() => {
-      const next = Number($("history-frame").value) + 1;
-      if (next >= frames) return pause();
-      $("history-frame").value = next;
-      return draw();
-    }, Math.max(60, Math.min(500, 6000 / frames)));
-    return undefined;
-  });
-  redraws.push(draw);
-  choose();
-}
-
-// --- many runs -----------------------------------------------------------------------------------
-
-// Positions of the labels of lines that do not overlap: the first free one of each line.
-function labelPositions(levels, others) {
-  const every = [...levels, ...others];
-  const high = 0.07 * (Math.max(...every) - Math.min(...every));
-  const sides = $("seeds").clientWidth < 500 ? ["right"] : ["right", "left"];
-  const free = sides.flatMap((side) => ["bottom", "top"].map((anchor) => [side, anchor]));
-  const taken = [];
-  const found = new Map();
-  // From the top down: of two close lines the upper has its label above, the lower below.
-  for (const level of [...levels].sort((a, b) => b - a)) {
-    const middle = (anchor) => level + (anchor === "bottom" ? high / 2 : -high / 2);
-    const [side, anchor] = free.find((position) => taken.every(([takenSide, at]) => takenSide !== position[0] || Math.abs(at - middle(position[1])) >= 0.99 * high)) || free[0];
-    taken.push([side, middle(anchor)]);
-    found.set(level, [...(found.get(level) || []), [side, anchor]]);
+    const known = history.alignment ? history.alignment[k].slice(0, T) : [];
+    const epoch = history.epochs[frame];
+    const name = epoch ? `After epoch ${epoch}` : "Before training";
+    byId("history-name").textContent = name;
+    byId("history-frame").setAttribute("aria-valuetext", name);
+    const title = history.meaning === "strength" ? "read strength" : "attention weight";
+    draw("history-map", [heatmap(z, pointNames(S), pointNames(T, S + 1), colourScale(history.meaning, weights, largest), title)], {
+      xaxis: { title: { text: "attended point" } },
+      yaxis: { autorange: "reversed", title: { text: "query step" } },
+      shapes: outlines(known, ALIGNMENT_COLOUR)
+    });
   }
-  return levels.map((level) => found.get(level).shift());
-}
+  function addPlayButton(frames, show) {
+    const slider = inputById("history-frame");
+    let playing;
+    const pause = () => {
+      clearInterval(playing);
+      playing = void 0;
+      byId("history-play").textContent = "Play";
+    };
+    byId("history-play").addEventListener("click", () => {
+      if (playing !== void 0) {
+        pause();
+        return;
+      }
+      if (Number(slider.value) === frames - 1) slider.value = "0";
+      byId("history-play").textContent = "Pause";
+      playing = setInterval(() => {
+        const next = Number(slider.value) + 1;
+        if (next >= frames) {
+          pause();
+          return;
+        }
+        slider.value = String(next);
+        show();
+      }, Math.max(60, Math.min(500, 6e3 / frames)));
+    });
+  }
+  async function showHistory(history) {
+    const weights = await unpack(history.weights);
+    const [frames, , layers, heads] = weights.shape;
+    fill(selectById("history-example"), sequenceNames(history.ids, history.labels));
+    fill(selectById("history-layer"), indexNames(layers));
+    fill(selectById("history-head"), indexNames(heads));
+    inputById("history-frame").max = String(frames - 1);
+    const isLong = Math.max(...history.source_lengths) > MAX_UNIT_SCALE_COLUMNS;
+    let most = 1;
+    const show = () => {
+      drawFrame(history, weights, most);
+    };
+    const choose = () => {
+      const [k, layer, head] = ["history-example", "history-layer", "history-head"].map(numberOf);
+      if (isLong) most = largestWeight(weights, history.target_lengths[k], history.source_lengths[k], [k, layer, head]);
+      show();
+    };
+    for (const id of ["history-example", "history-layer", "history-head"]) byId(id).addEventListener("change", choose);
+    byId("history-frame").addEventListener("input", show);
+    addPlayButton(frames, show);
+    onThemeChange(show);
+    choose();
+  }
 
-function comparison() {
-  const { variants } = data;
-  const now = { variant: variants.findIndex((variant) => variant.points.length), seed: 0 };
-  const spread = (k, count) => (count < 2 ? 0 : ((((k * 0.618034) % 1) - 0.5) * 0.5));
-  fill($("variant"), variants.map((variant) => variant.name), now.variant);
-
-  function draw() {
-    const { ink, accent, warn, soft } = theme();
-    const log = $("scale").value === "log" && variants.every((variant) => variant.points.every((point) => point.loss > 0));
-    const traces = variants.map((variant, a) => ({
-      type: "scatter", mode: "markers", name: escapeMarkup(variant.name), x: variant.points.map((_, k) => a + spread(k, variant.points.length)), y: variant.points.map((point) => point.loss),
-      marker: { color: variant.points.map((_, k) => (a === now.variant && k === now.seed ? warn : accent)), size: variant.points.map((_, k) => (a === now.variant && k === now.seed ? 15 : 9)), opacity: 0.85, line: { color: ink, width: 0.5 } },
-      text: variant.points.map((point) => escapeMarkup(`${variant.name}, seed ${point.seed}`)), hovertemplate: "%{text}: %{y:.4g}<extra></extra>", showlegend: false, meta: a,
+  // src/live/glossary.ts
+  var TERMS = [
+    { name: "attention", definition: "A way for the decoder to look back at every source step before each forecast step. It weighs the source steps and reads a mixture of them." },
+    { name: "attention weight", definition: "How much one forecast step reads from one source step. The weights of a step are usually between 0 and 1 and add up to 1." },
+    { name: "baseline", definition: "A simple forecast that needs no neural network, such as repeating the last value. A model is only useful if its error is lower." },
+    { name: "context", definition: "What attention hands to the decoder: the sum of the values of all source steps, each multiplied by its weight." },
+    { name: "decoder", definition: "The part of the model that writes the forecast, one step after the other." },
+    { name: "encoder", definition: "The part of the model that reads the source and turns each of its steps into a list of numbers, the encoder state." },
+    { name: "entropy", definition: "A measure of how widely the weights of a step are spread. It is 0 if all weight is on one source step, and largest if all weights are equal." },
+    { name: "epoch", definition: "One pass of the training through all training sequences. Epoch 0 is the model before its training, with random parameters." },
+    { name: "free running", definition: "Forecasting as in real use: each step starts from the model's own previous forecast, so errors can add up." },
+    { name: "key", definition: "The numbers of a source step that a query is compared with. The comparison gives the score." },
+    { name: "mean squared error", definition: "The mean of the squared differences between forecast and truth. 0 is a perfect forecast; large mistakes count more than small ones." },
+    { name: "noise floor", definition: "The mean squared error that even a perfect model would have, because the data contain random noise. No model can be reliably better." },
+    { name: "query", definition: "The numbers with which a decoder step asks what it needs. They are compared with the key of each source step." },
+    { name: "score", definition: "A number that says how well a query fits a key. Scores become weights by a normalizer such as softmax." },
+    { name: "softmax", definition: "The function that turns scores into weights: all are positive, they add up to 1, and a higher score gives a larger weight." },
+    { name: "teacher forcing", definition: "Giving the decoder the true previous value at each step instead of its own forecast. It makes training easier, but it is impossible in real use." },
+    { name: "value", definition: "The numbers of a source step that attention passes on. The weights decide how much of each value is in the context." }
+  ];
+  var idOf = (name) => `term-${name.replaceAll(" ", "-")}`;
+  function showGlossary() {
+    const list = document.createElement("dl");
+    list.append(...TERMS.flatMap(({ name, definition }) => {
+      const term2 = document.createElement("dt");
+      term2.id = idOf(name);
+      term2.append(textElement("dfn", name));
+      return [term2, textElement("dd", definition)];
     }));
-    const shapes = [];
-    const annotations = [];
-    const highest = Math.max(...variants.flatMap((variant) => variant.points.map((point) => point.loss)));
-    variants.forEach((variant, a) => {
-      // null stands for infinity: too many seeds diverged.
-      if (variant.median !== null) shapes.push({ type: "line", x0: a - 0.35, x1: a + 0.35, y0: variant.median, y1: variant.median, line: { color: ink, width: 2.5 } });
-      if (!variant.interval || variant.interval[0] === null) return;
-      const top = variant.interval[1] === null ? highest : variant.interval[1];
-      shapes.push({ type: "rect", x0: a - 0.35, x1: a + 0.35, y0: variant.interval[0], y1: top, line: { width: 0 }, fillcolor: soft, opacity: 0.3, layer: "below" });
+    byId("glossary").append(list);
+  }
+  function card() {
+    const found = document.getElementById("term-card");
+    if (found) return found;
+    const made = document.createElement("div");
+    made.id = "term-card";
+    made.popover = "auto";
+    made.setAttribute("role", "note");
+    document.body.append(made);
+    return made;
+  }
+  function termElement(words, { name, definition }) {
+    if (!("popover" in HTMLElement.prototype)) {
+      const link = textElement("a", words);
+      link.href = `#${idOf(name)}`;
+      return link;
+    }
+    const button = textElement("button", words);
+    button.type = "button";
+    button.className = "term";
+    button.setAttribute("aria-label", `${words}: what is it?`);
+    button.addEventListener("click", () => {
+      const place2 = card();
+      place2.setAttribute("aria-label", name);
+      const close = textElement("button", "Close");
+      close.type = "button";
+      close.addEventListener("click", () => {
+        place2.hidePopover();
+        button.focus();
+      });
+      place2.replaceChildren(textElement("strong", name), textElement("p", definition), close);
+      place2.showPopover();
+      close.focus();
     });
-    const along = (loss) => (log ? Math.log10(loss) : loss);
-    const places = labelPositions(data.references.map((row) => along(row[1])), variants.flatMap((variant) => variant.points.map((point) => along(point.loss))));
-    data.references.forEach(([name, loss], k) => {
-      const [side, anchor] = places[k];
-      shapes.push({ type: "line", xref: "paper", x0: 0, x1: 1, y0: loss, y1: loss, line: { color: soft, width: 1, dash: "dashdot" } });
-      annotations.push({ xref: "paper", x: side === "left" ? 0 : 1, xanchor: side, y: along(loss), yanchor: anchor, text: escapeMarkup(name), showarrow: false, font: { size: 11, color: soft } });
-    });
-    const room = Math.floor($("seeds").clientWidth / variants.length / 9);
-    const names = variants.map((variant) => escapeMarkup(shorten(variant.name, Math.max(18, room))) + (variant.diverged ? `<br>${variant.diverged} diverged` : ""));
-    const slanted = names.some((name) => name.length > room) ? { tickangle: -40, ticklabeloverflow: "allow" } : {};
-    Plotly.react("seeds", traces, layout({
-      shapes, annotations, hovermode: "closest", yaxis: { type: log ? "log" : "linear", title: { text: `test loss, mean squared error${data.unit}` }, ...logTicks(log, [...variants.flatMap((variant) => variant.points.map((point) => point.loss)), ...data.references.map((row) => row[1])]) },
-      xaxis: { tickvals: variants.map((_, a) => a), ticktext: names, ...slanted, range: [-0.6, variants.length - 0.4], zeroline: false },
-    }), config);
+    return button;
+  }
+  var isCardOpen = () => document.getElementById("term-card")?.matches(":popover-open") ?? false;
+  function splitTerms(text2) {
+    return text2.split(/\[([^\]]+)\]/);
+  }
+  function paragraph(text2) {
+    const made = document.createElement("p");
+    for (const [k, part] of splitTerms(text2).entries()) {
+      const [words, name = words] = part.split("|");
+      const term2 = k % 2 ? TERMS.find((each) => each.name === name) : void 0;
+      made.append(term2 ? termElement(words, term2) : part);
+    }
+    return made;
   }
 
-  function show() {
-    const variant = variants[now.variant];
-    fill($("seed"), variant.points.map((point) => String(point.seed)), now.seed);
-    $("variant").value = now.variant;
-    const point = variant.points[now.seed];
-    draw();
-    if (!point) {
-      $("chosen-name").textContent = `${variant.name}: no run has finished`;
-      for (const id of ["chosen-words", "chosen-curve", "chosen-map"]) write(id, "");
+  // src/live/arithmetic/record.ts
+  var DECIMALS = 4;
+  var MAX_PRINTED_SIDE = 8;
+  var MAX_TERMS = 8;
+  function printed(x) {
+    const scaled = x * 10 ** DECIMALS;
+    const floor = Math.floor(scaled);
+    const part = scaled - floor;
+    const isUp = part > 0.5 || part === 0.5 && floor % 2 !== 0;
+    return (isUp ? floor + 1 : floor) / 10 ** DECIMALS + 0;
+  }
+  var printedRow = (row) => row.map(printed);
+  var printedRows = (rows) => rows.map(printedRow);
+  var dot = (left, right) => left.reduce((sum, x, k) => sum + x * right[k], 0);
+  var affine = (weight, bias, x) => weight.map((row, k) => dot(row, x) + (bias ? bias[k] : 0));
+  function formatCell(x, digits = null) {
+    if (!Number.isFinite(x)) return "none";
+    return withMinus(digits === null ? x.toFixed(DECIMALS) : String(Number(x.toPrecision(digits))));
+  }
+  var factor = (x) => x < 0 ? `(${formatCell(x)})` : formatCell(x);
+  function sumText(terms) {
+    if (terms.length <= MAX_TERMS) return terms.join(" + ");
+    return `${terms.slice(0, MAX_TERMS - 1).join(" + ")} + \u2026 + ${terms[terms.length - 1]} (${terms.length} terms)`;
+  }
+  var productsText = (left, right) => sumText(left.map((x, k) => `${factor(x)} \xD7 ${factor(right[k])}`));
+  var refs = (vector) => vector.values.map((_, k) => vector.ref(k));
+  var rowOf = (matrix2, row) => ({ values: matrix2.values[row], ref: (k) => matrix2.ref(row, k) });
+  var columnOf = (matrix2, column) => ({ values: matrix2.values.map((row) => row[column]), ref: (k) => matrix2.ref(k, column) });
+  var pointNames2 = (count) => Array.from({ length: count }, (_, k) => `point ${k + 1}`);
+  var columnNumbers = (count) => Array.from({ length: count }, (_, k) => String(k + 1));
+  var StageRecord = class {
+    stages = [];
+    /** Add a stage of (rows, columns) and return its printed numbers; the rows are the source points unless they are named. */
+    add(name, formula, numbers, options = {}) {
+      const { rows, columns, own = null, ownAs = "origin", isByModel = false, digits = null, origin = () => null } = options;
+      const values = digits === null ? printedRows(numbers) : numbers.map((row) => row.map((x) => Number(x.toPrecision(digits))));
+      const stage = this.stages.length;
+      this.stages.push({
+        name,
+        formula,
+        own,
+        ownAs,
+        isByModel,
+        digits,
+        origin,
+        numbers: values,
+        rows: rows ?? pointNames2(values.length),
+        columns: columns ?? columnNumbers(values[0]?.length ?? 0),
+        hasPointRows: rows === void 0
+      });
+      return { values, stage, ref: (row, column) => ({ stage, row, column }) };
+    }
+    /** Add a stage of one row. */
+    addRow(name, formula, row, numbers, options = {}) {
+      const own = options.ownRow ? [[...options.ownRow]] : null;
+      return rowOf(this.add(name, formula, [numbers], { rows: [row], own, ownAs: "rows", ...options }), 0);
+    }
+    /** Add a stage whose last column follows from the others, and return it. `own`: the model's own numbers of that column. */
+    addColumns(name, formula, columns, options = {}) {
+      const names = Object.keys(columns);
+      const lists = Object.values(columns);
+      const count = Math.max(...lists.map((list) => typeof list === "number" ? 1 : list.length));
+      const numbers = Array.from({ length: count }, (_, k) => lists.map((list) => typeof list === "number" ? list : list[k]));
+      const { own, ...others } = options;
+      const last = names.length - 1;
+      const ownNumbers = own ? [...own].map((x) => names.map((_, column) => column === last ? x : NaN)) : null;
+      return columnOf(this.add(name, formula, numbers, { columns: names, own: ownNumbers, ownAs: "column", ...others }), last);
+    }
+    /** The index of the next stage. */
+    get next() {
+      return this.stages.length;
+    }
+  };
+
+  // src/live/arithmetic/locations.ts
+  var CONTENT_WEIGHTS = "Content weights";
+  var sigmoid = (x) => 1 / (1 + Math.exp(-x));
+  var softplus = (x) => Math.max(x, 0) + Math.log1p(Math.exp(-Math.abs(x)));
+  var modulo = (a, b) => (a % b + b) % b;
+  var wholeText = (x) => String(x);
+  function addLocalWindow(step, normalize, scores, window2) {
+    const { record } = step;
+    const S = scores.values.length;
+    const hidden = affine(step.linear("attention.location.predict").weight, null, step.query).map(Math.tanh);
+    const fraction = sigmoid(dot(step.linear("attention.location.combine").weight[step.input.head], hidden));
+    const centreRow = record.addRow("Window centre", "p = (S - 1) sigmoid(v . tanh(W h)), from the checkpoint", "p", [fraction * (S - 1)], { columns: ["p"], isByModel: true });
+    const [centre] = centreRow.values;
+    const inside = scores.values.map((_, s) => Math.abs(s - centre) <= window2);
+    const content = normalize(record, { name: CONTENT_WEIGHTS, scores, inside, own: void 0 });
+    const gaussian = printedRow(scores.values.map((_, s) => Math.exp(-2 * ((s - centre) / window2) ** 2)));
+    const stage = record.next;
+    const origin = (row, column) => {
+      if (column === 0) return { expression: "the content weight of this point", cells: [content.ref(row)] };
+      if (column === 1) return { expression: `exp(\u2212(${row} \u2212 ${formatCell(centre)})\xB2 / (2 \xD7 (${wholeText(window2)} / 2)\xB2))`, cells: [centreRow.ref(0)] };
+      return { expression: `${formatCell(content.values[row])} \xD7 ${formatCell(gaussian[row])}`, cells: [{ stage, row, column: 0 }, { stage, row, column: 1 }] };
+    };
+    const columns = { content: content.values, window: gaussian, weight: content.values.map((x, s) => x * gaussian[s]) };
+    return record.addColumns("Weights", `times exp(-(s - p)^2 / (2 (D/2)^2)), D = ${wholeText(window2)}, s from 0`, columns, { own: step.weights, origin });
+  }
+  function addControl(step) {
+    const { weight, bias } = step.linear("attention.location.control");
+    const [gate, sharpness, ...shift] = step.headSlice(affine(weight, bias, step.query));
+    const largest = Math.max(...shift);
+    const exponentials = shift.map((x) => Math.exp(x - largest));
+    const sum = exponentials.reduce((a, b) => a + b, 0);
+    const reach = Math.floor(shift.length / 2);
+    const names = shift.map((_, k) => `s(${k - reach < 0 ? "" : "+"}${k - reach})`);
+    const numbers = [sigmoid(gate), 1 + softplus(sharpness), ...exponentials.map((x) => x / sum)];
+    return step.record.addRow("Gate, sharpness and shift", "from h, by the checkpoint", "value", numbers, { columns: ["g", "gamma", ...names], isByModel: true });
+  }
+  function addLocationShift(step, normalize, scores) {
+    const { record } = step;
+    const S = scores.values.length;
+    const content = normalize(record, { name: CONTENT_WEIGHTS, scores, inside: scores.values.map(() => true), own: void 0 });
+    const control = addControl(step);
+    const [g, gamma, ...s] = control.values;
+    const reach = Math.floor(s.length / 2);
+    const previous = printedRow(step.previousWeights ?? scores.values.map((_, k) => k === S - 1 ? 1 : 0));
+    const gated = printedRow(content.values.map((x, k) => g * x + (1 - g) * previous[k]));
+    const from = (row) => s.map((_, k) => modulo(row - (k - reach), S));
+    const shifted = printedRow(gated.map((_, row) => from(row).reduce((sum, place2, k) => sum + s[k] * gated[place2], 0)));
+    const powers = shifted.map((x) => printed(x ** gamma));
+    const total = powers.reduce((a, b) => a + b, 0);
+    const stage = record.next;
+    const at = (row, column) => ({ stage, row, column });
+    const origins = [
+      (row) => ({ expression: step.previousWeights ? "the weight of this point in the step before" : row === S - 1 ? "1: before the first step all weight is on the last point" : "0: before the first step all weight is on the last point", cells: [] }),
+      (row) => ({ expression: `${formatCell(g)} \xD7 ${formatCell(content.values[row])} + (1 \u2212 ${formatCell(g)}) \xD7 ${formatCell(previous[row])}`, cells: [control.ref(0), content.ref(row), at(row, 0)] }),
+      (row) => ({ expression: sumText(from(row).map((place2, k) => `${formatCell(gated[place2])} \xD7 ${formatCell(s[k])}`)), cells: from(row).flatMap((place2, k) => [at(place2, 1), control.ref(2 + k)]) }),
+      (row) => ({ expression: `${formatCell(shifted[row])}^${factor(gamma)}`, cells: [at(row, 2), control.ref(1)] }),
+      (row) => ({ expression: `${formatCell(powers[row])} / (${sumText(powers.map((x) => formatCell(x)))})`, cells: powers.map((_, k) => at(k, 3)) })
+    ];
+    const formula = "gated = g content + (1 - g) previous; shifted(i) = sum of gated(i - j) s(j), circular; weight = shifted^gamma / sum of these";
+    const columns = { previous, gated, shifted, "shifted^gamma": powers, weight: powers.map((x) => x / total) };
+    return record.addColumns("Weights", formula, columns, { own: step.weights, origin: (row, column) => origins[column](row) });
+  }
+
+  // src/live/arithmetic/normalizers.ts
+  var cell = (stage, row, column) => ({ stage, row, column });
+  var scoreOrigin = (scores, row) => ({ expression: "the score of this point", cells: [scores.ref(row)] });
+  function addSoftmax(record, { name, scores, inside, own }) {
+    const { values } = scores;
+    const largest = Math.max(...values.filter((_, k) => inside[k]));
+    const exponentials = printedRow(values.map((score, k) => inside[k] ? Math.exp(score - largest) : 0));
+    const sum = exponentials.reduce((a, b) => a + b, 0);
+    const stage = record.next;
+    const origin = (row, column) => {
+      if (column === 0) return scoreOrigin(scores, row);
+      if (column === 1 && !inside[row]) return { expression: "0, since the point is outside the window", cells: [] };
+      if (column === 1) return { expression: `exp(${formatCell(values[row])} \u2212 ${factor(largest)})`, cells: [cell(stage, row, 0), cell(stage, values.indexOf(largest), 0)] };
+      return { expression: `${formatCell(exponentials[row])} / (${sumText(exponentials.map((x) => formatCell(x)))})`, cells: values.map((_, k) => cell(stage, k, 1)) };
+    };
+    const columns = { score: values, "exp(score - largest)": exponentials, weight: exponentials.map((x) => x / sum) };
+    return record.addColumns(name, "softmax: weight = exp(score - largest) / sum of these", columns, { own, origin });
+  }
+  function addSparsemax(record, { name, scores, inside, own }) {
+    const { values } = scores;
+    const order = values.map((_, k) => k).filter((k) => inside[k]).sort((a, b) => values[b] - values[a]);
+    let total = 0;
+    const support = order.filter((point, k) => {
+      total += values[point];
+      return 1 + (k + 1) * values[point] > total;
+    });
+    const count = support.length;
+    const tau = printed((support.reduce((sum, k) => sum + values[k], 0) - 1) / count);
+    const stage = record.next;
+    const origin = (row, column) => {
+      if (column === 0) return scoreOrigin(scores, row);
+      if (column === 1) return { expression: `(${sumText(support.map((k) => factor(values[k])))} \u2212 1) / ${count}`, cells: support.map((k) => cell(stage, k, 0)) };
+      if (!inside[row]) return { expression: "0, since the point is outside the window", cells: [] };
+      return { expression: `max(${formatCell(values[row])} \u2212 ${factor(tau)}, 0)`, cells: [cell(stage, row, 0), cell(stage, row, 1)] };
+    };
+    const formula = `sparsemax: weight = max(score - tau, 0), tau = (sum of the ${count} largest - 1) / ${count}`;
+    const weight = values.map((score, k) => inside[k] ? Math.max(score - tau, 0) : 0);
+    return record.addColumns(name, formula, { score: values, tau, weight }, { own, origin });
+  }
+  function addHard(record, { name, scores, inside, own }) {
+    const { values } = scores;
+    const largest = Math.max(...values.filter((_, k) => inside[k]));
+    const chosen = values.findIndex((score, k) => inside[k] && score === largest);
+    const stage = record.next;
+    const origin = (row, column) => {
+      if (column === 0) return scoreOrigin(scores, row);
+      const text2 = row === chosen ? `1, since ${formatCell(values[row])} is the largest score` : `0, since ${formatCell(values[row])} is not the largest score, ${formatCell(largest)}`;
+      return { expression: text2, cells: [cell(stage, row, 0), cell(stage, chosen, 0)] };
+    };
+    const weight = values.map((_, k) => k === chosen ? 1 : 0);
+    return record.addColumns(name, "hard: all weight on the largest score", { score: values, weight }, { own, origin });
+  }
+  var NORMALIZERS = { softmax: addSoftmax, sparsemax: addSparsemax, hard: addHard };
+  var normalizerOf = (name) => NORMALIZERS[name];
+
+  // src/live/arithmetic/step.ts
+  var AttentionStep = class {
+    constructor(input) {
+      this.input = input;
+    }
+    input;
+    record = new StageRecord();
+    /** Return an intermediate result; see seqattn/export/live_parts.py. */
+    trace(name) {
+      const found = this.input.answer.trace[name];
+      if (found === void 0) throw new Error(`The model of this page does not return its ${name}.`);
+      return found;
+    }
+    parameter(name) {
+      const found = this.input.parameter(name);
+      if (found === void 0) throw new Error(`The model has no parameter ${name}.`);
+      return found;
+    }
+    vector(name) {
+      return this.parameter(name);
+    }
+    linear(name) {
+      return { weight: this.parameter(`${name}.weight`), bias: this.input.parameter(`${name}.bias`) ?? null };
+    }
+    has(name) {
+      return this.input.parameter(`${name}.weight`) !== void 0;
+    }
+    /** The number of heads. */
+    get heads() {
+      return Math.max(1, this.input.content.heads);
+    }
+    /** Return the part of an axis that belongs to the head. */
+    headSlice(values) {
+      const width = values.length / this.heads;
+      return values.slice(this.input.head * width, (this.input.head + 1) * width);
+    }
+    /** The encoder states (S, H), the decoder state (H,) and the keys, values, scores and weights of the head, not rounded. */
+    get states() {
+      return this.trace("states");
+    }
+    get query() {
+      return this.trace("query")[this.input.layer][this.input.step];
+    }
+    /** The query (K,) of the head of a Transformer. */
+    get headQuery() {
+      return this.trace("query")[this.input.layer][this.input.head][this.input.step];
+    }
+    get keys() {
+      return this.trace("keys")[this.input.layer][this.input.head];
+    }
+    get values() {
+      return this.trace("values")[this.input.layer][this.input.head];
+    }
+    get scores() {
+      return this.trace("scores")[this.input.layer][this.input.head][this.input.step];
+    }
+    get weights() {
+      return this.input.answer.weights[this.input.layer][this.input.head][this.input.step];
+    }
+    get previousWeights() {
+      const { answer, layer, head, step } = this.input;
+      return step > 0 ? answer.weights[layer][head][step - 1] : null;
+    }
+    get context() {
+      return this.contexts[this.input.head];
+    }
+    /** The contexts (A, V) of all heads. */
+    get contexts() {
+      return this.trace("context")[this.input.layer].map((head) => head[this.input.step]);
+    }
+    /** Add the decoder state as query (K,). */
+    addStateAsQuery() {
+      const query = this.headSlice(this.query);
+      const first = this.input.head * query.length;
+      return this.record.addRow("Query", "q = h", "q", query, { origin: this.copyOf("Decoder state h", 0, first) });
+    }
+    /** Add the encoder states as keys (S, K). */
+    addStatesAsKeys() {
+      const keys = this.states.map((state) => this.headSlice(state));
+      return this.record.add("Keys", "k = s, the encoder's states", keys, { origin: this.copyOf("Encoder states", null, this.input.head * keys[0].length) });
+    }
+    /** Return the origin of numbers that are those of another stage, whose name begins with `name`. */
+    copyOf(name, row, first = 0) {
+      const stage = this.record.stages.findIndex((each) => each.name.startsWith(name));
+      return (r, c) => stage < 0 ? null : { expression: `the same number of \u201C${this.record.stages[stage].name}\u201D`, cells: [{ stage, row: row ?? r, column: first + c }] };
+    }
+    /** Add a projection of the decoder state as query (K,). */
+    mapQuery(formula, name, row = "q") {
+      const map = this.linear(name);
+      const ofModel = this.headSlice(affine(map.weight, map.bias, this.query));
+      const inputs = this.vectorOf("Decoder state h", this.query);
+      return rowOf(this.addMap("Query", formula, map, inputs, [ofModel], { rows: [row], ownAs: "rows" }), 0);
+    }
+    /** Add a projection of the encoder states, (S, K). */
+    mapStates(name, formula, module, ofModel) {
+      return this.addMap(name, formula, this.linear(module), this.matrixOf("Encoder states", this.states), ofModel);
+    }
+    /** Return a stage of vectors that was added before. */
+    matrixOf(name, numbers) {
+      const stage = this.record.stages.findIndex((each) => each.name.startsWith(name));
+      return { values: printedRows(numbers), stage, ref: (row, column) => ({ stage, row, column }) };
+    }
+    vectorOf(name, numbers) {
+      return this.matrixOf(name, [numbers]);
+    }
+    /** Add the outputs of a linear layer that belong to the head, after its weights if they are small. */
+    addMap(name, formula, map, inputs, ofModel, options = {}) {
+      const { record } = this;
+      const weight = printedRows(this.headSlice(map.weight));
+      if (Math.max(weight.length, weight[0].length) > MAX_PRINTED_SIDE) {
+        return record.add(name, `${formula}; the map is in the checkpoint`, ofModel, { ...options, isByModel: true });
+      }
+      const bias = map.bias === null ? null : printedRow(this.headSlice(map.bias));
+      const table = addWeights(record, `${name}: the map`, weight, bias, columnNumbers(weight.length));
+      const numbers = inputs.values.map((x) => affine(weight, bias, x));
+      return record.add(name, formula, numbers, { ...options, own: ofModel, origin: (row, column) => affineOrigin(table, bias !== null, column, rowOf(inputs, row)) });
+    }
+  };
+  function addWeights(record, name, weight, bias, rows) {
+    const columns = columnNumbers(weight[0].length);
+    const table = bias === null ? weight : weight.map((row, k) => [...row, bias[k]]);
+    return record.add(name, "", table, { rows, columns: bias === null ? columns : [...columns, "bias"] });
+  }
+  function affineOrigin(table, hasBias, output, input) {
+    const row = rowOf(table, output);
+    const weights = row.values.slice(0, input.values.length);
+    const bias = hasBias ? ` + ${factor(row.values[row.values.length - 1])}` : "";
+    return { expression: productsText(weights, input.values) + bias, cells: [...refs(row), ...refs(input)] };
+  }
+
+  // src/live/arithmetic/context.ts
+  var FORCED = "forced by you";
+  function addWeightStages(step, scores) {
+    const { record } = step;
+    if (step.input.isForced) return addForced(step);
+    const { normalizer = "softmax", location: location2 } = step.input.content.config.attention ?? {};
+    const normalize = normalizerOf(normalizer);
+    if (!normalize) return record.addColumns("Weights", `by ${normalizer}, which does not explain its arithmetic`, { weight: step.weights }, { isByModel: true });
+    if (location2?.kind === "local") return addLocalWindow(step, normalize, scores, Number(location2.window));
+    if (location2?.kind === "location_shift") return addLocationShift(step, normalize, scores);
+    return normalize(record, { name: "Weights", scores, inside: scores.values.map(() => true), own: step.weights });
+  }
+  function addForced(step) {
+    return step.record.addColumns("Weights", FORCED, { weight: step.weights }, { origin: () => ({ expression: "a weight that you forced", cells: [] }) });
+  }
+  function addWeighted(step, name, formula, weights, values, rows) {
+    const numbers = values.values.map((row, s) => row.map((x) => weights.values[s] * x));
+    return step.record.add(name, formula, numbers, {
+      rows,
+      origin: (row, column) => ({ expression: `${factor(weights.values[row])} \xD7 ${factor(values.values[row][column])}`, cells: [weights.ref(row), values.ref(row, column)] })
+    });
+  }
+  function addSum(step, name, formula, row, parts, own) {
+    const sums = parts.values[0].map((_, k) => parts.values.reduce((sum, part) => sum + part[k], 0));
+    return step.record.addRow(name, formula, row, sums, {
+      ownRow: own,
+      origin: (_, column) => {
+        const terms = columnOf(parts, column);
+        return { expression: sumText(terms.values.map(factor)), cells: refs(terms) };
+      }
+    });
+  }
+  function addContext(step, weights, values) {
+    const parts = addWeighted(step, "Weighted values", "weight times value", weights, values);
+    return addSum(step, "Context", "the sum of the weighted values", "c", parts, step.context);
+  }
+  function addHeadContexts(step, context) {
+    const { head } = step.input;
+    const contexts = printedRows(step.contexts);
+    contexts[head] = context.values;
+    const table = step.record.add("Contexts of all heads", `this is head ${head}, the others likewise`, contexts, {
+      rows: contexts.map((_, k) => `head ${k}`),
+      isByModel: true,
+      origin: (row, column) => row === head ? { expression: "the context of this head", cells: [context.ref(column)] } : null
+    });
+    const V = context.values.length;
+    return { values: table.values.flat(), ref: (k) => table.ref(Math.floor(k / V), k % V) };
+  }
+  function addOutput(step, vector, name) {
+    const { record, input: { content, step: t } } = step;
+    const features = content.target_features;
+    const { weight, bias } = step.linear("output");
+    const [W, b] = [printedRows(weight), printedRow(bias)];
+    const table = addWeights(record, "Output layer W, b", W, b, features);
+    const stage = content.config.skip === "linear" ? "Network's share" : "Predicted point";
+    return record.addRow(stage, `y = W ${name} + b`, "y", affine(W, b, vector.values), {
+      columns: features,
+      ownRow: step.trace("output")[t],
+      origin: (_, column) => affineOrigin(table, true, column, vector)
+    });
+  }
+  function addDecoderInput(step) {
+    const { content: { target_features: columns }, step: t } = step.input;
+    return step.record.addRow("Decoder input", "", "point", step.trace("input")[t], { columns });
+  }
+  function concatenate(...vectors) {
+    const places = vectors.flatMap((vector) => vector.values.map((_, k) => vector.ref(k)));
+    return { values: vectors.flatMap((vector) => vector.values), ref: (k) => places[k] };
+  }
+
+  // src/live/arithmetic/fast_weights.ts
+  var EPSILON = 1e-5;
+  function memoryOf(step) {
+    const { step: t, content: { config } } = step.input;
+    const written = step.trace("readout").slice(0, t);
+    const factors = step.trace("factors")[0][0][t];
+    const later = written.map((_, k) => Number(config.rate) * Number(config.decay) ** (t - 1 - k));
+    return { states: [...step.states, ...written], factors: [...factors, ...later], rows: [...pointNames2(step.states.length), ...written.map((_, k) => `step ${k + 1}`)] };
+  }
+  function preactivation(step) {
+    const { step: t } = step.input;
+    const { states } = step;
+    const hidden = t > 0 ? step.trace("readout")[t - 1] : states[states.length - 1];
+    const { weight, bias } = step.linear("decoder_input");
+    const projected = affine(weight, bias, step.trace("input")[t]);
+    return affine(step.linear("decoder_state").weight, null, hidden).map((x, k) => x + projected[k]);
+  }
+  function addStrengths(step, states, h, { factors, rows }) {
+    const products = states.values.map((state) => printed(dot(state, h.values)));
+    const rates = printedRow(factors);
+    const stage = step.record.next;
+    const at = (row, column) => ({ stage, row, column });
+    const { rate, decay } = step.input.content.config;
+    const origin = (row, column) => {
+      const state = rowOf(states, row);
+      if (column === 0) return { expression: productsText(state.values, h.values), cells: [...refs(state), ...refs(h)] };
+      if (column === 1) return { expression: `${String(rate)} \xD7 ${String(decay)}^${rows.length - 1 - row}`, cells: [] };
+      return { expression: `${factor(products[row])} \xD7 ${formatCell(rates[row])}`, cells: [at(row, 0), at(row, 1)] };
+    };
+    const columns = { "h(tau) . h": products, "rate decay^age": rates, strength: products.map((x, k) => x * rates[k]) };
+    const own = rows.map((_, k) => step.weights[k] ?? NaN);
+    const strengths = step.record.addColumns("Strengths", "strength = rate decay^age (h(tau) . h)", columns, { rows, own, origin });
+    step.record.stages[stage].hasPointRows = true;
+    return strengths;
+  }
+  function addNorm(step, z) {
+    const { record } = step;
+    const [gain, bias] = ["gain", "bias"].map((name) => printedRow(step.vector(`decoder_norm.${name}.value`)));
+    const table = record.add("Layer norm's input, gain and bias", z.formula, [z.values, gain, bias], {
+      rows: ["z", "gain", "bias"],
+      origin: (row, column) => row === 0 ? z.origin(column) : null
+    });
+    const input = rowOf(table, 0);
+    const mean = z.values.reduce((a, b) => a + b, 0) / z.values.length;
+    const variance = z.values.reduce((sum, x) => sum + (x - mean) ** 2, 0) / z.values.length;
+    const moments = record.addRow("Mean and deviation of z", "", "z", [mean, Math.sqrt(variance + EPSILON)], {
+      columns: ["mean", "deviation"],
+      origin: (_, column) => ({ expression: column === 0 ? `the mean of the ${z.values.length} numbers of z` : `sqrt(the mean of (z \u2212 mean)\xB2 + ${EPSILON})`, cells: refs(input) })
+    });
+    const [m, deviation] = moments.values;
+    const values = printedRow(z.values.map((x, k) => (x - m) / deviation * gain[k] + bias[k]));
+    return {
+      values,
+      formula: "(z - mean) / deviation * gain + bias",
+      origin: (k) => ({
+        expression: `(${formatCell(z.values[k])} \u2212 ${factor(m)}) / ${formatCell(deviation)} \xD7 ${factor(gain[k])} + ${factor(bias[k])}`,
+        cells: [0, 1, 2].map((row) => table.ref(row, k)).concat(refs(moments))
+      })
+    };
+  }
+  function addFastWeights(step) {
+    const { record, input: { content: { config }, step: t } } = step;
+    addDecoderInput(step);
+    const held = record.addRow("Input to the inner loop", "W h + C x, held through the inner loop", "held", preactivation(step), { isByModel: true });
+    const readings = Number(config.inner_steps) - 1;
+    const h = record.addRow("Query state", `after ${readings} readings`, "h", step.query, { isByModel: true });
+    const memory = memoryOf(step);
+    const states = record.add("States in memory", "", memory.states, { rows: memory.rows, isByModel: true });
+    record.stages[states.stage].hasPointRows = true;
+    const strengths = addStrengths(step, states, h, memory);
+    const parts = addWeighted(step, "Weighted states", "strength times state", strengths, states, memory.rows);
+    record.stages[parts.stage].hasPointRows = true;
+    const read = addSum(step, "Read vector", "A h, the sum of the weighted states", "A h", parts, step.context);
+    const z = {
+      values: printedRow(held.values.map((x, k) => x + read.values[k])),
+      formula: "held + A h",
+      origin: (k) => ({ expression: `${formatCell(held.values[k])} + ${factor(read.values[k])}`, cells: [held.ref(k), read.ref(k)] })
+    };
+    const norm = step.input.parameter("decoder_norm.gain.value") === void 0 ? z : addNorm(step, z);
+    const readout = step.trace("readout")[t];
+    const state = record.addRow("New state", `tanh(${norm.formula})`, "h'", norm.values.map(Math.tanh), {
+      ownRow: readout,
+      origin: (_, k) => {
+        const { expression, cells } = norm.origin(k);
+        return { expression: `tanh(${expression})`, cells };
+      }
+    });
+    return addOutput(step, state, "h'");
+  }
+
+  // src/live/arithmetic/scores.ts
+  var squares = (x) => productsText(x, x);
+  function productOrigin(query, keys, row) {
+    const key2 = rowOf(keys, row);
+    return { expression: productsText(query.values, key2.values), cells: [...refs(query), ...refs(key2)] };
+  }
+  function addProducts(step, query, keys) {
+    const score = keys.values.map((key2) => dot(key2, query.values));
+    return step.record.addColumns("Scores", "score = q . k", { score }, { own: step.scores, origin: (row) => productOrigin(query, keys, row) });
+  }
+  function addScaledProducts(step, query, keys) {
+    const K = query.values.length;
+    const root = printed(Math.sqrt(K));
+    const products = keys.values.map((key2) => printed(dot(key2, query.values)));
+    const columns = { "q . k": products, "sqrt(K)": root, score: products.map((x) => x / root) };
+    const stage = step.record.next;
+    const origin = (row, column) => {
+      if (column === 0) return productOrigin(query, keys, row);
+      if (column === 1) return { expression: `sqrt(${K})`, cells: [] };
+      return { expression: `${formatCell(products[row])} / ${formatCell(root)}`, cells: [{ stage, row, column: 0 }, { stage, row, column: 1 }] };
+    };
+    return step.record.addColumns("Scores", `score = q . k / sqrt(K), K = ${K}`, columns, { own: step.scores, origin });
+  }
+  function addMaps(step, keys) {
+    if (!step.has("attention.score.query")) return [step.addStateAsQuery(), step.addStatesAsKeys()];
+    const query = step.mapQuery("q = W_q h + b_q", "attention.score.query");
+    return [query, step.mapStates("Keys", "k = W_k s + b_k of the encoder's states", "attention.score.key", keys)];
+  }
+  function addUniform(step) {
+    const score = step.states.map(() => 0);
+    return step.record.addColumns("Scores", "0 for every source point", { score }, { own: step.scores });
+  }
+  function addScaledDot(step) {
+    const root = Math.sqrt(step.keys[0].length);
+    const [query, keys] = addMaps(step, step.keys.map((key2) => key2.map((x) => x * root)));
+    return addScaledProducts(step, query, keys);
+  }
+  function addAdditive(step) {
+    const { record } = step;
+    const query = step.mapQuery("W h", "attention.score.query", "W h");
+    const keys = step.mapStates("Keys", "U s + b", "attention.score.key", step.keys);
+    const v = record.addRow("Vector v", "", "v", step.headSlice(step.linear("attention.score.combine").weight[0]));
+    const hidden = record.add("Hidden layer", "tanh(W h + U s + b)", keys.values.map((key2) => key2.map((x, k) => Math.tanh(x + query.values[k]))), {
+      origin: (row, k) => ({ expression: `tanh(${formatCell(query.values[k])} + ${factor(keys.values[row][k])})`, cells: [query.ref(k), keys.ref(row, k)] })
+    });
+    const score = hidden.values.map((row) => dot(row, v.values));
+    return record.addColumns("Scores", "score = v . tanh(W h + U s + b)", { score }, { own: step.scores, origin: (row) => productOrigin(v, hidden, row) });
+  }
+  function cosineKeys(step) {
+    if (!step.has("attention.score.key")) return step.keys;
+    const { weight, bias } = step.linear("attention.score.key");
+    return step.keys.map((key2, s) => {
+      const projected = step.headSlice(affine(weight, bias, printedRow(step.states[s])));
+      return key2.map((x) => x * Math.sqrt(dot(projected, projected)));
+    });
+  }
+  function addCosine(step) {
+    const { record } = step;
+    const [q, k] = addMaps(step, cosineKeys(step));
+    const length = (x) => Math.sqrt(dot(x, x)) || 1;
+    const unit = (x) => ({ expression: `sqrt(${squares(x.values)})`, cells: refs(x) });
+    const query = record.addRow("Query, at length 1", "q / |q|", "q", q.values.map((x) => x / length(q.values)), {
+      origin: (_, column) => ({ expression: `${formatCell(q.values[column])} / ${unit(q).expression}`, cells: refs(q) })
+    });
+    const keys = record.add("Keys, at length 1", "k / |k|", k.values.map((key2) => key2.map((x) => x / length(key2))), {
+      own: step.keys,
+      origin: (row, column) => ({ expression: `${formatCell(k.values[row][column])} / ${unit(rowOf(k, row)).expression}`, cells: refs(rowOf(k, row)) })
+    });
+    const cos = keys.values.map((key2) => printed(dot(key2, query.values)));
+    const temperature = Math.exp(step.vector("attention.score.log_temperature.value")[0]);
+    const strength = printed(1 / temperature);
+    const stage = record.next;
+    const origin = (row, column) => {
+      if (column === 0) return productOrigin(query, keys, row);
+      if (column === 1) return { expression: `1 / temperature, with the learned temperature ${formatCell(temperature)}`, cells: [] };
+      return { expression: `${factor(cos[row])} \xD7 ${formatCell(strength)}`, cells: [{ stage, row, column: 0 }, { stage, row, column: 1 }] };
+    };
+    const formula = "score = cos(q, k) times the learned strength, 1 / temperature";
+    return record.addColumns("Scores", formula, { cos, strength, score: cos.map((x) => x * strength) }, { own: step.scores, origin });
+  }
+  var SCORES = {
+    uniform: addUniform,
+    dot: (step) => addProducts(step, step.addStateAsQuery(), step.addStatesAsKeys()),
+    scaled_dot: addScaledDot,
+    general: (step) => addProducts(step, step.addStateAsQuery(), step.mapStates("Keys", "k = W s of the encoder's states", "attention.score.key", step.keys)),
+    additive: addAdditive,
+    cosine: addCosine
+  };
+  function addScores(step) {
+    const { score } = step.input.content.config.attention;
+    const explain = SCORES[score];
+    if (explain) return explain(step);
+    return step.record.addColumns("Scores", `by ${score}, which does not explain its arithmetic`, { score: step.scores }, { isByModel: true });
+  }
+
+  // src/live/arithmetic/recurrent.ts
+  function addValues(step) {
+    if (step.has("attention.value")) return step.mapStates("Values", "v = W_v s + b_v of the encoder's states", "attention.value", step.values);
+    const width = step.values[0].length;
+    return step.record.add("Values", "the encoder's states", step.values, { origin: step.copyOf("Encoder states", null, step.input.head * width) });
+  }
+  function addReadout(step, query, context) {
+    const { record, input: { content } } = step;
+    const readout = step.trace("readout")[step.input.step];
+    if (content.config.context === "input") {
+      const formula = "from the point fed, the context and h, by the recurrent cell";
+      return [record.addRow("New state h'", formula, "h'", readout, { isByModel: true }), "h'"];
+    }
+    const parts = concatenate(context, query);
+    const joined = record.addRow("Joined", "[context; h]", "[c; h]", parts.values, {
+      origin: (_, k) => ({ expression: k < context.values.length ? "the same number of the context" : "the same number of the decoder state h", cells: [parts.ref(k)] })
+    });
+    if (!step.has("combine")) return [joined, "[context; h]"];
+    const { weight, bias } = step.linear("combine");
+    const numbers = affine(printedRows(weight), printedRow(bias), joined.values).map(Math.tanh);
+    const attentional = record.addRow("Attentional vector a", "a = tanh(W_a [context; h] + b_a), W_a and b_a in the checkpoint", "a", numbers, {
+      isByModel: true,
+      ownRow: readout,
+      origin: (_, k) => ({ expression: `tanh(row ${k + 1} of W_a times [context; h] + b_a), with numbers of the checkpoint`, cells: refs(joined) })
+    });
+    return [attentional, "a"];
+  }
+  function addRecurrent(step) {
+    const { record, input: { content } } = step;
+    addDecoderInput(step);
+    record.add("Encoder states", "s, from the source points, by the recurrent cell", step.states, { isByModel: true });
+    const when = content.config.context === "input" ? "before this step" : "after reading that point";
+    const query = rowOf(record.add(`Decoder state h, ${when}`, "", [step.query], { rows: ["h"], isByModel: true }), 0);
+    const weights = addWeightStages(step, addScores(step));
+    const own = addContext(step, weights, addValues(step));
+    const context = step.heads > 1 ? addHeadContexts(step, own) : own;
+    return addOutput(step, ...addReadout(step, query, context));
+  }
+
+  // src/live/arithmetic/scaling.ts
+  var DIGITS = 8;
+  var ROUNDING = 4 * Number.EPSILON;
+  function sequenceScaling(source, { scaling, features }) {
+    const none = { shift: features.map(() => 0), scale: features.map(() => 1) };
+    if (scaling.relative) return { ...none, shift: [...source[source.length - 1]] };
+    if (!scaling.instance) return none;
+    for (const [f] of features.entries()) {
+      const values = source.map((row) => row[f]);
+      const [low, high] = [Math.min(...values), Math.max(...values)];
+      const isConstant = high - low <= ROUNDING * Math.max(Math.abs(low), Math.abs(high));
+      const spread2 = isConstant ? 1 : high - low;
+      const unit = values.map((x) => (x - low) / spread2);
+      const mean = unit.reduce((a, b) => a + b, 0) / unit.length;
+      const deviation = spread2 * Math.sqrt(unit.reduce((sum, x) => sum + (x - mean) ** 2, 0) / unit.length);
+      none.shift[f] = low + spread2 * mean;
+      if (!isConstant) none.scale[f] = deviation / scaling.source.scale[f];
+    }
+    return none;
+  }
+  function scaleSource(source, content) {
+    const { shift, scale } = sequenceScaling(source, content);
+    const { shift: fittedShift, scale: fittedScale } = content.scaling.source;
+    return source.map((row) => row.map((x, f) => ((x - shift[f]) / scale[f] - fittedShift[f]) / fittedScale[f]));
+  }
+  function isScaled({ scaling }) {
+    const isFitted = [scaling.source, scaling.target].some(({ shift, scale }) => shift.some((x) => x !== 0) || scale.some((x) => x !== 1));
+    return isFitted || scaling.relative || scaling.instance;
+  }
+  function sequenceNames2({ scaling }) {
+    if (scaling.relative) return { shift: "last source value", scale: null };
+    return scaling.instance ? { shift: "mean of the source", scale: "scale of the source" } : { shift: null, scale: null };
+  }
+  var text = (x) => formatCell(x, DIGITS);
+  var term = (x) => x < 0 ? `(${text(x)})` : text(x);
+  function addSource(step) {
+    const { content, source } = step.input;
+    const { record } = step;
+    const { features } = content;
+    const scaled = scaleSource(source, content);
+    if (!isScaled(content)) {
+      record.add("Source points", "", scaled, { columns: features });
       return;
     }
-    $("chosen-name").textContent = `${variant.name}, seed ${point.seed}`;
-    const words = `Test loss ${formatNumber(point.loss)} free running, ${formatNumber(point.forced)} teacher-forced; best epoch ${point.best_epoch}; it ${point.beats ? "beats" : "does not beat"} the best parameter-free baseline. `;
-    const link = document.createElement("a");
-    link.href = point.link.split("/").map(encodeURIComponent).join("/") + (point.page ? "/report.html" : "/");
-    link.textContent = point.page ? "Open the page of the run" : "Open the folder of the run";
-    const command = document.createElement("code");
-    command.textContent = `seqattn report ${data.path}/${point.path}`;
-    $("chosen-words").replaceChildren(words, link, point.page ? "" : ", or write the page: ", point.page ? "" : command);
-    const { accent } = theme();
-    if (point.curve) {
-      clear("chosen-curve");
-      Plotly.react("chosen-curve", [{ type: "scatter", mode: point.curve.length > 1 ? "lines" : "markers", x: point.curve.map((row) => row[0]), y: point.curve.map((row) => row[1]), line: { color: accent }, hovertemplate: "epoch %{x}: %{y:.4g}<extra></extra>" }],
-        layout({ title: { text: "Validation loss, free running", font: { size: 14 } }, yaxis: { type: "log", ...logTicks(true, point.curve.map((row) => row[1])) }, xaxis: { title: { text: "epoch" }, ...integerTicks(point.curve.at(-1)[0]) } }), config);
-    } else {
-      write("chosen-curve", "This run has no preview of its curve.");
+    const points2 = record.add("Source, in units of the data", "", source, { columns: features, digits: DIGITS });
+    const names = sequenceNames2(content);
+    const own = sequenceScaling(source, content);
+    const { shift, scale } = content.scaling.source;
+    const columns = [...names.shift ? [names.shift] : [], ...names.scale ? [names.scale] : [], "shift", "scale"];
+    const rows = features.map((_, f) => [...names.shift ? [own.shift[f]] : [], ...names.scale ? [own.scale[f]] : [], shift[f], scale[f]]);
+    const table = record.add("Scaling of the source", "", rows, { rows: features, columns, digits: DIGITS });
+    const inner = names.scale ? `(value - ${names.shift}) / ${names.scale}` : names.shift ? `value - ${names.shift}` : "value";
+    record.add("Source points", `scaled = (${inner} - shift) / scale`, scaled, {
+      columns: features,
+      origin: (row, f) => {
+        const used = rowOf(table, f);
+        const [first, second] = used.values;
+        const value = text(points2.values[row][f]);
+        const middle = names.scale ? `(${value} \u2212 ${term(first)}) / ${text(second)}` : names.shift ? `${value} \u2212 ${term(first)}` : value;
+        const cells = [points2.ref(row, f), ...used.values.map((_, k) => used.ref(k))];
+        return { expression: `(${middle} \u2212 ${term(shift[f])}) / ${text(scale[f])}`, cells };
+      }
+    });
+  }
+  function addForecast(step, output) {
+    const { content, source, answer, step: t } = step.input;
+    const { target_features: features, features: sourceFeatures, scaling } = content;
+    const own = answer.forecast[t];
+    const add = (formula2, columns2, numbers2, origin) => {
+      const last = columns2.length - 1;
+      step.record.add("Forecast, in units of the data", formula2, numbers2, {
+        rows: features,
+        columns: columns2,
+        origin,
+        ...isScaled(content) ? { digits: DIGITS } : {},
+        own: own.map((x) => columns2.map((_, column) => column === last ? x : NaN)),
+        ownAs: "column"
+      });
+    };
+    const copied = (row) => ({ expression: "the output of the model", cells: [output.ref(row)] });
+    if (!isScaled(content)) {
+      add("the output itself, since the data are not scaled", ["forecast"], output.values.map((x) => [x]), copied);
+      return;
     }
-    if (point.weights) {
-      clear("chosen-map");
-      const z = point.weights;
-      const signed = { low: Math.min(...z.flat()), high: Math.max(...z.flat()) };
-      Plotly.react("chosen-map", [heatmap(z, z[0].map((_, s) => `point ${s + 1}`), z.map((_, t) => `point ${z[0].length + t + 1}`), colourScale(point.signed ? "strength" : "distribution", signed, z[0].length > MAX_UNIT_SCALE_COLUMNS ? signed.high : 1), "weight")],
-        layout({ title: { text: `Attention in the first test sequence${point.part}`, font: { size: 14 } }, yaxis: { autorange: "reversed" } }), config);
-    } else {
-      write("chosen-map", "This run has no preview of its attention.");
+    const names = sequenceNames2(content);
+    const ofSource = sequenceScaling(source, content);
+    const index = features.map((name) => sourceFeatures.indexOf(name));
+    const shifts = index.map((f) => f < 0 ? 0 : ofSource.shift[f]);
+    const scales = index.map((f) => f < 0 ? 1 : ofSource.scale[f]);
+    const { shift, scale } = scaling.target;
+    const columns = ["y", "scale", "shift", ...names.scale ? [names.scale] : [], ...names.shift ? [names.shift] : [], "forecast"];
+    const numbers = output.values.map((y, g) => [
+      y,
+      scale[g],
+      shift[g],
+      ...names.scale ? [scales[g]] : [],
+      ...names.shift ? [shifts[g]] : [],
+      (y * scale[g] + shift[g]) * scales[g] + shifts[g]
+    ]);
+    const formula = names.scale ? `forecast = (y scale + shift) (${names.scale}) + ${names.shift}` : `forecast = y scale + shift${names.shift ? ` + ${names.shift}` : ""}`;
+    const stage = step.record.next;
+    add(formula, columns, numbers, (row, column) => {
+      if (column === 0) return copied(row);
+      if (column < columns.length - 1) return null;
+      const [y, a, b, ...others] = numbers[row].slice(0, -1).map(term);
+      const scaled = `${y} \xD7 ${a} + ${b}`;
+      const expression = names.scale ? `(${scaled}) \xD7 ${others[0]} + ${others[1]}` : [scaled, ...others].join(" + ");
+      const cells = columns.slice(0, -1).map((_, k) => ({ stage, row, column: k }));
+      return { expression, cells };
+    });
+  }
+  function addSkip(step, network) {
+    const { record, input: { content, source, step: t } } = step;
+    const columns = content.target_features;
+    const scaled = scaleSource(source, content);
+    const share = network ?? record.addRow("Network's share", "from the layers that follow", "network", step.trace("output")[t], { columns, isByModel: true });
+    const weight = step.parameter("skip.weight")[t].map((rows) => rows.flat());
+    const bias = step.parameter("skip.bias")[t];
+    const formula = `W x + b of this step; x = all ${source.length} source points, one after the other`;
+    const linear = addSkipShare();
+    const table = [share.values, linear.values, share.values.map((x, k) => x + linear.values[k])];
+    const stage = record.next;
+    const parts = record.add("Parts of the forecast", "forecast = network + skip", table, {
+      rows: ["network", "skip", "forecast"],
+      columns,
+      origin: (row, column) => {
+        if (row < 2) return { expression: row === 0 ? "the network\u2019s share" : "the skip\u2019s share", cells: [(row === 0 ? share : linear).ref(column)] };
+        return { expression: `${factor(share.values[column])} + ${factor(linear.values[column])}`, cells: [0, 1].map((r) => ({ stage, row: r, column })) };
+      }
+    });
+    return rowOf(parts, 2);
+    function addSkipShare() {
+      if (Math.max(weight.length, weight[0].length) > MAX_PRINTED_SIDE) {
+        return record.addRow("Skip's share", `${formula}; the map is in the checkpoint`, "skip", affine(weight, bias, scaled.flat()), { columns, isByModel: true });
+      }
+      const [W, b] = [printedRows(weight), printedRow(bias)];
+      const x = record.addRow("Source points in one row", "", "x", scaled.flat(), { columns: columnNumbers(scaled.flat().length) });
+      const map = addWeights(record, "Skip: the map", W, b, columns);
+      return record.addRow("Skip's share", formula, "skip", affine(W, b, x.values), { columns, origin: (_, column) => affineOrigin(map, true, column, x) });
     }
   }
 
-  $("scale").addEventListener("change", draw);
-  $("variant").addEventListener("change", (event) => { now.variant = Number(event.target.value); now.seed = 0; show(); });
-  $("seed").addEventListener("change", (event) => { now.seed = Number(event.target.value); show(); });
-  show();
-  $("seeds").on("plotly_click", (event) => {
-    const point = event.points[0];
-    now.variant = point.data.meta;
-    now.seed = point.pointNumber;
-    show();
-  });
-  redraws.push(show);
-}
+  // src/live/arithmetic/transformer.ts
+  function addTransformer(step) {
+    const { record, input: { layer, head } } = step;
+    const query = rowOf(record.add("Query", `layer ${layer}, head ${head}: q = W_q x + b_q of the decoder's state`, [step.headQuery], { rows: ["q"], isByModel: true }), 0);
+    const keys = record.add("Keys", "k = W_k s + b_k of the encoder's output", step.keys, { isByModel: true });
+    const weights = addWeightStages(step, addScaledProducts(step, query, keys));
+    const values = record.add("Values", "v = W_v s + b_v of the encoder's output", step.values, { isByModel: true });
+    const contexts = addHeadContexts(step, addContext(step, weights, values));
+    const { weight, bias } = step.linear(`decoder.${layer}.cross.out`);
+    const output = affine(printedRows(weight), printedRow(bias), contexts.values);
+    record.addRow("Cross-attention output", "W_o [contexts] + b_o, W_o and b_o in the checkpoint; the rest of the decoder follows", "+", output, {
+      isByModel: true,
+      origin: (_, k) => ({ expression: `row ${k + 1} of W_o times [contexts] + b_o, with numbers of the checkpoint`, cells: refs(contexts) })
+    });
+  }
 
-// --- all of it -----------------------------------------------------------------------------------
+  // src/live/arithmetic.ts
+  var MAX_POINTS = 8;
+  function explainStep(input) {
+    if (input.content.layers === 0) throw new Error("This model has no attention.");
+    const step = new AttentionStep(input);
+    addSource(step);
+    let output = null;
+    if (input.content.config.kind === "recurrent") output = addRecurrent(step);
+    else if (input.content.config.kind === "fast_weights") output = addFastWeights(step);
+    else {
+      addDecoderInput(step);
+      addTransformer(step);
+    }
+    if (input.content.config.skip === "linear") output = addSkip(step, output);
+    output ??= step.record.addRow("Predicted point", "from the layers that follow", "y", step.trace("output")[input.step], { columns: input.content.target_features, isByModel: true });
+    addForecast(step, output);
+    return step.record.stages;
+  }
+  function shownRows(weights) {
+    const order = weights.map((_, k) => k);
+    if (order.length <= MAX_POINTS) return order;
+    return order.sort((a, b) => Math.abs(weights[b]) - Math.abs(weights[a]) || a - b).slice(0, MAX_POINTS).sort((a, b) => a - b);
+  }
+  function describeCell(stages, stage, row, column) {
+    const { numbers, own, origin, formula, isByModel, digits } = stages[stage];
+    const number = formatCell(numbers[row][column], digits);
+    const found = origin(row, column);
+    let text2 = found ? `${number} = ${found.expression}` : number;
+    if (!found) {
+      if (isByModel) text2 += `, from the model, by parameters that are not printed${formula ? ` (${formula})` : ""}`;
+      else text2 += formula ? ` (${formula})` : ", given";
+    }
+    const exact = own?.[row]?.[column];
+    if (exact !== void 0 && Number.isFinite(exact)) text2 += `. The model\u2019s own number is ${formatCell(exact, DECIMALS + 4)}.`;
+    return text2;
+  }
 
-async function main() {
-  for (const section of document.querySelectorAll("section[data-part]")) {
+  // src/live/arithmetic_panel.ts
+  var HINT = "Move over a number, or choose one with Tab and the arrow keys: this line shows where it comes from.";
+  var KEYS = {
+    ArrowUp: [-1, 0],
+    ArrowDown: [1, 0],
+    ArrowLeft: [0, -1],
+    ArrowRight: [0, 1]
+  };
+  var key = (row, column) => `${row}/${column}`;
+  var hasOwn = (stage) => stage.own !== null && stage.ownAs !== "origin";
+  var ArithmeticPanel = class _ArithmeticPanel {
+    constructor(explorer) {
+      this.explorer = explorer;
+      this.details.addEventListener("toggle", () => {
+        this.show();
+      });
+      this.place.addEventListener("pointerover", (event) => {
+        this.choose(this.find(event.target));
+      });
+      this.place.addEventListener("pointerleave", () => {
+        this.choose(this.find(document.activeElement));
+      });
+      this.place.addEventListener("focusin", (event) => {
+        this.choose(this.find(event.target));
+      });
+      this.place.addEventListener("focusout", () => {
+        this.choose(null);
+      });
+      this.place.addEventListener("keydown", (event) => {
+        this.move(event);
+      });
+    }
+    explorer;
+    details = byId("live-arithmetic");
+    place = byId("live-arithmetic-stages");
+    line = byId("live-arithmetic-line");
+    stages = [];
+    tables = [];
+    /** The names, rows and columns of the tables on the page. Tables of the same form get new numbers only. */
+    form = "";
+    chosen = null;
+    isPending = false;
+    parameters = /* @__PURE__ */ new Map();
+    parametersOf = "";
+    /** Follow an answer; many in one frame are shown once. Nothing is computed while the panel is closed. */
+    follow() {
+      if (!this.details.open || this.isPending) return;
+      this.isPending = true;
+      requestAnimationFrame(() => {
+        this.isPending = false;
+        this.show();
+      });
+    }
+    show() {
+      const { scene } = this.explorer;
+      if (!this.details.open || !scene) return;
+      const title = byId("live-arithmetic-title");
+      try {
+        const rows = this.explain(scene);
+        title.textContent = describeStep2(this.explorer, scene, rows);
+      } catch (error2) {
+        this.place.replaceChildren();
+        [this.stages, this.tables, this.form] = [[], [], ""];
+        title.textContent = error2 instanceof Error ? error2.message : String(error2);
+      }
+      this.choose(this.chosen);
+    }
+    /** Show the stages, and return the shown rows of the weights and their count. */
+    explain(scene) {
+      const { state, shown: [{ answer }] } = scene;
+      const [{ model, run, epoch }] = state.subjects;
+      if (state.kind === "encoder_self") throw new Error("The arithmetic is that of the attention to the source. Choose that attention to see it.");
+      const live = this.explorer.models[model];
+      const frame = JSON.stringify([model, run, epoch]);
+      if (frame !== this.parametersOf) this.parameters.clear();
+      this.parametersOf = frame;
+      const parameter = (name) => {
+        if (!this.parameters.has(name)) this.parameters.set(name, live.parameter(name, live.findRun(run), epoch));
+        return this.parameters.get(name);
+      };
+      const { step, layer, head, source } = state;
+      const isForced2 = this.explorer.canForce && state.force.get(step + 1, layer, head) !== void 0;
+      this.stages = explainStep({ content: live.content, answer, source, step, layer, head, isForced: isForced2, parameter });
+      const weights = this.stages.find(({ name }) => name === "Weights" || name === "Strengths").numbers.map((row) => row[row.length - 1]);
+      const rows = shownRows(weights);
+      this.render(rows);
+      return { shown: rows.length, count: weights.length };
+    }
+    /** Return the shown rows of a stage. Fast weights have stages of the source alone, and of the whole memory. */
+    static rowsOf(stage, shown) {
+      const all = stage.rows.map((_, k) => k);
+      if (!stage.hasPointRows || all.length <= MAX_POINTS) return all;
+      const some = shown.filter((row) => row < all.length);
+      return some.length ? some : all.slice(0, MAX_POINTS);
+    }
+    render(shown) {
+      const rows = this.stages.map((stage) => _ArithmeticPanel.rowsOf(stage, shown));
+      const form = JSON.stringify(this.stages.map((stage, k) => [stage.name, stage.formula, stage.columns, rows[k].map((row) => stage.rows[row]), hasOwn(stage)]));
+      if (form !== this.form) {
+        this.tables = [];
+        this.place.replaceChildren(...this.stages.map((stage, k) => this.build(stage, k, rows[k])));
+        this.form = form;
+      }
+      for (const [k, stage] of this.stages.entries()) this.fill(stage, this.tables[k], rows[k]);
+    }
+    /** Write the numbers of a stage into its cells. */
+    fill(stage, table, rows) {
+      const set = (cell3, text2) => {
+        if (cell3.textContent !== text2) cell3.textContent = text2;
+      };
+      table.rows = [...rows];
+      for (const [place2, row] of rows.entries()) {
+        for (const [column, x] of stage.numbers[row].entries()) set(table.cells.get(key(place2, column)), formatCell(x, stage.digits));
+      }
+      const own = !hasOwn(stage) ? [] : stage.ownAs === "column" ? rows.map((row) => stage.own[row][stage.columns.length - 1]) : stage.own.flat();
+      for (const [k, cell3] of table.own.entries()) set(cell3, Number.isFinite(own[k]) ? formatCell(own[k], stage.digits) : "");
+    }
+    build(stage, index, rows) {
+      const block = document.createElement("div");
+      block.className = "stage";
+      block.dataset.stage = String(index);
+      const heading = textElement("h3", stage.name);
+      heading.id = `live-stage-${index}`;
+      block.append(heading);
+      if (stage.formula) block.append(textElement("code", stage.formula));
+      const table = document.createElement("table");
+      table.setAttribute("aria-labelledby", heading.id);
+      table.setAttribute("role", "grid");
+      const built = { cells: /* @__PURE__ */ new Map(), rows: [...rows], own: [] };
+      const isColumn = hasOwn(stage) && stage.ownAs === "column";
+      const head = table.createTHead().insertRow();
+      head.append(headerCell("", "col"), ...stage.columns.map((name) => headerCell(name, "col")), ...isColumn ? [headerCell("the model\u2019s own", "col")] : []);
+      if (isColumn) head.lastElementChild.classList.add("exact");
+      const body = table.createTBody();
+      for (const [place2, row] of rows.entries()) {
+        const line = body.insertRow();
+        line.append(headerCell(stage.rows[row], "row"));
+        for (const column of stage.columns.keys()) {
+          const cell3 = line.insertCell();
+          cell3.className = "number";
+          cell3.tabIndex = place2 === 0 && column === 0 ? 0 : -1;
+          cell3.dataset.cell = key(place2, column);
+          built.cells.set(key(place2, column), cell3);
+        }
+        if (isColumn) built.own.push(ownCell(line));
+      }
+      if (hasOwn(stage) && !isColumn) {
+        const line = body.insertRow();
+        line.className = "exact";
+        line.append(headerCell("the model\u2019s own", "row"));
+        built.own.push(...stage.columns.map(() => ownCell(line)));
+      }
+      block.append(table);
+      this.tables[index] = built;
+      return block;
+    }
+    /** Return the number that an element of the panel shows; null if it shows none. */
+    find(element) {
+      const cell3 = element instanceof Element ? element.closest("td[data-cell]") : null;
+      const block = cell3?.closest("[data-stage]");
+      if (!cell3 || !block || !this.place.contains(cell3)) return null;
+      const [place2, column] = cell3.dataset.cell.split("/").map(Number);
+      const stage = Number(block.dataset.stage);
+      return { stage, row: this.tables[stage].rows[place2], column };
+    }
+    cellOf({ stage, row, column }) {
+      const table = this.tables[stage];
+      return table?.cells.get(key(table.rows.indexOf(row), column));
+    }
+    /** Show where a number comes from, and mark the cells that it is computed from. */
+    choose(ref) {
+      for (const cell3 of this.place.querySelectorAll(".chosen, .origin")) cell3.classList.remove("chosen", "origin");
+      this.chosen = ref && this.cellOf(ref) ? ref : null;
+      if (!this.chosen) {
+        this.line.textContent = this.stages.length ? HINT : "";
+        return;
+      }
+      const { stage, row, column } = this.chosen;
+      this.cellOf(this.chosen).classList.add("chosen");
+      for (const each of this.stages[stage].origin(row, column)?.cells ?? []) this.cellOf(each)?.classList.add("origin");
+      this.line.textContent = describeCell(this.stages, stage, row, column);
+    }
+    /** Move the focus within a table by the arrow keys. */
+    move(event) {
+      const direction = KEYS[event.key];
+      const cell3 = event.target instanceof Element ? event.target.closest("td[data-cell]") : null;
+      const table = this.tables[Number(cell3?.closest("[data-stage]")?.dataset.stage)];
+      if (!direction || !cell3 || !table) return;
+      const [place2, column] = cell3.dataset.cell.split("/").map(Number);
+      const next = table.cells.get(key(place2 + direction[0], column + direction[1]));
+      event.preventDefault();
+      if (!next) return;
+      cell3.tabIndex = -1;
+      next.tabIndex = 0;
+      next.focus();
+    }
+  };
+  function headerCell(text2, scope) {
+    const cell3 = textElement("th", text2);
+    cell3.scope = scope;
+    if (scope === "col") cell3.className = "number";
+    return cell3;
+  }
+  function ownCell(line) {
+    const cell3 = line.insertCell();
+    cell3.className = "number exact";
+    return cell3;
+  }
+  function describeStep2({ first: { layers, heads } }, { state, shown: all }, { shown, count }) {
+    const places = [`step ${state.step + 1}`];
+    if (layers > 1) places.push(`layer ${state.layer}`);
+    if (heads > 1) places.push(`head ${state.head}`);
+    if (all.length > 1) places.push(all[0].name);
+    let text2 = `Attention to the source: ${places.join(", ")}. Each number is computed from the rounded numbers above it; beside the results are the model\u2019s own numbers.`;
+    if (shown < count) text2 += ` The tables show the ${shown} of ${count} points with the largest weights; sums run over all of them.`;
+    return text2;
+  }
+  function addArithmetic(explorer) {
+    const panel = new ArithmeticPanel(explorer);
+    explorer.onAnswer(() => {
+      panel.follow();
+    });
+  }
+
+  // src/live/announce.ts
+  var REST = 700;
+  function announcer(element, rest = REST) {
+    let timer;
+    return (text2) => {
+      clearTimeout(timer);
+      timer = setTimeout(() => {
+        if (element.textContent !== text2) element.textContent = text2;
+      }, rest);
+    };
+  }
+
+  // src/live/svg.ts
+  var NAMESPACE = "http://www.w3.org/2000/svg";
+  function svg(tag, attributes = {}, ...children) {
+    const element = document.createElementNS(NAMESPACE, tag);
+    for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, typeof value === "number" ? String(Math.round(value * 100) / 100) : value);
+    element.append(...children);
+    return element;
+  }
+  function linearScale(domain, range) {
+    const [low, high] = domain;
+    const [first, last] = range;
+    const slope = (last - first) / (high - low || 1);
+    const scale = (value) => first + (value - low) * slope;
+    return Object.assign(scale, { invert: (pixel) => low + (pixel - first) / slope, domain });
+  }
+  function roundTicks([low, high], count) {
+    const rough = (high - low) / count;
+    if (!(rough > 0)) return [low];
+    const power = 10 ** Math.floor(Math.log10(rough));
+    const step = power * [1, 2, 5, 10].find((digit) => digit * power >= rough);
+    const ticks = [];
+    for (let k = Math.ceil(low / step - 1e-9); k * step <= high + 1e-9 * step; k += 1) ticks.push(k * step);
+    return ticks;
+  }
+  function tickText(value, ticks) {
+    const step = ticks.length > 1 ? Math.abs(ticks[1] - ticks[0]) : Math.abs(value) || 1;
+    const decimals = Math.min(10, Math.max(0, -Math.floor(Math.log10(step) + 1e-9)));
+    return value.toFixed(decimals).replace(/^-0(\.0*)?$/, "0$1").replace("-", "\u2212");
+  }
+  var VIRIDIS = [[68, 1, 84], [72, 40, 120], [62, 73, 137], [49, 104, 142], [38, 130, 142], [31, 158, 137], [53, 183, 121], [110, 206, 88], [181, 222, 43], [253, 231, 37]];
+  var DIVERGING2 = [[33, 102, 172], [146, 197, 222], [247, 247, 247], [244, 165, 130], [178, 24, 43]];
+  function interpolate(stops, share) {
+    const position = Math.min(1, Math.max(0, share)) * (stops.length - 1);
+    const k = Math.min(stops.length - 2, Math.floor(position));
+    return [0, 1, 2].map((c) => Math.round(stops[k][c] + (position - k) * (stops[k + 1][c] - stops[k][c])));
+  }
+  function weightColour(weight, largest, signed) {
+    return signed ? interpolate(DIVERGING2, 0.5 + weight / largest / 2) : interpolate(VIRIDIS, weight / largest);
+  }
+  var rgb = ([r, g, b]) => `rgb(${r},${g},${b})`;
+  var inkOn = ([r, g, b]) => 0.299 * r + 0.587 * g + 0.114 * b > 140 ? "#000" : "#fff";
+
+  // src/live/bars.ts
+  var HEIGHT = 130;
+  var MARGIN = { left: 34, right: 6, top: 16, bottom: 20 };
+  var STEP = 0.05;
+  var WeightBars = class {
+    constructor(place2, events) {
+      this.place = place2;
+      this.events = events;
+      place2.replaceChildren(this.root);
+    }
+    place;
+    events;
+    root = svg("svg", { role: "group" });
+    isDragging = false;
+    /** Draw a row of weights. Nothing can be dragged if `canForce` is false. */
+    draw(weights, isForced2, canForce) {
+      const width = Math.max(220, this.place.clientWidth);
+      const largest = Math.max(1, ...weights.map(Math.abs));
+      const lowest = Math.min(0, ...weights);
+      const high = HEIGHT - MARGIN.top - MARGIN.bottom;
+      const bar = (width - MARGIN.left - MARGIN.right) / weights.length;
+      const toY = (weight) => MARGIN.top + (largest - weight) / (largest - lowest) * high;
+      const { line, soft, warn, ink } = theme();
+      const focused = document.activeElement instanceof SVGElement ? document.activeElement.dataset.bar : void 0;
+      this.root.setAttribute("viewBox", `0 0 ${width} ${HEIGHT}`);
+      this.root.setAttribute("width", String(width));
+      this.root.setAttribute("height", String(HEIGHT));
+      this.root.setAttribute("aria-label", canForce ? "Weights of the step; arrow keys change one" : "Weights of the step");
+      const parts = [0, largest].map((tick) => svg("g", { "font-size": 11, fill: soft }, svg("line", { x1: MARGIN.left, x2: width, y1: toY(tick), y2: toY(tick), stroke: line }), svg("text", { x: MARGIN.left - 5, y: toY(tick) + 4, "text-anchor": "end" }, tick === 0 ? "0" : String(Math.round(tick * 100) / 100))));
+      for (const [s, weight] of weights.entries()) {
+        const x = MARGIN.left + s * bar;
+        const [top, bottom] = [Math.min(toY(weight), toY(0)), Math.max(toY(weight), toY(0))];
+        parts.push(svg("rect", { x: x + bar * 0.1, y: top, width: bar * 0.8, height: Math.max(1, bottom - top), fill: rgb(weightColour(Math.abs(weight), largest, false)), stroke: isForced2 ? warn : ink, "stroke-width": isForced2 ? 2 : 0.5 }));
+        if (bar >= 12) parts.push(svg("text", { x: x + bar / 2, y: HEIGHT - 6, "text-anchor": "middle", "font-size": 11, fill: soft }, String(s + 1)));
+        if (bar >= 30) parts.push(svg("text", { x: x + bar / 2, y: top - 3, "text-anchor": "middle", "font-size": 11, fill: soft }, weight.toFixed(2).replace("-", "\u2212")));
+        if (canForce) parts.push(this.handle(s, weight, x, bar, (y) => largest - (y - MARGIN.top) / high * (largest - lowest)));
+      }
+      this.root.replaceChildren(...parts);
+      if (focused !== void 0 && !this.isDragging) this.root.querySelector(`[data-bar="${focused}"]`)?.focus();
+    }
+    handle(column, weight, x, width, toWeight) {
+      const handle = svg("rect", {
+        x,
+        y: 0,
+        width,
+        height: HEIGHT - MARGIN.bottom,
+        fill: "transparent",
+        class: "bar-handle",
+        "data-bar": column,
+        tabindex: 0,
+        role: "slider",
+        "aria-label": `weight of source point ${column + 1}`,
+        "aria-valuemin": 0,
+        "aria-valuemax": 1,
+        "aria-valuenow": weight.toFixed(3)
+      });
+      handle.style.cursor = "ns-resize";
+      handle.style.touchAction = "none";
+      handle.addEventListener("keydown", (event) => {
+        const change = { ArrowUp: STEP, ArrowRight: STEP, ArrowDown: -STEP, ArrowLeft: -STEP }[event.key];
+        if (change === void 0) return;
+        event.preventDefault();
+        this.events.setWeight(column, weight + change);
+      });
+      handle.addEventListener("pointerdown", (event) => {
+        event.preventDefault();
+        this.isDragging = true;
+        const set = (at) => {
+          const box = this.root.getBoundingClientRect();
+          this.events.setWeight(column, toWeight((at.clientY - box.top) * (HEIGHT / box.height)));
+        };
+        const stop = () => {
+          this.isDragging = false;
+          window.removeEventListener("pointermove", set);
+          window.removeEventListener("pointerup", stop);
+          window.removeEventListener("pointercancel", stop);
+        };
+        set(event);
+        window.addEventListener("pointermove", set);
+        window.addEventListener("pointerup", stop);
+        window.addEventListener("pointercancel", stop);
+      });
+      return handle;
+    }
+  };
+
+  // src/live/controls.ts
+  var MAX_INPUTS = 8;
+  var NONE = "none";
+  function runChoices(explorer) {
+    return explorer.models.flatMap(({ content }, model) => content.runs.map(({ name, best_epoch: epoch }, run) => ({ name, subject: { model, run, epoch } })));
+  }
+  var onClick = (id, act) => {
+    byId(id).addEventListener("click", act);
+  };
+  var onChange = (id, act) => {
+    byId(id).addEventListener("change", act);
+  };
+  function addControls(explorer) {
+    const { state, sequences } = explorer;
+    fill(selectById("live-example"), [...sequences.names, "your own"], state.example ?? sequences.count);
+    onChange("live-example", () => {
+      const example = numberOf("live-example");
+      if (example < sequences.count) explorer.chooseExample(example);
+      else explorer.chooseBlank();
+    });
+    onClick("live-before", () => {
+      explorer.chooseExample((state.example ?? 0) - 1);
+    });
+    onClick("live-after", () => {
+      explorer.chooseExample((state.example ?? -1) + 1);
+    });
+    onClick("live-reset", () => {
+      if (state.example === null) explorer.chooseBlank();
+      else explorer.chooseExample(state.example);
+    });
+    onClick("live-blank", () => {
+      explorer.chooseBlank();
+    });
+    onChange("live-kind", () => {
+      explorer.change(() => {
+        state.kind = kinds(explorer)[numberOf("live-kind")];
+      });
+    });
+    onChange("live-layer", () => {
+      explorer.change(() => {
+        state.layer = numberOf("live-layer");
+      });
+    });
+    onChange("live-head", () => {
+      explorer.change(() => {
+        state.head = numberOf("live-head");
+      });
+    });
+    byId("live-step").addEventListener("input", () => {
+      explorer.chooseStep(numberOf("live-step"));
+    });
+    onClick("live-add", () => {
+      explorer.addPoint();
+    });
+    onClick("live-remove", () => {
+      explorer.removePoint();
+    });
+    onClick("live-own", () => {
+      explorer.freeRow();
+    });
+    onClick("live-own-all", () => {
+      explorer.freeAll();
+    });
+    onClick("live-uniform", () => {
+      explorer.forceUniform();
+    });
+    onClick("live-shuffle", () => {
+      explorer.forceShuffled();
+    });
+    onClick("live-knock-head", () => {
+      explorer.knockOut(false);
+    });
+    onClick("live-knock-layer", () => {
+      explorer.knockOut(true);
+    });
+    addSubjectControls(explorer);
+  }
+  function addSubjectControls(explorer) {
+    const { state } = explorer;
+    const choices = runChoices(explorer);
+    const indexOf = (subject) => choices.findIndex(({ subject: { model, run } }) => model === subject.model && run === subject.run);
+    const names = choices.map(({ name }) => name);
+    for (const id of ["live-run", "live-other"]) selectById(id).parentElement.hidden = choices.length < 2;
+    fill(selectById("live-run"), names, indexOf(state.subjects[0]));
+    fill(selectById("live-other"), [NONE, ...names], state.subjects.length > 1 ? indexOf(state.subjects[1]) + 1 : 0);
+    onChange("live-run", () => {
+      explorer.change(() => {
+        state.subjects[0] = { ...choices[numberOf("live-run")].subject };
+      });
+    });
+    onChange("live-other", () => {
+      const chosen = numberOf("live-other");
+      explorer.change(() => {
+        state.subjects = chosen ? [state.subjects[0], { ...choices[chosen - 1].subject }] : [state.subjects[0]];
+      });
+    });
+    byId("live-epoch").addEventListener("input", () => {
+      const { epochs } = epochsOf(explorer);
+      explorer.change(() => {
+        for (const subject of state.subjects) subject.epoch = nearest(explorer, subject, epochs[numberOf("live-epoch")]);
+      });
+    });
+  }
+  function showSubjects(explorer) {
+    const choices = runChoices(explorer);
+    const indexOf = (subject) => choices.findIndex(({ subject: { model, run } }) => model === subject.model && run === subject.run);
+    const [first, second] = explorer.state.subjects;
+    selectById("live-run").value = String(indexOf(first));
+    selectById("live-other").value = String(second ? indexOf(second) + 1 : 0);
+  }
+  function nearest(explorer, { model, run }, epoch) {
+    const { epochs } = explorer.models[model].content.runs[run];
+    return epochs.reduce((best, each) => Math.abs(each - epoch) < Math.abs(best - epoch) ? each : best);
+  }
+  function epochsOf(explorer) {
+    const [{ model, run }] = explorer.state.subjects;
+    const { epochs, best_epoch: best } = explorer.models[model].content.runs[run];
+    return { epochs, best };
+  }
+  function kinds(explorer) {
+    return Object.keys(explorer.scene?.shown[0].answer.maps ?? {});
+  }
+  function showControls(explorer, scene) {
+    const { state, sequences, first } = explorer;
+    selectById("live-example").value = String(state.example ?? sequences.count);
+    const all = kinds(explorer);
+    if (!all.includes(state.kind) && all.length) [state.kind] = all;
+    fill(selectById("live-kind"), all.length ? all.map((kind) => KIND_NAMES[kind]) : ["no attention"], Math.max(0, all.indexOf(state.kind)));
+    fill(selectById("live-layer"), indexNames(first.layers), state.layer);
+    fill(selectById("live-head"), indexNames(first.heads), state.head);
+    for (const id of ["live-kind", "live-layer", "live-head"]) selectById(id).parentElement.hidden = selectById(id).options.length < 2;
+    const rows = state.kind === "encoder_self" ? state.source.length : first.steps;
+    inputById("live-step").max = String(rows - 1);
+    inputById("live-step").value = String(state.step);
+    byId("live-step-name").textContent = `Step ${state.step + 1} of ${rows}`;
+    byId("live-step").setAttribute("aria-valuetext", `step ${state.step + 1} of ${rows}`);
+    showSubjects(explorer);
+    showEpoch(explorer);
+    showPoint(explorer, scene);
+    byId("live-weights-name").textContent = `Weights of step ${state.step + 1}`;
+    byId("live-force").hidden = !scene.canForce || state.kind !== "cross";
+    byId("live-knock-layer").hidden = first.layers < 2 && first.heads < 2;
+    byId("live-own").disabled = state.force.get(state.step + 1, state.layer, state.head) === void 0;
+    byId("live-own-all").disabled = state.force.size === 0;
+  }
+  function showEpoch(explorer) {
+    const { epochs, best } = epochsOf(explorer);
+    const [{ epoch }] = explorer.state.subjects;
+    byId("live-epochs").hidden = epochs.length < 2;
+    inputById("live-epoch").max = String(epochs.length - 1);
+    inputById("live-epoch").value = String(epochs.indexOf(epoch));
+    const name = epoch === 0 ? "Before training" : `After epoch ${epoch}${epoch === best ? ", the best" : ""}`;
+    byId("live-epoch-name").textContent = name;
+    byId("live-epoch").setAttribute("aria-valuetext", name);
+  }
+  function showPoint(explorer, { features, state }) {
+    const place2 = byId("live-values");
+    byId("live-point-name").textContent = `Source point ${state.point + 1} of ${state.source.length}`;
+    const shown = features.slice(0, MAX_INPUTS);
+    if (place2.children.length !== shown.length) {
+      place2.replaceChildren(...shown.map((name, f) => {
+        const label = textElement("label", `${name} `);
+        const input = document.createElement("input");
+        input.type = "number";
+        input.step = "any";
+        input.addEventListener("input", () => {
+          if (input.value !== "" && Number.isFinite(input.valueAsNumber)) explorer.movePoint(explorer.state.point, { [f]: input.valueAsNumber });
+        });
+        label.append(input);
+        return label;
+      }));
+    }
+    for (const [f, input] of [...place2.querySelectorAll("input")].entries()) {
+      const value = state.source[state.point][f];
+      if (document.activeElement !== input) input.value = formatValue(value, 1).replace("\u2212", "-");
+    }
+    const { fixed_source: fixed, max_length: longest } = explorer.first;
+    byId("live-add").disabled = fixed !== null || longest !== null && state.source.length >= longest;
+    byId("live-remove").disabled = fixed !== null || state.source.length < 2;
+  }
+
+  // src/live/scene.ts
+  function weightsOf(answer, kind, layer, head) {
+    return answer.maps[kind]?.[layer]?.[head] ?? [];
+  }
+  function largestWeight2(rows, meaning) {
+    let largest = 1e-6;
+    for (const row of rows) for (const weight of row) largest = Math.max(largest, Math.abs(weight));
+    return meaning === "strength" || (rows[0]?.length ?? 0) > 16 ? largest : 1;
+  }
+
+  // src/live/heatmap_plot.ts
+  var MARGIN2 = { left: 62, right: 8, top: 8, bottom: 42 };
+  var MAX_HEIGHT = 420;
+  var MAX_CELLS_AS_ELEMENTS = 1600;
+  var ALIGNMENT_COLOUR2 = "#e69f00";
+  var HeatmapPlot = class _HeatmapPlot {
+    constructor(place2, events) {
+      this.place = place2;
+      this.events = events;
+      this.root = svg("svg", { tabindex: 0, role: "grid" });
+      this.cellId = `live-cell-${_HeatmapPlot.count += 1}`;
+      place2.replaceChildren(this.root);
+    }
+    place;
+    events;
+    root;
+    static count = 0;
+    cellId;
+    column = 0;
+    draw(scene, shown) {
+      const { state, meaning } = scene;
+      const rows = weightsOf(shown.answer, state.kind, state.layer, state.head);
+      this.place.hidden = rows.length === 0;
+      if (!rows.length) return;
+      const width = Math.max(240, this.place.clientWidth);
+      const columns = rows[0].length;
+      const cellWidth = (width - MARGIN2.left - MARGIN2.right) / columns;
+      const cellHeight = Math.min(cellWidth, 64, (MAX_HEIGHT - MARGIN2.top - MARGIN2.bottom) / rows.length);
+      const grid = { rows: rows.length, columns, cellWidth, cellHeight };
+      const height = MARGIN2.top + MARGIN2.bottom + cellHeight * rows.length;
+      this.root.setAttribute("viewBox", `0 0 ${width} ${height}`);
+      this.root.setAttribute("width", String(width));
+      this.root.setAttribute("height", String(height));
+      this.column = Math.min(this.column, columns - 1);
+      const chosen = Math.min(state.step, rows.length - 1);
+      const canForce = scene.canForce && state.kind === "cross";
+      this.root.setAttribute("aria-label", `Attention weights. Arrow keys choose a cell${canForce ? ", Enter makes its step attend there only" : ""}.`);
+      this.root.setAttribute("aria-rowcount", String(rows.length));
+      this.root.setAttribute("aria-colcount", String(columns));
+      const largest = largestWeight2(rows, meaning);
+      const cells = rows.length * columns > MAX_CELLS_AS_ELEMENTS ? this.image(rows, grid, largest, meaning === "strength") : this.cells(rows, grid, largest, meaning === "strength");
+      this.root.replaceChildren(cells, this.labels(scene, grid), this.marks(scene, grid, chosen), this.currentCell(rows, chosen));
+      this.root.onfocus = this.root.onblur = () => {
+        this.draw(scene, shown);
+      };
+      this.root.onclick = (event) => {
+        this.click(event, grid);
+      };
+      this.root.onkeydown = (event) => {
+        this.key(event, grid, chosen);
+      };
+    }
+    /** The chosen cell for screen readers, which read it when the keyboard moves to it. */
+    currentCell(rows, chosen) {
+      this.root.setAttribute("aria-activedescendant", this.cellId);
+      const cell3 = svg("g", { id: this.cellId, role: "gridcell", "aria-colindex": this.column + 1, "aria-selected": "true", "aria-label": `step ${chosen + 1}, point ${this.column + 1}: ${rows[chosen][this.column].toFixed(3)}` });
+      return svg("g", { role: "row", "aria-rowindex": chosen + 1, "data-only": "page" }, cell3);
+    }
+    cells(rows, grid, largest, signed) {
+      const group = svg("g", { "aria-hidden": "true" });
+      const withText = grid.cellWidth >= 38 && grid.cellHeight >= 18;
+      for (const [t, row] of rows.entries()) {
+        for (const [s, weight] of row.entries()) {
+          const [x, y] = [MARGIN2.left + s * grid.cellWidth, MARGIN2.top + t * grid.cellHeight];
+          const colour = weightColour(weight, largest, signed);
+          group.append(svg("rect", { x, y, width: grid.cellWidth - 1, height: grid.cellHeight - 1, fill: rgb(colour), class: "cell", "data-step": t, "data-column": s }, svg("title", {}, `step ${t + 1} attends to point ${s + 1} with ${weight.toFixed(4)}`)));
+          if (withText) group.append(svg("text", { x: x + grid.cellWidth / 2, y: y + grid.cellHeight / 2 + 4, "text-anchor": "middle", "font-size": 12, fill: inkOn(colour), "pointer-events": "none" }, weight.toFixed(2).replace("-", "\u2212")));
+        }
+      }
+      return group;
+    }
+    image(rows, grid, largest, signed) {
+      const canvas = document.createElement("canvas");
+      [canvas.width, canvas.height] = [grid.columns, grid.rows];
+      const context = canvas.getContext("2d");
+      const pixels = context.createImageData(grid.columns, grid.rows);
+      for (const [k, weight] of rows.flat().entries()) pixels.data.set([...weightColour(weight, largest, signed), 255], 4 * k);
+      context.putImageData(pixels, 0, 0);
+      return svg("image", { x: MARGIN2.left, y: MARGIN2.top, width: grid.columns * grid.cellWidth, height: grid.rows * grid.cellHeight, preserveAspectRatio: "none", href: canvas.toDataURL(), style: "image-rendering: pixelated" });
+    }
+    labels({ state }, grid) {
+      const { soft } = theme();
+      const group = svg("g", { "font-size": 11, fill: soft, "aria-hidden": "true" });
+      const S = state.source.length;
+      const firstRow = state.kind === "encoder_self" ? 1 : S + 1;
+      const firstColumn = state.kind === "decoder_self" ? S + 1 : 1;
+      const every = (size, room) => Math.max(1, Math.ceil(room / size));
+      const bottom = MARGIN2.top + grid.rows * grid.cellHeight;
+      for (let t = 0; t < grid.rows; t += every(grid.cellHeight, 13)) group.append(svg("text", { x: MARGIN2.left - 6, y: MARGIN2.top + (t + 0.5) * grid.cellHeight + 4, "text-anchor": "end" }, String(firstRow + t)));
+      for (let s = 0; s < grid.columns; s += every(grid.cellWidth, 26)) group.append(svg("text", { x: MARGIN2.left + (s + 0.5) * grid.cellWidth, y: bottom + 14, "text-anchor": "middle" }, String(firstColumn + s)));
+      const across = state.kind === "decoder_self" ? "attended decoder step, by the point it forecasts" : "attended source point";
+      group.append(svg("text", { x: MARGIN2.left + grid.columns * grid.cellWidth / 2, y: bottom + 32, "text-anchor": "middle", "font-size": 13 }, across));
+      const middle = (MARGIN2.top + bottom) / 2;
+      group.append(svg("text", { x: 14, y: middle, "text-anchor": "middle", "font-size": 13, transform: `rotate(-90 14 ${middle})` }, state.kind === "encoder_self" ? "query point" : "forecast point"));
+      return group;
+    }
+    /** Outlines: the true source step, forced rows, the chosen row, and the cell of the keyboard. */
+    marks({ state, alignment }, grid, chosen) {
+      const { warn, ink } = theme();
+      const group = svg("g", { fill: "none", "pointer-events": "none" });
+      const outline = (t, s, count, attributes) => {
+        group.append(svg("rect", { x: MARGIN2.left + s * grid.cellWidth, y: MARGIN2.top + t * grid.cellHeight, width: count * grid.cellWidth - 1, height: grid.cellHeight - 1, ...attributes }));
+      };
+      if (state.kind === "cross") {
+        for (const [t, s] of alignment.entries()) if (s >= 0 && t < grid.rows && s < grid.columns) outline(t, s, 1, { stroke: ALIGNMENT_COLOUR2, "stroke-width": 2.5, class: "true-step" });
+        for (const row of state.force.list) {
+          if (row.layer !== state.layer || row.head !== state.head) continue;
+          const middle = MARGIN2.top + (row.step - 0.5) * grid.cellHeight + 4;
+          const hasRoom = grid.cellHeight >= 30;
+          group.append(svg("text", { x: hasRoom ? MARGIN2.left - 6 : 26, y: middle + (hasRoom ? 13 : 0), "font-size": 11, stroke: "none", fill: warn, "text-anchor": hasRoom ? "end" : "start", class: "forced-row" }, hasRoom ? "forced" : "\u25B8"));
+          outline(row.step - 1, 0, grid.columns, { stroke: warn, "stroke-width": 1.5, "stroke-dasharray": "5 3" });
+        }
+      }
+      outline(chosen, 0, grid.columns, { stroke: warn, "stroke-width": 3 });
+      if (document.activeElement === this.root) outline(chosen, this.column, 1, { stroke: ink, "stroke-width": 2, "data-only": "page" });
+      return group;
+    }
+    click(event, grid) {
+      const box = this.root.getBoundingClientRect();
+      const scale = this.root.viewBox.baseVal.width / box.width;
+      const column = Math.floor(((event.clientX - box.left) * scale - MARGIN2.left) / grid.cellWidth);
+      const row = Math.floor(((event.clientY - box.top) * scale - MARGIN2.top) / grid.cellHeight);
+      if (row < 0 || row >= grid.rows) return;
+      if (column < 0 || column >= grid.columns) {
+        this.events.chooseStep(row);
+        return;
+      }
+      this.column = column;
+      this.events.chooseCell(row, column);
+    }
+    key(event, grid, chosen) {
+      const [dt, ds] = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] }[event.key] ?? [0, 0];
+      if (dt || ds) {
+        event.preventDefault();
+        this.column = Math.min(grid.columns - 1, Math.max(0, this.column + ds));
+        this.events.chooseStep(Math.min(grid.rows - 1, Math.max(0, chosen + dt)));
+      } else if (event.key === "Enter" || event.key === " ") {
+        event.preventDefault();
+        this.events.chooseCell(chosen, this.column);
+      }
+    }
+  };
+
+  // src/live/path_plot.ts
+  var MAX_ROWS2 = 4;
+  var HEIGHT2 = 420;
+  var MARGIN3 = { left: 58, right: 14, top: 14, bottom: 40 };
+  var ROW_GAP2 = 22;
+  var CLICK_PIXELS = 3;
+  var MARGIN_SHARE = 0.18;
+  var HIT_RADIUS = 16;
+  function extent(values) {
+    const finite = values.filter(Number.isFinite);
+    if (!finite.length) return [0, 1];
+    const [low, high] = [Math.min(...finite), Math.max(...finite)];
+    const margin = (high - low || Math.abs(high) || 1) * MARGIN_SHARE;
+    return [low - margin, high + margin];
+  }
+  var PathPlot = class {
+    constructor(place2, events) {
+      this.place = place2;
+      this.events = events;
+      this.root = svg("svg", { role: "group", "aria-label": "The sequence. Source points can be moved with the arrow keys." });
+      this.root.style.touchAction = "pan-y";
+      place2.replaceChildren(this.root);
+    }
+    place;
+    events;
+    panels = [];
+    width = 0;
+    dragged = null;
+    root;
+    /** Draw the scene. Axes stay while a point is dragged. */
+    draw(scene) {
+      this.width = Math.max(260, this.place.clientWidth);
+      if (this.dragged === null) this.panels = this.layOut(scene);
+      const focused = document.activeElement instanceof SVGElement ? document.activeElement.dataset.point : void 0;
+      this.root.setAttribute("viewBox", `0 0 ${this.width} ${HEIGHT2}`);
+      this.root.setAttribute("width", String(this.width));
+      this.root.setAttribute("height", String(HEIGHT2));
+      this.root.replaceChildren(...this.panels.flatMap((panel, k) => [this.axes(panel, scene, k === this.panels.length - 1), this.lines(panel, scene), this.sourcePoints(panel, scene)]));
+      if (focused !== void 0 && this.dragged === null) this.root.querySelector(`[data-point="${focused}"]`)?.focus();
+    }
+    layOut(scene) {
+      const { features, targetFeatures, plane, axisNames } = scene;
+      const inner = [MARGIN3.left, this.width - MARGIN3.right];
+      if (plane) {
+        const [x2, y] = equalScales(extent(valuesOf(scene, 0, 0)), extent(valuesOf(scene, 1, 1)), inner, [HEIGHT2 - MARGIN3.bottom, MARGIN3.top]);
+        return [{ x: x2, y, sourceX: 0, sourceY: 1, targetX: 0, targetY: 1, title: axisNames[features[1]] ?? features[1] }];
+      }
+      const rows = [.../* @__PURE__ */ new Set([...targetFeatures, ...features])].slice(0, MAX_ROWS2);
+      const high = (HEIGHT2 - MARGIN3.top - MARGIN3.bottom - ROW_GAP2 * (rows.length - 1)) / rows.length;
+      const length = scene.state.source.length + Math.max(...scene.shown.map(({ answer }) => answer.forecast.length));
+      const x = linearScale([0.5, length + 0.5], inner);
+      return rows.map((name, k) => {
+        const top = MARGIN3.top + k * (high + ROW_GAP2);
+        const [sourceY, targetY] = [features.indexOf(name), targetFeatures.indexOf(name)];
+        const y = linearScale(extent(valuesOf(scene, sourceY, targetY)), [top + high, top]);
+        return { x, y, sourceX: null, sourceY, targetX: null, targetY, title: axisNames[name] ?? name };
+      });
+    }
+    axes(panel, scene, isLast) {
+      const { line, soft } = theme();
+      const group = svg("g", { "font-size": 11, fill: soft, "aria-hidden": "true" });
+      const [left, right] = [MARGIN3.left, this.width - MARGIN3.right];
+      const [bottom, top] = [panel.y(panel.y.domain[0]), panel.y(panel.y.domain[1])];
+      const yTicks = roundTicks(panel.y.domain, bottom - top > 150 ? 6 : 3);
+      for (const tick of yTicks) {
+        const y = panel.y(tick);
+        group.append(svg("line", { x1: left, x2: right, y1: y, y2: y, stroke: line }), svg("text", { x: left - 6, y: y + 4, "text-anchor": "end" }, tickText(tick, yTicks)));
+      }
+      const xTicks = roundTicks(panel.x.domain, this.width > 420 ? 7 : 4).filter((tick) => scene.plane || Number.isInteger(tick));
+      for (const tick of xTicks) {
+        const x = panel.x(tick);
+        group.append(svg("line", { x1: x, x2: x, y1: top, y2: bottom, stroke: line }));
+        if (isLast) group.append(svg("text", { x, y: bottom + 15, "text-anchor": "middle" }, tickText(tick, xTicks)));
+      }
+      const below = scene.plane ? scene.axisNames[scene.features[0]] ?? scene.features[0] : "step";
+      if (isLast) group.append(svg("text", { x: (left + right) / 2, y: bottom + 32, "text-anchor": "middle", "font-size": 13 }, shorten(below, 40)));
+      group.append(svg("text", { x: 13, y: (top + bottom) / 2, "text-anchor": "middle", "font-size": 13, transform: `rotate(-90 13 ${(top + bottom) / 2})` }, shorten(panel.title, 24)));
+      return group;
+    }
+    /** Source line, truth, the models' own forecasts where weights are forced, and the forecasts. */
+    lines(panel, scene) {
+      const { soft, accent } = theme();
+      const { state: { source, truth, step }, shown } = scene;
+      const group = svg("g", {});
+      if (panel.sourceY >= 0) group.append(polyline(source.map((row, k) => place(panel, row, k, "source")), { stroke: soft, "stroke-width": 1.5 }));
+      if (panel.targetY < 0) return group;
+      const S = source.length;
+      const known = (truth ?? []).map((row, t) => place(panel, row, S + t, "target")).filter((at) => at.every(Number.isFinite));
+      group.append(polyline(known, { stroke: accent, "stroke-width": 1.5, "stroke-dasharray": "2 4" }));
+      for (const [x, y] of known) group.append(svg("path", { d: `M${x - 5} ${y - 5}l10 10m0 -10l-10 10`, stroke: accent, "stroke-width": 1.5 }));
+      for (const { answer, own, colour } of shown) {
+        if (own !== answer) group.append(polyline(own.forecast.map((row, t) => place(panel, row, S + t, "target")), { stroke: colour, "stroke-width": 1.5, "stroke-dasharray": "6 4", opacity: 0.6, class: "own-forecast" }));
+        const points2 = answer.forecast.map((row, t) => place(panel, row, S + t, "target"));
+        group.append(polyline(points2, { stroke: colour, "stroke-width": 2, class: "forecast" }));
+        for (const [t, [x, y]] of points2.entries()) group.append(this.forecastPoint(x, y, t, t === step, colour));
+      }
+      return group;
+    }
+    forecastPoint(x, y, step, isChosen, colour) {
+      const r = isChosen ? 9 : 5;
+      const { ground } = theme();
+      const point = svg("path", { d: `M${x} ${y - r}L${x + r} ${y}L${x} ${y + r}L${x - r} ${y}Z`, fill: isChosen ? colour : ground, stroke: colour, "stroke-width": 2, class: "forecast-point" }, svg("title", {}, `forecast of step ${step + 1}`));
+      point.addEventListener("pointerenter", () => {
+        if (this.dragged === null) this.events.chooseStep(step);
+      });
+      point.addEventListener("click", () => {
+        this.events.chooseStep(step);
+      });
+      return point;
+    }
+    sourcePoints(panel, scene) {
+      const group = svg("g", {});
+      if (panel.sourceY < 0) return group;
+      const { ink, soft } = theme();
+      const { state } = scene;
+      const rows = state.kind === "decoder_self" ? [] : weightsOf(scene.shown[0].answer, state.kind, state.layer, state.head);
+      const weights = rows[state.step] ?? [];
+      const largest = largestWeight2(rows, scene.meaning);
+      const many = state.source.length > 16;
+      for (const [k, row] of state.source.entries()) {
+        const [x, y] = place(panel, row, k, "source");
+        const weight = weights[k];
+        const r = weight === void 0 ? 6 : (many ? 3.5 : 5) + 9 * Math.sqrt(Math.min(1, Math.abs(weight) / largest));
+        const colour = weight === void 0 ? soft : rgb(weightColour(weight, largest, scene.meaning === "strength"));
+        const values = scene.features.map((name, f) => `${name} ${formatValue(row[f], 1)}`).join(", ");
+        const circle = svg("circle", {
+          cx: x,
+          cy: y,
+          r,
+          fill: colour,
+          stroke: ink,
+          "stroke-width": k === state.point ? 3 : 1,
+          class: "source-point",
+          tabindex: 0,
+          role: "slider",
+          "data-point": k,
+          "aria-label": `source point ${k + 1}`,
+          "aria-valuetext": values + (weight === void 0 ? "" : `, weight ${weight.toFixed(3)}`),
+          "aria-valuemin": panel.y.domain[0],
+          "aria-valuemax": panel.y.domain[1],
+          "aria-valuenow": row[panel.sourceY]
+        }, svg("title", {}, `point ${k + 1}: ${values}${weight === void 0 ? "" : `; weight ${weight.toFixed(3)}`}`));
+        circle.style.cursor = "grab";
+        circle.style.touchAction = "none";
+        this.follow(circle, k, panel, scene);
+        if (!many) group.prepend(this.hitArea(x, y, k, panel));
+        group.append(circle);
+        if (!many) group.append(svg("text", { x: x + r + 3, y: y - r - 1, "font-size": 12, fill: soft, "aria-hidden": "true", class: "point-number" }, String(k + 1)));
+      }
+      return group;
+    }
+    /** A place below a point that a finger can hit. */
+    hitArea(x, y, point, panel) {
+      const area = svg("circle", { cx: x, cy: y, r: HIT_RADIUS, fill: "transparent", "data-only": "page" });
+      area.style.cursor = "grab";
+      area.style.touchAction = "none";
+      area.addEventListener("pointerdown", (event) => {
+        this.startDrag(event, point, panel);
+      });
+      return area;
+    }
+    follow(circle, point, panel, scene) {
+      circle.addEventListener("focus", () => {
+        if (scene.state.point !== point) this.events.choosePoint(point);
+      });
+      circle.addEventListener("pointerdown", (event) => {
+        this.startDrag(event, point, panel);
+      });
+      circle.addEventListener("keydown", (event) => {
+        const direction = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, 1], ArrowDown: [0, -1] }[event.key];
+        if (!direction) return;
+        event.preventDefault();
+        const size = event.shiftKey ? 0.1 : 0.02;
+        const row = scene.current.source[point];
+        const moved2 = {};
+        const along = (scale) => (scale.domain[1] - scale.domain[0]) * size;
+        if (panel.sourceX !== null && direction[0]) moved2[panel.sourceX] = row[panel.sourceX] + direction[0] * along(panel.x);
+        if (direction[1]) moved2[panel.sourceY] = row[panel.sourceY] + direction[1] * along(panel.y);
+        if (Object.keys(moved2).length) this.events.move(point, moved2);
+      });
+    }
+    startDrag(event, point, panel) {
+      event.preventDefault();
+      this.dragged = point;
+      this.events.choosePoint(point);
+      const [startX, startY] = [event.clientX, event.clientY];
+      let isMoved = false;
+      const moveTo = (at) => {
+        isMoved ||= Math.hypot(at.clientX - startX, at.clientY - startY) > CLICK_PIXELS;
+        if (!isMoved) return;
+        const box = this.root.getBoundingClientRect();
+        const [x, y] = [(at.clientX - box.left) * (this.width / box.width), (at.clientY - box.top) * (HEIGHT2 / box.height)];
+        const moved2 = { [panel.sourceY]: clamp(panel.y.invert(y), panel.y.domain) };
+        if (panel.sourceX !== null) moved2[panel.sourceX] = clamp(panel.x.invert(x), panel.x.domain);
+        this.events.move(point, moved2);
+      };
+      const onMove = (at) => {
+        moveTo(at);
+      };
+      const onUp = (at) => {
+        window.removeEventListener("pointermove", onMove);
+        window.removeEventListener("pointerup", onUp);
+        window.removeEventListener("pointercancel", onUp);
+        this.dragged = null;
+        if (at.type === "pointerup") moveTo(at);
+      };
+      window.addEventListener("pointermove", onMove);
+      window.addEventListener("pointerup", onUp);
+      window.addEventListener("pointercancel", onUp);
+    }
+  };
+  var clamp = (value, [low, high]) => Math.min(high, Math.max(low, value));
+  function valuesOf({ state: { source, truth }, shown }, sourceFeature, targetFeature) {
+    const values = sourceFeature < 0 ? [] : source.map((row) => row[sourceFeature]);
+    if (targetFeature < 0) return values;
+    const forecasts = shown.flatMap(({ answer, own }) => [...answer.forecast, ...own.forecast]);
+    return [...values, ...[...truth ?? [], ...forecasts].map((row) => row[targetFeature])];
+  }
+  function equalScales(x, y, [left, right], [bottom, top]) {
+    const perPixel = Math.max((x[1] - x[0]) / (right - left), (y[1] - y[0]) / (bottom - top));
+    const widen = ([low, high], pixels) => {
+      const middle = (low + high) / 2;
+      return [middle - perPixel * pixels / 2, middle + perPixel * pixels / 2];
+    };
+    return [linearScale(widen(x, right - left), [left, right]), linearScale(widen(y, bottom - top), [bottom, top])];
+  }
+  function place(panel, row, position, side) {
+    const [fx, fy] = side === "source" ? [panel.sourceX, panel.sourceY] : [panel.targetX, panel.targetY];
+    return [panel.x(fx === null ? position + 1 : row[fx]), panel.y(row[fy])];
+  }
+  function polyline(points2, attributes) {
+    return svg("polyline", { points: points2.map(([x, y]) => `${x.toFixed(1)},${y.toFixed(1)}`).join(" "), fill: "none", ...attributes });
+  }
+
+  // src/live/loss.ts
+  function meanSquaredError(forecast, truth, scale) {
+    let sum = 0;
+    let count = 0;
+    for (const [t, row] of (truth ?? []).entries()) {
+      for (const [g, value] of row.entries()) {
+        if (!Number.isFinite(value) || t >= forecast.length) continue;
+        sum += ((forecast[t][g] - value) / scale[g]) ** 2;
+        count += 1;
+      }
+    }
+    return count ? sum / count : null;
+  }
+  function largestChange(one, other) {
+    return Math.max(0, ...one.flatMap((row, t) => row.map((value, g) => Math.abs(value - other[t][g]))));
+  }
+
+  // src/live/sentence.ts
+  var MAX_ATTENDED2 = 3;
+  var MAX_FEATURES = 4;
+  function attended(row, first) {
+    return row.map((weight, k) => [weight, k]).sort((a, b) => Math.abs(b[0]) - Math.abs(a[0])).slice(0, MAX_ATTENDED2).map(([weight, k]) => `point ${first + k + 1} with ${withMinus(weight.toFixed(3))}`).join(", ");
+  }
+  function describe(scene, scale) {
+    const { state, shown, targetFeatures } = scene;
+    const S = state.source.length;
+    const [{ answer }] = shown;
+    const row = weightsOf(answer, state.kind, state.layer, state.head)[state.step];
+    const isEncoder = state.kind === "encoder_self";
+    let text2 = `Step ${state.step + 1} (point ${isEncoder ? state.step + 1 : S + state.step + 1})`;
+    text2 += row ? ` attends to ${attended(row, state.kind === "decoder_self" ? S : 0)}.` : ".";
+    if (!isEncoder) {
+      const values = targetFeatures.slice(0, MAX_FEATURES).map((name, g) => {
+        const truth = state.truth?.[state.step]?.[g];
+        const known = truth !== void 0 && Number.isFinite(truth) ? ` (truth ${formatValue(truth, 1)})` : "";
+        return `${name} ${formatValue(answer.forecast[state.step][g], 1)}${known}`;
+      });
+      text2 += ` Forecast: ${values.join(", ")}.`;
+    }
+    for (const { name, answer: forced, own } of shown) {
+      const label = shown.length > 1 ? ` ${name}:` : "";
+      const loss = meanSquaredError(forced.forecast, state.truth, scale);
+      if (loss !== null) text2 += `${label} Mean squared error of the sequence ${formatNumber(loss)}.`;
+      if (forced !== own) {
+        const before2 = meanSquaredError(own.forecast, state.truth, scale);
+        text2 += `${loss === null ? label : ""} The forced weights move the forecast by up to ${formatNumber(largestChange(forced.forecast, own.forecast))}${before2 === null ? "" : `; with its own weights the error is ${formatNumber(before2)}`}.`;
+      }
+    }
+    if (state.isChanged) text2 += " The source was changed, so the true continuation is unknown.";
+    return text2;
+  }
+
+  // src/live/sequences.ts
+  var Sequences = class _Sequences {
+    constructor(examples, sources, targets, alignments) {
+      this.examples = examples;
+      this.sources = sources;
+      this.targets = targets;
+      this.alignments = alignments;
+      this.names = sequenceNames(examples.ids, examples.labels);
+    }
+    examples;
+    sources;
+    targets;
+    alignments;
+    names;
+    static async load(examples, alignment) {
+      return new _Sequences(examples, await unpack(examples.source), await unpack(examples.target), alignment);
+    }
+    get count() {
+      return this.names.length;
+    }
+    /** Return the source (S, F) of a sequence. */
+    source(index) {
+      return points(this.sources, index, this.examples.source_lengths[index], this.examples.features.length);
+    }
+    /** Return the true target (T, G) of a sequence; NaN where it was not observed. */
+    target(index) {
+      return points(this.targets, index, this.examples.target_lengths[index], this.examples.target_features.length);
+    }
+    /** Return the true source step of each target step; -1 where there is none. */
+    alignment(index) {
+      return this.alignments ? this.alignments[index].slice(0, this.examples.target_lengths[index]) : [];
+    }
+  };
+  function points(array, index, count, features) {
+    return Array.from({ length: count }, (_, k) => Array.from({ length: features }, (_unused, f) => array.at(index, k, f)));
+  }
+  function blankSource(model, plane) {
+    const { shift, scale } = model.scaling.source;
+    const count = model.fixed_source ?? model.source_length;
+    const at = (f, offset) => shift[f % shift.length] + offset * scale[f % scale.length];
+    return Array.from({ length: count }, (_, k) => {
+      const angle = Math.PI * (0.75 - 2 * k / count);
+      if (plane) return [at(0, Math.cos(angle)), at(1, Math.sin(angle))];
+      return model.features.map((_name, f) => at(f, 0));
+    });
+  }
+
+  // src/live/weights.ts
+  var uniformRow = (count) => new Array(count).fill(1 / count);
+  var oneHotRow = (count, index) => Array.from({ length: count }, (_, k) => k === index ? 1 : 0);
+  function setWeight(row, index, weight) {
+    const chosen = Math.min(1, Math.max(0, weight));
+    const others = row.reduce((sum, each, k) => k === index ? sum : sum + Math.max(0, each), 0);
+    return row.map((each, k) => {
+      if (k === index) return row.length === 1 ? 1 : chosen;
+      return others > 0 ? Math.max(0, each) / others * (1 - chosen) : (1 - chosen) / (row.length - 1);
+    });
+  }
+  function shuffleRow(row, random = Math.random) {
+    const shuffled = [...row];
+    for (let k = shuffled.length - 1; k > 0; k -= 1) {
+      const other = Math.floor(random() * (k + 1));
+      [shuffled[k], shuffled[other]] = [shuffled[other], shuffled[k]];
+    }
+    return shuffled;
+  }
+  var ForcedRows = class _ForcedRows {
+    rows = /* @__PURE__ */ new Map();
+    static key = (step, layer, head) => `${step}/${layer}/${head}`;
+    get(step, layer, head) {
+      return this.rows.get(_ForcedRows.key(step, layer, head))?.weights;
+    }
+    set(step, layer, head, weights) {
+      this.rows.set(_ForcedRows.key(step, layer, head), { step, layer, head, weights });
+    }
+    delete(step, layer, head) {
+      this.rows.delete(_ForcedRows.key(step, layer, head));
+    }
+    /** Return a copy. */
+    copy() {
+      const copy2 = new _ForcedRows();
+      for (const { step, layer, head, weights } of this.rows.values()) copy2.set(step, layer, head, weights);
+      return copy2;
+    }
+    clear() {
+      this.rows.clear();
+    }
+    get size() {
+      return this.rows.size;
+    }
+    get list() {
+      return [...this.rows.values()].sort((a, b) => a.step - b.step || a.layer - b.layer || a.head - b.head);
+    }
+  };
+
+  // src/live/state.ts
+  var PREFIX = "#state=";
+  var MAX_INDEX = 1e6;
+  var MAX_POINTS2 = 5e3;
+  var MAX_VALUE = 1e15;
+  function toFragment(state, page) {
+    const shared = {
+      p: page,
+      e: state.example,
+      m: state.subjects.map(({ model, run, epoch }) => [model, run, epoch]),
+      k: state.kind,
+      v: [state.layer, state.head, state.step, state.point]
+    };
+    if (state.isChanged || state.example === null) shared.s = state.source;
+    if (state.force.size) shared.f = state.force.list;
+    return PREFIX + encodeURIComponent(JSON.stringify(shared));
+  }
+  var isRow = (row) => Array.isArray(row) && row.every((value) => typeof value === "number" && Math.abs(value) <= MAX_VALUE);
+  var isIndex = (value, count) => typeof value === "number" && Number.isInteger(value) && value >= 0 && value < count;
+  function isSource(source, { features, fixed, longest }) {
+    if (!Array.isArray(source) || source.length < 1 || source.length > (longest ?? MAX_POINTS2)) return false;
+    return (fixed === null || source.length === fixed) && source.every((row) => isRow(row) && row.length === features);
+  }
+  var isKind = (kind) => typeof kind === "string" && ["cross", "encoder_self", "decoder_self"].includes(kind);
+  function isForced({ step, layer, head, weights }, { steps, layers, heads }, points2) {
+    return isRow(weights) && weights.length === points2 && isIndex(step - 1, steps) && isIndex(layer, layers) && isIndex(head, heads);
+  }
+  function readSubjects(m, { runs }) {
+    if (!Array.isArray(m) || m.length < 1 || m.length > 4 || !m.every(isRow)) return null;
+    const subjects = m.map(([model, run, epoch]) => ({ model, run, epoch }));
+    return subjects.every(({ model, run, epoch }) => isIndex(model, runs.length) && isIndex(run, runs[model].length) && runs[model][run].includes(epoch)) ? subjects : null;
+  }
+  var isView = (v) => isRow(v) && v.length === 4 && v.every((value) => isIndex(value, MAX_INDEX));
+  function check({ p, e, s, f = [], m, k, v }, limits) {
+    if (p !== limits.page || s !== void 0 && !isSource(s, limits)) return null;
+    if (e === null ? s === void 0 : !isIndex(e, limits.examples.length)) return null;
+    const points2 = s ? s.length : limits.examples[e];
+    const subjects = readSubjects(m, limits);
+    if (!subjects || !isKind(k) || !isView(v) || !f.every((row) => isForced(row, limits, points2))) return null;
+    const force = new ForcedRows();
+    for (const row of f) force.set(row.step, row.layer, row.head, row.weights);
+    const [layer, head, step, point] = v;
+    return { example: e ?? null, source: s ?? null, subjects, force, kind: k, layer, head, step, point };
+  }
+  function fromFragment(fragment, limits) {
+    if (!fragment.startsWith(PREFIX)) return null;
+    try {
+      return check(JSON.parse(decodeURIComponent(fragment.slice(PREFIX.length))), limits);
+    } catch {
+      return null;
+    }
+  }
+  var SAMPLE = 4096;
+  function pageKey(models) {
+    const parts = models.flatMap(({ sha256, runs }) => [sha256, ...runs.flatMap(({ name, seed, best_epoch: best, parameters: { data } }) => [name, seed, best, data.slice(0, SAMPLE), data.slice(-SAMPLE)])]);
+    let hash = 2166136261;
+    for (const character of parts.join("\n")) hash = Math.imul(hash ^ character.codePointAt(0), 16777619) >>> 0;
+    return hash.toString(36);
+  }
+
+  // src/live/explorer.ts
+  var COLOURS = ["#009e73", "#cc79a7", "#56b4e9"];
+  function livePage(content) {
+    const { live } = content;
+    if (!live?.models.length) return null;
+    const examples = live.examples ?? (content.kind === "run" ? content.examples : void 0);
+    if (!examples) return null;
+    const alignment = live.alignment ?? (content.kind === "run" ? content.alignment : null) ?? null;
+    return { live, examples, alignment, meaning: live.models[0].config.kind === "fast_weights" ? "strength" : "distribution" };
+  }
+  var LiveExplorer = class _LiveExplorer {
+    constructor(page, models, sequences) {
+      this.page = page;
+      this.models = models;
+      this.sequences = sequences;
+      this.key = pageKey(models.map(({ content }) => content));
+      this.state = this.restore() ?? this.start(0);
+      this.path = new PathPlot(byId("live-path"), {
+        move: (point, values) => {
+          this.movePoint(point, values);
+        },
+        choosePoint: (point) => {
+          this.change((state) => {
+            state.point = point;
+          });
+        },
+        chooseStep: (step) => {
+          this.chooseStep(step);
+        }
+      });
+      this.bars = new WeightBars(byId("live-bars"), { setWeight: (column, weight) => {
+        this.forceRow((row) => setWeight(row, column, weight));
+      } });
+      addControls(this);
+      onThemeChange(() => {
+        this.draw();
+      });
+      window.addEventListener("resize", () => {
+        this.draw();
+      });
+      window.addEventListener("hashchange", () => {
+        this.followFragment();
+      });
+    }
+    page;
+    models;
+    sequences;
+    state;
+    scene = null;
+    path;
+    maps = [];
+    bars;
+    /** Ends when the answer to the last change is shown. */
+    settling = null;
+    isOutdated = false;
+    followers = [];
+    key;
+    speak = announcer(byId("live-spoken"));
+    static async load(page, models) {
+      const explorer = new _LiveExplorer(page, models, await Sequences.load(page.examples, page.alignment));
+      await explorer.update();
+      return explorer;
+    }
+    /** Call a function after each answer. */
+    onAnswer(follow) {
+      this.followers.push(follow);
+      if (this.scene) follow(this.scene);
+    }
+    /** Whether the last change has been answered. */
+    get isIdle() {
+      return this.settling === null;
+    }
+    /** The fragment of a link to what is shown. */
+    get fragment() {
+      return toFragment(this.state, this.key);
+    }
+    get first() {
+      return this.models[this.state.subjects[0].model].content;
+    }
+    get canForce() {
+      return this.first.layers > 0 && this.first.config.kind !== "fast_weights";
+    }
+    // --- changes -----------------------------------------------------------------------------------
+    /** Change the state, and show what the models answer. */
+    change(apply) {
+      apply(this.state);
+      void this.update();
+    }
+    chooseExample(example) {
+      const count = this.sequences.count;
+      const index = (example % count + count) % count;
+      this.change((state) => {
+        Object.assign(state, { example: index, source: this.sequences.source(index), truth: this.sequences.target(index), isChanged: false, step: 0, point: 0 });
+        state.force.clear();
+      });
+    }
+    chooseBlank() {
+      this.change((state) => {
+        Object.assign(state, { example: null, source: blankSource(this.first, this.page.examples.plane), truth: null, isChanged: true, step: 0, point: 0 });
+        state.force.clear();
+      });
+    }
+    chooseStep(step) {
+      this.state.step = step;
+      if (this.scene) this.scene.state.step = step;
+      this.draw();
+    }
+    movePoint(point, values) {
+      this.change((state) => {
+        for (const [feature, value] of Object.entries(values)) state.source[point][Number(feature)] = value;
+        state.point = point;
+        this.markChanged();
+      });
+    }
+    /** Add a point after the chosen one, half way to the next. */
+    addPoint() {
+      this.change((state) => {
+        const [row, next] = [state.source[state.point], state.source[state.point + 1]];
+        state.source.splice(state.point + 1, 0, row.map((value, f) => next ? (value + next[f]) / 2 : value));
+        state.point += 1;
+        state.force.clear();
+        this.markChanged();
+      });
+    }
+    removePoint() {
+      this.change((state) => {
+        state.source.splice(state.point, 1);
+        state.point = Math.max(0, state.point - 1);
+        state.force.clear();
+        this.markChanged();
+      });
+    }
+    /** Change the row of weights of the chosen step, layer and head. */
+    forceRow(change) {
+      if (!this.canForce || this.state.kind !== "cross" || !this.scene) return;
+      this.change(({ force, step, layer, head }) => {
+        const row = force.get(step + 1, layer, head) ?? weightsOf(this.scene.shown[0].answer, "cross", layer, head)[step];
+        force.set(step + 1, layer, head, change(row));
+      });
+    }
+    /** Force the chosen step to attend to one point only; if it does already, take that back. */
+    forceCell(step, column) {
+      this.state.step = step;
+      const { force, layer, head } = this.state;
+      if (force.get(step + 1, layer, head)?.[column] === 1) this.freeRow();
+      else if (this.canForce && this.state.kind === "cross") this.forceRow((row) => oneHotRow(row.length, column));
+      else this.draw();
+    }
+    forceUniform() {
+      this.forceRow((row) => uniformRow(row.length));
+    }
+    forceShuffled() {
+      this.forceRow((row) => shuffleRow(row));
+    }
+    freeRow() {
+      this.change(({ force, step, layer, head }) => {
+        force.delete(step + 1, layer, head);
+      });
+    }
+    freeAll() {
+      this.change(({ force }) => {
+        force.clear();
+      });
+    }
+    /** Give the chosen head, or all heads of the chosen layer, no weight in any step. */
+    knockOut(allHeads) {
+      const { heads, steps } = this.first;
+      this.change(({ force, layer, head, source }) => {
+        for (let h = allHeads ? 0 : head; h <= (allHeads ? heads - 1 : head); h += 1) {
+          for (let step = 1; step <= steps; step += 1) force.set(step, layer, h, new Array(source.length).fill(0));
+        }
+      });
+    }
+    markChanged() {
+      this.state.isChanged = true;
+      this.state.truth = null;
+    }
+    // --- the state at the beginning ----------------------------------------------------------------
+    start(example) {
+      const subject = (model, run) => ({ model, run, epoch: this.models[model].content.runs[run].best_epoch });
+      const all = this.models.flatMap(({ content }, model) => content.runs.map((_, run) => subject(model, run)));
+      const sideBySide = this.page.live.side_by_side ? all : [subject(0, 0)];
+      return {
+        example,
+        source: this.sequences.source(example),
+        truth: this.sequences.target(example),
+        isChanged: false,
+        subjects: sideBySide.slice(0, 4),
+        force: new ForcedRows(),
+        kind: "cross",
+        layer: 0,
+        head: 0,
+        step: 0,
+        point: 0
+      };
+    }
+    /** What a link to this page may contain. */
+    get limits() {
+      const contents = this.models.map(({ content }) => content);
+      const most = (count) => Math.max(...contents.map(count));
+      const lengths = contents.flatMap(({ max_length: longest }) => longest === null ? [] : [longest]);
+      return {
+        page: this.key,
+        examples: this.page.examples.source_lengths,
+        features: this.page.examples.features.length,
+        runs: contents.map(({ runs }) => runs.map(({ epochs }) => epochs)),
+        fixed: contents.find(({ fixed_source: fixed }) => fixed !== null)?.fixed_source ?? null,
+        longest: lengths.length ? Math.min(...lengths) : null,
+        steps: most(({ steps }) => steps),
+        layers: most(({ layers }) => layers),
+        heads: most(({ heads }) => heads)
+      };
+    }
+    restore() {
+      const shared = fromFragment(location.hash, this.limits);
+      if (!shared) return null;
+      const example = shared.example ?? 0;
+      const unchanged = shared.source === null;
+      return { ...shared, source: shared.source ?? this.sequences.source(example), truth: unchanged ? this.sequences.target(example) : null, isChanged: !unchanged };
+    }
+    followFragment() {
+      const restored = this.restore();
+      if (restored) this.change((state) => Object.assign(state, restored));
+    }
+    // --- answers -----------------------------------------------------------------------------------
+    /** Ask the models. While one answers, later changes wait, and only the last is asked. */
+    async update() {
+      this.isOutdated = true;
+      this.settling ??= this.settle();
+      return this.settling;
+    }
+    async settle() {
+      while (this.isOutdated) {
+        this.isOutdated = false;
+        try {
+          this.scene = await this.ask();
+          this.draw();
+          byId("live-error").textContent = "";
+        } catch (error2) {
+          byId("live-error").textContent = error2 instanceof Error ? error2.message : String(error2);
+        }
+      }
+      this.settling = null;
+    }
+    async ask() {
+      const { page } = this;
+      this.fitChoices();
+      const state = this.state;
+      const answered = { ...state, source: state.source.map((row) => [...row]), force: state.force.copy(), subjects: state.subjects.map((subject) => ({ ...subject })) };
+      const shown = [];
+      const { warn } = theme();
+      for (const [k, { model, run, epoch }] of answered.subjects.entries()) {
+        const live = this.models[model];
+        const options = { run, epoch };
+        const { source } = answered;
+        const own = await live.run(source, options);
+        const canForce = answered.force.size > 0 && live.content.layers > 0 && live.content.config.kind !== "fast_weights";
+        const answer = canForce ? await live.run(source, { ...options, force: { rows: this.rowsFor(live, answered.force) } }) : own;
+        const { name, best_epoch: best, epochs } = live.content.runs[run];
+        const suffix = epochs.length > 1 && epoch !== best ? `, epoch ${epoch}` : "";
+        shown.push({ name: name + suffix, colour: k ? COLOURS[k - 1] : warn, answer, own });
+      }
+      const { features, target_features: targetFeatures, named, plane } = page.examples;
+      const alignment = answered.example !== null && !answered.isChanged ? this.sequences.alignment(answered.example) : [];
+      return { state: answered, current: state, shown, features, targetFeatures, axisNames: named, plane, meaning: page.meaning, alignment, canForce: this.canForce };
+    }
+    /** The forced rows that exist in a model with other layers and heads. */
+    rowsFor({ content: { layers, heads, steps } }, force = this.state.force) {
+      return force.list.filter(({ layer, head, step }) => layer < layers && head < heads && step <= steps);
+    }
+    /** Bring step, point, layer and head into the range of the first model. */
+    fitChoices() {
+      const { state, first } = this;
+      state.point = Math.min(state.point, state.source.length - 1);
+      state.layer = Math.min(state.layer, Math.max(0, first.layers - 1));
+      state.head = Math.min(state.head, Math.max(0, first.heads - 1));
+      const rows = state.kind === "encoder_self" ? state.source.length : first.steps;
+      state.step = Math.min(state.step, rows - 1);
+    }
+    draw() {
+      const { scene } = this;
+      if (!scene) return;
+      this.path.draw(scene);
+      const place2 = byId("live-map");
+      while (this.maps.length < scene.shown.length) {
+        const own = document.createElement("div");
+        place2.append(own);
+        const caption = document.createElement("p");
+        const picture = document.createElement("div");
+        own.append(caption, picture);
+        this.maps.push(new HeatmapPlot(picture, { chooseStep: (step) => {
+          this.chooseStep(step);
+        }, chooseCell: (step, column) => {
+          this.forceCell(step, column);
+        } }));
+      }
+      for (const [k, own] of [...place2.children].entries()) {
+        own.hidden = k >= scene.shown.length;
+        if (k >= scene.shown.length) continue;
+        const { name, answer } = scene.shown[k];
+        const hasWeights = weightsOf(answer, scene.state.kind, scene.state.layer, scene.state.head).length > 0;
+        own.firstElementChild.textContent = scene.shown.length === 1 ? "" : hasWeights ? name : `${name} has no such weights.`;
+        this.maps[k].draw(scene, scene.shown[k]);
+      }
+      const { state } = scene;
+      const row = weightsOf(scene.shown[0].answer, state.kind, state.layer, state.head)[state.step] ?? [];
+      byId("live-weights").hidden = row.length === 0;
+      if (row.length) this.bars.draw(row, state.kind === "cross" && state.force.get(state.step + 1, state.layer, state.head) !== void 0, scene.canForce && state.kind === "cross");
+      const text2 = describe(scene, this.first.loss_scale);
+      byId("live-text").textContent = text2;
+      this.speak(text2);
+      showControls(this, scene);
+      for (const follow of this.followers) follow(scene);
+    }
+  };
+
+  // src/live/legend.ts
+  function entry(name, ...marks2) {
+    const picture = svg("svg", { viewBox: "0 0 22 16", width: 22, height: 16, "aria-hidden": "true" }, ...marks2);
+    const made = document.createElement("span");
+    made.append(picture, textElement("span", name));
+    return made;
+  }
+  function entries({ shown, state: { truth } }) {
+    const { soft, accent, ink } = theme();
+    const line = (colour, dashes) => svg("line", { x1: 0, x2: 22, y1: 8, y2: 8, stroke: colour, "stroke-width": 1.5, "stroke-dasharray": dashes });
+    const found = [entry("source", line(soft, "none"), svg("circle", { cx: 11, cy: 8, r: 5, fill: soft, stroke: ink }))];
+    if (truth) found.push(entry("truth", line(accent, "2 4"), svg("path", { d: "M7 4l8 8m0 -8l-8 8", stroke: accent, "stroke-width": 1.5 })));
+    for (const { name, colour } of shown) {
+      const label = shown.length > 1 ? `forecast of ${name}` : "forecast";
+      found.push(entry(label, line(colour, "none"), svg("path", { d: "M11 3L16 8L11 13L6 8Z", fill: colour })));
+    }
+    const forced = shown.filter(({ answer, own }) => answer !== own);
+    for (const { name, colour } of forced) found.push(entry(forced.length > 1 ? `${name} with its own weights` : "forecast with the model's own weights", line(colour, "6 4")));
+    return found;
+  }
+  function addLegend(explorer) {
+    const place2 = document.createElement("p");
+    place2.id = "live-legend";
+    byId("live-path").after(place2);
+    explorer.onAnswer((scene) => {
+      place2.replaceChildren(...entries(scene));
+    });
+  }
+
+  // src/live/force.ts
+  var isEmpty = (array) => Array.isArray(array) ? array.every(isEmpty) : array === null;
+  function depth(array) {
+    if (!Array.isArray(array)) return 0;
+    return 1 + Math.max(0, ...array.filter((entry2) => entry2 !== null).map(depth));
+  }
+  var isIndex2 = (value, count) => Number.isInteger(value) && value >= 0 && value < count;
+  function checkPlace({ step, layer, head }, { steps, layers, heads }) {
+    if (!isIndex2(step - 1, steps)) throw new Error(`force, step ${step}: the forecast has ${steps} steps.`);
+    if (layer !== void 0 && !isIndex2(layer, layers)) throw new Error(`force, step ${step}, layer ${layer}: the model has ${layers}, counted from 0.`);
+    if (head !== void 0 && !isIndex2(head, heads)) throw new Error(`force, step ${step}, head ${head}: the model has ${heads}, counted from 0.`);
+  }
+  function checkRow(row, source, place2) {
+    if (row.length !== source) throw new Error(`${place2}: has ${row.length} weights; the source has ${source} points.`);
+    return row.map((weight) => {
+      if (typeof weight !== "number" || !Number.isFinite(weight)) throw new Error(`${place2}: every weight must be a number.`);
+      return weight;
+    });
+  }
+  function* rowsOfNested(force, shape) {
+    if (isEmpty(force)) return;
+    const levels = depth(force);
+    let nested = force;
+    if (levels === 2) {
+      if (shape.layers !== 1 || shape.heads !== 1) throw new Error(`force: the model has ${shape.layers} layers and ${shape.heads} heads, so it must be [layer][head][step][source].`);
+      nested = [[force]];
+    } else if (levels !== 4) throw new Error("force: must be [layer][head][step][source], or [step][source] for one layer and head.");
+    for (const [layer, heads] of nested.entries()) {
+      for (const [head, steps] of (heads ?? []).entries()) {
+        for (const [step, weights] of (steps ?? []).entries()) {
+          if (weights === null || weights.every((weight) => weight === null)) continue;
+          yield { step: step + 1, layer, head, weights };
+        }
+      }
+    }
+  }
+  var isRows = (force) => typeof force === "object" && force !== null && "rows" in force;
+  function packForce(force, shape) {
+    const { steps, layers, heads, source } = shape;
+    const packed = new Float32Array(steps * layers * heads * source).fill(NaN);
+    if (force === null || force === void 0) return packed;
+    for (const row of isRows(force) ? force.rows : rowsOfNested(force, shape)) {
+      const { step, layer, head } = row;
+      checkPlace(row, shape);
+      const weights = checkRow(row.weights, source, `force, step ${step}`);
+      for (let l = layer ?? 0; l <= (layer ?? layers - 1); l += 1) {
+        for (let h = head ?? 0; h <= (head ?? heads - 1); h += 1) packed.set(weights, (((step - 1) * layers + l) * heads + h) * source);
+      }
+    }
+    return packed;
+  }
+
+  // src/live/runtime.ts
+  var RuntimeError = class extends Error {
+    name = "RuntimeError";
+  };
+  var SCRIPT_ID = "ort-script";
+  var WASM_ID = "ort-wasm";
+  var FATAL = 4;
+  var runtime;
+  var hasRuntime = () => document.getElementById(SCRIPT_ID) !== null;
+  var reasonOf = (error2) => error2 instanceof Error ? error2.message : String(error2);
+  async function decodeGzip(text2) {
+    return new Uint8Array(await decompress(decodeBase64(text2.trim()), "gzip"));
+  }
+  async function embedded(id) {
+    const element = document.getElementById(id);
+    if (!element) throw new Error(`the page has no element #${id}`);
+    const bytes = await decodeGzip(element.textContent);
+    element.remove();
+    return bytes;
+  }
+  async function load() {
+    const [script, wasm] = await Promise.all([embedded(SCRIPT_ID), embedded(WASM_ID)]);
+    const address = URL.createObjectURL(new Blob([script], { type: "text/javascript" }));
+    try {
+      const ort = await import(address);
+      ort.env.wasm.numThreads = 1;
+      ort.env.wasm.wasmBinary = wasm;
+      ort.env.logLevel = "fatal";
+      return ort;
+    } finally {
+      URL.revokeObjectURL(address);
+    }
+  }
+  function loaded() {
+    runtime ??= load().catch((error2) => {
+      throw new RuntimeError(`The model cannot run in this browser: ONNX Runtime did not load (${reasonOf(error2)}).`);
+    });
+    return runtime;
+  }
+  async function createSession(graphBytes) {
+    const ort = await loaded();
+    let session;
+    try {
+      session = await ort.InferenceSession.create(graphBytes, { executionProviders: ["wasm"], logSeverityLevel: FATAL });
+    } catch (error2) {
+      throw new RuntimeError(`The model in this page is damaged: ONNX Runtime cannot read its graph (${reasonOf(error2)}).`);
+    }
+    let last = Promise.resolve();
+    const runOnce = async (inputs, outputs) => {
+      const feeds = {};
+      for (const [name, { type, data, dims }] of Object.entries(inputs)) feeds[name] = new ort.Tensor(type, data, dims);
+      const found = await session.run(feeds, outputs);
+      return Object.fromEntries(Object.entries(found).map(([name, { type, data, dims }]) => [name, { type, data, dims }]));
+    };
+    return {
+      inputNames: session.inputNames,
+      outputNames: session.outputNames,
+      run: (inputs, outputs = session.outputNames) => {
+        const run = last.then(() => runOnce(inputs, outputs));
+        last = run.catch(() => void 0);
+        return run;
+      },
+      release: () => session.release()
+    };
+  }
+
+  // src/live/model.ts
+  var tensor = (type, data, dims) => ({ type, data, dims });
+  var MAP_NAMES = { weights: "cross", encoder_self: "encoder_self", decoder_self: "decoder_self" };
+  var TRACE = "trace/";
+  function nest(data, dims, offset = 0) {
+    if (dims.length === 0) throw new Error("A single number has no nested form.");
+    const [count, ...rest] = dims;
+    if (rest.length === 0) return Array.from({ length: count }, (_, k) => data[offset + k]);
+    const size = rest.reduce((a, b) => a * b, 1);
+    return Array.from({ length: count }, (_, k) => nest(data, rest, offset + k * size));
+  }
+  var LiveModel = class _LiveModel {
+    constructor(content, session) {
+      this.content = content;
+      this.session = session;
+    }
+    content;
+    session;
+    frames = /* @__PURE__ */ new Map();
+    /** Load a model.
+     *
+     * @throws Error - if the graph is damaged.
+     */
+    static async load(content) {
+      const model = new _LiveModel(content, await createSession(await decodeGzip(content.graph)));
+      for (const run of content.runs) model.frames.set(run, await unpack(run.parameters));
+      return model;
+    }
+    /** Return a run by its index or name.
+     *
+     * @throws Error - if the model has no such run.
+     */
+    findRun(run = 0) {
+      const found = typeof run === "number" ? this.content.runs[run] : this.content.runs.find(({ name }) => name === run);
+      if (!found) throw new Error(`run ${run}: this model has ${this.content.runs.map(({ name }) => name).join(", ")}.`);
+      return found;
+    }
+    parameters(run, epoch = run.best_epoch) {
+      const frame = run.epochs.indexOf(epoch);
+      if (frame < 0) throw new Error(`epoch ${epoch}: the page has the parameters of epochs ${run.epochs.join(", ")}.`);
+      const frames = this.frames.get(run);
+      const [, count] = frames.shape;
+      return frames.row(frame, count);
+    }
+    /** Check that a source has the form that the model accepts.
+     *
+     * @throws Error - if it has not.
+     */
+    checkSource(source) {
+      const { features, fixed_source: fixed, max_length: longest } = this.content;
+      if (!source.length) throw new Error("The source has no points.");
+      if (source.some((point) => point.length !== features.length)) throw new Error(`Every source point must have ${features.length} values: ${features.join(", ")}.`);
+      if (!source.flat().every((value) => typeof value === "number" && Number.isFinite(value))) throw new Error("Every value of the source must be a number.");
+      if (fixed !== null && source.length !== fixed) throw new Error(`The linear skip of this model needs sources of ${fixed} points; this one has ${source.length}.`);
+      if (longest !== null && source.length > longest) throw new Error(`This Transformer has learned ${longest} positions; the source has ${source.length} points.`);
+    }
+    /** Forecast a source.
+     *
+     * @param source - (S, F), in units of the data.
+     * @throws Error - if the source, the forced weights, the epoch or the run do not fit the model.
+     */
+    async run(source, { force, epoch, run } = {}) {
+      this.checkSource(source);
+      const { layers, heads, features, steps, config } = this.content;
+      const [S, F] = [source.length, features.length];
+      const parameters = this.parameters(this.findRun(run), epoch ?? void 0);
+      const feeds = {
+        source: tensor("float64", Float64Array.from(source.flat()), [1, S, F]),
+        source_lengths: tensor("int64", BigInt64Array.from([BigInt(S)]), [1]),
+        parameters: tensor("float32", parameters, [parameters.length]),
+        steps: tensor("int64", BigInt64Array.from([BigInt(steps)]), [])
+      };
+      if (layers > 0 && config.kind !== "fast_weights") {
+        const packed = packForce(force, { steps, layers, heads, source: S });
+        feeds.force = tensor("float32", packed, [steps, 1, layers, heads, S]);
+      } else if (force !== null && force !== void 0) {
+        throw new Error(layers > 0 ? "Fast weights have signed read strengths, not a distribution over the source, so no weights can be forced." : "This model has no attention, so no weights can be forced.");
+      }
+      const results = await this.session.run(feeds);
+      const answer = { forecast: [], weights: [], maps: {}, trace: {} };
+      for (const [name, { data, dims }] of Object.entries(results)) {
+        const nested = nest(data, dims.slice(1));
+        if (name === "forecast") answer.forecast = nested;
+        else if (name.startsWith(TRACE)) answer.trace[name.slice(TRACE.length)] = nested;
+        else answer.maps[MAP_NAMES[name]] = nested;
+      }
+      answer.weights = answer.maps.cross ?? [];
+      return answer;
+    }
+    /** Return a parameter of a run at an epoch, as nested arrays; undefined if the model has none of that name. */
+    parameter(name, run, epoch) {
+      let start = 0;
+      for (const [each, shape] of this.content.layout) {
+        const size = shape.reduce((a, b) => a * b, 1);
+        if (each === name) return nest(this.parameters(run, epoch), shape, start);
+        start += size;
+      }
+      return void 0;
+    }
+  };
+
+  // src/live/csv.ts
+  var GENERATED_FORM = { series: "sequence", time: "step", interval: 1, delimiter: ",", decimal: ".", one_hot: {}, window: null, settings: [] };
+  var INPUT_FILE = "input.csv";
+  var WEIGHTS_FILE = "weights.json";
+  var ID = "input";
+  function cell2(text2, delimiter) {
+    const isPlain = text2 !== "" && text2.trim() === text2 && ![delimiter, '"', "\n", "\r"].some((mark) => text2.includes(mark));
+    return isPlain ? text2 : `"${text2.replaceAll('"', '""')}"`;
+  }
+  function wordOf(column, words, values, step) {
+    const chosen = values.indexOf(1);
+    if (chosen < 0 || values.some((value, k) => k !== chosen && value !== 0)) {
+      throw new Error(`Point ${step + 1} is no single word of the column ${column}: one of its features (${words.join(", ")}) must be 1 and the others 0.`);
+    }
+    return words[chosen];
+  }
+  function toCsv(form, features, source) {
+    const { series, time, interval, delimiter, decimal, one_hot: oneHot } = form;
+    const ofWord = new Map(Object.entries(oneHot).flatMap(([column, words]) => words.map((word) => [`${column}=${word}`, column])));
+    const columns = [...new Set(features.map((name) => ofWord.get(name) ?? name))];
+    const header = [...series === null ? [] : [series], ...time === null ? [] : [time], ...columns];
+    const line = (cells) => `${cells.map((text2) => cell2(text2, delimiter)).join(delimiter)}
+`;
+    const number = (value) => String(value).replace(".", decimal);
+    const lines = source.map((row, t) => line([
+      ...series === null ? [] : [ID],
+      ...time === null ? [] : [String((t + 1) * interval)],
+      ...columns.map((column) => {
+        const words = Object.hasOwn(oneHot, column) ? oneHot[column] : void 0;
+        if (!words) return number(row[features.indexOf(column)]);
+        return wordOf(column, words, words.map((word) => row[features.indexOf(`${column}=${word}`)]), t);
+      })
+    ]));
+    return line(header) + lines.join("");
+  }
+  var toWeightsFile = (rows) => `${JSON.stringify({ rows }, null, 1)}
+`;
+  var quote = (word) => /^[\w./:=@%+,-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`;
+  function command({ run, form, epoch, isForced: isForced2 }) {
+    const words = ["seqattn", "predict", run, "--input", INPUT_FILE];
+    for (const setting of form.settings) words.push("--set", setting);
+    if (epoch !== null) words.push("--epoch", String(epoch));
+    if (isForced2) words.push("--attention-override", `forced:${WEIGHTS_FILE}`);
+    return words.map(quote).join(" ");
+  }
+
+  // src/live/picture.ts
+  var MARGIN4 = 16;
+  var GAP = 24;
+  var LINE = 20;
+  var FONT = "system-ui, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif";
+  var PIXELS = 2;
+  var CHARACTER = 7.7;
+  var PAGE_ATTRIBUTES = ["tabindex", "role", "class", "style", "data-point", "data-step", "data-column", "id"];
+  var sizeOf = ({ viewBox: { baseVal: { width, height } } }) => ({ width, height });
+  function copy(picture, x, y) {
+    const clone = picture.cloneNode(true);
+    for (const element of [clone, ...clone.querySelectorAll("*")]) {
+      const isImage = element instanceof SVGImageElement;
+      for (const { name } of [...element.attributes]) {
+        if (name.startsWith("aria-") || PAGE_ATTRIBUTES.includes(name) && !(isImage && name === "style")) element.removeAttribute(name);
+      }
+    }
+    clone.querySelectorAll("[data-only=page]").forEach((element) => {
+      element.remove();
+    });
+    clone.setAttribute("x", String(x));
+    clone.setAttribute("y", String(y));
+    return clone;
+  }
+  function wrap(text2, most) {
+    const lines = [];
+    for (const word of text2.split(/\s+/)) {
+      const last = lines.at(-1);
+      if (last === void 0 || last.length + word.length + 1 > most) lines.push(word);
+      else lines[lines.length - 1] = `${last} ${word}`;
+    }
+    return lines;
+  }
+  function legend(names, fill2, y) {
+    let x = MARGIN4;
+    return names.flatMap(({ name, colour }) => {
+      const parts = [svg("path", { d: `M${x + 6} ${y - 11}l6 6l-6 6l-6 -6Z`, fill: colour }), svg("text", { x: x + 18, y, "font-size": 13, fill: fill2 }, name)];
+      x += 36 + name.length * CHARACTER;
+      return parts;
+    });
+  }
+  function compose(title, text2, names, path, maps) {
+    const { ground, ink, soft } = theme();
+    const left = sizeOf(path);
+    const right = Math.max(0, ...maps.map(({ picture }) => sizeOf(picture).width));
+    const width = 2 * MARGIN4 + left.width + (right ? GAP + right : 0);
+    const words = (content, x, y, size, fill2, weight = 400) => svg("text", { x, y, "font-size": size, "font-weight": weight, fill: fill2 }, content);
+    const root = svg("svg", { "font-family": FONT });
+    const lines = wrap(text2, Math.floor((width - 2 * MARGIN4) / CHARACTER));
+    const top = MARGIN4 + 24 + (lines.length + (names.length ? 1 : 0)) * LINE + 8;
+    let bottom = top;
+    const column = [];
+    for (const { picture, caption } of maps) {
+      if (caption) {
+        column.push(words(caption, MARGIN4 + left.width + GAP, bottom + 14, 13, soft));
+        bottom += LINE;
+      }
+      column.push(copy(picture, MARGIN4 + left.width + GAP, bottom));
+      bottom += sizeOf(picture).height;
+    }
+    const height = Math.max(top + left.height, bottom) + MARGIN4;
+    for (const [name, value] of [["viewBox", `0 0 ${width} ${height}`], ["width", String(width)], ["height", String(height)]]) root.setAttribute(name, value);
+    root.append(
+      svg("title", {}, title),
+      svg("rect", { x: 0, y: 0, width, height, fill: ground }),
+      words(title, MARGIN4, MARGIN4 + 16, 18, ink, 600),
+      ...lines.map((line, k) => words(line, MARGIN4, MARGIN4 + 24 + (k + 0.8) * LINE, 13, soft)),
+      ...legend(names, ink, MARGIN4 + 24 + (lines.length + 0.8) * LINE),
+      copy(path, MARGIN4, top),
+      ...column
+    );
+    return root;
+  }
+  function toSvgText(picture) {
+    const text2 = new XMLSerializer().serializeToString(picture).replace(/[^\P{Cc}\n\t]/gu, "");
+    return `<?xml version="1.0" encoding="UTF-8"?>
+${text2}
+`;
+  }
+  async function toPng(picture) {
+    const { width, height } = sizeOf(picture);
+    const address = URL.createObjectURL(new Blob([toSvgText(picture)], { type: "image/svg+xml" }));
+    try {
+      const image = new Image();
+      image.src = address;
+      await image.decode();
+      const canvas = document.createElement("canvas");
+      [canvas.width, canvas.height] = [Math.ceil(width * PIXELS), Math.ceil(height * PIXELS)];
+      canvas.getContext("2d").drawImage(image, 0, 0, canvas.width, canvas.height);
+      return await new Promise((resolve, reject) => {
+        canvas.toBlob((blob) => {
+          if (blob) resolve(blob);
+          else reject(new Error("The browser could not draw the picture."));
+        }, "image/png");
+      });
+    } finally {
+      URL.revokeObjectURL(address);
+    }
+  }
+
+  // src/live/share.ts
+  var PLACEHOLDER = "RUN";
+  var LEGEND = "Circles: source points. Diamonds: forecast. Crosses: true continuation, if it is known. Dashed, without crosses: the forecast with the model's own weights.";
+  function save(name, content) {
     const link = document.createElement("a");
-    link.href = `#${section.id}`;
-    link.textContent = section.dataset.part;
-    $("parts").append(link);
+    link.href = URL.createObjectURL(content);
+    link.download = name;
+    link.click();
+    setTimeout(() => {
+      URL.revokeObjectURL(link.href);
+    }, 6e4);
   }
-  if (data.kind === "comparison") comparison();
-  else {
-    curves();
-    if (data.examples) await explorer();
-    if (data.attention_history) await attentionHistory();
-  }
-  const again = () => redraws.forEach((draw) => draw());
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", again);
-  matchMedia("print").addEventListener("change", again);
-  document.documentElement.dataset.ready = "yes";
-}
+  var message = (error2) => error2 instanceof Error ? error2.message : String(error2);
+  var Share = class {
+    constructor(explorer, content) {
+      this.explorer = explorer;
+      this.content = content;
+      const buttons = document.createElement("div");
+      buttons.className = "controls";
+      buttons.append(
+        this.button("live-copy", "Copy link", () => this.copyLink()),
+        this.button("live-save-svg", "Save picture (SVG)", () => {
+          this.savePicture();
+        }),
+        this.button("live-save-png", "Save picture (PNG)", () => this.savePng()),
+        this.button("live-save-csv", "Save input as CSV", () => {
+          this.saveInput();
+        })
+      );
+      this.weightsButton = this.button("live-save-weights", "Save forced weights", () => {
+        this.saveWeights();
+      });
+      buttons.append(this.weightsButton);
+      this.field.readOnly = true;
+      this.field.id = "live-link";
+      this.fieldLabel.className = "wide-field";
+      this.fieldLabel.hidden = true;
+      this.fieldLabel.append(this.field);
+      this.note.setAttribute("role", "status");
+      this.note.id = "live-share-note";
+      this.explanation.className = "hint";
+      this.command.id = "live-command";
+      this.command.className = "command";
+      const line = document.createElement("p");
+      line.append(this.command);
+      byId("live-share").append(buttons, this.fieldLabel, this.note, this.explanation, line);
+      explorer.onAnswer((scene) => {
+        this.show(scene);
+      });
+    }
+    explorer;
+    content;
+    note = textElement("p", "");
+    command = textElement("code", "");
+    explanation = textElement("p", "");
+    field = document.createElement("input");
+    fieldLabel = textElement("label", "Link ");
+    weightsButton;
+    button(id, name, act) {
+      const button = textElement("button", name);
+      button.type = "button";
+      button.id = id;
+      button.addEventListener("click", () => {
+        this.note.textContent = "";
+        Promise.resolve().then(act).catch((error2) => {
+          this.note.textContent = message(error2);
+        });
+      });
+      return button;
+    }
+    get form() {
+      return this.explorer.first.input ?? GENERATED_FORM;
+    }
+    /** The folder of the run; a placeholder if the page has several, or it was an absolute path. */
+    get run() {
+      const path = this.content.kind === "run" ? this.content.path : void 0;
+      return path !== void 0 && !/^([/\\~-]|[A-Za-z]:)/.test(path) ? path : PLACEHOLDER;
+    }
+    get forcedRows() {
+      const { explorer } = this;
+      return explorer.canForce ? explorer.rowsFor(explorer.models[explorer.state.subjects[0].model]) : [];
+    }
+    /** Show the command of the first model. */
+    show({ state, shown }) {
+      const { run } = this;
+      const [{ model, run: index, epoch }] = state.subjects;
+      const { name, best_epoch: best } = this.explorer.models[model].content.runs[index];
+      const rows = this.forcedRows;
+      this.weightsButton.disabled = rows.length === 0;
+      this.command.textContent = command({ run, form: this.form, epoch: epoch === best ? null : epoch, isForced: rows.length > 0 });
+      const files = rows.length ? `${INPUT_FILE} and ${WEIGHTS_FILE} are the saved files` : `${INPUT_FILE} is the saved input`;
+      const where = run === PLACEHOLDER ? `${PLACEHOLDER} is the folder of the run ${quote(name)}; ` : "";
+      const of = shown.length > 1 ? ` of ${name}` : "";
+      this.explanation.textContent = `This command gives the forecast${of} that is shown: ${where}${files}.${this.limit(state.source.length)}`;
+    }
+    /** Say where the command reads less than the page shows. */
+    limit(points2) {
+      const { window: window2 } = this.form;
+      return window2 !== null && points2 > window2 ? ` Since the run was trained on windows of ${window2} points, the command reads only the last ${window2} of these ${points2}, so its forecast is another one.` : "";
+    }
+    async copyLink() {
+      const { fragment } = this.explorer;
+      const address = location.href.split("#", 1)[0] + fragment;
+      location.hash = fragment;
+      try {
+        await navigator.clipboard.writeText(address);
+        this.fieldLabel.hidden = true;
+        this.note.textContent = "The link is in the clipboard. It opens this page with what is shown now.";
+      } catch {
+        this.fieldLabel.hidden = false;
+        this.field.value = address;
+        this.field.focus();
+        this.field.select();
+        this.note.textContent = "The browser does not allow the page to use the clipboard. The link is selected in the field: copy it with Ctrl+C or Cmd+C.";
+      }
+    }
+    get title() {
+      return document.querySelector("h1").textContent.trim().replace(/\s+/g, " ");
+    }
+    picture() {
+      const { explorer } = this;
+      const { state, shown } = explorer.scene;
+      const name = state.example === null ? "a source of the user's own" : `sequence ${explorer.sequences.names[state.example]}${state.isChanged ? ", changed" : ""}`;
+      const head = explorer.first.layers > 1 || explorer.first.heads > 1 ? `, layer ${state.layer}, head ${state.head}` : "";
+      const models = shown.map((each) => each.name).join(" and ");
+      const text2 = `${models}; ${name}${head}. ${byId("live-text").textContent} ${LEGEND}`;
+      const maps = [...byId("live-map").children].filter((place2) => !place2.hidden).flatMap((place2) => {
+        const picture = place2.querySelector("svg");
+        return picture && picture.viewBox.baseVal.width > 0 && !picture.closest("[hidden]") ? [{ picture, caption: place2.querySelector("p")?.textContent ?? "" }] : [];
+      });
+      return compose(this.title, text2, shown.length > 1 ? shown : [], byId("live-path").querySelector("svg"), maps);
+    }
+    get fileName() {
+      return this.title.replace(/[^\p{L}\p{N}._-]+/gu, "-").replace(/^[-.]+|[-.]+$/g, "").slice(0, 60) || "seqattn";
+    }
+    savePicture() {
+      save(`${this.fileName}.svg`, new Blob([toSvgText(this.picture())], { type: "image/svg+xml" }));
+    }
+    async savePng() {
+      save(`${this.fileName}.png`, await toPng(this.picture()));
+    }
+    saveInput() {
+      const { first, state } = this.explorer;
+      save(INPUT_FILE, new Blob([toCsv(this.form, first.features, state.source)], { type: "text/csv" }));
+    }
+    saveWeights() {
+      save(WEIGHTS_FILE, new Blob([toWeightsFile(this.forcedRows)], { type: "application/json" }));
+    }
+  };
 
-main();
+  // src/live/tour_texts.ts
+  var LOOK = {
+    distribution: {
+      title: "Where does it look?",
+      about: "Before each step of the forecast, the model looks at the source again. This is [attention]. It gives each source point an [attention weight], and reads more from points with a larger weight. In the heatmap, each row is a forecast step and each column a source point; a bright cell is a large weight. In the picture of the sequence, a source point with a large weight is a large bright circle.",
+      task: "Choose another forecast step: move the Step slider, or point at a diamond."
+    },
+    strength: {
+      title: "Where does it look?",
+      about: "This model does not choose among the source points. It adds what it reads to a memory, and each forecast step reads from this memory. The heatmap shows how strongly each step reads what a source point wrote. These strengths may be negative, and they need not add up to 1, unlike an [attention weight].",
+      task: "Choose another forecast step: move the Step slider, or point at a diamond."
+    },
+    none: {
+      title: "Where does it look?",
+      about: "Nowhere: this model has no [attention]. The [encoder] has to put the whole source into one list of numbers of fixed size, and the [decoder] forecasts from that list alone. A model with attention looks at every source point again before each forecast step.",
+      task: "Choose another forecast step: move the Step slider, or point at a diamond."
+    }
+  };
+  var CANNOT_FORBID = {
+    strength: "In a model with attention you could now forbid this look, and see what the forecast loses. Here it is impossible: the strengths follow from the memory, so there are no weights to replace.",
+    none: "In a model with attention you could now forbid a look at a point, and see what the forecast loses. This model does not look, so there is nothing to forbid."
+  };
+  function forbid({ attention, canForce }) {
+    if (!canForce) return { title: "Forbid it", about: CANNOT_FORBID[attention === "none" ? "none" : "strength"], task: null };
+    return {
+      title: "Forbid it",
+      about: "Does the forecast need this look, or is it a habit? To find out, force the chosen step to look elsewhere. The model then computes this step and all later ones with the weights that you give.",
+      task: "In the heatmap, click a dark cell: its step now reads from that source point only. With the keyboard: go to the heatmap with Tab, choose a cell with the arrow keys, and press Enter."
+    };
+  }
+  function before({ hasEpochs }) {
+    const title = "What was it before training?";
+    if (hasEpochs) {
+      return {
+        title,
+        about: "This page has the model at several times of its training. An [epoch] is one pass through all training sequences. Before the first one, the parameters of the model are random numbers.",
+        task: "Move the epoch slider to the left, as far as it goes. Then move it slowly to the right."
+      };
+    }
+    return {
+      title,
+      about: "This page has the trained model only. If you record the training, a slider appears here, and the model answers as it would have after each recorded [epoch]. At first it answers at random: the forecast goes nowhere in particular, and no source point stands out.",
+      task: null,
+      command: "seqattn train CONFIG --set training.record_attention=5"
+    };
+  }
+  function plainModel({ plain, isPlainShown, attention }) {
+    const title = "What does the plain model do?";
+    if (attention === "none") {
+      return {
+        title,
+        about: "You have seen it: this is the plain model, without [attention]. To see what attention changes, train a second model with it and put both on one page.",
+        task: null,
+        command: "seqattn report RUN_WITH_ATTENTION RUN_WITHOUT --output both.html"
+      };
+    }
+    if (plain === null) {
+      return {
+        title,
+        about: "To see what [attention] is worth, compare it with a model that has none: its [decoder] gets one list of numbers for the whole source, and never looks back. Train one, and put both on one page. Or use seqattn compare, which trains several models with several seeds.",
+        task: null,
+        command: "seqattn train CONFIG --set model.attention=null --name plain; seqattn report RUN_A RUN_B --output both.html"
+      };
+    }
+    return {
+      title,
+      about: `The model ${plain} has no [attention]: its [decoder] gets one list of numbers for the whole source, and never looks back. Both models answer the same source.`,
+      task: isPlainShown ? "Move a source point, and see which forecast goes wrong first." : `Choose ${plain} under Compare with. Then move a source point, and see which forecast goes wrong first.`
+    };
+  }
+  function tourSteps(facts) {
+    const source = facts.plane ? "The numbered circles in the picture are the source: the points that the model is given, in this order. The diamonds are its forecast: how it continues the path. Crosses, if there are any, are the true continuation." : "In the picture, time runs from left to right. The numbered circles are the source: the values that the model is given. The diamonds are its forecast: how it continues them. Crosses, if there are any, are the true continuation.";
+    const corner = facts.plane ? "corner" : "point";
+    return [
+      {
+        title: `Move a ${corner}`,
+        about: `${source} The model is inside this page, so it can answer any source.`,
+        task: `Drag one of the circles${facts.plane ? ", a corner of the path," : ""} to another place. With the keyboard: go to a circle with Tab, and press the arrow keys.`
+      },
+      LOOK[facts.attention],
+      forbid(facts),
+      before(facts),
+      plainModel(facts)
+    ];
+  }
+  var moved = (one, other) => formatNumber(largestChange(one, other), 2);
+  var error = (forecast, { state: { truth } }, scale) => meanSquaredError(forecast, truth, scale);
+  function afterMove(scene, before2) {
+    const { shown: [{ answer: { forecast } }], state: { point } } = scene;
+    return `You moved source point ${point + 1}, and the forecast moved by up to ${moved(forecast, before2)}. The model computed every step again. ${largestChange(forecast, before2) < 0.05 ? "That is little: try another point, or a larger move." : "So this point matters to the forecast."}`;
+  }
+  function afterLook(scene, { attention }) {
+    const { state, shown: [{ answer }], alignment, targetFeatures } = scene;
+    const row = weightsOf(answer, state.kind, state.layer, state.head)[state.step];
+    if (!row || attention === "none") {
+      const values = targetFeatures.slice(0, 2).map((name, g) => `${name} ${formatValue(answer.forecast[state.step][g], 1)}`);
+      return `Step ${state.step + 1} forecasts ${values.join(", ")}. It has seen nothing but that one list of numbers and its own previous steps.`;
+    }
+    const largest = row.reduce((best, weight, k) => Math.abs(weight) > Math.abs(row[best]) ? k : best, 0);
+    const strongest = formatValue(row[largest], 1);
+    if (attention === "strength") return `Step ${state.step + 1} reads source point ${largest + 1} most strongly: ${strongest}.`;
+    const share = row[largest] > 0.8 ? "So it looks almost only there." : row[largest] > 1.5 / row.length ? "It reads the others, too, but less." : "So it looks everywhere almost alike.";
+    const needed = state.kind === "cross" && alignment[state.step] >= 0 ? alignment[state.step] : null;
+    const hint = needed === null ? "" : needed === largest ? ` That is the point it needs: the one with the orange frame.` : ` The point it needs is point ${needed + 1}, the one with the orange frame.`;
+    return `Step ${state.step + 1} gives source point ${largest + 1} the largest weight, ${strongest} of 1. ${share}${hint}`;
+  }
+  function afterForce(scene, scale) {
+    const { shown: [{ answer, own }] } = scene;
+    const [forced, free] = [error(answer.forecast, scene, scale), error(own.forecast, scene, scale)];
+    const change = largestChange(answer.forecast, own.forecast);
+    const errors = forced === null || free === null ? "" : ` The [mean squared error] goes from ${formatNumber(free, 2)} to ${formatNumber(forced, 2)}.`;
+    const meaning = forced !== null && free !== null && forced > 2 * free ? " So the model needs what it read there." : change < 0.05 ? " So this look does not matter much here. Try another row." : "";
+    return `The dashed line is the forecast with the model's own weights. With yours, it moves by up to ${formatNumber(change, 2)}.${errors}${meaning}`;
+  }
+  function afterEpoch(scene, today, scale) {
+    const { shown: [{ answer: { forecast } }], state: { subjects: [{ epoch }] } } = scene;
+    const [then, now] = [error(forecast, scene, scale), error(today, scene, scale)];
+    const when = epoch === 0 ? "Before training" : `After epoch ${epoch}`;
+    if (then === null || now === null) return `${when}, the forecast was up to ${moved(forecast, today)} away from that of the trained model.`;
+    return `${when}, the [mean squared error] on this sequence was ${formatNumber(then, 2)}; now it is ${formatNumber(now, 2)}. ${epoch === 0 && then > now ? "All that the model can do, it has learned." : ""}`.trim();
+  }
+  function afterPlain(scene, scale) {
+    const errors = scene.shown.map(({ name, answer }) => ({ name, loss: error(answer.forecast, scene, scale) }));
+    if (errors.every(({ loss }) => loss !== null)) {
+      const best = errors.reduce((least, each) => each.loss < least.loss ? each : least);
+      return `[Mean squared error|mean squared error] on this sequence: ${errors.map(({ name, loss }) => `${name} ${formatNumber(loss, 2)}`).join(", ")}. So ${best.name} is closer to the truth here. Other sequences may differ: try some.`;
+    }
+    const [first, second] = scene.shown;
+    return `The two forecasts are up to ${moved(first.answer.forecast, second.answer.forecast)} apart. The truth of a changed source is unknown; choose a sequence again to see the errors.`;
+  }
+
+  // src/live/tour.ts
+  var MEMORY = "seqattn.tour";
+  var SEEN = "seen";
+  function isSeen() {
+    try {
+      return localStorage.getItem(MEMORY) === SEEN;
+    } catch {
+      return false;
+    }
+  }
+  function remember() {
+    try {
+      localStorage.setItem(MEMORY, SEEN);
+    } catch {
+    }
+  }
+  var PLACES = ["live-path", "live-map", "live-map", "live-epochs", "live-other"];
+  var Tour = class {
+    constructor(explorer) {
+      this.explorer = explorer;
+      this.opener = this.button("live-tour-open", "Guided tour", () => {
+        this.open();
+      });
+      this.opener.setAttribute("aria-expanded", "false");
+      this.opener.setAttribute("aria-controls", "live-tour-panel");
+      this.back = this.button("live-tour-back", "Back", () => {
+        this.go(this.position - 1);
+      });
+      this.next = this.button("live-tour-next", "Next", () => {
+        if (this.position === 4) this.close();
+        else this.go(this.position + 1);
+      });
+      this.spoken.className = "spoken";
+      this.spoken.setAttribute("aria-live", "polite");
+      this.buildPanel();
+      this.buildInvitation();
+      byId("live-tour").append(this.opener, this.invitation, this.panel);
+      explorer.onAnswer((scene) => {
+        this.follow(scene);
+      });
+    }
+    explorer;
+    invitation = document.createElement("div");
+    panel = document.createElement("section");
+    opener;
+    heading = textElement("h3", "");
+    body = document.createElement("div");
+    result = document.createElement("div");
+    back;
+    next;
+    spoken = textElement("p", "");
+    announce = announcer(this.spoken);
+    position = -1;
+    start = null;
+    isDone = false;
+    resultText = "";
+    button(id, name, act) {
+      const button = textElement("button", name);
+      button.type = "button";
+      button.id = id;
+      button.addEventListener("click", act);
+      return button;
+    }
+    buildPanel() {
+      this.panel.id = "live-tour-panel";
+      this.panel.setAttribute("aria-labelledby", "live-tour-title");
+      this.panel.hidden = true;
+      this.heading.id = "live-tour-title";
+      this.heading.tabIndex = -1;
+      this.result.id = "live-tour-result";
+      const buttons = document.createElement("div");
+      buttons.className = "controls";
+      buttons.append(this.back, this.next, this.button("live-tour-close", "End the tour", () => {
+        this.close();
+      }));
+      this.panel.append(this.heading, this.body, this.result, buttons, this.spoken);
+      this.panel.addEventListener("keydown", (event) => {
+        if (event.key !== "Escape" || isCardOpen()) return;
+        event.preventDefault();
+        this.close();
+      });
+    }
+    buildInvitation() {
+      this.invitation.className = "invitation";
+      this.invitation.hidden = isSeen();
+      this.opener.hidden = !this.invitation.hidden;
+      this.invitation.append(
+        textElement("p", "New here? A tour in five steps shows what this model does, and why. It takes about five minutes."),
+        this.button("live-tour-start", "Start the tour", () => {
+          this.open();
+        }),
+        this.button("live-tour-skip", "No, thanks", () => {
+          this.dismiss();
+          this.opener.focus();
+        })
+      );
+    }
+    dismiss() {
+      remember();
+      this.invitation.hidden = true;
+      this.opener.hidden = false;
+    }
+    open() {
+      this.dismiss();
+      this.panel.hidden = false;
+      this.opener.setAttribute("aria-expanded", "true");
+      this.go(0);
+    }
+    close() {
+      this.panel.hidden = true;
+      this.position = -1;
+      this.mark(null);
+      this.opener.setAttribute("aria-expanded", "false");
+      this.opener.focus();
+    }
+    // --- steps -------------------------------------------------------------------------------------
+    get facts() {
+      const { explorer } = this;
+      const { first, models, state, page } = explorer;
+      const plain = first.layers === 0 ? void 0 : models.find(({ content }) => content.layers === 0);
+      const { epochs } = first.runs[state.subjects[0].run];
+      return {
+        plane: page.examples.plane,
+        canForce: explorer.canForce,
+        hasEpochs: epochs.length > 1,
+        attention: first.layers === 0 ? "none" : first.config.kind === "fast_weights" ? "strength" : "distribution",
+        plain: plain?.content.runs[0].name ?? null,
+        isPlainShown: state.subjects.some(({ model }) => models[model].content.layers === 0)
+      };
+    }
+    /** Show a step, and bring the explorer into the state that it begins with. */
+    go(position) {
+      this.position = position;
+      this.prepare(position);
+      this.start = null;
+      this.isDone = false;
+      this.next.classList.remove("ready");
+      this.resultText = "";
+      this.result.replaceChildren();
+      this.showText(tourSteps(this.facts)[position]);
+      this.back.disabled = position === 0;
+      this.next.textContent = position === 4 ? "Finish" : "Next";
+      this.mark(PLACES[position]);
+      this.heading.focus({ preventScroll: true });
+      const isStill = matchMedia("(prefers-reduced-motion: reduce)").matches;
+      this.panel.scrollTop = 0;
+      this.panel.scrollIntoView({ block: "nearest", behavior: isStill ? "auto" : "smooth" });
+      this.spoken.textContent = "";
+      this.announce("");
+      void this.explorer.update().then(() => {
+        this.begin(position);
+      });
+    }
+    /** Remember what the explorer shows when its answer for the state of this step has come. */
+    begin(position) {
+      const { scene } = this.explorer;
+      if (position !== this.position || !scene) return;
+      const { state, shown: [{ answer }] } = scene;
+      this.start = { step: state.step, epoch: state.subjects[0].epoch, source: JSON.stringify(state.source), forecast: answer.forecast };
+      this.follow(scene);
+    }
+    /** Undo the change of the step before, so that each step shows one thing. */
+    prepare(position) {
+      const { explorer } = this;
+      const { state } = explorer;
+      if (position === 0) return;
+      if (state.isChanged && position < 4) explorer.chooseExample(state.example ?? 0);
+      if (position !== 2) state.force.clear();
+      if ("cross" in (explorer.scene?.shown[0].answer.maps ?? {})) state.kind = "cross";
+      if (position === 4) {
+        for (const subject of state.subjects) subject.epoch = explorer.models[subject.model].content.runs[subject.run].best_epoch;
+      }
+    }
+    showText({ title, about, task, command: command2 }) {
+      this.heading.textContent = `Step ${this.position + 1} of 5: ${title}`;
+      this.body.replaceChildren(paragraph(about));
+      if (task !== null) {
+        const line = textElement("p", task);
+        line.className = "task";
+        this.body.append(line);
+      }
+      if (command2 === void 0) return;
+      for (const words of command2.split("; ")) {
+        const code = textElement("code", words);
+        code.className = "command";
+        const line = document.createElement("p");
+        line.append(code);
+        this.body.append(line);
+      }
+    }
+    /** Frame the part of the page that a step is about. */
+    mark(id) {
+      document.querySelectorAll(".tour-place").forEach((element) => {
+        element.classList.remove("tour-place");
+      });
+      if (id !== null) byId(id).classList.add("tour-place");
+    }
+    /** Show what the reader's change did, with the current numbers. */
+    follow(scene) {
+      if (this.position < 0 || !this.start) return;
+      const text2 = this.describe(scene, this.start);
+      if (text2 === null || text2 === this.resultText) return;
+      this.resultText = text2;
+      this.result.replaceChildren(paragraph(text2));
+      this.announce(splitTerms(text2).map((part) => part.split("|")[0]).join(""));
+      if (this.isDone) return;
+      this.isDone = true;
+      this.next.classList.add("ready");
+      this.panel.scrollTop = this.panel.scrollHeight;
+    }
+    /** Say what the step shows; null: the reader has not done it yet. */
+    describe(scene, start) {
+      const { state } = scene;
+      const scale = this.explorer.first.loss_scale;
+      switch (this.position) {
+        case 0:
+          return this.isDone || JSON.stringify(state.source) !== start.source ? afterMove(scene, start.forecast) : null;
+        case 1:
+          return this.isDone || state.step !== start.step ? afterLook(scene, this.facts) : null;
+        case 2:
+          return scene.shown[0].answer !== scene.shown[0].own ? afterForce(scene, scale) : null;
+        case 3:
+          return this.isDone || state.subjects[0].epoch !== start.epoch ? afterEpoch(scene, start.forecast, scale) : null;
+        default:
+          return this.facts.isPlainShown && scene.shown.length > 1 ? afterPlain(scene, scale) : null;
+      }
+    }
+  };
+
+  // src/live/live.ts
+  async function loadModels({ live }) {
+    const models = [];
+    for (const content of live.models) models.push(await LiveModel.load(content));
+    return models;
+  }
+  function findRun(models, run = 0) {
+    const all = models.flatMap((model) => model.content.runs.map(({ name }, index) => ({ model, index, name })));
+    const found = typeof run === "number" ? all[run] : all.find(({ name }) => name === run);
+    if (!found) throw new Error(`run ${run}: the page has ${all.map(({ name }) => name).join(", ")}.`);
+    return found;
+  }
+  async function showLive(content) {
+    if (hasRuntime()) window.seqattn = { createSession };
+    const page = livePage(content);
+    if (!page) return null;
+    byId("live").hidden = false;
+    try {
+      const models = await loadModels(page);
+      const explorer = await LiveExplorer.load(page, models);
+      addArithmetic(explorer);
+      window.seqattn = {
+        createSession,
+        explorer,
+        run: async (source, options = {}) => {
+          const { model, index } = findRun(models, options.run);
+          return model.run(source, { ...options, run: index });
+        }
+      };
+      byId("live-body").hidden = false;
+      explorer.draw();
+      addLegend(explorer);
+      new Share(explorer, content);
+      new Tour(explorer);
+      return explorer;
+    } catch (error2) {
+      byId("live-error").textContent = `The model of this page could not be loaded (${error2 instanceof Error ? error2.message : String(error2)}). The rest of the page works.`;
+      byId("live-body").remove();
+      return null;
+    }
+  }
+
+  // src/main.ts
+  function listParts() {
+    for (const section of document.querySelectorAll("section[data-part]:not([hidden])")) {
+      const link = textElement("a", section.dataset.part);
+      link.href = `#${section.id}`;
+      byId("parts").append(link);
+    }
+  }
+  async function showRun(content, live) {
+    showCurves(content.curves, content.unit);
+    if (live) document.querySelector("#explorer")?.remove();
+    if (live && hasResults(content)) {
+      showErrors(content, {
+        section: "live",
+        chooseExample: (example) => {
+          live.chooseExample(example);
+        },
+        chooseStep: (step) => {
+          live.chooseStep(step);
+        }
+      });
+      live.onAnswer(({ state }) => {
+        markWorst(state.example ?? -1);
+      });
+    } else if (hasResults(content)) await showExplorer(content);
+    if (content.attention_history) await showHistory(content.attention_history);
+  }
+  async function main() {
+    const content = readContent();
+    const live = await showLive(content);
+    if (content.kind === "comparison") showComparison(content);
+    else if (content.kind === "run") await showRun(content, live);
+    showGlossary();
+    listParts();
+    followTheme();
+    document.documentElement.dataset.ready = "yes";
+  }
+  void main();
+})();

@@ -11,6 +11,7 @@
       summary.json       losses, baselines and noise floor, or where the run diverged
       predictions.npz    test sequences and their free-running forecasts
       film.npz           attention of some validation sequences over the epochs, if recorded
+      parameter_history.npz  the parameters at the same epochs, if recorded
       tensorboard/       TensorBoard events, if enabled
       attention.npz      attention weights of the test sequences, for models with attention
       loss_curve.png, predictions.png, attention.png

@@ -43,7 +43,7 @@ def attention_arrays(
         ids: ids of the N sequences.
         source_lengths: source length of each sequence, (N,).
         target_lengths: target length of each sequence, (N,).
-        meaning: what the weights mean; see `seqattn.models.AttentionMap`.
+        meaning: the meaning of the weights; see `seqattn.models.AttentionMap`.
         alignment: true source step of each target step, (N, T), or -1 if there is none.
         encoder_self: encoder self-attention weights (N, L, A, S, S).
         decoder_self: causal decoder self-attention weights (N, L, A, T, T).
@@ -178,7 +178,7 @@ def read_matching_attention(predictions: Path, path: Path, max_rows: int | None 
         max_rows: number of sequences to read from a large file, or None for all sequences.
 
     Raises:
-        CheckpointError: if a file cannot be read, or the files have different sequences.
+        CheckpointError: if a file cannot be read, or if the files contain different sequences.
     """
     attention = read_attention(path, max_rows)
     if not predictions.exists():
@@ -217,11 +217,30 @@ def read_film(path: Path) -> Arrays:
     """
     arrays = _CheckedArrays(path)
     frames, P, _, _, T, S = arrays.check_floats("weights", None, None, None, None, None, None)
-    epochs = arrays.check_ints("epochs", (frames,))
-    if (epochs < 0).any() or (np.diff(epochs) <= 0).any():
-        raise arrays.error("epochs", "expected increasing epochs")
+    arrays.check_epochs(frames)
     arrays.check_sequences(P, S, T, labels=True)
     arrays.check_attention(P, T, S)
+    return arrays.arrays
+
+
+def read_parameter_history(path: Path) -> Arrays:
+    """Read parameter_history.npz: parameters (E, P) of E epochs, epochs (E,), and names and shapes
+    of the K parameters that a row joins: names (K,), shapes (K, D) with -1 behind the last axis.
+
+    Raises:
+        CheckpointError: the file is missing, or is not a parameter history.
+    """
+    arrays = _CheckedArrays(path)
+    E, P = arrays.check_floats("parameters", None, None)
+    if not np.isfinite(arrays["parameters"]).all():
+        raise arrays.error("parameters", "expected finite numbers")
+    arrays.check_epochs(E)
+    K, shapes = arrays["names"].size, arrays["shapes"]
+    arrays.check_texts("names", K)
+    arrays.check_ints("shapes", (K, shapes.shape[1] if shapes.ndim == 2 else 1))
+    numbers = sum(int(np.prod(row[row >= 0])) for row in shapes)
+    if numbers != P:
+        raise arrays.error("shapes", f"have {numbers:,} numbers, but parameters have {P:,}")
     return arrays.arrays
 
 
@@ -252,7 +271,8 @@ class _CheckedArrays:
         )
 
     def check_floats(self, key: str, *sizes: int | None) -> tuple[int, ...]:
-        """Check that an array has floating-point numbers and no empty axis; return its shape.
+        """Check that an array contains floating-point numbers and has no empty axis, and return its
+        shape.
 
         Args:
             key: name of the array.
@@ -276,6 +296,12 @@ class _CheckedArrays:
         if array.dtype.kind not in "iu":
             raise self.error(key, f"expected integers, got {array.dtype}")
         return array
+
+    def check_epochs(self, frames: int) -> None:
+        """Check the epochs of the frames of a history."""
+        epochs = self.check_ints("epochs", (frames,))
+        if (epochs < 0).any() or (np.diff(epochs) <= 0).any():
+            raise self.error("epochs", "expected increasing epochs")
 
     def check_texts(self, key: str, *lengths: int) -> None:
         array = self[key]

@@ -27,7 +27,8 @@ class EpochRecord:
             previous step as input.
         learning_rate: learning rate of the epoch.
         teacher_forcing: teacher-forcing probability of the epoch.
-        seconds: wall time of the epoch in seconds, including validation.
+        seconds: wall time of the epoch in seconds, including validation. In a group it is the wall
+            time of the group, divided by the number of runs that trained in the epoch.
     """
 
     epoch: int
@@ -46,7 +47,7 @@ class EpochRecord:
         """Convert a row of `metrics.csv` to a record.
 
         Raises:
-            ValueError: if a number is not finite, or the epoch is not an integer.
+            ValueError: if a number is not finite, or if the epoch is not an integer.
             TypeError: if the row has more or fewer numbers than `METRICS`.
         """
         epoch, *rest = row
@@ -94,7 +95,7 @@ def read_split(path: Path) -> list[tuple[str, ...]]:
 
 
 def write_data_files(path: Path, digests: Mapping[str, str]) -> None:
-    """Write the names of the files that are read during training, with their SHA-256."""
+    """Write the names and the SHA-256 digests of the files that are read during training."""
     _write_rows(path, ("file", "sha256"), digests.items())
 
 

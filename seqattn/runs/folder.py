@@ -51,6 +51,7 @@ class RunFolder:
     last = _FilePath("checkpoints/last.safetensors")
     previous = _FilePath("checkpoints/previous.safetensors")
     film = _FilePath("film.npz")
+    parameter_history = _FilePath("parameter_history.npz")
     tensorboard = _FilePath("tensorboard")
     predictions = _FilePath("predictions.npz")
     attention = _FilePath("attention.npz")
@@ -60,10 +61,11 @@ class RunFolder:
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """All files that training writes, except those for TensorBoard."""
+        """All files that training writes, except the files for TensorBoard."""
         return (
             self.config, self.environment, self.log, self.metrics, self.split, self.data_files,
-            self.summary, self.best, self.last, self.previous, self.film, *self._results,
+            self.summary, self.best, self.last, self.previous, self.film, self.parameter_history,
+            *self._results,
         )  # fmt: skip
 
     @property
@@ -89,8 +91,8 @@ class RunFolder:
     def is_available(self) -> bool:
         """Whether a new run may use the path.
 
-        It may if the path does not exist, or if the folder is empty or contains only files of a run
-        that was killed before training.
+        The result is True if the path does not exist, if the folder is empty, or if the folder
+        contains only files of a run that was killed before training.
         """
         if not os.path.lexists(self.path):
             return True
@@ -104,15 +106,15 @@ class RunFolder:
         )
 
     def clear_results(self) -> None:
-        """Remove the files that are written after training, before training continues."""
+        """Remove the files that are written after training. This method is called before training
+        continues."""
         # The summary comes first, because a reader that finds it expects the other files.
         for file in (self.summary, *self._results, *self._derived_artifacts()):
             file.unlink(missing_ok=True)
 
     def clear(self) -> None:
-        """Remove the files of a run, except the config and the environment.
-
-        The next run replaces these two. A folder without them is not recognized as a run folder.
+        """Remove the files of a run, except the config and the environment. The next run replaces
+        these two files. A folder without these files is not recognized as a run folder.
         """
         for file in (*self.files, *self._derived_artifacts()):
             if file not in (self.config, self.environment):
@@ -120,9 +122,10 @@ class RunFolder:
         self.clear_tensorboard()
 
     def clear_training(self) -> None:
-        """Remove the checkpoints, the metrics and the attention history."""
+        """Remove the checkpoints, the metrics and the histories."""
         # The metrics come first: a run with metrics but no checkpoint cannot be resumed.
-        for file in (self.metrics, self.last, self.previous, self.best, self.film):
+        saved = (self.last, self.previous, self.best, self.film, self.parameter_history)
+        for file in (self.metrics, *saved):
             file.unlink(missing_ok=True)
 
     def clear_tensorboard(self) -> None:
@@ -164,7 +167,8 @@ class RunFolder:
         return json_files.read_summary(self.summary)
 
     def divergence(self) -> str | None:
-        """Return why the run diverged, or None if it did not diverge or has no summary yet.
+        """Return the reason why the run diverged, or None if the run did not diverge or has no
+        summary yet.
 
         Raises:
             CheckpointError: if `summary.json` cannot be read.
@@ -176,7 +180,7 @@ class RunFolder:
         """Read the summary of a run that has ended with a finite test loss.
 
         Raises:
-            CheckpointError: if the run has not ended, or diverged.
+            CheckpointError: if the run has not ended, or if it diverged.
         """
         reason = self.divergence()
         if reason is not None:
@@ -192,3 +196,6 @@ class RunFolder:
 
     def read_film(self) -> dict[str, NDArray[Any]]:
         return array_files.read_film(self.film)
+
+    def read_parameter_history(self) -> dict[str, NDArray[Any]]:
+        return array_files.read_parameter_history(self.parameter_history)

@@ -78,7 +78,8 @@ class FeatureErrors(_Stored):
 
 
 class Metrics(_Stored):
-    """Errors in the units of the data, of runs on a user's own data; see `seqattn.data.metrics`."""
+    """Errors of a run on a user's own data, in the units of the data; see
+    `seqattn.data.metrics`."""
 
     season: Positive | None
     season_origin: Literal["given", "found"] | None
@@ -111,7 +112,7 @@ class _EndedRun(_Stored):
     Attributes:
         skipped_checkpoints: a line for each checkpoint that a resume could not use, with the
             reason.
-        interrupted: whether the training was resumed from a checkpoint.
+        interrupted: whether the run was resumed from a checkpoint.
     """
 
     name: Text

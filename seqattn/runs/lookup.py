@@ -15,7 +15,7 @@ def find_run(path: Path) -> tuple[RunFolder, Path]:
     """Find the folder and the checkpoint of a RUN argument.
 
     Args:
-        path: a checkpoint file, or a run folder, which stands for its best checkpoint.
+        path: a checkpoint file or a run folder. For a run folder, the best checkpoint is found.
 
     Returns:
         the run folder, and the path of the checkpoint.
@@ -46,7 +46,7 @@ def check_summary(folder: RunFolder, model: Mapping[str, Any], seed: int) -> dic
         seed: seed of the config.
 
     Raises:
-        CheckpointError: if a file cannot be read, or the files are of different runs.
+        CheckpointError: if a file cannot be read, or if the files belong to different runs.
     """
     summary = folder.read_summary()
     if summary["seed"] != seed:

@@ -29,9 +29,10 @@ def write_output(path: Path, content: bytes) -> None:
 def output_file(path: Path) -> Iterator[BinaryIO]:
     """Open an output file for writing in several pieces.
 
-    A regular file is replaced atomically when the block ends. Symbolic links are followed: the
-    linked file is replaced, and the links are kept. Anything else (a pipe, a device, or an open
-    descriptor such as /dev/stdout) is written directly, so a reader may see a part of the content.
+    A regular file is replaced atomically when the block ends. Symbolic links are followed, so that
+    the linked file is replaced and the links are kept. Any other output (a pipe, a device, or an
+    open descriptor such as /dev/stdout) is written directly, so a reader may see an incomplete
+    file.
 
     Raises:
         OSError: if the file cannot be written.
@@ -64,7 +65,7 @@ def check_outputs(outputs: Mapping[str, Path | None], inputs: Mapping[str, Path 
 
     Args:
         outputs: path of each output option, or None for an option that was not given.
-        inputs: path of each input, by a description for the message.
+        inputs: path of each input, by the description of the input in messages.
 
     Raises:
         UsageError: if an output would replace an input or another output.
@@ -83,9 +84,10 @@ def check_outputs(outputs: Mapping[str, Path | None], inputs: Mapping[str, Path 
 
 
 def _same_file(one: Path, other: Path) -> bool:
-    """Return whether two paths name one file, by device and inode if both exist.
+    """Return whether two paths name the same file. If both files exist, compare their devices and
+    inodes.
 
-    It returns False for pipes and devices, which a write does not replace.
+    The result is False for pipes and devices, which a write does not replace.
     """
     try:
         return one.samefile(other) and (one.is_file() or one.is_dir())

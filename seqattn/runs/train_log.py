@@ -1,8 +1,9 @@
 """The log of a run, `train.log`, with one line for each event.
 
-Each line is a record of the logger `seqattn.run` with the run folder as `record.run_folder`. It is
-written to `train.log` under any configuration of `logging`, because the log belongs to the run.
-Then the handlers of the program receive it, subject to levels, filters and `logging.disable`.
+Each line is a record of the logger `seqattn.run` with the run folder as `record.run_folder`. The
+record is always written to `train.log`, whatever the configuration of `logging` is, because the log
+belongs to the run. Then the handlers of the program receive the record, subject to levels, filters
+and `logging.disable`.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ if PACKAGE.level == logging.NOTSET:  # the level of the root logger hides INFO
 class TrainLogHandler(logging.Handler):
     """Handler that appends a record to the `train.log` of `record.run_folder`.
 
-    No file stays open between two lines, so threads, forked processes and many runs can share the
+    The file is closed after each line, so threads, forked processes and many runs can share the
     handler.
     """
 

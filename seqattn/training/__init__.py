@@ -2,15 +2,15 @@
 
 Terms:
 
-- A run is one training with one config and one seed. A group is a set of runs that are trained
-  together, with a leading axis of runs. A row is the index of a run on this axis.
+- A run is the training of a model with one config and one seed. A group is a set of runs that are
+  trained together, with a leading axis of runs. A row is the index of a run on this axis.
 - A position is the pair (number of finished epochs, number of finished steps in the current epoch).
-- A run is active until it has ended (`RunProgress.ended`). It ends after all epochs, by early
-  stopping, or because it diverged. `RunProgress.is_finished` is True if it ended without
-  diverging.
-- `seqattn.experiments.job.Job` describes a run in its folder. `Job.is_trained` is True if its
-  checkpoint leaves no epoch to train. `Job.is_pending` is True if its folder has neither results
-  nor the error of a divergence, so that a trained run without results is pending.
+- A run is active until it has ended (`RunProgress.ended`). A run ends after all epochs, by early
+stopping, or because it diverged. `RunProgress.is_finished` is True if the run ended without
+diverging.
+- `seqattn.experiments.job.Job` describes a run in its folder. `Job.is_trained` is True if no epoch
+  is left to train after the checkpoint. `Job.is_pending` is True if its folder contains neither
+  results nor the error of a divergence. A trained run without results is therefore pending.
 - A shard is the share of one process in a batch. A state snapshot is a copy of the state of a
   group within an epoch, to which the loop can return. An attention snapshot contains the attention
   weights of a few sequences after an epoch.
@@ -21,6 +21,7 @@ from seqattn.training.checkpoints import (
     LoadedModel,
     file_digests,
     load_model,
+    load_model_at_epoch,
     load_state,
     save_best,
     save_state,
@@ -53,6 +54,7 @@ __all__ = [
     "check_data_unchanged",
     "file_digests",
     "load_model",
+    "load_model_at_epoch",
     "load_state",
     "mse_loss",
     "sample_teacher_forcing",

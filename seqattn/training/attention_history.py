@@ -1,7 +1,7 @@
 """The attention history of `training.record_attention`.
 
-The history has the attention weights of a few validation sequences, called probe sequences, after
-some of the epochs. The run folder keeps it in `film.npz`.
+The history contains the attention weights of a few validation sequences, called probe sequences,
+after some of the epochs. The history is stored in the file `film.npz` of the run folder.
 
 Letters: P probe sequences, L layers, A heads, T target steps, S source steps.
 """
@@ -35,7 +35,7 @@ class AttentionSnapshot:
     Attributes:
         epoch: number of finished epochs; 0 before the first epoch.
         weights: (P, L, A, T, S) attention weights.
-        meaning: what the weights stand for; see `seqattn.models.AttentionMap`.
+        meaning: the meaning of the weights; see `seqattn.models.AttentionMap`.
     """
 
     epoch: int
@@ -44,7 +44,8 @@ class AttentionSnapshot:
 
 
 def probe_batch(validation: Batch | GatheredBatch) -> Batch:
-    """Return the first validation sequences of each run. Long sequences make the batch smaller."""
+    """Return the first validation sequences of each run. The longer the sequences are, the fewer of
+    them are returned."""
     cells = validation.source_steps * validation.target_steps
     return validation.take(slice(0, max(1, min(MAX_PROBES, MAX_CELLS // cells)))).contiguous()
 
@@ -52,8 +53,7 @@ def probe_batch(validation: Batch | GatheredBatch) -> Batch:
 def attention_snapshots(model: Seq2SeqModel, probe: Batch, epoch: int) -> list[AttentionSnapshot]:
     """Compute a snapshot for each run. A model without attention has no snapshots.
 
-    The forecasts run freely and draw no random numbers, so that recording does not change the
-    training.
+    The forecasts run freely and draw no random numbers, so that recording does not affect training.
     """
     with torch.inference_mode():
         forecast = model.forecast(
@@ -93,9 +93,8 @@ def write_attention_history(
 
 
 def read_attention_history(folder: RunFolder, epoch: int) -> list[AttentionSnapshot]:
-    """Read the snapshots up to an epoch. Without a file the list is empty.
-
-    An unreadable file is logged, and the next save replaces it.
+    """Read the snapshots up to an epoch. If there is no file, the list is empty. If the file cannot
+    be read, a line is logged, and the next save replaces the file.
     """
     if not folder.film.exists():
         return []

@@ -50,8 +50,9 @@ class Batch:
         target: (..., N, T, F) target points.
         source_lengths: (..., N) int64 number of steps of each source, or None if every source has S
             steps.
-        target_keep: (..., N, T), True at real target steps. If some target cells were not observed,
-            it is (..., N, T, F) instead, True at observed cells. It is None if all cells are real.
+        target_keep: mask (..., N, T), True at valid target steps. If some target cells were not
+            observed, the mask is (..., N, T, F) instead, True at observed cells. None means that
+            all cells are valid.
     """
 
     source: Tensor
@@ -88,7 +89,8 @@ class Batch:
         return self.map(lambda tensor: tensor[index])
 
     def gather(self, places: Tensor) -> Batch:
-        """Return the sequences at (N,) places, or at (R, N) places that differ between runs."""
+        """Return the sequences at the places (N,), or at the places (R, N) if the places differ
+        between runs."""
         if places.dim() == 1:
             return self.map(lambda tensor: tensor.index_select(0, places))
         flat = places + len(self) * torch.arange(len(places), device=places.device).unsqueeze(1)
@@ -104,8 +106,8 @@ class Batch:
 
     @property
     def loss_counts(self) -> Tensor:
-        """(R,) int64 number of real target steps in the mean loss of each run. If some target cells
-        were not observed, it is the number of observed cells instead."""
+        """The number of valid target steps in the mean loss of each run, (R,) int64. If some target
+        cells were not observed, the result is the number of observed cells instead."""
         if self.target_keep is None:
             return _equal_counts(len(self) * self.target_steps, self.runs)
         axes = tuple(range(self.target.dim() - 3, self.target_keep.dim()))
@@ -132,7 +134,8 @@ class Batch:
         """Apply a function to each tensor.
 
         Args:
-            function: function of a tensor of this batch and of the same tensor of each other batch.
+            function: a function that takes a tensor of this batch and the corresponding tensor of
+                each other batch.
             others: batches that have the same masks as this batch.
         """
         batches = (self, *others)
@@ -168,14 +171,15 @@ def shape_of_batch(part: Sequences) -> BatchShape:
 
 
 class GatheredBatch:
-    """Windows that become tensors when they are taken. The class has the interface of `Batch`.
+    """Windows that are converted to tensors on demand. The class has the same interface as `Batch`.
 
     Args:
         part: the windows.
         scaling: the transformation to the model's units.
         device: device of the tensors.
         dtype: type of source and target.
-        runs: size of the axis of runs, which share the sequences; None for no such axis.
+        runs: number of runs that share the sequences, which is the size of the axis of runs; None
+            for no such axis.
     """
 
     def __init__(
@@ -202,7 +206,8 @@ class GatheredBatch:
         return batch.map(lambda tensor: tensor.expand(self.runs, *tensor.shape))
 
     def gather(self, places: Tensor) -> Batch:
-        """Return the sequences at (N,) places, or at (R, N) places that differ between runs."""
+        """Return the sequences at the places (N,), or at the places (R, N) if the places differ
+        between runs."""
         batch = self._gather(places.flatten().cpu().numpy())
         if places.dim() == 1:
             return batch
@@ -211,8 +216,8 @@ class GatheredBatch:
     def load(self) -> Batch:
         """Return all sequences as tensors.
 
-        They are gathered in chunks, because the intermediate float64 arrays are larger than the
-        tensors.
+        The sequences are gathered in chunks, because the intermediate float64 arrays are larger
+        than the tensors.
         """
         whole: Batch | None = None
         numbers = math.prod(self.shape.source[1:]) + math.prod(self.shape.target[1:])
@@ -247,8 +252,8 @@ def batch_of(
         dtype: type of source and target.
         scaling: the transformation to the model's units; None if the part has these units.
         keep_tensors: whether to keep the tensors of windows in memory, unless they would be far
-            larger than the table, or than memory. Pass False for a part that is read only once and
-            in order.
+            larger than the table, or than memory. Pass False for a part that is read in order, to
+            save this memory. Each epoch then gathers the windows again.
     """
     if not isinstance(part, Windows):
         return to_tensors(part, device, dtype, scaling)
@@ -304,7 +309,8 @@ def chunk_slices(sequences: int, size: int) -> Iterator[slice]:
 
 
 def stack_batches(parts: Sequence[Batch | GatheredBatch]) -> Batch | GatheredBatch:
-    """Stack one part of several runs to (R, N, ...), without a copy if all runs share it.
+    """Stack the same part of several runs into tensors (R, N, ...). If all runs share the part, the
+    tensors are not copied.
 
     Raises:
         ValueError: if the shapes or masks of the parts differ, or if different parts are gathered

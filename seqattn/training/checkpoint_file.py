@@ -29,8 +29,8 @@ class CheckpointFile:
 
     Attributes:
         path: path of the file.
-        metadata: the metadata. Its `kind` is "model" for a best checkpoint, and "training" for a
-            checkpoint with the state of a training.
+        metadata: the metadata. The key `kind` is "model" for a best checkpoint, and "training" for
+            a checkpoint with a training state.
         tensors: the tensors by name.
     """
 
@@ -49,12 +49,13 @@ class CheckpointFile:
 
     @property
     def is_training(self) -> bool:
-        """Whether a training can continue from the checkpoint."""
+        """Whether training can continue from the checkpoint."""
         return bool(self.metadata["kind"] == "training")
 
     @property
     def weights(self) -> dict[str, Tensor]:
-        """Weights by parameter name; in a checkpoint of a training the newest, not the best."""
+        """Weights by parameter name. In a checkpoint with a training state, these are the newest
+        weights, not the best."""
         return self.below("model.") if self.is_training else self.tensors
 
     @property
@@ -65,7 +66,7 @@ class CheckpointFile:
 
     @cached_property
     def config(self) -> Config:
-        """The config of the training, without name and paths.
+        """The config of the run, without its name and the paths of its data files.
 
         Raises:
             CheckpointError: if the config cannot be read.
@@ -123,7 +124,7 @@ def write_checkpoint(
     Args:
         path: path of the checkpoint.
         tensors: the tensors by name.
-        config: config of the training.
+        config: config of the run.
         spec: spec of the data.
         metadata: `kind`, `epoch`, and the other metadata of this kind of checkpoint.
         backup_path: new path of an existing file at `path`; None to replace that file.
@@ -166,7 +167,7 @@ def _from_version_1(metadata: dict[str, Any]) -> dict[str, Any]:
     """Convert metadata of version 1 to the current version.
 
     Version 1 had a single list of features for source and target, and it had no scaling. Version 2
-    needs no conversion: it only lacks the checksum.
+    needs no conversion, because only the checksum is missing in this version.
     """
     layout = metadata.get("layout")
     if isinstance(layout, dict) and isinstance(layout.get("features"), list):

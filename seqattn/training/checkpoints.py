@@ -1,7 +1,7 @@
 """Functions that write and read checkpoints.
 
-`best.safetensors` contains the weights of the best epoch with config and data spec.
-`last.safetensors` contains the whole state of a training. It includes the best weights, so that a
+`best.safetensors` contains the weights of the best epoch, the config and the data spec.
+`last.safetensors` contains the whole training state, including the best weights. Therefore, a
 resume needs only this file.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -18,9 +18,9 @@ import torch
 
 from seqattn.config import Config, as_plain
 from seqattn.data import DataSpec
-from seqattn.errors import CheckpointError
+from seqattn.errors import CheckpointError, UsageError
 from seqattn.models import FeatureSpec, Lengths, Seq2SeqModel, build_model
-from seqattn.runs import EpochRecord
+from seqattn.runs import EpochRecord, RunFolder
 from seqattn.training.checkpoint_file import (
     CheckpointFile,
     read_checkpoint,
@@ -32,6 +32,7 @@ from seqattn.training.compatibility import (
     fill_model,
     optimizer_buffers,
 )
+from seqattn.training.parameter_history import check_same_shapes, named_parameters
 from seqattn.training.state import RunState, Slot
 
 
@@ -41,11 +42,12 @@ class LoadedModel:
 
     Attributes:
         model: the model on the CPU, in evaluation mode.
-        config: config of the training. Its `name` is the default, because a checkpoint has no name.
+        config: config of the run. The key `name` has its default value, because a checkpoint does
+            not contain the name.
         spec: spec of the data.
         epoch: number of epochs that the weights were trained for.
-        split: rows (series, part, first step, last step) from the run folder. It is empty if the
-            split is unknown.
+        split: rows (series, part, first step, last step) from the run folder; empty if the split is
+            unknown.
         streamed: whether an earlier version trained the model on `data.kind: stream`, which split
             the data differently.
     """
@@ -65,7 +67,8 @@ class LoadedModel:
 def save_best(path: Path, state: RunState, config: Config, spec: DataSpec) -> None:
     """Write the weights of the best epoch.
 
-    The bytes of the file depend only on config and seed.
+    The bytes of the file depend on config, seed and data, and on everything that changes rounding:
+    the device, the version of torch, the number of threads or processes, and the group of the run.
     """
     metadata = {
         "kind": "model",
@@ -81,15 +84,18 @@ def save_state(
     config: Config,
     spec: DataSpec,
     backup_path: Path | None = None,
+    counts: Mapping[str, int] | None = None,
 ) -> None:
-    """Write the whole state of a training.
+    """Write the whole state of a run.
 
     Args:
         path: path of the checkpoint.
         state: state of the run.
-        config: config of the training.
+        config: config of the run.
         spec: spec of the data.
         backup_path: new path of an existing file at `path`; None to replace that file.
+        counts: numbers of threads and processes by the keys `threads` and `processes` of
+            `environment.json`; None if they are unknown.
     """
     tensors = {f"model.{k}": v for k, v in state.weights.items()}
     tensors |= {f"best.{k}": v for k, v in state.best_weights.items()}
@@ -106,7 +112,7 @@ def save_state(
         "points": state.loss_count,
         "seconds": state.seconds,
         "best_epoch": state.best_epoch,
-        "environment": _environment_of(state),
+        "environment": {**_environment_of(state), **(counts or {})},
     }
     if state.slot is not None:
         slot = state.slot
@@ -115,7 +121,7 @@ def save_state(
 
 
 def _environment_of(state: RunState) -> dict[str, Any]:
-    """Return device and torch version of a state, by the keys of `environment.json`."""
+    """Return the device and the torch version of a state, with the keys of `environment.json`."""
     device = next((tensor.device for tensor in state.weights.values()), torch.device("cpu"))
     gpu = torch.cuda.get_device_name(device) if device.type == "cuda" else None
     return {"device": device.type, "gpu": gpu, "packages": {"torch": _torch_version()}}
@@ -131,8 +137,8 @@ def load_model(path: Path, *, expected: Config | None = None) -> LoadedModel:
 
     Args:
         path: path of the checkpoint.
-        expected: config of the run folder, to compare with that of the checkpoint; None to skip the
-            comparison.
+        expected: config of the run folder, which is compared with the config of the checkpoint;
+            None to skip the comparison.
 
     Raises:
         CheckpointError: if the file is missing, is corrupt, or was not written by seqattn, or if
@@ -149,8 +155,48 @@ def load_model(path: Path, *, expected: Config | None = None) -> LoadedModel:
     return LoadedModel(model.eval(), config, spec, file.epoch, streamed=file.was_streamed)
 
 
+def load_model_at_epoch(
+    folder: RunFolder, epoch: int, *, expected: Config | None = None
+) -> LoadedModel:
+    """Load the model of a run as it was after an epoch that `training.record_attention` recorded.
+
+    Args:
+        folder: run folder.
+        epoch: finished epochs; 0 is before training.
+        expected: config of the run folder; None: not compared.
+
+    Raises:
+        CheckpointError: a file is missing or corrupt, or is of another model.
+        UsageError: the epoch was not recorded.
+    """
+    trained, path = load_model(folder.best, expected=expected), folder.parameter_history
+    if not path.exists():
+        raise UsageError(
+            f"--epoch {epoch}: {folder.path} has no {path.name}. Train with --set"
+            " training.record_attention=1 to record the parameters after every epoch; this does"
+            " not change the training."
+        )
+    arrays = folder.read_parameter_history()
+    shapes = {name: tuple(p.shape) for name, p in trained.model.named_parameters()}
+    check_same_shapes(path, arrays, shapes)
+    epochs = arrays["epochs"].tolist()
+    if epoch not in epochs:
+        raise UsageError(
+            f"--epoch {epoch}: {path} has the parameters of {_epochs_in_words(epochs)}. Give one"
+            " of them, or leave out --epoch for the best epoch."
+        )
+    fill_model(trained.model, named_parameters(arrays, epochs.index(epoch)), path)
+    return replace(trained, epoch=epoch)
+
+
+def _epochs_in_words(epochs: list[int]) -> str:
+    if len(epochs) == 1:
+        return f"epoch {epochs[0]} only"
+    return f"epochs {', '.join(map(str, epochs[:-1]))} and {epochs[-1]}"
+
+
 def describe_checkpoint(path: Path) -> dict[str, Any]:
-    """Return metadata and tensors of a checkpoint as plain values.
+    """Return the metadata and the tensors of a checkpoint as plain values.
 
     Raises:
         CheckpointError: if the file is missing, is corrupt, or was not written by seqattn.
@@ -173,7 +219,8 @@ def describe_checkpoint(path: Path) -> dict[str, Any]:
 
 
 def file_digests(path: Path) -> tuple[str, ...]:
-    """Return the SHA-256 of each file that the training read. Generated data have no files.
+    """Return the SHA-256 digest of the data files of each path in the config. For generated data,
+    the result is empty.
 
     Raises:
         CheckpointError: if the checkpoint is missing, is corrupt, or was not written by seqattn.
@@ -182,24 +229,24 @@ def file_digests(path: Path) -> tuple[str, ...]:
 
 
 def load_state(path: Path, model: Seq2SeqModel) -> RunState:
-    """Read the state of a training.
+    """Read the state of a run.
 
     Args:
         path: path of the checkpoint.
         model: a model of the same config, which receives the weights.
 
     Raises:
-        CheckpointError: if `read_training` or `restore_state` raises it.
+        CheckpointError: if `read_training` or `restore_state` raises this error.
     """
     return restore_state(read_training(path), model)
 
 
 def read_training(path: Path) -> CheckpointFile:
-    """Read a checkpoint from which a training can continue; see `restore_state`.
+    """Read a checkpoint from which training can continue; see `restore_state`.
 
     Raises:
-        CheckpointError: if the file is missing, is corrupt, was not written by seqattn, or has no
-            state of a training.
+        CheckpointError: if the file is missing, is corrupt, was not written by seqattn, or contains
+            no training state.
     """
     file = read_checkpoint(path)
     if not file.is_training:
@@ -217,11 +264,12 @@ def restore_state(file: CheckpointFile, model: Seq2SeqModel) -> RunState:
     """Build the state of a run from a checkpoint, and copy its weights into a model.
 
     Args:
-        file: the checkpoint of a training.
+        file: a checkpoint with a training state.
         model: a model of the config in the file, which receives the weights.
 
     Raises:
-        CheckpointError: if shapes differ from those of the model, or if the state is incomplete.
+        CheckpointError: if shapes differ from the shapes of the model, or if the state is
+            incomplete.
     """
     best, weights, metadata = file.below("best."), file.weights, file.metadata
     if best:

@@ -1,8 +1,8 @@
 """Safetensors files with a checksum.
 
-The JSON text in the metadata contains the SHA-256 of the whole file, computed with 64 zeros in
-place of the checksum. The checksum covers every bit, including header and padding, so that reading
-detects a flipped bit, a truncation or a swapped tensor before any tensor is used.
+The JSON text in the metadata contains the SHA-256 digest of the whole file, which is computed with
+64 zeros in place of the checksum. The checksum covers every bit, including header and padding, so
+that reading detects a flipped bit, a truncation or a swapped tensor before any tensor is used.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ def _content(path: Path) -> bytes:
 
 
 def _check_checksum(path: Path, raw: bytes, length: int, checksum: Any) -> None:
-    """Check that the checksum in the metadata is that of the file.
+    """Check that the checksum in the metadata is the checksum of the file.
 
     Args:
         path: path of the file, for messages.

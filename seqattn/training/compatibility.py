@@ -26,11 +26,11 @@ MUTABLE_ON_RESUME = (
 
 
 def check_data_unchanged(now: Sequence[str], before: Sequence[str], since: str) -> None:
-    """Check that the data files have not changed since the training.
+    """Check that the data files have not changed since the run was trained.
 
     Args:
-        now: current SHA-256 of each file.
-        before: SHA-256 of each file when the training began.
+        now: current SHA-256 digest of each file.
+        before: SHA-256 digest of each file when training began.
         since: end of the sentence "what data.path names has changed ...".
 
     Raises:
@@ -94,7 +94,7 @@ def optimizer_buffers(
     """Return the buffers of the optimizer by parameter name and buffer name.
 
     Raises:
-        CheckpointError: if names or shapes differ from those of the optimizer in the config.
+        CheckpointError: if names or shapes differ from the buffers of the optimizer in the config.
     """
     wanted = {*buffer_names(config), *(["step"] if counts_updates(config) else [])}
     buffers: dict[str, dict[str, Tensor]] = {}

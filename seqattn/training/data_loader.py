@@ -29,10 +29,10 @@ class DataLoader:
 
     Attributes:
         data: the sequences of all runs.
-        n: number of sequences of each run.
+        n: number of training sequences of each run.
         S, T: lengths of the longest source and of the longest target.
-        batches: slice of each batch in the shuffled sequences.
-        shards: share of this process in each batch.
+        batches: for each batch, its slice of the shuffled sequences.
+        shards: for each batch, the share of this process.
         own_places: slice of each share in the shuffled sequences.
     """
 
@@ -66,7 +66,7 @@ class DataLoader:
         return [sequence_ids[place] if len(sequence_ids) else str(place) for place in order]
 
     def example_batch(self) -> Batch:
-        """Return a batch to try a compiled step with."""
+        """Return a batch on which a compiled step is tried."""
         return self.data.take(self.batches[0])
 
 
@@ -81,13 +81,13 @@ def shuffled_batches(
 ) -> Callable[[int], Batch]:
     """Return a function that maps the number of a batch to its tensors, (n, ...) or (R, n, ...).
 
-    The fastest way is to gather all sequences at once. If this copy of the data would be large, the
+    Gathering all sequences at once is fastest. If this copy of the data would be large, the
     sequences are gathered batch by batch instead.
 
     Args:
         data: sequences that all runs share, or sequences with a leading axis of runs.
         order: (N,) or (R, N) places of the sequences in the order in which a run visits them.
-        batches: slice of each batch in this order.
+        batches: for each batch, its slice of the sequences in this order.
     """
     sizes = [batch.stop - batch.start for batch in batches]
     places = torch.from_numpy(np.concatenate([order[..., batch] for batch in batches], axis=-1))

@@ -25,7 +25,7 @@ class NonFinite:
     Attributes:
         row: row of the run.
         value: the value, which is NaN or infinite.
-        name: name of the value in messages.
+        name: name of the value, for messages.
     """
 
     row: int

@@ -1,7 +1,7 @@
 """The learner of a group: model, loss, optimizer, data loader and schedules.
 
-A learner is rebuilt from the configs and histories of its runs. Weights and moments belong to
-`TrainState`, which shares the tensors of `params` and `optimizer`.
+After a resume, the learner is rebuilt from the configs and histories of its runs. The weights and
+moments belong to `TrainState`, which shares the tensors of `params` and `optimizer`.
 
 Letters: n sequences of a batch, T target length, R runs, P parameter values of a run.
 """
@@ -23,6 +23,7 @@ from seqattn.training.compiling import StepCompiler
 from seqattn.training.data_loader import DataLoader
 from seqattn.training.objective import build_loss
 from seqattn.training.optimizers import GradientClipping, Optimizer
+from seqattn.training.parameter_history import record_parameters
 from seqattn.training.process_group import ProcessGroup
 from seqattn.training.schedules import (
     LearningRate,
@@ -36,7 +37,8 @@ from seqattn.training.step_rng import StepRNG
 
 @dataclass(frozen=True)
 class Epoch:
-    """The values of an epoch for each run. They depend only on configs, seeds and epoch number.
+    """The values of an epoch for each run. The values depend only on the configs, the seeds and the
+    number of the epoch.
 
     Attributes:
         learning_rates: learning rate of each run.
@@ -44,8 +46,8 @@ class Epoch:
         forced: for each batch, True at steps that receive the true target. The shape is (T,),
             (n, 1) or (n, T), as `training.teacher_forcing.coin` determines; see
             `sample_teacher_forcing`. Several runs add a leading axis.
-        began: start of the epoch on the clock of `time.perf_counter`. After a resume it is shifted
-            back by the duration before the stop.
+        began: start of the epoch on the clock of `time.perf_counter`. After a resume, this time is
+            moved back by the duration of the epoch before the stop.
     """
 
     learning_rates: list[float]
@@ -90,7 +92,7 @@ class Learner:
             manual_backward: whether to use manually derived gradients if the model has them.
                 False leaves all gradients to autograd.
             processes: the processes that share every batch; None if this process is alone.
-            compiler: the compiler that earlier groups of the training used; None for a new one.
+            compiler: the compiler that earlier groups of these runs used; None for a new compiler.
         """
         runs = [each.run for each in progress]
         self.config, self.processes = runs[0].config, processes
@@ -115,7 +117,8 @@ class Learner:
         ]
 
     def start_epoch(self, state: TrainState) -> Epoch:
-        """Shuffle the data for the epoch of the state, and compute the values of this epoch.
+        """Shuffle the data for the current epoch of the state, and compute the values of this
+        epoch.
 
         The row of a run that has ended receives the learning rate, teacher forcing and order of the
         first active run, so that the choice of kernels depends only on active runs.
@@ -163,7 +166,7 @@ class Learner:
 
         Raises:
             DataError: if the data files are gone or have changed.
-            DistributedError: if another process is lost.
+            DistributedError: if another process fails.
         """
         step, weights = state.step, self.params.weights
         batch, forced = self.loader.fetch(step), epoch.forced[step]
@@ -176,7 +179,7 @@ class Learner:
     def _all_reduce(
         self, processes: ProcessGroup, batch: Batch, forced: Tensor, rng: StepRNG
     ) -> StepLoss:
-        """Compute loss and gradient of a batch that the processes share."""
+        """Compute the loss and the gradient of a batch that the processes share."""
         gradient = self.params.gradient
         (count,) = batch.loss_counts.tolist()
         if count:
@@ -197,10 +200,14 @@ class Learner:
         self.optimizer.step(epoch.learning_rates)
 
     def record_attention(self, state: TrainState) -> None:
-        """Add a snapshot to the attention history of each active run if one is due."""
+        """Add snapshots to the histories of attention and of parameters of each active run, if they
+        are due."""
         every = self.config.record_attention
         if every is None or state.epoch % every:
             return
+        weights = self.params.weights.detach().float().cpu().numpy()
+        for k in state.active:
+            record_parameters(state.progress[k].parameter_history, state.epoch, every, weights[k])
         histories = [(k, state.progress[k].attention_history) for k in state.active]
         missing = [(k, history) for k, history in histories
                    if not history or history[-1].epoch != state.epoch]  # fmt: skip
@@ -220,12 +227,12 @@ def build_group(
     processes: ProcessGroup | None = None,
     compiler: StepCompiler | None = None,
 ) -> tuple[TrainState, Learner]:
-    """Build state and learner of a group.
+    """Build the state and the learner of a group.
 
     Args:
         runs: the runs, all at the same epoch and step. A resumed run gets the row that it had
             before, in a group with the same number of rows. The results are then bit-identical to
-            those of a training without a stop.
+            the results of an uninterrupted training run.
         manual_backward, processes, compiler: see `Learner`.
 
     Raises:
@@ -255,5 +262,6 @@ def assign_rows(runs: Sequence[RunProgress]) -> list[RunProgress]:
     by_row = {slot.row: run for slot, run in zip(known, runs, strict=True)}
     if len(by_row) < len(runs) or len({(slot.group_id, slot.rows) for slot in known}) > 1:
         raise ValueError("runs that go side by side must have rows of one group, each its own")
-    ended = RunProgress(runs[0].run, ended="all epochs")  # only `ended` is read
+    # The copy fills its row with model, data and config of the first run; its results are not used.
+    ended = RunProgress(runs[0].run, ended="all epochs")
     return [by_row.get(k, ended) for k in range(known[0].rows)]

@@ -1,9 +1,9 @@
 """The training loop for a single run or for many runs side by side.
 
-`fit` trains a group, `train_epoch` trains the rest of an epoch, and `train_step` trains on a batch.
-No step waits for the device to find out whether losses and weights are finite. Losses are checked
-before a save and at the end of an epoch. If a loss is not finite, the loop restores the last
-snapshot, and replays and checks the steps one by one, up to the first non-finite step.
+`fit` trains a group, `train_epoch` trains for the rest of an epoch, and `train_step` trains on a
+batch. No step waits for the device to report whether losses and weights are finite. Losses are
+checked before a save and at the end of an epoch. If a loss is not finite, the loop restores the
+last snapshot, and replays and checks the steps one by one, up to the first non-finite step.
 """
 
 from __future__ import annotations
@@ -48,19 +48,18 @@ def train_models(
     Args:
         runs: the runs, which have equal batch keys and equal `model` sections.
         session: the hooks that save, stop and report; None to save nothing.
-        states: state of each run to continue from, all at the same epoch and step. Pass None to
-            train from the beginning.
+        states: for each run, the state from which training continues. All states have the same
+            epoch and step. With None, training starts from the beginning.
         manual_backward: whether to use manually derived gradients if the model has them. False
             leaves all gradients to autograd.
         processes: the processes that share every batch of a single run; None if this process is
             alone.
 
-    Returns:
-        The progress of each run, in the order of `runs`.
+    Returns: The progress of each run, in the order of `runs`.
 
     Raises:
-        DistributedError: if another process is lost. The state before this failure is saved.
-        DataError: if data can no longer be read. The state before this failure is saved.
+        DistributedError: if another process fails. The state before the failure is saved.
+        DataError: if data can no longer be read. The state before the failure is saved.
     """
     session, states = session or Session(), states or {}
     progress = [RunProgress(run, states.get(run)) for run in runs]
@@ -93,10 +92,11 @@ def fit(state: TrainState, learner: Learner, session: Session) -> list[RunProgre
     Returns:
         The runs that continue in a smaller group.
     """
-    learner.compiler.start_group(
-        learner.config.compile, learner.loss_fn, learner.loader.example_batch
-    )
     end_finished_runs(state, learner, session)
+    if state.active:
+        learner.compiler.start_group(
+            learner.config.compile, learner.loss_fn, learner.loader.example_batch
+        )
     if state.step == 0:
         learner.record_attention(state)
     while state.active:
@@ -147,7 +147,8 @@ def train_epoch(state: TrainState, learner: Learner, epoch: Epoch, session: Sess
 
 
 def train_step(state: TrainState, learner: Learner, epoch: Epoch) -> None:
-    """Compute loss and gradient of a batch, and update the weights without waiting for the loss."""
+    """Compute the loss and the gradient of a batch, and update the weights without waiting for the
+    loss."""
     loss = learner.compute_gradient(state, epoch)
     learner.update(epoch)
     state.pending.append(loss)
@@ -187,11 +188,10 @@ def finish_epoch(state: TrainState, learner: Learner, epoch: Epoch, session: Ses
     state.epoch, state.step, state.seconds = number, 0, 0.0
     state.keep_best_weights()
     learner.record_attention(state)
-    epochs_left = (
-        max((state.progress[k].run.config.epochs for k in state.active), default=0) - state.epoch
-    )
-    learner.compiler.after_epoch(epoch.elapsed(), epochs_left, learner.loader.example_batch)
+    duration = epoch.elapsed()
     _report_epoch(state, learner, session)
+    last = max((state.progress[k].run.config.epochs for k in state.active), default=state.epoch)
+    learner.compiler.after_epoch(duration, last - state.epoch, learner.loader.example_batch)
 
 
 def _report_epoch(state: TrainState, learner: Learner, session: Session) -> None:
@@ -203,10 +203,9 @@ def _report_epoch(state: TrainState, learner: Learner, session: Session) -> None
 
 
 def end_finished_runs(state: TrainState, learner: Learner, session: Session) -> None:
-    """End the runs whose checkpoints leave no epoch to train.
-
-    They are saved with the current config. Runs that stopped early are not saved, because other
-    runs of the group may still return to an earlier save.
+    """End the runs that have no epoch left after their checkpoints, and save these runs with the
+    current config. Do not save runs that stopped early, because other runs of the group may still
+    return to an earlier save.
     """
     ended = state.update_checkpoints(_end_finished(state, learner))
     if to_save := [each for each in ended if each.ended == "all epochs"]:

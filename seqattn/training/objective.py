@@ -1,7 +1,7 @@
 """The training loss and its gradient. The loss is the mean squared error under teacher forcing.
 
 `build_loss` chooses manually derived gradients if the model has them, and autograd otherwise. Both
-compute a loss for each run, and both write the gradient to `StackedParams.gradient`.
+backends compute a loss for each run and write the gradient to `StackedParams.gradient`.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class LossFn(Protocol):
         Args:
             batch: the training sequences.
             forced: True at steps that receive the true target; see `Epoch.forced`.
-            rng: random numbers of the step; None for a model that draws none.
+            rng: random numbers of the step; None for a model that draws no random numbers.
 
         Returns:
             Mean squared error of each run, (R,), or () for a single run.
@@ -65,7 +65,8 @@ class AutogradLoss:
         """
         Args:
             model: the model, which may have a leading axis of runs.
-            stack: parameters of the model, which `value_and_grad` needs; None for losses alone.
+            stack: parameters of the model, which `value_and_grad` needs; None if only `loss` and
+                `validation_losses` are called.
             bfloat16: whether to train in bfloat16 with `torch.autocast`.
         """
         self.model, self.stack = model, stack
@@ -74,7 +75,7 @@ class AutogradLoss:
             self.name = "autograd in bfloat16"
 
     def compile(self, batch: Batch) -> None:
-        """Compile every recurrent step, and try it with a batch.
+        """Compile every recurrent step, and try the compiled step on a batch.
 
         The unrolled loop is not compiled, because its compile time grows with the sequence length.
 
@@ -98,8 +99,8 @@ class AutogradLoss:
             first = (str(error).strip() or "no reason given").splitlines()[0][:200]
             raise UsageError(
                 "training.compile: torch could not compile a step here"
-                f" ({type(error).__name__}: {first}). Set it to off, or install what it needs: a"
-                " C++ compiler."
+                f" ({type(error).__name__}: {first}). Install what it needs: a C++ compiler. Set it"
+                " to off instead if the run has no checkpoint yet; a resume cannot change it."
             ) from None
         self.name += ", a step compiled"
 
@@ -187,13 +188,14 @@ def build_loss(
     pairs: int = 0,
     bfloat16: bool = False,
 ) -> tuple[StackedParams, LossFn]:
-    """Stack models of one config, and build their loss.
+    """Stack the models of one config, and build their loss.
 
     Args:
         models: models of one config, one for each run.
         manual_backward: whether to use manually derived gradients if the model has them.
         pairs: number of (source step, target step) pairs in a batch of all runs. For very many
-            pairs, manual gradients are no faster, and they need three values of memory per pair.
+            pairs, manual gradients are no faster than autograd, and need memory for three values
+            per pair.
         bfloat16: whether to train in bfloat16, which only autograd supports.
 
     Returns:
@@ -210,7 +212,8 @@ def build_loss(
 
 
 def _import_manual_backward() -> ModuleType | None:
-    """Import the module with manually derived gradients, or return None if the file is deleted."""
+    """Import the module with manually derived gradients, or return None if the file has been
+    deleted."""
     name = "seqattn.models.manual_backward"
     try:
         return importlib.import_module(name)
@@ -223,8 +226,8 @@ def _import_manual_backward() -> ModuleType | None:
 def reinforce_loss(actions: SampledActions, errors: Tensor, keep: Tensor | None) -> Tensor:
     """Compute the surrogate loss of REINFORCE.
 
-    Its gradient raises the probability of actions that led to small errors. Let e_t be the error of
-    step t. The cost of an action at step t is the sum of the errors from this step on,
+    The gradient of this loss raises the probability of actions that led to small errors. Let e_t be
+    the error of step t. The cost of an action at step t is the sum of the errors from this step on,
     G_t = e_t + ... + e_T. The baseline b predicts the error of a single step. The loss
 
         sum over n, t of log p(action) (G_t - b (T - t + 1)) / number of steps
@@ -236,9 +239,9 @@ def reinforce_loss(actions: SampledActions, errors: Tensor, keep: Tensor | None)
     Args:
         actions: the sampled actions with their log probabilities and the baseline.
         errors: (..., N, T) detached errors of the target steps.
-        keep: (..., N, T), True at real target steps. If some cells were not observed, it is the
-            observed share of each step from 0 to 1, and the error of a step is the sum over its
-            observed cells divided by F. None if all steps are real.
+        keep: mask (..., N, T), True at valid target steps. If some cells were not observed, `keep`
+            is the observed share of each step from 0 to 1, and the error of a step is the sum over
+            its observed cells divided by F. None means that all steps are valid.
 
     Returns:
         (...) loss of each run.
@@ -270,8 +273,8 @@ def mse_loss(values: Tensor, target: Tensor, keep: Tensor | None) -> Tensor:
     Args:
         values: (..., N, T, F) forecasts.
         target: (..., N, T, F) targets.
-        keep: (..., N, T), True at real target steps, or (..., N, T, F), True at observed cells.
-            None if all cells are real.
+        keep: mask (..., N, T), True at valid target steps, or (..., N, T, F), True at observed
+            cells. None means that all cells are valid.
 
     Returns:
         (...) mean of each run, which is 0 if no cell was observed.

@@ -37,7 +37,7 @@ class Optimizer:
 
     Attributes:
         buffers: (R, P) buffers by name.
-        updates: number of updates, (). It stays 0 for SGD, which does not depend on it.
+        updates: number of updates, (). For SGD, which does not depend on this number, it stays 0.
     """
 
     def __init__(
@@ -48,8 +48,8 @@ class Optimizer:
             config: the section `training`.
             weights: (R, P) weights, updated in place.
             gradient: (R, P) gradient.
-            frozen: columns of the weights that keep their values. Without this argument, weight
-                decay would change them even though their gradient is zero.
+            frozen: columns of the weights that keep their values. Otherwise, weight decay would
+                change these columns even though their gradient is zero.
         """
         self.config, self.frozen = config, frozen
         self.weights, self.gradient = weights, gradient
@@ -137,7 +137,7 @@ class GradientClipping:
     neural networks".
 
     Args:
-        limits: `training.clip_norm` of each run; None for a run without a limit.
+        limits: the value of `training.clip_norm` for each run; None for a run without a limit.
         gradient: (R, P) gradient, changed in place.
     """
 

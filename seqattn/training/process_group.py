@@ -1,10 +1,10 @@
-"""The process group of a training that torchrun starts in several processes.
+"""The process group of a training run that torchrun starts in several processes.
 
 Each process computes the gradient of its shard of every batch. The processes sum their gradients
-before each update, so that they all make the same update of the same weights. The order of
+before each update, so that every process makes the same update of the same weights. The order of
 sequences and the teacher forcing are functions of seed and position, and need no communication.
-`DistributedDataParallel` of torch would communicate for each parameter by hooks, but here all
-parameters are a single tensor already.
+torch's `DistributedDataParallel` would communicate for each parameter by hooks, but here all
+parameters are already a single tensor.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ FAILED = bytes(64)
 
 
 class Shard(NamedTuple):
-    """The share of a process in n sequences.
+    """One process's share of n sequences.
 
     Attributes:
         n: number of sequences that the processes share.
-        places: slice of the sequences of this process. It may be empty if n is smaller than the
-            number of processes.
+        places: slice of the sequences of this process. The slice may be empty if n is smaller than
+            the number of processes.
     """
 
     n: int
@@ -49,13 +49,14 @@ class Shard(NamedTuple):
 
 
 def shard_of(processes: ProcessGroup | None, n: int) -> Shard:
-    """Return the share of this process in n sequences. Without a group it is all of them."""
+    """Return the share of this process in n sequences. Without a process group, the share is all n
+    sequences."""
     rank, size = (0, 1) if processes is None else (processes.rank, processes.size)
     return Shard(n, slice(rank * n // size, (rank + 1) * n // size))
 
 
 class ProcessGroup:
-    """The processes of one training.
+    """The processes that train a run together.
 
     Attributes:
         rank: number of this process from 0. Process 0 writes all files.
@@ -109,7 +110,7 @@ class ProcessGroup:
         """Sum a tensor over all processes in place, and return it.
 
         Raises:
-            DistributedError: if another process is lost.
+            DistributedError: if another process fails.
         """
         with self._wrap_errors():
             dist.all_reduce(tensor)
@@ -126,7 +127,7 @@ class ProcessGroup:
             Whether any process received a request to stop, and whether a save is due in process 0.
 
         Raises:
-            DistributedError: if another process is lost.
+            DistributedError: if another process fails.
         """
         flags = torch.tensor([stop, save and self.rank == 0], dtype=torch.uint8)
         flags = flags.to(self.device)
@@ -151,14 +152,14 @@ class ProcessGroup:
             raise
 
     def check_same_training(self, config: str | None, data: bytes | None) -> None:
-        """Check that all processes are about to train the same config and data.
+        """Check that all processes have the same config and the same data.
 
         Args:
             config: fingerprint of the config; None if this process failed.
             data: digest of the sequences; None if this process failed.
 
         Raises:
-            DistributedError: if configs or data differ, or if another process failed.
+            DistributedError: if the configs or the data differ, or if another process failed.
         """
         self.is_checked = True
         own = FAILED
@@ -186,7 +187,7 @@ class ProcessGroup:
         """Return the content of process 0 in all processes.
 
         Raises:
-            DistributedError: if another process is lost.
+            DistributedError: if another process fails.
         """
         length = torch.tensor([len(content)], dtype=torch.int64, device=self.device)
         with self._wrap_errors():

@@ -1,7 +1,8 @@
 """Schedules of teacher forcing and learning rate, and early stopping.
 
 Each schedule is a function of the config and the epoch. Plateaus and early stopping also depend on
-the validation losses so far. There is no other state, so that a resumed run cannot differ.
+the validation losses so far. The schedules have no other state, so that a resumed run has the same
+schedules as an uninterrupted run.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ Ending = Literal["all epochs", "early stopping", "diverged"]
 def teacher_forcing_probability(config: TeacherForcing, epoch: int, epochs: int) -> float:
     """Compute the probability that a step receives the true target.
 
-    The schedules are those of Bengio et al. 2015, "Scheduled Sampling", section 2.4.
+    The schedules are described in Bengio et al. 2015, "Scheduled Sampling", section 2.4.
 
     Args:
         config: the section `training.teacher_forcing`.
@@ -75,10 +76,10 @@ def sample_teacher_forcing(
         batches: number of batches in the epoch.
         steps: number of target steps, T.
 
-    Returns:
-        True where a uniform random number in [0, 1) is below `probability`. The shape depends on
-        `config.coin`: (batches, 1, T) for `step`, (sequences, 1) for `sequence`, and (sequences, T)
-        for `element`. The sequences are in the order in which the epoch visits them.
+    Returns: an array that is True at each element for which a uniform random number in [0, 1) is
+        below `probability`. The shape depends on `config.coin`: (batches, 1, T) for `step`,
+        (sequences, 1) for `sequence`, and (sequences, T) for `element`. The sequences are in the
+        order in which the epoch visits them.
     """
     match config.coin:
         case "step":
@@ -97,7 +98,7 @@ class PlateauDetector:
     """A counter of the epochs without a new lowest loss.
 
     Args:
-        patience: number of such epochs in a row that make a plateau.
+        patience: number of consecutive epochs without a new lowest loss that make a plateau.
         min_delta: decrease that a loss must exceed to count as a new lowest loss.
     """
 
@@ -122,7 +123,8 @@ class PlateauDetector:
 
 
 def build_early_stopper(config: Training, history: Iterable[float]) -> PlateauDetector:
-    """Build the detector for early stopping. It finds no plateau if early stopping is off.
+    """Build the detector for early stopping. If early stopping is off, the detector never finds a
+    plateau.
 
     Args:
         config: the section `training`.
@@ -149,8 +151,9 @@ class LearningRate:
         step     learning_rate factor^floor(e / every)
         plateau  learning_rate factor^n
 
-    A cosine equals the `CosineAnnealingLR` of torch with T_max = E and eta_min = m. With m = 0 its
-    last epoch, e = E - 1, still has a rate above 0. A step schedule equals the `StepLR` of torch.
+    A cosine equals the `CosineAnnealingLR` of torch with T_max = E and eta_min = m. With m = 0, the
+    last epoch of the cosine, e = E - 1, still has a rate above 0. A step schedule equals the
+    `StepLR` of torch.
     """
 
     def __init__(self, config: Training, history: Iterable[float] = ()) -> None:
@@ -202,13 +205,16 @@ class LearningRate:
 
 
 def ending(config: Training, epoch: int, stopper: PlateauDetector) -> Ending | None:
-    """Return the reason for the end of a training, or None if epochs are left to train.
+    """Return the reason why a training run has ended, or None if epochs are left to train.
+
+    After the last epoch of `training.epochs` the reason is "all epochs", even if this epoch
+    completes a plateau: early stopping then skips no epoch.
 
     Args:
         config: the section `training`.
         epoch: number of finished epochs.
-        stopper: the detector after the validation losses of these epochs.
+        stopper: the detector, which has seen the validation losses of these epochs.
     """
-    if stopper.is_plateau:
-        return "early stopping"
-    return "all epochs" if epoch >= config.epochs else None
+    if epoch >= config.epochs:
+        return "all epochs"
+    return "early stopping" if stopper.is_plateau else None

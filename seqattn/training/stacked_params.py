@@ -106,9 +106,9 @@ class StackedParams:
 def cache_module_attributes(model: nn.Module) -> Iterator[None]:
     """Return a context in which submodules and parameters are plain attributes of their modules.
 
-    Without it torch looks them up in Python at each use, which takes a twentieth of the step of a
-    small model. Do not replace a submodule or parameter in this context, because the module would
-    still use the old object.
+    Without this context, torch looks up these attributes in Python at each use, which takes a
+    twentieth of the time of a training step of a small model. Do not replace a submodule or
+    parameter in this context, because the module would still use the old object.
     """
     modules = list(model.modules())
     for module in modules:

@@ -1,7 +1,5 @@
-"""The state of a training.
-
-A checkpoint contains this state except for the attention history, which has a separate file. A
-resume rebuilds everything else.
+"""The training state. A checkpoint contains this state except for the attention history, which has
+a separate file. After a resume, everything else is rebuilt.
 
 `RunState` is the state of a single run, by parameter name, as in a checkpoint file. `TrainState` is
 the state of all runs of a group, with a leading axis of runs, which the loop changes.
@@ -29,6 +27,7 @@ from seqattn.runs import EpochRecord
 from seqattn.training.attention_history import AttentionSnapshot
 from seqattn.training.batches import Batch, GatheredBatch
 from seqattn.training.optimizers import Optimizer, counts_updates
+from seqattn.training.parameter_history import ParameterSnapshot
 from seqattn.training.schedules import Ending
 from seqattn.training.stacked_params import StackedParams
 
@@ -59,9 +58,11 @@ class TrainingRecord:
         history: one record for each finished epoch.
         best_epoch: number of the epoch with the lowest validation loss, from 1; 0 before the end of
             the first epoch.
-        loss_sum: sum of mean loss times loss count over the steps of the current epoch.
+        loss_sum: sum of the product of mean loss and loss count over the steps of the current
+            epoch.
         loss_count: sum of the loss counts of these steps; see `Batch.loss_counts`.
         attention_history: snapshots of `training.record_attention`. A separate file keeps them.
+        parameter_history: the same for the parameters.
     """
 
     history: list[EpochRecord] = field(default_factory=list)
@@ -69,6 +70,7 @@ class TrainingRecord:
     loss_sum: float = 0.0
     loss_count: int = 0
     attention_history: list[AttentionSnapshot] = field(default_factory=list)
+    parameter_history: list[ParameterSnapshot] = field(default_factory=list)
 
     @property
     def best_loss(self) -> float:
@@ -86,15 +88,16 @@ class RunState(TrainingRecord):
 
     Attributes:
         weights: weights by parameter name.
-        buffers: buffers of the optimizer by parameter name and buffer name. It is empty before the
-            first step.
+        buffers: buffers of the optimizer by parameter name and buffer name; empty before the first
+            step.
         epoch: number of finished epochs.
         step: number of finished steps in the current epoch.
         seconds: duration of the current epoch so far, in seconds.
         best_weights: weights after the best epoch, by parameter name.
-        slot: row in a group; None in checkpoints of earlier versions, which did not record it.
-        environment: device and torch version at the save, by the keys of `environment.json`. It
-            is empty unless the state was read from a checkpoint that contains it.
+        slot: row in a group; None in checkpoints of earlier versions, which did not record the row.
+        environment: device, torch version, and numbers of threads and processes when the state was
+            saved, with the keys of `environment.json`. Earlier versions did not store the numbers.
+            The mapping is empty unless the state was read from a checkpoint that contains it.
     """
 
     weights: dict[str, Tensor]
@@ -124,7 +127,7 @@ class TrainingRun:
         config: the section `training`.
         seed: seed of batch order, teacher forcing, dropout and sampling.
         sequence_ids: ids of the training sequences, for error messages.
-        group_id: digest of the runs that begin together, for their checkpoints.
+        group_id: digest of the runs that begin together, which is stored in checkpoints.
     """
 
     model: Seq2SeqModel
@@ -142,9 +145,9 @@ class RunProgress(TrainingRecord):
 
     Attributes:
         run: the inputs of the run.
-        checkpoint: the newest state, which a save writes. Before training it is the state to
-            continue from, or None.
-        ended: reason for the end of the training; None for a run that is active or was interrupted.
+        checkpoint: the newest state of the run, which the next save writes. Before training, this
+            is the state from which training continues, or None for a new run.
+        ended: reason why training ended; None for a run that is active or was interrupted.
         error: the non-finite loss, gradient or update of a run that diverged; None otherwise.
     """
 
@@ -160,7 +163,7 @@ class RunProgress(TrainingRecord):
 
     @property
     def is_finished(self) -> bool:
-        """Whether the training has ended with finite losses."""
+        """Whether training has ended with finite losses."""
         return self.ended is not None and self.error is None
 
     @property
@@ -187,7 +190,7 @@ class StateSnapshot:
     Attributes:
         step: number of finished steps in the epoch.
         tensors: copies of weights, number of updates, and moments.
-        pending: losses of earlier steps that are not committed yet.
+        pending: uncommitted losses of earlier steps.
     """
 
     step: int
@@ -208,7 +211,7 @@ class TrainState:
         epoch: number of finished epochs.
         step: number of finished steps in the current epoch.
         seconds: duration of the current epoch at the last save, in seconds.
-        pending: losses of the steps that are not committed yet.
+        pending: step losses that are not yet added to the sums of the epoch.
     """
 
     def __init__(
@@ -247,7 +250,7 @@ class TrainState:
     # --- losses ----------------------------------------------------------------------------------
 
     def finite_rows(self) -> list[bool]:
-        """Return for each row whether weights and moments are finite."""
+        """Return whether the weights and moments of each row are finite."""
         zeros = self.params.weights * 0  # NaN for each non-finite weight
         for moment in self.moments.values():
             zeros.add_(moment, alpha=0)
@@ -258,8 +261,8 @@ class TrainState:
         """Add the pending losses to the sums of the epoch.
 
         Returns:
-            Whether the losses, weights and moments of all active runs are finite. If not, no loss
-            is added.
+            Whether the losses, weights and moments of all active runs are finite. If any of these
+            is not finite, no loss is added.
         """
         if not self.pending:
             return True

@@ -18,8 +18,8 @@ STEP_BITS, CALL_BITS = 32, 10
 class StepRNG:
     """The implementation of `seqattn.models.RNG` for a training step.
 
-    Each number is a function of seed, epoch, step and call number. A run therefore draws the
-    same numbers alone, in a group, and after a resume within an epoch.
+    Each number is a function of seed, epoch, step and call number. A run therefore draws the same
+    numbers whether it is trained alone, in a group, or after a resume within an epoch.
 
     Args:
         seeds: seed of each run. Several seeds add a leading axis of runs to the numbers.
@@ -42,11 +42,13 @@ class StepRNG:
         self.calls = dict[str, int]()
 
     def uniform(self, name: Literal["sampling", "dropout"], *shape: int) -> Tensor:
-        """Draw uniform random numbers in [0, 1).
+        """Draw uniform random numbers in [0, 1].
+
+        They are drawn in float64 from [0, 1). Rounding to the type of `like` can result in 1.0.
 
         Args:
             name: purpose of the numbers.
-            shape: shape of the numbers of a run; its first axis is that of the sequences.
+            shape: shape of the numbers of a run. The first axis is the axis of sequences.
         """
         call = self.calls.get(name, 0)
         assert call < 1 << CALL_BITS

@@ -1,18 +1,19 @@
 """Choice of the number of threads by timing a few steps.
 
-With several threads, every operation waits for the slowest thread. In a small model this wait is
-longer than the operation itself. If another process keeps a core busy, the wait is far longer: one
-training of two seconds took thirty. Small models therefore get one thread without a trial, and
-large models get more threads only if a few steps are clearly faster with them.
+With several threads, every operation waits for the slowest thread. In a small model, this wait is
+longer than the operation itself. If another process keeps a core busy, the wait is far longer. In
+one case, training took thirty seconds instead of two seconds. Small models therefore get one thread
+without a trial, and large models get more threads only if a few steps are clearly faster with them.
 """
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import dataclasses
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import torch
 
@@ -30,8 +31,19 @@ MAX_TIME_RATIO = 0.8
 """The number of threads is doubled if the step time falls at least to this share of itself."""
 
 
+@contextlib.contextmanager
+def restore_thread_count() -> Iterator[None]:
+    """Restore torch's number of threads at the end of the block, also after an error."""
+    before = torch.get_num_threads()
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
 def choose_threads(runs: Sequence[TrainingRun]) -> tuple[int, str]:
-    """Choose the number of threads for a group of runs by training copies of them for a few steps.
+    """Choose the number of threads for a group of runs by training copies of the runs for a few
+    steps.
 
     Returns:
         The number of threads, and the reason for it.

@@ -343,11 +343,13 @@ def test_previous_is_the_step_before() -> None:
 
 def test_what_cannot_be_overridden() -> None:
     for text in ("", "uniforn", "one_hot", "one_hot:", "one_hot:-1", "one_hot:1.5", "uniform:2"):
-        with pytest.raises(UsageError, match="expected uniform, shuffled, previous, or one_hot:K"):
+        with pytest.raises(
+            UsageError, match="expected uniform, shuffled, previous, one_hot:K, zeros"
+        ):
             Override.parse(text)
     with pytest.raises(UsageError, match="has 4 points, so K must lie within 0 and 3"):
-        Override.parse("one_hot:4").check(4)
-    Override.parse("one_hot:3").check(4)
+        Override.parse("one_hot:4").check(4, (1, 1))
+    Override.parse("one_hot:3").check(4, (1, 1))
     with pytest.raises(UsageError, match="signed read weights"):
         model_of(KINDS["fast weights"]).forecast(
             torch.zeros(1, S, F, dtype=torch.float64), 2, override=Override.parse("uniform")

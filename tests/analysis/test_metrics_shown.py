@@ -121,7 +121,7 @@ def test_two_features_have_a_table_each(seqattn: Command, home: Path) -> None:
 
 
 def test_the_page_shows_metrics(seqattn: Command, home: Path) -> None:
-    done = seqattn("report", "outputs/two")
+    done = seqattn("report", "outputs/two", "--no-live")
     assert done.code == 0, done.err
     page = (home / "outputs/two/report.html").read_text()
     assert "f1, in its own units" in page
@@ -136,7 +136,7 @@ def test_a_run_of_an_older_version_is_still_read(seqattn: Command, home: Path) -
     path.write_text(json.dumps(summary))
     for words in (
         ["train", "one.yaml", "--resume"],
-        ["report", "outputs/one"],
+        ["report", "outputs/one", "--no-live"],
         ["doctor", "outputs/one"],
     ):
         done = seqattn(*words)

@@ -1,8 +1,12 @@
-"""A headless Chromium, and runs to write pages of. `make test-browser` installs what this needs."""
+"""Headless Chromium and Firefox without a network, and runs to write pages of.
+
+`make test-browser` installs the browsers. Playwright runs a stock Firefox through `firefox_bridge.py`.
+"""
 
 from __future__ import annotations
 
 import shutil
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,7 +14,7 @@ from typing import Any
 
 import pytest
 import torch
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page, Playwright, sync_playwright
 
 from seqattn import experiments
 from seqattn.config import resolve
@@ -21,7 +25,16 @@ from seqattn.report import report
 SMALL = ["training.epochs=3", "data.n_train=64", "data.n_validation=16", "data.n_test=24",
          "training.record_attention=1"]  # fmt: skip
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
-         "--disable-background-networking", "--disable-component-update", "--disable-sync"]  # fmt: skip
+         "--disable-background-networking", "--disable-component-update", "--disable-sync",
+         "--proxy-server=127.0.0.1:9"]  # fmt: skip
+# Nothing listens on the port of the proxies, so there is no network.
+FIREFOX_SETTINGS: dict[str, str | float | bool] = {
+    "network.proxy.type": 1,
+    "network.proxy.allow_hijacking_localhost": True,
+    **{f"network.proxy.{kind}": "127.0.0.1" for kind in ("http", "ssl", "socks")},
+    **{f"network.proxy.{kind}_port": 9 for kind in ("http", "ssl", "socks")},
+}
+BRIDGE = Path(__file__).with_name("firefox_bridge.py")
 RUNS = {
     "squares": SMALL,
     "copy": [*SMALL, "data.kind=copy", "data.length=32", "model.bidirectional=true"],
@@ -63,22 +76,43 @@ class Opened:
             slider.press("ArrowRight")
 
 
+def find_program(*names: str) -> str:
+    """Path of the first of some programs that is installed."""
+    found = next(filter(None, map(shutil.which, names)), None)
+    assert found, f"there is no {names[0]}: make test-browser installs it"
+    return found
+
+
 @pytest.fixture(scope="session")
-def browser() -> Iterator[Browser]:
-    found = next(
-        filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
-    )
-    assert found, "there is no Chromium: make test-browser installs it"
-    with (
-        sync_playwright() as playwright,
-        playwright.chromium.launch(executable_path=found, args=FLAGS) as browser,
-    ):
+def playwright() -> Iterator[Playwright]:
+    with sync_playwright() as found:
+        yield found
+
+
+@pytest.fixture(scope="session")
+def browser(playwright: Playwright) -> Iterator[Browser]:
+    path = find_program("chromium", "chromium-browser", "google-chrome")
+    with playwright.chromium.launch(executable_path=path, args=FLAGS) as browser:
         yield browser
 
 
-@pytest.fixture
-def opened(browser: Browser) -> Iterator[Callable[..., Opened]]:
-    """Open a page; at the end nothing may have gone wrong on it, nor have left it."""
+@pytest.fixture(scope="session")
+def firefox(playwright: Playwright, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    program = tmp_path_factory.mktemp("firefox") / "firefox"
+    path = find_program("firefox-esr", "firefox")
+    program.write_text(f"#!/bin/sh\nexec '{sys.executable}' '{BRIDGE}' '{path}' \"$@\"\n")
+    program.chmod(0o700)
+    with playwright.firefox.launch(
+        channel="moz-firefox", executable_path=program, firefox_user_prefs=FIREFOX_SETTINGS
+    ) as browser:
+        yield browser
+
+
+Open = Callable[..., Opened]
+
+
+def opener(browser: Browser) -> Iterator[Open]:
+    """Open pages; at the end nothing may have gone wrong on a page, nor have left it."""
     all_of_them = list[Opened]()
 
     def begin(path: Path, **options: Any) -> Opened:
@@ -96,8 +130,28 @@ def opened(browser: Browser) -> Iterator[Callable[..., Opened]]:
     yield begin
     for each in all_of_them:
         assert not each.complaints
-        assert each.requests == [each.page.url.partition("#")[0]]
+        # Firefox does not report that it reads a file.
+        own = each.page.url.partition("#")[0]
+        assert {url for url in each.requests if not url.startswith("blob:")} <= {own}
         each.page.context.close()
+
+
+@pytest.fixture
+def opened(browser: Browser) -> Iterator[Open]:
+    """Open a page in Chromium."""
+    yield from opener(browser)
+
+
+@pytest.fixture
+def opened_in_firefox(firefox: Browser) -> Iterator[Open]:
+    """Open a page in Firefox, with the functions of `opened`."""
+    yield from opener(firefox)
+
+
+@pytest.fixture(params=["browser", "firefox"], ids=["chromium", "firefox"])
+def opened_in_both(request: pytest.FixtureRequest) -> Iterator[Open]:
+    """Open a page in Chromium, then in Firefox: the test runs twice."""
+    yield from opener(request.getfixturevalue(request.param))
 
 
 @pytest.fixture(scope="session")
@@ -123,7 +177,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder, _ = experiments.train_one(resolve(None, other).config, home, plots=False)
     found["columns"] = folder.path
     for path in found.values():
-        report(path)
+        report(path, live=False)
     return found
 
 
@@ -136,7 +190,7 @@ def compared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     file.write_text("name: both\n")
     planned = plan_comparison(file, SMALL, ["model.attention.score=dot,uniform"], seeds=3)
     path = compare(planned, home).path
-    report(path / "dot" / "seed-24")
+    report(path / "dot" / "seed-24", live=False)
     (path / "uniform" / "seed-25" / "summary.json").unlink()
-    report(path)
+    report(path, live=False)
     return path

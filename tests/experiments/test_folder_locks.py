@@ -34,8 +34,8 @@ def test_a_comparison_holds_its_folder(seqattn: Command, tmp_path: Path) -> None
     before = tree(home)
     with exclusive_lock(home):
         assert seqattn(*words).code == 6
-        assert seqattn("report", "outputs/mine").code == 6
-        assert seqattn("report", "outputs/mine", "--output", "page.html").code == 0
+        assert seqattn("report", "outputs/mine", "--no-live").code == 6
+        assert seqattn("report", "outputs/mine", "--no-live", "--output", "page.html").code == 0
     assert {**tree(home), ".lock": b""} == {**before, ".lock": b""}
 
 
@@ -86,14 +86,14 @@ def test_other_seeds_may_be_trained_beside_those_in_training(
     with exclusive_lock(tmp_path / "outputs" / "mine" / "seed-23"):
         assert seqattn(*words, "--seed", "30").code == 0
         assert seqattn(*words, "--resume").code == 6
-        assert seqattn("report", "outputs/mine").code == 0, "all seeds are finished"
+        assert seqattn("report", "outputs/mine", "--no-live").code == 0, "all seeds are finished"
         (tmp_path / "outputs" / "mine" / "seed-23" / "summary.json").unlink()
-        done = seqattn("report", "outputs/mine")
+        done = seqattn("report", "outputs/mine", "--no-live")
         assert done.code == 6
         assert "write elsewhere with --output FILE" in done.err
 
 
-@pytest.mark.parametrize("words", [["report"], ["plot-attention", "--grid"]])
+@pytest.mark.parametrize("words", [["report", "--no-live"], ["plot-attention", "--grid"]])
 def test_what_is_drawn_into_a_run_s_folder_is_of_the_run_that_is_there(
     words: list[str], seqattn: Command, tmp_path: Path
 ) -> None:

@@ -46,7 +46,7 @@ def test_a_comparison_goes_on_and_is_read_back(seqattn: Callable[..., Ended], sk
     done = seqattn("compare", "c.yaml")
     assert done.code == 0, done.err
     assert Path("outputs/cm/seeds.csv").read_bytes() == before
-    done = seqattn("report", "outputs/cm")
+    done = seqattn("report", "outputs/cm", "--no-live")
     assert done.code == 0, done.err
 
 

@@ -81,4 +81,5 @@ class Tally:
 
 def render_exit_codes(codes: Mapping[int, int]) -> str:
     """Return exit codes and their numbers of occurrences as text, such as "0 (3 times)"."""
-    return ", ".join(f"{code} ({count} times)" for code, count in sorted(codes.items()))
+    items = [f"{code} ({count} times)" for code, count in sorted(codes.items())]
+    return " and ".join([", ".join(items[:-1]), *items[-1:]] if len(items) > 1 else items)

@@ -45,8 +45,8 @@ COMMANDS = {
     "tune others shared": [*SEARCH, "model.hidden_dim=uniform(2,4)", "--trials", "3", *SHARED],
     "predict": ["predict", "outputs/mine", "--example", "0", "--output", "next.csv"],
     "evaluate": ["evaluate", "outputs/mine"],
-    "report": ["report", "outputs/mine"],
-    "report a trial": ["report", "outputs/mine/trial-0"],
+    "report": ["report", "outputs/mine", "--no-live"],
+    "report a trial": ["report", "outputs/mine/trial-0", "--no-live"],
     "plot": ["plot-attention", "outputs/mine", "--grid"],
 }  # fmt: skip
 

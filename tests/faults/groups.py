@@ -120,7 +120,9 @@ def difference(whole: Runs, parted: Runs) -> str | None:
     return None
 
 
-RESULTS = ("summary.json", "predictions.npz", "attention.npz", "film.npz")
+RESULTS = (
+    "summary.json", "predictions.npz", "attention.npz", "film.npz", "parameter_history.npz",
+)  # fmt: skip
 NOT_COMPARED = ("seconds", "interrupted", "skipped_checkpoints")
 """Keys of summary.json in which a resumed run may differ."""
 

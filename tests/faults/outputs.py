@@ -34,7 +34,7 @@ COMMANDS: dict[str, tuple[list[str], str, tuple[str, ...]]] = {
     "weights": (["predict", RUN, "--attention"], ".npz", (CHECKPOINT, f"{RUN}/attention.npz")),
     "attention picture": (["plot-attention", RUN, "--output"], ".png", (CHECKPOINT,)),
     "explanation": (["explain", RUN, "--figure"], ".png", (CHECKPOINT, CONFIG)),
-    "page": (["report", RUN, "--output"], ".html", (CHECKPOINT, f"{RUN}/summary.json")),
+    "page": (["report", RUN, "--no-live", "--output"], ".html", (CHECKPOINT, f"{RUN}/summary.json")),
     "sample": (["data", "sample", "c.yaml", "--output"], ".csv", ("c.yaml",)),
     "picture of data": (["data", "check", "x.csv", "--picture"], ".png", ("x.csv",)),
     "schema": (["config", "schema", "--output"], ".json", ()),

@@ -231,16 +231,19 @@ FAULTS: dict[str, tuple[str, Callable[[], Tally]]] = {
 MARK = "\n## Comparison with Lightning\n"
 HEAD = """# Fault-injection results
 
-Each row of the table describes a fault and the result that must follow. The fault was injected as often as the column
-"tried" states. Each check is itself tested with a deliberate mistake in seqattn, which it must detect
-(`tests/faults/test_faults.py`; this file also runs a short version of every row with the test suite). If a fault cannot
-be injected, the case counts as skipped, never as passed.
+Each row of the table describes a fault and the result that is required after the fault. The column "tried" contains the
+number of times that the fault was injected. The checks themselves are tested as well: for each check, a test makes a
+deliberate mistake in seqattn, which the check must detect (`tests/faults/test_faults.py`). This test file is part of
+the test suite. It also injects the faults of every row a small number of times. If a fault cannot be injected, the
+attempt counts as skipped, never as passed.
 
-Time and memory are those of the worst case of a row. Two faults were tested at a time on two cores, and other programs
-may have run at the same time, so the times are upper limits. If a row lists memory, it is the memory of seqattn's own
-processes. `make torture` measures every row, and `python -m tests.faults.torture --only NAMES` measures selected rows.
+The columns "worst time" and "worst memory" contain the longest time and the highest memory of any attempt in the row.
+The memory is the memory of seqattn's own processes. Two faults were tested at a time on two cores, and other programs
+may have run at the same time, so the times are upper limits. `make torture` measures every row, and `python -m
+tests.faults.torture --only NAMES` measures selected rows.
 
 """
+DETAILS = "The following list gives additional results for some of the faults:"
 
 
 def page(found: dict[str, Tally], before: str = "") -> str:
@@ -264,7 +267,7 @@ def page(found: dict[str, Tally], before: str = "") -> str:
         "| fault, and required result | tried | passed | skipped | failed | worst time | worst memory"
         " | measured |",
         "| --- | ---: | ---: | ---: | ---: | ---: | ---: | --- |",
-        *rows, "", *remarks,
+        *rows, "", DETAILS, "", *remarks,
     ]  # fmt: skip
     return "\n".join(lines) + "\n"
 

@@ -170,7 +170,7 @@ def test_what_was_drawn_of_a_run_goes_with_it(
     for words in (["--grid"], ["--epochs"], ["--epochs", "--head", "1"], ["--head", "1"],
                   ["--format", "pdf"]):  # fmt: skip
         assert seqattn("plot-attention", mine.path, *words).code == 0
-    assert seqattn("report", mine.path).code == 0
+    assert seqattn("report", mine.path, "--no-live").code == 0
     (mine.path / "attention_of_mine.png").touch()
     sets = [word for text in SMALL for word in ("--set", text)]
     words = ["train", mine.config, *sets, "--output-dir", mine.path.parent, "--overwrite", "-q"]
@@ -250,12 +250,12 @@ def test_long_sources_are_shown_up_to_the_largest_weight(
 
 
 def test_the_command_writes_a_page(mine: RunFolder, seqattn: Callable[..., Ended]) -> None:
-    done = seqattn("report", mine.path)
+    done = seqattn("report", mine.path, "--no-live")
     assert done.code == 0, done.err
     text = (mine.path / "report.html").read_text()
     assert "default-src 'none'" in text
     assert len(text) < 12 * 2**20
-    assert seqattn("report", mine.path, "--output", "x.txt").code == 2
+    assert seqattn("report", mine.path, "--no-live", "--output", "x.txt").code == 2
     assert seqattn("report", "nowhere").code == 4
 
 
@@ -462,7 +462,7 @@ def test_a_missing_extra_is_named(
         return real(name, *args, **options)
 
     monkeypatch.setattr(builtins, "__import__", without)
-    done = seqattn("report", mine.path)
+    done = seqattn("report", mine.path, "--no-live")
     assert done.code == 2
     assert 'pip install "seqattn[report]"' in done.err
 

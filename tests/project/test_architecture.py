@@ -33,7 +33,8 @@ FLOORS = [
     ["plots.style"],
     ["plots"],
     ["plots.run_pictures", "plots.comparison_pictures"],
-    ["report", "export"],
+    ["export"],
+    ["report"],
     ["experiments"],
     ["experiments.ray_cluster", "experiments.verify_resume", "experiments.tuning"],
     ["experiments.compare"],
@@ -72,7 +73,9 @@ TOP = {
     "experiments", "report", "export", "cli", "__init__", "__main__",
 }  # fmt: skip
 FLOOR_OF = {room: level for level, rooms in enumerate(FLOORS) for room in rooms}
-FILES = sorted((ROOT / "seqattn").rglob("*.py"))
+FILES = sorted(
+    path for path in (ROOT / "seqattn").rglob("*.py") if "node_modules" not in path.parts
+)
 
 
 def room_of(name: str) -> str:

@@ -98,7 +98,7 @@ def test_every_command_of_the_ten_minutes_page_does_what_the_page_states(
         in page_text
     )
     assert (
-        "In 47 sequences, both rows have it on point 2, and in 14 sequences, both rows have it"
+        "In 47 sequences, both rows have their largest weight on point 2, and in 14 sequences, both"
         in page_text
     )
     sentence = (

@@ -597,7 +597,8 @@ def test_a_compiled_step_trains_the_same(model: dict[str, Any], quick_compiler: 
 def test_auto_compiles_when_that_is_shorter_and_goes_back_where_it_is_slower(
     after: float, ends_as: str, quick_compiler: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Epochs take a second, and once compiled half of it, or two."""
+    """Epochs take a second, and once compiled half of it, or two. The first compiled epoch, which
+    compiles again for other shapes, is not measured."""
     after_epoch, took, ended = StepCompiler.after_epoch, iter(()), list[str]()
 
     def timed(compiler: StepCompiler, seconds: float, epochs_left: int, batch: Any) -> None:
@@ -617,7 +618,7 @@ def test_auto_compiles_when_that_is_shorter_and_goes_back_where_it_is_slower(
     trained([run_of(config, torch.float64)], log=log_lines.append)
     assert log_lines[:2] == ["autograd", "autograd, a step compiled"]
     assert log_lines[2:] == ["autograd; compilation disabled (no speed-up)"] * (after > 1)
-    assert ended == ["autograd, a step compiled", *[ends_as] * 3]
+    assert ended == [*["autograd, a step compiled"] * 2, *[ends_as] * 2]
 
 
 def test_a_failed_compilation_is_logged(monkeypatch: pytest.MonkeyPatch) -> None:

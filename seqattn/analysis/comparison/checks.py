@@ -53,9 +53,8 @@ def check_seeds(path: Path, runs: Runs) -> None:
 
 def is_resampled(configs: Sequence[Config]) -> bool:
     """Return whether every run has its own data seeds, as in a comparison that resamples the data.
-
-    The result is False for a single run, and if all runs share the training, validation or test
-    seed.
+    The result is False if there is only one run, or if all runs share the training, validation or
+    test seed.
     """
     seeds = [
         tuple(getattr(config.data, f"{part}_seed") for part in PARTS)

@@ -1,4 +1,4 @@
-"""Functions that read comparisons, and many seeds of one config, from their folders."""
+"""Functions that read comparisons, or several seeds of one config, from their folders."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def find_seed_folders(path: Path) -> dict[int, RunFolder]:
         The run folders by seed, in ascending order of the seeds.
 
     Raises:
-        CheckpointError: if a folder lacks a file that every run has. Without this error, the
-            result would lack the seed of the folder.
+        CheckpointError: if a folder lacks a file that every run has. Without this error, the seed
+            of the folder would be missing in the result.
     """
     found = {}
     for folder in map(RunFolder, path.glob("seed-*")):
@@ -48,8 +48,8 @@ def read_comparison(path: Path) -> ComparisonResult:
     """Read a comparison, or the seeds of one config, from a folder. The runs may be unfinished.
 
     Raises:
-        CheckpointError: if the folder contains neither a comparison nor seeds of one config, or
-            if it cannot be read.
+        CheckpointError: if the folder contains neither a comparison nor seeds of one config, or if
+            the folder cannot be read.
     """
     if not (path / COMPARISON).is_file():
         return collect_seeds(path, path.name, require_seed_folders(path))
@@ -86,7 +86,7 @@ def require_seed_folders(path: Path) -> dict[int, RunFolder]:
         The run folders by seed.
 
     Raises:
-        CheckpointError: if there are no run folders, or if they differ in config or data files.
+        CheckpointError: if there are no run folders, or if their configs or data files differ.
     """
     folders = find_seed_folders(path)
     if not folders:

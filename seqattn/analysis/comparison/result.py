@@ -98,7 +98,8 @@ class VariantResult:
 
     @property
     def unfinished(self) -> int:
-        """The number of seeds without a result. Their runs were interrupted, or still continue."""
+        """The number of seeds without a result. The runs of these seeds were interrupted or are
+        still in progress."""
         return len(self.folders) - len(self.losses)
 
 

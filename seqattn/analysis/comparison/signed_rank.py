@@ -1,14 +1,14 @@
 """Wilcoxon's signed-rank test with its estimate and confidence interval.
 
 The test is from Wilcoxon (1945, Biometrics Bulletin 1:80-83). The estimate and the interval are
-from Hodges and Lehmann (1963, Annals of Mathematical Statistics 34:598-611). All three use the
-Walsh averages, the means (d_i + d_j) / 2 of all pairs of differences with i <= j. The statistic is
-the number of Walsh averages above 0, the estimate is the median of the Walsh averages, and the
-interval contains the shifts that the test does not reject. The test and the interval therefore
-agree: p < level if and only if the interval excludes 0.
+from Hodges and Lehmann (1963, Annals of Mathematical Statistics 34:598-611). The test, the estimate
+and the interval use the Walsh averages, the means (d_i + d_j) / 2 of all pairs of differences with
+i <= j. The statistic is the number of Walsh averages above 0, the estimate is the median of the
+Walsh averages, and the interval contains the shifts that the test does not reject. The test and the
+interval therefore agree: p < level if and only if the interval excludes 0.
 
 The level and the coverage are exact for differences that are continuous and symmetric about the
-shift. With ties, both are conservative:
+shift. With ties, the test and the interval are conservative:
 
 - A difference of 0 has no sign, so the pair is left out.
 - A Walsh average of exactly 0 counts against both directions.
@@ -43,9 +43,9 @@ class SignedRank:
     Attributes:
         pairs: the number of nonzero differences.
         p: the two-sided p-value.
-        estimate: the Hodges-Lehmann estimate of the shift. It is infinite if at least half of the
-            Walsh averages are +inf, or at least half are -inf. It is NaN if both hold, and if
-            there are no pairs.
+        estimate: the Hodges-Lehmann estimate of the shift. The estimate is inf if at least half of
+            the Walsh averages are inf, and -inf if at least half are -inf. The estimate is NaN if
+            both conditions are true, or if there are no pairs.
         interval: the confidence interval of the shift, with possibly infinite bounds; None if
             there are too few pairs.
     """
@@ -60,7 +60,8 @@ def signed_rank(differences: Floats, level: float) -> SignedRank:
     """Compute the test, the estimate and the interval.
 
     Args:
-        differences: (n,), the differences of the pairs. They may contain inf and -inf, but no NaN.
+        differences: (n,), the differences of the pairs. The differences may be inf or -inf, but not
+            NaN.
         level: 1 minus the confidence level of the interval.
     """
     nonzero = differences[differences != 0]
@@ -74,7 +75,8 @@ def signed_rank(differences: Floats, level: float) -> SignedRank:
 
 
 def smallest_p(pairs: int) -> float:
-    """Return the smallest possible p-value, which results if all differences have the same sign.
+    """Return the smallest possible p-value, which is the p-value if all differences have the same
+    sign.
 
     Args:
         pairs: the number of nonzero differences.

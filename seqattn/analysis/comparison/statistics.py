@@ -66,9 +66,8 @@ class SeedSummary:
 def median_interval(values: Floats, level: float = LEVEL) -> Interval | None:
     """Compute a distribution-free confidence interval of the median from two order statistics.
 
-    The bounds are the k-th lowest and the k-th highest value, for the largest k with
-    2 P(Binomial(n, 1/2) < k) <= level (Conover 1999, Practical Nonparametric Statistics,
-    section 3.2).
+    The bounds are the k-th lowest and the k-th highest value for the largest k with 2 P(Binomial(n,
+    1/2) < k) <= level (Conover 1999, Practical Nonparametric Statistics, section 3.2).
 
     Args:
         values: (n,), the values; they may contain inf.
@@ -88,24 +87,26 @@ def median_interval(values: Floats, level: float = LEVEL) -> Interval | None:
 
 @dataclass(frozen=True)
 class PairedTest:
-    """A paired test of two variants. Each seed that both variants have gives a pair of runs.
+    """A paired test of two variants. For each seed that both variants have, the two runs form a
+    pair.
 
     Attributes:
         first, second: the names of the variants. The difference of a pair is the loss of the first
-            variant minus the loss of the second variant. It is negative if the first variant is
-            better.
+            variant minus the loss of the second variant. The difference is negative if the first
+            variant is better.
         seeds: the number of pairs.
         estimate: the Hodges-Lehmann estimate of the difference over the pairs that are not tied;
             see `SignedRank`.
-        interval: the simultaneous 95% interval of the difference (Bonferroni correction for all
-            tests of the comparison); None if there are too few pairs.
+        interval: the simultaneous 95% interval of the difference, with a Bonferroni correction for
+            all tests of the comparison; None if there are too few pairs.
         first_wins: the number of pairs in which the first variant has the lower loss.
         p: the two-sided p-value of Wilcoxon's signed-rank test.
         p_holm: the p-value with Holm's correction (1979) for all tests of the comparison.
-        effect: the matched-pairs rank-biserial correlation (Kerby 2014). It is -1 if the first
-            variant is better in every pair, and 1 if the second variant is.
-        smallest_p: the value that `p_holm` would have if, in every test, all untied differences
-            had the same sign. If it is 0.05 or more, no difference can be significant.
+        effect: the matched-pairs rank-biserial correlation (Kerby 2014). The correlation is -1 if
+            the first variant is better in every pair, and 1 if the second variant is better in
+            every pair.
+        smallest_p: the value that `p_holm` would have if, in every test, all untied differences had
+            the same sign. If this value is 0.05 or more, no difference can be significant.
         ties: the number of pairs with equal losses. A pair in which both runs diverged is tied.
         num_tests: the number of tests of the comparison.
         diverged: the number of diverged seeds of the first and of the second variant.
@@ -185,8 +186,8 @@ class PairedTest:
 
         Args:
             subtraction: the difference in words, such as `a minus b`.
-            sign: 1 if the text describes the loss of the first variant minus that of the second
-                variant, and -1 if it describes the reverse difference.
+            sign: 1 if the text describes the loss of the first variant minus the loss of the second
+                variant, and -1 if the text describes the reverse difference.
         """
         untied = " over the seeds that are not tied" if self.ties else ""
         size = "unknown" if math.isnan(self.estimate) else format_number(sign * self.estimate)
@@ -202,8 +203,8 @@ class PairedTest:
         return pairs_needed(LEVEL / self.num_tests)
 
     def _describe_divergence(self) -> str:
-        """Return the number of diverged seeds of each variant in parentheses, or "" if no seed
-        diverged."""
+        """Return a note in parentheses with the number of diverged seeds of each variant, or "" if
+        no seed diverged."""
         names = (self.first, self.second)
         found = [f"{name} diverged in {count}"
                  for name, count in zip(names, self.diverged, strict=True) if count]  # fmt: skip
@@ -215,7 +216,8 @@ def format_number(value: float, spec: str = ".2g") -> str:
 
     Args:
         value: the number.
-        spec: a format specification. If it begins with "+", positive numbers get a sign, too.
+        spec: a format specification. If the specification begins with "+", positive numbers also
+            get a sign.
     """
     if not math.isinf(value):
         return format(value, spec)
@@ -281,7 +283,7 @@ def rank_biserial(differences: Floats) -> float:
     """Return the rank-biserial correlation of differences, (n,).
 
     The correlation is the share of the rank sum that belongs to positive differences, minus the
-    share that belongs to negative differences. It is 0 if all differences are 0.
+    share that belongs to negative differences. The correlation is 0 if all differences are 0.
     """
     nonzero = differences[differences != 0]
     if not len(nonzero):

@@ -242,7 +242,7 @@ def describe_scope(data_of_seeds: DataOfSeeds) -> str:
 def describe_result(result: ComparisonResult) -> list[str]:
     """Return the results as sentences.
 
-    The tests of all pairs come first, with the decided pairs before the undecided ones. The
+    The tests of all pairs come first, with the decided pairs before the undecided pairs. The
     limitations of the results follow.
     """
     words = _describe_pairs(result.pairs) + _describe_limits(result)

@@ -1,7 +1,7 @@
 """The doctor: a diagnosis of a trained run from its attention weights and losses.
 
-Each finding has a measured value. If the finding is a problem, it also has the meaning of the
-problem and the config lines to change.
+Each finding contains a measured value. If a problem was found, the finding also contains the
+meaning of the problem and the config lines to change.
 
 The letters in shapes are N (sequences), L (layers), A (heads), T (target steps) and S (source
 steps).

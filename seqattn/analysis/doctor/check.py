@@ -19,11 +19,12 @@ class Finding:
 
     Attributes:
         name: the name of the problem.
-        state: "found" if the run has the problem, "fine" if it does not, or "unknown" if the run
-            cannot show whether it has the problem.
+        state: "found" if the run has the problem, "fine" if the run does not have the problem, or
+            "unknown" if the check cannot decide.
         number: the measured values as text.
         meaning: the consequence of the problem; "" unless the problem was found.
-        change: lines of the config or the command line to try; "" unless the problem was found.
+        change: suggested changes of the config or the command line; "" unless the problem was
+            found.
     """
 
     name: str
@@ -37,9 +38,8 @@ class Finding:
 
 
 class UndecidableError(Exception):
-    """An error that a check raises if the run cannot show whether it has the problem.
-
-    The message is the reason.
+    """An error that a check raises if it cannot decide whether the run has the problem. The message
+    contains the reason.
     """
 
 
@@ -50,7 +50,7 @@ class Check:
     Attributes:
         name: the name of the problem.
         needs_weights: whether the check reads attention weights.
-        judge: the function that decides; it may raise `UndecidableError`.
+        judge: the function that carries out the check; it may raise `UndecidableError`.
     """
 
     name: str
@@ -70,7 +70,7 @@ def define_check(name: str, *, needs_weights: bool = False) -> Callable[..., Che
 
 
 def summarize(findings: Sequence[Finding]) -> str:
-    """Return a sentence that names the problems found."""
+    """Return a sentence that lists the problems that were found."""
     found = [finding.name for finding in findings if finding.state == "found"]
     decided = sum(finding.state != "unknown" for finding in findings)
     if not found:

@@ -34,7 +34,7 @@ class Evidence:
             model has no attention.
         meaning: "distribution", or "strength" for signed weights; see
             `seqattn.models.AttentionMap`.
-        source_lengths: (N,), the number of source points of each sequence.
+        source_lengths: (N,), the number of source steps of each sequence.
         alignment: (N, T), the true source step of each target step, or -1 if a target step has
             none; None if the alignment is unknown.
         padding_mass: the largest sum of a step's weights on padding.
@@ -44,8 +44,8 @@ class Evidence:
         override_losses: for each override mode, the free-running loss with the replaced attention
             weights.
         baseline: the name and the loss of the best parameter-free baseline.
-        seeds: the test losses of this run and of the other seeds that were trained with it; empty
-            for a single run.
+        seeds: the test losses of this run and of the other seeds that were trained together with
+            this run; empty for a single run.
         kind: the kind of model: "recurrent", "transformer" or "fast_weights".
         teacher_forcing: the schedule of teacher forcing, and the teacher-forcing probability in
             the last epoch.
@@ -88,8 +88,8 @@ class Evidence:
         return ", ".join([f"layer {layer}"] * (L > 1) + [f"head {head}"] * (A > 1))
 
     def rows(self, layer: int, head: int) -> NDArray[np.float32]:
-        """Return the weights of a head, (n, S), at the real target steps of all sequences with at
-        least two source points."""
+        """Return the weights of a head, (n, S), at the valid target steps of all sequences with at
+        least two source steps."""
         assert self.weights is not None
         has_choice = self.source_lengths > 1
         rows = self.weights[has_choice, layer, head].reshape(-1, self.weights.shape[-1])
@@ -110,8 +110,8 @@ def collect_evidence(
     Args:
         trained: the model.
         data: the data on which the model was trained.
-        seeds: the test losses of this run and of the other seeds that were trained with it; empty
-            for a single run.
+        seeds: the test losses of this run and of the other seeds that were trained together with
+            this run; empty for a single run.
         history: the records of the training epochs; empty if they are unknown.
 
     Raises:

@@ -1,5 +1,5 @@
-"""Checks that are based on losses: worse than a baseline, exposure bias, spread over seeds, and
-overfitting."""
+"""Checks that are based on losses: the comparison with baselines, exposure bias, the spread over
+seeds, and overfitting."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ LESS_OVERFITTING = (
 def worse_than_baseline(evidence: Evidence) -> Verdict:
     """Compare the loss with the best parameter-free baseline and the best fitted baseline.
 
-    In an exactly linear task, the loss of a fitted baseline is about 0. Therefore, the fitted
-    baseline must be better than the model by at least `MIN_LINEAR_GAIN` times the loss of the
-    parameter-free baseline.
+    In an exactly linear task, the loss of a fitted baseline is about 0. Therefore, the check counts
+    the fitted baseline as better only if its loss is lower by more than `MIN_LINEAR_GAIN` times the
+    loss of the parameter-free baseline.
     """
     baseline, baseline_loss = evidence.baseline
     number = f"loss {evidence.loss:.4g}, against {baseline_loss:.4g} of {baseline!r}"
@@ -130,10 +130,11 @@ def _judge_seed_spread(losses: Sequence[float]) -> Verdict:
 def overfitting(evidence: Evidence) -> Verdict:
     """Check whether the model fits the training sequences without generalizing.
 
-    This is the case if the training loss kept falling after the epoch with the best validation
-    loss, or if it is several times lower than the teacher-forced validation loss. The check uses
-    moving averages of the losses over a twentieth of the epochs. Training uses teacher forcing at
-    least in part, so the training loss is compared with the teacher-forced validation loss.
+    The problem is found if the training loss kept falling after the epoch with the best validation
+    loss, or if the training loss is several times lower than the teacher-forced validation loss.
+    The check uses moving averages of the losses over windows of a twentieth of the epochs. Training
+    uses teacher forcing at least in part, so the training loss is compared with the teacher-forced
+    validation loss.
     """
     epochs = len(evidence.history)
     if epochs < MIN_EPOCHS:

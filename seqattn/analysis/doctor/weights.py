@@ -155,7 +155,7 @@ def saturated_softmax(evidence: Evidence) -> Verdict:
 
 
 def _alignment_accuracy(evidence: Evidence) -> float:
-    """Return the share of the steps in which the best head has its largest weight at the true
+    """Return the share of target steps at which the best head has its largest weight on the true
     source step."""
     weights, true = evidence.weights, evidence.alignment
     if weights is None or true is None or not (true >= 0).any():

@@ -3,6 +3,12 @@ attention metrics."""
 
 from __future__ import annotations
 
+from seqattn.analysis.evaluation.forced_weights import (
+    ForcedRows,
+    ForecastOverride,
+    as_override,
+    parse_override,
+)
 from seqattn.analysis.evaluation.forecasts import (
     MAX_CHUNK_PAIRS,
     MAX_CHUNK_SEQUENCES,
@@ -21,12 +27,16 @@ __all__ = [
     "MAX_CHUNK_SEQUENCES",
     "AttentionCallback",
     "Evaluation",
+    "ForcedRows",
     "ForecastChunk",
+    "ForecastOverride",
     "FreeRunningForecast",
     "Maps",
     "ReferenceLosses",
+    "as_override",
     "evaluate",
     "evaluate_and_forecast",
     "forecast_loss",
     "free_run",
+    "parse_override",
 ]

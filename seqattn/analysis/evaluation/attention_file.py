@@ -29,8 +29,8 @@ class AttentionSpool(Spool):
     """A temporary file that collects attention weights until the attention file is written.
 
     In an NPZ file, the arrays follow one another, and each array begins with its shape. The
-    weights, however, arrive for a few sequences at a time, for all kinds of attention together, and
-    from parts with different lengths.
+    weights, however, arrive in chunks of a few sequences. Each chunk contains the weights of all
+    kinds of attention, and chunks may come from parts with different lengths.
 
     Args:
         folder: a folder with space for all uncompressed weights; None for the system's folder of
@@ -50,7 +50,7 @@ class AttentionSpool(Spool):
 
         Args:
             part: the sequences.
-            steps: the number of forecast steps of each sequence; None if it is the length of the
+            steps: the number of forecast steps of each sequence; None for the length of the
                 sequence's target. The attention file contains the alignment only if `steps` is
                 None, and only for a single part.
         """
@@ -128,7 +128,8 @@ def _padded_shape(chunks: list[tuple[int, tuple[int, ...]]]) -> tuple[int, ...]:
 class _ForwardOnlyFile:
     """A file without the method `seek`, so that `zipfile` does not rewrite earlier bytes.
 
-    A pipe cannot rewrite bytes. A file in append mode would append the new bytes instead.
+    A pipe cannot rewrite bytes. A file in append mode would append the new bytes instead of
+    replacing earlier bytes.
     """
 
     def __init__(self, file: BinaryIO) -> None:
@@ -145,11 +146,12 @@ class _ForwardOnlyFile:
 def open_attention_spool(output: Path | None) -> Iterator[AttentionSpool | None]:
     """Open an attention spool that writes the user's attention file when the context ends.
 
-    The temporary file is in the folder of the output, because this folder needs the space anyway.
+    The temporary file is in the folder of the output, because this folder needs enough space for
+    the output in any case.
 
     Args:
-        output: the path of the attention file. If it is None, the context provides None instead of
-            a spool.
+        output: the path of the attention file. If the path is None, the context provides None
+            instead of a spool.
     """
     if output is None:
         yield None

@@ -15,11 +15,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from seqattn.analysis.evaluation.forced_weights import (
+    ForecastOverride,
+    fit_override,
+    meaning_with,
+)
 from seqattn.data import Scaling, Sequences
 from seqattn.data.baselines import forecast_mse
 from seqattn.data.sequences import Floats
 from seqattn.models import AttentionKind, Seq2SeqModel, WeightSemantics
-from seqattn.models.attention import Override
 from seqattn.runs import attention_arrays
 from seqattn.training.batches import batch_of, chunk_slices
 
@@ -55,7 +59,7 @@ class FreeRunningForecast:
         Args:
             part: the sequences of the forecast.
             steps_real: True if the steps beyond the length of a target are padding, False if all T
-                steps are real.
+                steps are valid.
 
         Raises:
             ValueError: if the model has no attention.
@@ -85,7 +89,7 @@ def free_run(
     model: Seq2SeqModel,
     part: Sequences,
     steps: int,
-    override: Override | None = None,
+    override: ForecastOverride | None = None,
     *,
     with_attention: bool = True,
     scaling: Scaling | None = None,
@@ -100,7 +104,8 @@ def free_run(
         override: the replacement of the attention weights; None for the model's own weights.
         with_attention: whether the result contains the weights, which take most of the memory for
             long sequences.
-        scaling: the conversion to the units of the model and back; None if the units are the same.
+        scaling: the conversion to the units of the model and back; None if the part has the units
+            of the model.
         on_attention: a function that is called with the weights of each chunk, whether or not the
             result contains them.
 
@@ -154,7 +159,7 @@ def forecast_chunks(
     model: Seq2SeqModel,
     part: Sequences,
     steps: int,
-    override: Override | None = None,
+    override: ForecastOverride | None = None,
     *,
     with_attention: bool,
     scaling: Scaling | None = None,
@@ -168,20 +173,22 @@ def forecast_chunks(
     if model.skip is not None:  # checked here, so that messages name the ids of the sequences
         model.skip.check_steps(steps)
         model.skip.check_sources(part.source_lengths, part.ids)
-    if override is not None:
-        override.check(int(part.source_lengths.min()))
+    of_chunk = None if override is None else fit_override(override, model, part, steps)
     batch = batch_of(part, *_device_and_type(model), scaling=scaling, keep_tensors=False)
     for places in chunk_slices(len(batch), sequences_per_chunk(batch.source_steps + steps)):
         chunk = batch.take(places)
         with torch.inference_mode():
             forecast = model.forecast(
-                chunk.source, steps, source_lengths=chunk.source_lengths, override=override,
+                chunk.source, steps, source_lengths=chunk.source_lengths,
+                override=None if of_chunk is None else of_chunk(places, chunk.source.shape[-2]),
                 with_attention=with_attention,
             )  # fmt: skip
             layers = dict[AttentionKind, list[Tensor]]()
             meaning: WeightSemantics = "distribution"
             for layer in forecast.attention:
-                meaning = layer.meaning
+                meaning = (
+                    layer.meaning if override is None else meaning_with(override, layer.meaning)
+                )
                 layers.setdefault(layer.kind, []).append(layer.weights)
             maps = {
                 kind: torch.stack(weights, dim=-4).float().cpu() for kind, weights in layers.items()

@@ -20,7 +20,8 @@ from seqattn.training import LoadedModel
 
 @dataclass(frozen=True)
 class FrameReader:
-    """A reader that reads a DataFrame for a trained model in the way `InputReader` reads files.
+    """A reader of a DataFrame for a trained model. The DataFrame is read in the same way as
+    `InputReader` reads files.
 
     Attributes:
         reader: the reader of files.
@@ -90,7 +91,7 @@ def forecast_columns(
     Args:
         reader: the reader of the DataFrame with the sources.
         trained: the model.
-        steps: the number of steps to forecast; None for the target length of the training.
+        steps: the number of steps to forecast; None for the target length of the training data.
 
     Raises:
         DataError: see `InputReader.read_sources`.

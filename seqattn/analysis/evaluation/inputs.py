@@ -1,5 +1,5 @@
-"""A reader of the user's sequences for a trained model, which treats them in the same way as the
-training data."""
+"""A reader of the user's sequences for a trained model. The sequences are treated in the same way
+as the training data."""
 
 from __future__ import annotations
 
@@ -43,15 +43,15 @@ the training."""
 def input_config(trained: LoadedModel, overrides: Sequence[str] = ()) -> OwnFile:
     """Return the `data` section that controls how files for a model are read.
 
-    The result is the section of the training config. For a model that was trained on generated
-    data, the section has the default values.
+    The result is the `data` section of the run's config. For a model that was trained on generated
+    data, the result has the default values.
 
     Args:
         trained: the model.
         overrides: assignments "data.KEY=VALUE", where KEY is one of `READING_KEYS`.
 
     Raises:
-        UsageError: if an override sets a key that only a training can set.
+        UsageError: if an override sets a key that applies only to training.
         ConfigError: if a value is invalid.
     """
     config = trained.config.data
@@ -93,7 +93,8 @@ class InputReader:
 
     @property
     def has_key(self) -> bool:
-        """Whether the config has the key `data.missing`. A config with generated data lacks it."""
+        """Whether the config has the key `data.missing`. A config with generated data lacks this
+        key."""
         return isinstance(self.trained.config.data, OwnFile)
 
     def read_sources(
@@ -143,7 +144,7 @@ class InputReader:
             )
 
     def read_with_targets(self, file: Path, name: str | None = None) -> Sequences:
-        """Read all sequences of a file as sources and targets, in the same way as in the training.
+        """Read all sequences of a file as sources and targets, in the same way as during training.
 
         Args:
             file: the path of the file; "-" means standard input.
@@ -200,10 +201,10 @@ class InputReader:
     def _resolve_reading(
         self, file: Path, name: str, options: ReadOptions, ambiguity: AmbiguousData
     ) -> ReadOptions:
-        """Return options that read an ambiguous file in the same way as in the training.
+        """Return options that read an ambiguous file in the same way as during training.
 
         Raises:
-            AmbiguousData: if the training does not resolve the ambiguity, or if the file is
+            AmbiguousData: if the training data do not resolve the ambiguity, or if the file is
                 standard input, which cannot be read again.
         """
         roles = self.spec.roles
@@ -218,8 +219,8 @@ class InputReader:
         """Return the format of a file.
 
         The format is "auto" if the ending of the file name is known and differs from the ending of
-        the training file. Otherwise, it is the format of the training. Standard input is CSV unless
-        the format of the training is another text format.
+        the training file. Otherwise, it is the format of the training file. Standard input is CSV
+        unless the training file has another text format.
         """
         config, ending = self.config, file.suffix.lower()
         if str(file) == "-":
@@ -234,7 +235,7 @@ class InputReader:
         return self.spec.frequency if self.has_key else Frequency("number", 1)
 
     def _handle_missing(self, chunk: Chunk, name: str) -> Series:
-        """Return the sources of a chunk, after rejecting, dropping or filling empty cells as in the
+        """Return the sources of a chunk, after rejecting, dropping or filling empty cells as during
         training."""
         config = self.config
         spacing = infer_spacing(chunk, self._frequency)

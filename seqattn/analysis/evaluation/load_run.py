@@ -9,26 +9,44 @@ from pathlib import Path
 from seqattn.config import Config, OwnFile, read_stored
 from seqattn.data import Splits, load_data
 from seqattn.data.file_dataset import UNKNOWN
-from seqattn.errors import CheckpointError, ConfigError
+from seqattn.errors import CheckpointError, ConfigError, UsageError
 from seqattn.runs import RunFolder, find_run
-from seqattn.training import LoadedModel, check_data_unchanged, load_model
+from seqattn.training import (
+    LoadedModel,
+    check_data_unchanged,
+    load_model,
+    load_model_at_epoch,
+)
 
 
-def open_run(path: Path) -> tuple[RunFolder, LoadedModel]:
+def open_run(path: Path, epoch: int | None = None) -> tuple[RunFolder, LoadedModel]:
     """Load a run from a run folder, or from a checkpoint in a run folder.
+
+    Args:
+        path: a run folder, or a checkpoint in one.
+        epoch: a recorded epoch whose parameters the model gets; None for those of the checkpoint.
 
     Raises:
         CheckpointError: if there is no checkpoint, if the checkpoint is corrupt, or if it does not
             match the config of the folder.
+        UsageError: if the epoch was not recorded.
     """
     folder, checkpoint = find_run(path)
+    if epoch is not None and not path.is_dir():
+        raise UsageError(
+            f"--epoch {epoch}: {path} is a checkpoint, which has one epoch only; give the run"
+            " folder."
+        )
     expected = None
     if folder.is_run:
         try:
             expected = read_stored(folder.config)
         except ConfigError as error:
             raise CheckpointError(f"{folder.path}: its config cannot be read. {error}") from None
-    trained = load_model(checkpoint, expected=expected)
+    if epoch is None:
+        trained = load_model(checkpoint, expected=expected)
+    else:
+        trained = load_model_at_epoch(folder, epoch, expected=expected)
     if expected is not None:  # paths are stored in the folder, not in checkpoints
         config = trained.config.model_copy(update={"data": expected.data})
         trained = dataclasses.replace(trained, config=config, split=tuple(folder.read_split()))
@@ -36,9 +54,8 @@ def open_run(path: Path) -> tuple[RunFolder, LoadedModel]:
 
 
 class SplitsChangedWarning(FutureWarning):
-    """A warning that the splits differ from those of the training.
-
-    An earlier version of seqattn split the series differently.
+    """A warning that the splits differ from the splits during training, because an earlier version
+    of seqattn split the series differently.
     """
 
 
@@ -49,7 +66,7 @@ def load_splits(trained: LoadedModel) -> Splits:
     differently, because the test part may then contain training data.
 
     Raises:
-        DataError: if a file is missing, or has changed since the training.
+        DataError: if a file is missing, or has changed since the model was trained.
     """
     data = load_data(trained.config.data)
     check_data_unchanged(data.digests, trained.spec.digests, "since the training")

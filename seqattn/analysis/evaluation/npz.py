@@ -19,7 +19,8 @@ STRINGS_PER_CHUNK = 2**14
 
 
 class Spool:
-    """A temporary file for the rows of an NPZ file. As a context manager, it closes the file.
+    """A temporary file for the rows of an NPZ file. At the end of a `with` block, the file is
+    closed.
 
     Args:
         folder: a folder with space for all uncompressed rows; None for the system's folder of
@@ -58,10 +59,10 @@ class StreamedArray:
 
 
 def string_array(*several: Sequence[str]) -> StreamedArray:
-    """Return an array that stores strings as `np.array(strings, dtype=np.str_)` would.
+    """Return an array that is equal to `np.array(strings, dtype=np.str_)`.
 
     Args:
-        several: lists of strings, which the array concatenates.
+        several: lists of strings, which are concatenated in the array.
     """
 
     def parts() -> Iterator[Sequence[str]]:

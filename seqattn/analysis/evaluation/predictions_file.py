@@ -50,7 +50,7 @@ class ForecastSpool(Spool):
     def write(self, path: Path) -> None:
         """Write `predictions.npz`.
 
-        The file has the same arrays as `seqattn.data.files.writing.forecast_arrays` returns.
+        The file contains the arrays that `seqattn.data.files.writing.forecast_arrays` returns.
         """
         part = self.part
         contents: dict[str, NDArray[np.generic] | StreamedArray] = {

@@ -26,7 +26,7 @@ class ReferenceLosses:
         fitted: the loss of each fitted baseline, by name.
         rmse: for each baseline, by name, a list with the root mean squared error of each target
             feature. The error is None for a feature without observed cells.
-        in_sample: the season and the MASE scale of the training series; None for generated data.
+        in_sample: the season and the MASE scales of the training series; None for generated data.
         errors: MAE, RMSE and MASE of each baseline, by name; empty if `in_sample` is None.
         notes: sentences about missing baselines.
         units: the units, by feature name. A feature without a unit has no entry.
@@ -61,7 +61,7 @@ class ReferenceLosses:
                 no such rule.
             scaling: the scaling that defines the units of the losses; None for the units of the
                 part.
-            in_sample: the season and the MASE scale of the training series; None for generated
+            in_sample: the season and the MASE scales of the training series; None for generated
                 data.
             in_training_units: whether the losses have the units of the training loss, which may be
                 normalized for each sequence.
@@ -100,7 +100,8 @@ class ReferenceLosses:
         """Score all baselines on a part, with the training part and the units of a data set.
 
         Args:
-            part: a part of the data set, or sequences of the user that were read in the same way.
+            part: a part of the data set, or sequences of the user that were read in the same way as
+                the data set.
             data: the data set.
             in_training_units: see `from_part`.
         """

@@ -2,8 +2,8 @@
 
 Every stage is computed from the *printed* numbers of earlier stages
 (`seqattn.models.attention.arithmetic`). The result therefore differs from the model's output by
-rounding; the explanation shows both. The classes of scores, normalizers and locations explain their
-own arithmetic, and this package explains the rest of each kind of model.
+rounding, and the explanation shows both numbers. The classes of scores, normalizers and locations
+explain their own arithmetic, and this package explains the rest of each kind of model.
 
 The letters in shapes are S (source length), F (features), H (width of the state), K (width of
 queries and keys), V (width of values) and A (heads).
@@ -36,11 +36,12 @@ def explain(
         step: the step of the forecast to explain, counted from 1.
         layer, head: the indices of the layer and the head to show, counted from 0.
         features: the names of the F source features.
-        target_features: the names of the target features; empty if they are those of the source.
+        target_features: the names of the target features; empty if source and target have the same
+            features.
         title: the name of the sequence.
 
     Raises:
-        UsageError: if the model has no attention, or no such layer or head.
+        UsageError: if the model has no attention, or if the layer or the head does not exist.
     """
     record = Explanation(f"{title}, forecast step {step}")
     record.add("Source points", "", source, columns=features)

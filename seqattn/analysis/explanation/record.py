@@ -47,7 +47,7 @@ class Explanation(Record):
         return self.add_row("Context", "the sum of the weighted values", "c", parts.sum(axis=0))
 
     def add_head_contexts(self, of_model: Any, head: int, context: Array) -> Array:
-        """Add the contexts of all heads, and return their concatenation, (A V,).
+        """Add the contexts of all heads, and return their concatenation, (A * V,).
 
         Args:
             of_model: (A, V), the contexts that the model computed.

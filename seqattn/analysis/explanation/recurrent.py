@@ -30,7 +30,7 @@ def explain_recurrent(
         features: the names of the target features.
 
     Raises:
-        UsageError: if the model has no attention, or no such layer or head.
+        UsageError: if the model has no attention, or if the layer or the head does not exist.
     """
     attention = model.attention
     if attention is None:
@@ -93,8 +93,8 @@ def _decoder_step(
 def _context_of_head(
     record: Explanation, attention: Attention, step: AttentionStep, memory: AttentionMemory
 ) -> Array:
-    """Explain the query, keys, scores, weights and values of one head, and return the context of
-    this head, (V,)."""
+    """Explain the query, keys, scores, weights and values of one head. Return the context of this
+    head, (V,)."""
     query, keys, scores, record.cosines = attention.score.explain(step)
     if attention.location is None:
         everywhere = np.ones(len(scores), dtype=bool)
@@ -123,7 +123,7 @@ def _readout(
         record: the explanation to which the stages are added.
         model: the model.
         query: (1, H), the query state.
-        context: (A V,), the context.
+        context: (A * V,), the context.
         new: (1, H), the new state.
     """
     if model.context_is_input:

@@ -62,7 +62,7 @@ from seqattn.config.knobs.training import (
 
 
 class Logging(Section):
-    """Logs in addition to metrics.csv, which every training writes."""
+    """Logs in addition to `metrics.csv`, which every run writes."""
 
     tensorboard: bool = False
     """Whether scalars, pictures and hyperparameters for TensorBoard are written to the folder
@@ -70,7 +70,7 @@ class Logging(Section):
 
 
 class Config(Section):
-    """The config of one training."""
+    """The config of one run."""
 
     name: Annotated[str, Field(pattern=NAME_PATTERN, max_length=100)] = "squares"
     """Name of the run folder. The name consists of letters, digits, '.', '_' and '-', and does not
@@ -82,7 +82,7 @@ class Config(Section):
     model: Model = Recurrent()
     """The model."""
     training: Training = Training()
-    """The settings of the training."""
+    """The settings of training."""
     logging: Logging = Logging()
     """Additional logs."""
 

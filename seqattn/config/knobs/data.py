@@ -59,8 +59,8 @@ class Generated(Section):
 
 
 class Squares(Generated):
-    """Noisy squares. The source has the first corners of a square, and the target has the
-    others."""
+    """Noisy squares. A square's first corners are the source, and its other corners are the
+    target."""
 
     kind: Literal["squares"] = "squares"
     """Name of the task, or `file` for your own sequences."""
@@ -211,7 +211,7 @@ class Window(Section):
 
 
 class Split(Section):
-    """The split into training, validation and test part."""
+    """The split into a training, a validation and a test part."""
 
     by: Literal["sequence", "group", "time"] = "sequence"
     """What is split. `sequence` splits the sequences at random. `group` splits groups at random; a
@@ -237,7 +237,7 @@ class Split(Section):
 
 
 def column_names(given: list[str] | None) -> tuple[str, ...]:
-    """Return the columns that a key names; empty for `auto` and `null`."""
+    """Return the columns that a value names, or an empty tuple for `auto` and `null`."""
     return () if given is None or given == ["auto"] else tuple(given)
 
 

@@ -41,7 +41,7 @@ def contradiction(key: str, message: str) -> PydanticCustomError:
     """Build the error for keys that contradict each other.
 
     Args:
-        key: the key whose line the message gives.
+        key: the key for which the message states the line.
         message: text that continues the name of the key.
     """
     return PydanticCustomError("contradiction", "{message}", {"key": key, "message": message})
@@ -71,8 +71,8 @@ def discriminator(key: str, default: str) -> Discriminator:
 
 
 def require_key(key: str) -> ConfigDict:
-    """Return the JSON Schema of a variant that is not the default, whose discriminator is
-    required."""
+    """Return the JSON Schema of a variant that is not the default. The discriminator of such a
+    variant is required."""
     return ConfigDict(json_schema_extra={"required": [key]})
 
 

@@ -18,7 +18,7 @@ from seqattn.config.knobs.section import (
 
 class TeacherForcingKnobs(Section):
     """The keys that all schedules of teacher forcing have. A random draw decides whether a decoder
-    input is the true previous step or the model's own forecast of it."""
+    input is the true previous step or the model's own forecast of this step."""
 
     coin: Literal["step", "sequence", "element"] = "step"
     """What one random draw decides: one step of all sequences in the batch (`step`), all steps of
@@ -146,7 +146,7 @@ class EarlyStopping(Section):
 
 
 class Training(Section):
-    """The settings of the training."""
+    """The settings of training."""
 
     epochs: Annotated[int, Field(ge=1, le=1_000_000)] = 100
     """Number of passes over the training sequences."""
@@ -184,8 +184,8 @@ class Training(Section):
     also writes a checkpoint when it ends, and when a signal stops it."""
     record_attention: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
     """Number of epochs between two records of the attention weights of a few validation sequences,
-    for reports and `plot-attention --epochs`. `null` means no records. Records do not affect the
-    training."""
+    and of the model's parameters, for reports, `plot-attention --epochs` and `predict --epoch`.
+    `null` means no records. Records do not affect the training."""
 
     @model_validator(mode="after")
     def _check_schedule(self) -> Self:

@@ -85,8 +85,8 @@ def read_all(path: Path, options: ReadOptions) -> Chunk:
 def file_format(path: Path, given: str = "auto") -> str:
     """Return the format of a file.
 
-    The format is `given`. If `given` is "auto", the suffix determines the format, and standard
-    input is CSV.
+    The result is `given`, unless `given` is "auto". In this case, the suffix determines the format,
+    and the format of standard input is CSV.
 
     Raises:
         DataError: if the suffix is unknown.

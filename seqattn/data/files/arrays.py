@@ -153,8 +153,8 @@ def default_names(features: int) -> tuple[str, ...]:
 
 
 def default_target_names(source: tuple[str, ...], features: int) -> tuple[str, ...]:
-    """Return names for unnamed target features: the names of the source features if their number is
-    equal, otherwise t1, t2, ..."""
+    """Return names for unnamed target features: the names of the source features if there are as
+    many target features as source features, otherwise t1, t2, ..."""
     same = len(source) == features
     return source if same else tuple(f"t{i}" for i in range(1, features + 1))
 

@@ -73,8 +73,8 @@ class Chunk:
     Attributes:
         ids: N names of the sequences.
         points: values of the requested columns.
-        where: function that returns the location in the file of a cell of `points`, as text, given
-            its row and feature.
+        where: function that takes the row and the feature of a cell of `points`, and returns the
+            location of this cell in the file as text.
         target: separate targets of the same sequences, or None if the file has none.
         where_target: function like `where` for the cells of `target`.
         order: (rows,) time of each row of `points`, as numbers or dates that increase within each
@@ -124,7 +124,8 @@ def check_values(name: str, chunk: Chunk) -> None:
     """Check that no value is infinite or larger than `MAX_VALUE`. Empty cells are allowed.
 
     Raises:
-        DataError: if there is such a value; the message states the location of the first one.
+        DataError: if there is such a value; the message states the location of the first such
+            value.
     """
     for ragged, where in chunk.cells():
         for first, rows in row_blocks(ragged.values):

@@ -116,7 +116,7 @@ class _Line(NamedTuple):
 
 
 class _Reader:
-    """A parser of the lines of a file, which must have the same features.
+    """A parser of the lines of a file. All lines must have the same features.
 
     Attributes:
         widths: the number of source features, and the number of target features or None if there is

@@ -96,7 +96,7 @@ def _stack_padded(paths: Sequence[Floats]) -> Floats:
 
 
 def _concat_columns(source: Floats, target: Floats) -> Floats:
-    """Return source and target as columns of one array (L, F + G) padded with NaN."""
+    """Return the source and the target as columns of one array (L, F + G), padded with NaN."""
     F = source.shape[1]
     found = np.full((max(len(source), len(target)), F + target.shape[1]), np.nan)
     found[: len(source), :F] = source

@@ -38,7 +38,7 @@ class ForecastSteps:
 
     def after(self, steps: int) -> NDArray[Any]:
         """Return the times after the last step as an array (N, steps) of numbers or dates. If the
-        step interval is unknown, numbers count from 1 and dates are NaT."""
+        step interval is unknown, numeric times are counted from 1 and dates are NaT."""
         found = self.spacing.steps_after(self.last, steps)
         if found.dtype.kind != "M":
             found[self.unknown] = np.arange(1, steps + 1)
@@ -46,7 +46,7 @@ class ForecastSteps:
 
     @classmethod
     def counted(cls, lengths: NDArray[np.int64]) -> ForecastSteps:
-        """Return the times of forecasts for sequences in which steps count from 1."""
+        """Return the times of forecasts for sequences in which steps are counted from 1."""
         return cls(
             lengths.astype(np.float64), Spacing.uniform(len(lengths), Frequency("number", 1))
         )
@@ -87,7 +87,8 @@ class TableWriter:
         file: an open binary file.
         form: csv, tsv, parquet or arrow.
         features: names of the features.
-        style: style of the input file. With several `series` columns, ids have as many parts.
+        style: style of the input file. If the style has several `series` columns, each id has one
+            part per column.
 
     Raises:
         UsageError: if the format is Arrow and pyarrow is not installed.
@@ -112,7 +113,7 @@ class TableWriter:
 
         Args:
             ids: N names, or N tuples with one part per series column.
-            steps: (N, T) times. In a text file, numbers that count from 1 replace NaT dates.
+            steps: (N, T) times. In a text file, numbers counted from 1 replace NaT dates.
             values: (N, T, F) forecasts.
 
         Raises:
@@ -147,7 +148,7 @@ class TableWriter:
         self.table.close()
 
     def discard(self) -> None:
-        """Stop without writing the remaining rows."""
+        """Discard the remaining rows without writing them."""
         self.table.discard()
 
 

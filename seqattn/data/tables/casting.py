@@ -44,8 +44,8 @@ def infer_columns(table: Table, options: ReadOptions, names: Sequence[str]) -> d
 def _plain_number_columns(
     table: Table, names: Sequence[str], options: ReadOptions
 ) -> dict[str, Column]:
-    """Return the text columns in which all cells cast to finite numbers. A sample is checked first,
-    then all rows."""
+    """Return the text columns in which all cells can be cast to finite numbers. A sample is checked
+    first, then all rows."""
     if options.decimal == "," or options.na_values:
         return {}
     known = {name: table.column(name) for name in names}
@@ -71,7 +71,7 @@ def _plain_number_columns(
 
 
 def _cleaned_text(table: Table, name: str, options: ReadOptions) -> str:
-    """Return SQL for the cells of a column as text, NULL if empty.
+    """Return SQL for the cells of a column as text. The SQL gives NULL for an empty cell.
 
     The cells of a text file are cleaned once and in place, because most queries read them.
     """
@@ -150,7 +150,7 @@ def _typed_column(table: Table, name: str, options: ReadOptions) -> Column | Non
 
 
 def _number_sql(table: Table, cell: str, options: ReadOptions) -> str:
-    """Return SQL for a cell of a numeric type, NULL if the cell counts as empty."""
+    """Return SQL for a cell of a numeric type. The SQL gives NULL if the cell counts as empty."""
     number = f"CAST({cell} AS DOUBLE)"
     if table.is_text:
         return number

@@ -55,8 +55,8 @@ def connect(name: str = "") -> Iterator[duckdb.DuckDBPyConnection]:
 
 
 def _database() -> duckdb.DuckDBPyConnection:
-    """Return the database of this process. It is opened only once, because opening a database takes
-    longer than reading a small file."""
+    """Return the database of this process. The database is opened only once, because opening a
+    database takes longer than reading a small file."""
     import duckdb
 
     process = os.getpid()
@@ -79,8 +79,8 @@ def _database() -> duckdb.DuckDBPyConnection:
 
 
 def _is_usable(database: duckdb.DuckDBPyConnection) -> bool:
-    """Return whether a database still answers. A fatal error, for example from a damaged file,
-    makes a database unusable."""
+    """Return whether a database can still execute queries. A fatal error, for example from a
+    damaged file, makes a database unusable."""
     import duckdb
 
     try:

@@ -82,7 +82,8 @@ class TableFacts:
         return not self._steps(name, "step IS DISTINCT FROM 1")
 
     def _steps(self, name: str, which: str) -> int:
-        """Return the number of rows after the first for which an SQL condition is true.
+        """Return the number of rows, not counting the first row, for which an SQL condition is
+        true.
 
         Args:
             name: name of the column.

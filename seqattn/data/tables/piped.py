@@ -29,7 +29,8 @@ MIN_LINES = 64
 
 
 def read_piped_table(raw: BinaryIO, name: str, options: ReadOptions, kind: str) -> Iterator[Chunk]:
-    """Yield whole sequences as they arrive. A sequence is complete when the next sequence begins.
+    """Yield each sequence as soon as it is complete. A sequence is complete if the next sequence
+    begins or the pipe ends.
 
     The format and the roles are inferred from the first block. The rows of a sequence must be
     contiguous.

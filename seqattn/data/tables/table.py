@@ -33,7 +33,8 @@ class Table:
         name: name of the file, for messages.
         header: names of the columns.
         types: database types of the columns; VARCHAR for a column that is read as text.
-        line: function that returns the location of a row in the file as text, given its number.
+        line: function that takes the number of a row, and returns the location of this row in the
+            file as text.
         is_text: whether the file is a text file.
         notes: notes for the user.
         empty_words: contents of the empty cells in each text column that was cleaned, by column

@@ -152,7 +152,7 @@ def _has_header(cells: Sequence[str], rows: Sequence[Sequence[str]], options: Re
 
 
 def _read_head(path: Path, options: ReadOptions) -> bytes:
-    """Return the first bytes of a file, decompressed."""
+    """Return the first bytes of a file, after decompression."""
     if path.suffix.lower() == ".zst":
         return "\n".join(read_first_lines(path, 2000)).encode()[:HEAD_BYTES]
     opened: BinaryIO

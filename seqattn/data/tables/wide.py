@@ -37,7 +37,7 @@ class WideLayout:
         series: name of the series id column, or None if the row number is the id.
         features: names of the features.
         cells: names of the columns, ordered by step and, within a step, by feature.
-        steps: (L,) time of each step, as numbers or dates, or None if steps count from 1.
+        steps: (L,) time of each step, as numbers or dates, or None if steps are counted from 1.
         notes: notes for the user.
     """
 

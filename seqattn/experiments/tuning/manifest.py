@@ -1,4 +1,5 @@
-"""The manifest of a search folder, which prevents two searches from sharing a folder or a study."""
+"""The manifest of a search folder, which prevents two different searches from sharing a folder or a
+study."""
 
 from __future__ import annotations
 
@@ -20,7 +21,8 @@ DATABASE = "study.db"
 
 
 def search_identity(search: Search) -> dict[str, Any]:
-    """Return what all calls of one search have in common: config, ranges and data digests.
+    """Return the values that all calls of one search have in common: the config, the ranges and the
+    digests of the data.
 
     Raises:
         DataError: if the data files cannot be read or used.
@@ -72,7 +74,7 @@ def write_manifest(
         study_search: the identity that the study stores, with the id of the study under "study".
 
     Raises:
-        UsageError: if the study contains another search, or the folder belongs to another study.
+        UsageError: if the study contains another search, or if the folder belongs to another study.
     """
     # The folder was not locked when it was checked before.
     manifest = check_folder(path, identity)
@@ -87,10 +89,10 @@ def write_manifest(
 
 
 def _check_same_search(stored: Mapping[str, Any], new: Mapping[str, Any], place: str) -> None:
-    """Check that the stored search is the new one.
+    """Check that the stored search is the same as the new search.
 
     Raises:
-        UsageError: if the two searches differ; the message lists each key.
+        UsageError: if the two searches differ; the message lists each key that differs.
     """
     if not stored.keys() >= {"config", "ranges", "data"}:
         raise UsageError(
@@ -117,7 +119,7 @@ def _migrate_config(
     Args:
         stored: value by dotted path.
         new: the config of this command, in the same form.
-        place: where the config is stored, for messages.
+        place: location of the stored config, for messages.
     """
     content: dict[str, Any] = {}
     for dotted, value in stored.items():

@@ -39,7 +39,7 @@ class TuneResult:
             `reason` (for the states fail and refused).
         importance: importance of each key, with a sum of 1, or an empty dict; see
             `_key_importance`.
-        no_importance: reason why `importance` is empty, else "".
+        no_importance: reason why `importance` is empty, otherwise "".
         best: the values of the best trial.
     """
 
@@ -51,7 +51,7 @@ class TuneResult:
 
 
 def write_trials(study: optuna.Study, search: Search, path: Path) -> list[dict[str, Any]]:
-    """Write `trials.csv`, and `best.yaml` if a trial has finished.
+    """Write `trials.csv`. If a trial has finished, also write `best.yaml`.
 
     Returns:
         the rows of the trials, the best first; see `TuneResult`.
@@ -116,8 +116,8 @@ def _key_importance(study: optuna.Study, search: Search) -> tuple[dict[str, floa
     Source: PED-ANOVA (Watanabe, Bansal and Hutter 2023).
 
     Returns:
-        the importance of each key, with a sum of 1, and "". If it cannot be computed, an empty dict
-        and the reason.
+        the importance of each key, with a sum of 1, and an empty text. If the importance cannot be
+        computed, an empty dict and the reason are returned.
     """
     finished = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
     if len(search.ranges) < 2:

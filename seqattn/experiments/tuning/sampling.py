@@ -56,11 +56,11 @@ def choose_labels(
 ) -> dict[str, Any] | None:
     """Choose the values of a new trial.
 
-    If the sampler proposes values that were tried before, an untried combination is drawn.
+    If the sampler proposes values that were tried before, an untried combination is drawn instead.
 
     Args:
         number: number of the trial.
-        message: called with a line if the proposal was replaced.
+        message: function that is called with a line if the proposal was replaced.
 
     Returns:
         the label of each key, or None if no combination is left.
@@ -168,12 +168,12 @@ def format_values(values: Mapping[str, Any]) -> str:
 
 
 def yaml_text(value: Any) -> str:
-    """Format a value like the VALUE of `--set PATH=VALUE`."""
+    """Format a value in the same way as VALUE in `--set PATH=VALUE`."""
     return value if isinstance(value, str) else json.dumps(value)
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
-    """Wait until a condition is true, or `PEER_TIMEOUT_SECONDS` have passed."""
+    """Wait until a condition is true or until `PEER_TIMEOUT_SECONDS` have passed."""
     deadline = time.monotonic() + PEER_TIMEOUT_SECONDS
     while not condition() and time.monotonic() < deadline:
         time.sleep(0.02)

@@ -9,8 +9,8 @@ A search folder outputs/NAME/ has these files and folders:
   importance.png    the importance of each key, from `results.MIN_TRIALS` finished trials on
   best.yaml         the config of the best trial, ready for training
 
-Trials are compared by their best validation loss; the test part is not used. Trials that do worse
-than the median are pruned; see `trials.build_pruner`.
+Trials are compared by their best validation loss; the test part is not used. Trials with a higher
+validation loss than the median are pruned; see `trials.build_pruner`.
 """
 
 from __future__ import annotations
@@ -56,17 +56,17 @@ def tune(
         search: config and ranges.
         output_dir: parent of the search folder.
         count: number of trials in the study at the end.
-        storage: URL of an Optuna database that processes share; None: a file for one process.
+        storage: URL of a shared Optuna database, or None for a file that only one process uses.
         device, threads: see `train_many`.
-        callbacks: progress over the epochs of all trials, and the stop signal.
-        message: called with a line for each trial that ends.
+        callbacks: progress callbacks for the epochs of all trials, and the stop signal.
+        message: function that is called with a line for each trial that ends.
 
     Raises:
-        UsageError: if Optuna or a database driver is not installed, or the folder or the study
+        UsageError: if Optuna or a database driver is not installed, or if the folder or the study
             contains another search.
         DataError: if the data files cannot be read or used.
         FolderLockedError: if another process searches in the folder.
-        StorageError: if the database cannot be used, or a write failed.
+        StorageError: if the database cannot be used, or if a write failed.
         Interrupted: on SIGINT or SIGTERM.
     """
     try:

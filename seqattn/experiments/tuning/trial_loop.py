@@ -36,8 +36,8 @@ class TrialLoop:
         search: the config and the ranges.
         path: the search folder.
         device, threads: see `train_many`.
-        callbacks: progress over the epochs of all trials, and the stop signal.
-        message: called with a line for each trial that ends.
+        callbacks: progress callbacks for the epochs of all trials, and the stop signal.
+        message: function that is called with a line for each trial that ends.
     """
 
     study: optuna.Study
@@ -108,7 +108,8 @@ class TrialLoop:
         """Train a trial and return its best validation loss.
 
         Raises:
-            TrialPruned: if the trial does worse than the median of the other trials.
+            TrialPruned: if the validation loss of the trial is higher than the median of the other
+                trials.
             SeqattnError: see `train_one`.
         """
         config = self.search.config(values)

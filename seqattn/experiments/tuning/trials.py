@@ -44,8 +44,8 @@ def open_study(storage: str, search: Search, identity: Mapping[str, Any]) -> opt
         identity: see `manifest.search_identity`.
 
     Raises:
-        UsageError: if the database driver is not installed, or the study has trials of an unknown
-            search.
+        UsageError: if the database driver is not installed, or if the study has trials of an
+            unknown search.
     """
     try:
         database = _open_database(storage)
@@ -75,8 +75,8 @@ def open_study(storage: str, search: Search, identity: Mapping[str, Any]) -> opt
 def _open_database(storage: str) -> optuna.storages.BaseStorage:
     """Open a database and create Optuna's tables.
 
-    If two processes create the tables at once, the database rejects one of them, and this process
-    finds the tables on a retry.
+    If two processes create the tables at the same time, the database rejects one process, and this
+    process finds the tables on a retry.
     """
     for _ in range(5):
         try:
@@ -100,8 +100,10 @@ def start_trial(
     Args:
         study: study of the search.
         search: config and ranges.
-        is_available: returns whether the trial with a number has no run folder yet.
-        message: called with a line for each skipped number and each repeated combination.
+        is_available: function that takes the number of a trial, and returns whether this trial has
+            no run folder yet.
+        message: function that is called with a line for each skipped number and each repeated
+            combination.
 
     Returns:
         the trial, or None if no combination is left.
@@ -134,9 +136,9 @@ def build_pruner(training: Training, *, epochs_vary: bool) -> optuna.pruners.Bas
     """Build the pruner of a trial.
 
     The pruner compares the validation loss with the median of the other trials at the same epoch,
-    after a fifth of the trial's own epochs. It prunes nothing if trials have different numbers of
-    epochs and a schedule spans all epochs: such trials have different learning rates at the same
-    epoch, and a trial with a later decay has a higher loss until then.
+    after a fifth of the trial's own epochs. The pruner prunes nothing if trials have different
+    numbers of epochs and a schedule spans all epochs. Such trials have different learning rates at
+    the same epoch, and a trial with a later decay has a higher loss until its decay.
 
     Args:
         training: section `training` of the trial's config.
@@ -158,7 +160,7 @@ def end(study: optuna.Study, trial: Trial, state: TrialState, loss: float | None
         study: study of the search.
         trial: a running trial.
         state: the state in which the trial ended.
-        loss: best validation loss of a complete trial, else None.
+        loss: best validation loss of a complete trial, otherwise None.
 
     Raises:
         UpdateFinishedTrialError: if another process has ended the trial.
@@ -175,7 +177,8 @@ def fail(study: optuna.Study, trial: Trial, reason: str, *, refused: bool = Fals
     """Record the end of a trial without a loss, with the error message in one line.
 
     Args:
-        refused: whether its config or data are invalid. If it is False, the training diverged.
+        refused: whether the config or the data of the trial are invalid. False means that training
+            diverged.
 
     Raises:
         UpdateFinishedTrialError: if another process has ended the trial.
@@ -189,8 +192,8 @@ def fail(study: optuna.Study, trial: Trial, reason: str, *, refused: bool = Fals
 def requeue(study: optuna.Study, search: Search, trial: FrozenTrial) -> None:
     """End an interrupted trial, and queue its values for a new trial that replaces it.
 
-    A trial without values is only ended. If it repeats an earlier trial, the values of the earlier
-    trial are queued again.
+    A trial without values is only ended, unless this trial repeats an earlier trial. In this case,
+    the values of the earlier trial are queued again.
     """
     trials = study.get_trials(deepcopy=False)
     repeated = trial.user_attrs.get(REQUEUED_FROM_ATTR)
@@ -203,19 +206,19 @@ def requeue(study: optuna.Study, search: Search, trial: FrozenTrial) -> None:
 
 
 def requeue_killed(study: optuna.Study, search: Search) -> None:
-    """Requeue all running trials. Call it only while no other process uses the study."""
+    """Requeue all running trials. Call this function only while no other process uses the study."""
     for trial in study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
         requeue(study, search, trial)
 
 
 def ended_trials(study: optuna.Study, search: Search) -> list[FrozenTrial]:
-    """Return the trials that have ended, except those that never had values."""
+    """Return the trials that have ended, except the trials that never had values."""
     trials = study.get_trials(deepcopy=False, states=ENDED)
     return [trial for trial in trials if sampling.has_values(trial, search)]
 
 
 def count_trials(study: optuna.Study, search: Search) -> int:
-    """Count the trials that have ended, except those that were interrupted."""
+    """Count the trials that have ended, except the trials that were interrupted."""
     requeued = requeued_numbers(study)
     return sum(trial.number not in requeued for trial in ended_trials(study, search))
 

@@ -9,7 +9,12 @@ from seqattn.models.attention.attention import (
     build_attention,
     weighted_sum,
 )
-from seqattn.models.attention.intervention import Override, WeightIntervention
+from seqattn.models.attention.intervention import (
+    AttentionOverride,
+    ForcedWeights,
+    Override,
+    WeightIntervention,
+)
 from seqattn.models.attention.location_based import LocalWindow, Location, LocationShiftAddressing
 from seqattn.models.attention.normalizers import (
     Normalizer,
@@ -35,8 +40,10 @@ __all__ = [
     "Attention",
     "AttentionMemory",
     "AttentionOutput",
+    "AttentionOverride",
     "CosineScore",
     "DotScore",
+    "ForcedWeights",
     "GeneralScore",
     "LocalWindow",
     "Location",

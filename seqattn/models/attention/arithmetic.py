@@ -113,8 +113,8 @@ class Record:
 
         Args:
             formula: for example "q = W_q h + b_q".
-            inputs: (rows, H), as printed.
-            of_model: (rows, outputs), the model's result, which is added instead of the arithmetic
+            inputs: the input vectors (rows, H), as printed.
+            of_model: the model's result (rows, outputs), which is added instead of the arithmetic
                 if there are too many weights to print.
             outputs: slice of the outputs to print (the outputs of one head).
         """

@@ -26,12 +26,13 @@ class AttentionMemory:
     """The keys and values of a source, computed once for all queries.
 
     Attributes:
-        keys: (..., N, S, K), or with several heads (..., N, A, S, K / A).
-        values: (..., N, S, H), or with several heads (..., N, A, S, H / A).
-        keep: (..., N, S), or with several heads (..., N, 1, S). The mask is True at valid source
-            steps and False at masked steps, like the boolean mask of torch's
+        keys: the keys (..., N, S, K), or (..., N, A, S, K / A) with several heads.
+        values: the values (..., N, S, H), or (..., N, A, S, H / A) with several heads.
+        keep: mask (..., N, S), or (..., N, 1, S) with several heads. The mask is True at valid
+            source steps and False at masked steps, like the boolean mask of torch's
             `scaled_dot_product_attention`. None means that all steps are valid.
-        intervention: replaces the weights; None keeps the model's own weights.
+        intervention: the intervention that replaces the weights; None keeps the model's own
+            weights.
     """
 
     keys: Tensor
@@ -45,7 +46,7 @@ class AttentionOutput(NamedTuple):
 
     Attributes:
         context: (..., N, T, H), the weighted sum of the values.
-        weights: (..., N, T, S), or with several heads (..., N, A, T, S).
+        weights: the weights (..., N, T, S), or (..., N, A, T, S) with several heads.
         prev_weights: the weights of the last query, (..., N, [A,] S), from which location-based
             addressing computes the weights of the next query; None without location-based
             addressing.
@@ -70,8 +71,8 @@ class Attention(nn.Module):
     `attend` returns context and weights, for any number of heads.
 
     Args:
-        score: computes the compatibility of a query and a key.
-        normalizer: turns scores into weights; None for softmax.
+        score: the score, which computes the compatibility of a query and a key.
+        normalizer: the normalizer, which turns scores into weights; None for softmax.
         location: location-based addressing; None if the weights depend on content only.
         value: projection from encoder states to values; None if the encoder states are the values.
     """
@@ -117,7 +118,7 @@ class Attention(nn.Module):
             memory: the memory that `precompute_memory` returned.
             prev_weights: the `prev_weights` that the previous call returned; None at the first
                 call.
-            u: numbers uniform over [0, 1), shaped like the weights without S, to sample the
+            u: numbers uniform over [0, 1], shaped like the weights without S, to sample the
                 positions of hard attention; None to select the most probable positions.
 
         Returns:
@@ -139,17 +140,26 @@ class Attention(nn.Module):
         prev_weights: Tensor | None = None,
         u: Tensor | None = None,
     ) -> AttentionOutput:
-        """Compute context and weights of queries (..., N, T, H); the arguments are as in
-        `attention_weights`."""
+        """Compute the context and the weights of queries (..., N, T, H). The arguments are
+        described in `attention_weights`."""
         if self.is_plain and memory.intervention is None:  # the same result with fewer calls
             weights = softmax(self.score.scores(queries, memory.keys), memory.keep)
             return AttentionOutput(weighted_sum(weights, memory.values), weights)
         (weights, log_prob), prev_weights = self.attention_weights(queries, memory, prev_weights, u)
         if memory.intervention is not None:
-            weights = memory.intervention(weights, memory.keep)
+            weights = self._intervene(memory.intervention, weights, memory.keep)
             prev_weights = None if prev_weights is None else weights.select(-2, -1)
         context = join_heads(weighted_sum(weights, memory.values), self.heads)
         return AttentionOutput(context, weights, prev_weights, log_prob)
+
+    def _intervene(
+        self, intervention: WeightIntervention, weights: Tensor, keep: Tensor | None
+    ) -> Tensor:
+        """Replace weights (..., N, [A,] T, S); an intervention always gets the axis of heads."""
+        if self.heads > 1:
+            return intervention(weights, keep)
+        keep = None if keep is None else keep.unsqueeze(-2)
+        return intervention(weights.unsqueeze(-3), keep).squeeze(-3)
 
 
 def weighted_sum(weights: Tensor, values: Tensor) -> Tensor:

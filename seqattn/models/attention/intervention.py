@@ -1,74 +1,130 @@
 """Interventions on attention weights. An intervention replaces the weights in a forecast, to test
-how much the forecast depends on them."""
+how much the forecast depends on them.
+
+Letters: N sequences, L attention layers, A heads, T decoder steps, S source steps; any leading axes
+of runs.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, assert_never
+from typing import Literal, Protocol, assert_never
 
 import torch
 from torch import Tensor
 
-from seqattn.errors import UsageError
+from seqattn.errors import UsageError, counted
 
-OverrideMode = Literal["uniform", "shuffled", "previous", "one_hot"]
-MODES = "uniform, shuffled, previous, or one_hot:K"
+OverrideMode = Literal["uniform", "shuffled", "previous", "one_hot", "zeros"]
+MODES = "uniform, shuffled, previous, one_hot:K, zeros[:LAYER[:HEAD]] or forced:FILE.json"
 SEED = 0
+
+
+class WeightIntervention(Protocol):
+    """A function that replaces attention weights in one forecast, from its first step on."""
+
+    def __call__(self, weights: Tensor, keep: Tensor | None, layer: int = 0) -> Tensor:
+        """Return the weights (..., N, A, T, S) that replace `weights` (..., N, A, T, S).
+
+        Args:
+            weights: the model's own weights of the next T decoder steps.
+            keep: broadcasts to (..., N, A, S), True at valid source steps; None: all are valid.
+            layer: index of the attention layer, from 0.
+        """
+        ...
 
 
 @dataclass(frozen=True)
 class Override:
-    """Weights that replace the model's own weights in every head and layer.
+    """A rule that replaces the model's own weights.
 
     Attributes:
         mode: `uniform` gives equal weights to all valid source steps; `shuffled` randomly permutes
             the model's own weights among the valid steps of each row; `previous` uses the weights
             of the previous decoder step (the first step keeps its own weights); `one_hot` puts all
-            weight on one source step.
+            weight on one source step; `zeros` gives no weight, so that the context is 0.
         index: the source step of `one_hot`, counted from 0.
+        layer: the layer of `zeros`, counted from 0; None for all layers.
+        head: the head of `zeros` in that layer, counted from 0; None for all heads.
     """
 
     mode: OverrideMode
     index: int = 0
+    layer: int | None = None
+    head: int | None = None
 
     @classmethod
     def parse(cls, text: str) -> Override:
-        """Parse `uniform`, `shuffled`, `previous` or `one_hot:K`.
+        """Parse `uniform`, `shuffled`, `previous`, `one_hot:K`, `zeros`, `zeros:LAYER` or
+        `zeros:LAYER:HEAD`.
 
         Raises:
-            UsageError: if the text is none of these.
+            UsageError: if the text has none of these forms.
         """
-        mode, colon, index = text.partition(":")
-        match mode, bool(colon):
-            case ("uniform" | "shuffled" | "previous") as known, False:
-                return cls(known)
-            case "one_hot", True if index.isascii() and index.isdigit() and len(index) < 10:
-                return cls("one_hot", int(index))
-        raise UsageError(f"--attention-override {text}: expected {MODES}, K counted from 0.")
+        mode, *parts = text.split(":")
+        if all(part.isascii() and part.isdigit() and len(part) < 10 for part in parts):
+            match mode, [int(part) for part in parts]:
+                case ("uniform" | "shuffled" | "previous" | "zeros") as known, []:
+                    return cls(known)
+                case "one_hot", [index]:
+                    return cls("one_hot", index)
+                case "zeros", [layer]:
+                    return cls("zeros", layer=layer)
+                case "zeros", [layer, head]:
+                    return cls("zeros", layer=layer, head=head)
+        raise UsageError(
+            f"--attention-override {text}: expected {MODES}; K, LAYER and HEAD count from 0."
+        )
 
-    def check(self, shortest: int) -> None:
-        """Check that every source has the step of `one_hot`.
+    def check(self, shortest: int, shape: tuple[int, int]) -> None:
+        """Check that every source has the step of `one_hot`, and the model the head of `zeros`.
 
         Args:
             shortest: length of the shortest source.
+            shape: numbers of layers and heads; see `Seq2SeqModel.attention_shape`.
 
         Raises:
-            UsageError: if the shortest source does not have this step.
+            UsageError: if the shortest source does not have this step, or the model does not have
+                this layer or head.
         """
         if self.mode == "one_hot" and self.index >= shortest:
             raise UsageError(
                 f"--attention-override one_hot:{self.index}: the shortest source has {shortest}"
                 f" points, so K must lie within 0 and {shortest - 1}."
             )
+        chosen = ":".join(str(k) for k in (self.layer, self.head) if k is not None)
+        for what, k, count in zip(("layer", "head"), (self.layer, self.head), shape, strict=True):
+            if k is not None and k >= count:
+                raise UsageError(
+                    f"--attention-override zeros:{chosen}: the model has {counted(count, what)}, so"
+                    f" {what.upper()} must be {index_range(count)}."
+                )
 
     def start(self) -> WeightIntervention:
         """Start the intervention for one forecast, at the forecast's first step."""
-        return WeightIntervention(self)
+        return _OverrideIntervention(self)
 
 
-class WeightIntervention:
-    """An override that is applied to one forecast. The intervention stores the previous weights of
-    each layer."""
+@dataclass(frozen=True, eq=False)
+class ForcedWeights:
+    """Given weights that replace the model's own weights in some rows.
+
+    Attributes:
+        weights: (N, L, A, T, S) for a forecast of N sequences and T steps. NaN keeps the weight of
+            the model; any other number replaces the weight as it is, without a normalization. A row
+            of zeros gives a context of 0. A forced row must have 0 at the padding of its source.
+    """
+
+    weights: Tensor
+
+    def start(self) -> WeightIntervention:
+        """Start the intervention for one forecast, at the forecast's first step."""
+        return _ForcedIntervention(self.weights)
+
+
+class _OverrideIntervention:
+    """An `Override` that is applied to one forecast. The intervention stores the previous weights
+    of each layer."""
 
     def __init__(self, override: Override) -> None:
         self.override = override
@@ -76,14 +132,6 @@ class WeightIntervention:
         self.generator = torch.Generator().manual_seed(SEED)
 
     def __call__(self, weights: Tensor, keep: Tensor | None, layer: int = 0) -> Tensor:
-        """Return the weights (..., T, S) that replace `weights` (..., T, S).
-
-        Args:
-            weights: the model's own weights.
-            keep: a mask that broadcasts to (..., S), True at valid source steps; None if all steps
-                are valid.
-            layer: index of the attention layer.
-        """
         *_, S = weights.shape
         valid = torch.ones(S, dtype=torch.bool, device=weights.device) if keep is None else keep
         valid = valid.unsqueeze(-2).expand(weights.shape)
@@ -101,5 +149,50 @@ class WeightIntervention:
                 first = self.prev_weights.get(layer, weights.narrow(-2, 0, 1))
                 self.prev_weights[layer] = weights.narrow(-2, weights.shape[-2] - 1, 1)
                 return torch.cat([first, weights[..., :-1, :]], dim=-2)
+            case "zeros":
+                return self._without_weight(weights, layer)
             case _:
                 assert_never(self.override.mode)
+
+    def _without_weight(self, weights: Tensor, layer: int) -> Tensor:
+        if self.override.layer not in (None, layer):
+            return weights
+        if self.override.head is None:
+            return torch.zeros_like(weights)
+        heads = torch.arange(weights.shape[-3], device=weights.device)
+        return weights.masked_fill((heads == self.override.head)[:, None, None], 0)
+
+
+class _ForcedIntervention:
+    """`ForcedWeights` applied to one forecast. It counts the steps of each layer."""
+
+    def __init__(self, weights: Tensor) -> None:
+        self.weights = weights
+        self.steps = dict[int, int]()
+
+    def __call__(self, weights: Tensor, keep: Tensor | None, layer: int = 0) -> Tensor:
+        *_, N, A, T, S = weights.shape
+        first = self.steps.get(layer, 0)
+        self.steps[layer] = first + T
+        forced = self.weights
+        if not (
+            forced.dim() == 5
+            and layer < forced.shape[1]
+            and first + T <= forced.shape[3]
+            and (forced.shape[0], forced.shape[2], forced.shape[4]) == (N, A, S)
+        ):
+            raise ValueError(
+                f"forced weights {tuple(forced.shape)} do not fit {N} sequences, layer {layer},"
+                f" {A} heads, step {first + T} and {S} source steps; expected (N, L, A, T, S)"
+            )
+        rows = forced[:, layer, :, first : first + T].to(weights)
+        return torch.where(rows.isnan(), weights, rows)
+
+
+AttentionOverride = Override | ForcedWeights
+"""What replaces the attention weights of a model in a forecast."""
+
+
+def index_range(count: int) -> str:
+    """Return the indices from 0 below `count` in words, for messages."""
+    return "0" if count == 1 else f"within 0 and {count - 1}"

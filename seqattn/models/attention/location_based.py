@@ -55,10 +55,10 @@ class Location(nn.Module, ABC):
         """Compute attention weights from scores and source positions.
 
         Args:
-            normalizer: turns scores into weights.
+            normalizer: the normalizer, which turns scores into weights.
             queries: (..., N, T, H).
             scores: (..., N, [A,] T, S).
-            keep: (..., N, [1,] S), True at valid source steps; None if all steps are valid.
+            keep: mask (..., N, [1,] S), True at valid source steps; None if all steps are valid.
             previous: the second result of the previous call; None at the first call.
 
         Returns:
@@ -184,7 +184,7 @@ class LocationShiftAddressing(Location, knobs=ShiftConfig):
         Args:
             queries: (..., N, T, H).
             content: content weights (..., N, [A,] T, S).
-            keep: (..., N, [1,] S), True at valid source steps; None if all steps are valid.
+            keep: mask (..., N, [1,] S), True at valid source steps; None if all steps are valid.
             previous: weights of the previous query, (..., N, [A,] S); None for `initial_weights`.
 
         Returns:

@@ -70,8 +70,8 @@ class Normalizer(nn.Module, ABC):
 
         Args:
             scores: (..., N, T, S).
-            keep: (..., N, S), True at valid source steps; None if all steps are valid.
-            u: numbers uniform over [0, 1), (..., N, T), to sample positions in training; None for
+            keep: mask (..., N, S), True at valid source steps; None if all steps are valid.
+            u: numbers uniform over [0, 1], (..., N, T), to sample positions in training; None for
                 no sampling.
         """
 
@@ -83,8 +83,8 @@ class Normalizer(nn.Module, ABC):
         Args:
             step: the attention step to explain.
             name: name of the stage.
-            scores: (S,), as printed.
-            inside: (S,), False at masked positions.
+            scores: the scores (S,), as printed.
+            inside: mask (S,), False at masked positions.
 
         Returns:
             the weights (S,), as printed.
@@ -150,7 +150,7 @@ class Hard(Normalizer):
 class StraightThrough(Hard, name="hard", estimator="straight_through"):
     """Hard attention with the straight-through gradient estimator (Bengio, Leonard and Courville
     2013, "Estimating or Propagating Gradients Through Stochastic Neurons"). The backward pass is
-    that of the softmax. The estimator is biased and has low variance."""
+    the backward pass of the softmax. The estimator is biased and has low variance."""
 
     def sample(self, soft: Tensor, u: Tensor) -> NormalizerOutput:
         choice = one_hot(sample_categorical(soft, u), soft)
@@ -209,7 +209,7 @@ def softmax(scores: Tensor, keep: Tensor | None) -> Tensor:
 
     Args:
         scores: (..., N, T, S).
-        keep: (..., N, S), True at valid source steps; None if all steps are valid.
+        keep: mask (..., N, S), True at valid source steps; None if all steps are valid.
 
     Returns:
         (..., N, T, S), where each row sums to 1.
@@ -246,7 +246,7 @@ def sparsemax(scores: Tensor, keep: Tensor | None) -> Tensor:
 
     Args:
         scores: (..., N, T, S).
-        keep: (..., N, S), True at valid source steps; None if all steps are valid.
+        keep: mask (..., N, S), True at valid source steps; None if all steps are valid.
 
     Returns:
         (..., N, T, S), where each row sums to 1. A row is NaN if all its positions are masked.
@@ -274,7 +274,7 @@ def sparsemax(scores: Tensor, keep: Tensor | None) -> Tensor:
 
 def sample_categorical(weights: Tensor, u: Tensor) -> Tensor:
     """Sample positions (..., N, T) from weights (..., N, T, S), by inverting the cumulative sum of
-    the weights at u (..., N, T), uniform over [0, 1). The function never samples a position of
+    the weights at u (..., N, T), uniform over [0, 1]. The function never samples a position of
     weight 0 after the last valid position."""
     sums = weights.cumsum(dim=-1)
     return (sums < u.unsqueeze(-1) * sums[..., -1:]).sum(dim=-1)

@@ -44,7 +44,7 @@ def split_heads(x: Tensor, heads: int) -> Tensor:
 
 
 def join_heads(x: Tensor, heads: int) -> Tensor:
-    """Concatenate the heads: (..., A, L, w) -> (..., L, A w). With one head, return x itself."""
+    """Concatenate the heads: (..., A, L, w) -> (..., L, A * w). With one head, return x itself."""
     return x if heads == 1 else x.transpose(-2, -3).flatten(-2)
 
 
@@ -52,7 +52,7 @@ class ExplainedScores(NamedTuple):
     """The scores of one head, with the query and keys from which they were computed, as printed.
 
     Attributes:
-        query: (K,), or None if the scores do not depend on the query.
+        query: the query (K,), or None if the scores do not depend on the query.
         keys: (S, K).
         scores: (S,).
         is_dot_product: whether the score is a dot product or a cosine of query and key.

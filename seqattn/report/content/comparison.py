@@ -18,6 +18,7 @@ from seqattn.analysis.comparison.tables import (
     variant_table,
 )
 from seqattn.errors import CheckpointError
+from seqattn.report.content.live import LiveModels, start_sequences
 from seqattn.runs import PAGE, EpochRecord, RunFolder
 
 MAX_PREVIEWS = 400
@@ -28,13 +29,16 @@ MAX_CURVE_POINTS = 200
 to at most about twice this number."""
 
 
-def comparison_content(result: ComparisonResult, page_folder: Path | None = None) -> dict[str, Any]:
+def comparison_content(
+    result: ComparisonResult, page_folder: Path | None = None, live: bool = False
+) -> dict[str, Any]:
     """Return the content of the page of a comparison, or of many seeds, with previews of the runs.
 
     Args:
         result: the comparison.
         page_folder: the folder of the page, for relative links; None for the folder of the
             comparison.
+        live: whether to put the models into the page.
 
     Raises:
         CheckpointError: if no run has finished with a finite loss.
@@ -46,6 +50,7 @@ def comparison_content(result: ComparisonResult, page_folder: Path | None = None
         )
     headings, rows = variant_table(result.variants)
     summaries = [summary for variant in result.variants for summary in variant.summaries.values()]
+    notices = _notices(result)
     return {
         "kind": "comparison",
         "unit": " (scaled)" if any(summary.get("scaled") for summary in summaries) else "",
@@ -60,8 +65,24 @@ def comparison_content(result: ComparisonResult, page_folder: Path | None = None
         "brackets": BRACKETS,
         "headings": headings,
         "rows": rows,
-        "notices": _notices(result),
+        "notices": notices,
+        "live": _live_models(result, notices) if live else None,
     }
+
+
+def _live_models(result: ComparisonResult, notices: list[str]) -> dict[str, Any] | None:
+    """Return the models of all finished seeds, with the test sequences of the first."""
+    models, first = LiveModels(), None
+    for variant in result.variants:
+        for seed in variant.summaries:
+            folder = variant.folders[seed]
+            name = f"seed {seed}" if len(result.variants) == 1 else f"{variant.name}, seed {seed}"
+            if models.add(folder, name, with_history=False) and first is None:
+                first = folder
+    notices.extend(models.reasons)
+    if first is None:
+        return None
+    return (models.content(notices) or {}) | start_sequences(first)
 
 
 def _describe_seeds(result: ComparisonResult) -> list[str]:

@@ -34,6 +34,7 @@ def examples_content(
     notices: list[str],
     scale: NDArray[np.float64] | float | None,
     units: Units,
+    max_examples: int = MAX_EXAMPLES,
 ) -> dict[str, Any]:
     """Return the sequences for the explorer, and the errors of all sequences.
 
@@ -42,6 +43,7 @@ def examples_content(
         notices: a list to which sentences about omitted content are appended.
         scale: see `sequence_losses`.
         units: the units, by feature name. A feature without a unit has no entry.
+        max_examples: the maximum number of sequences.
 
     Raises:
         CheckpointError: if a file of the run cannot be read.
@@ -53,7 +55,7 @@ def examples_content(
     worst = worst[np.isfinite(losses[worst])]  # the loss is NaN if no target was observed
     weights = {kind: attention[key] for kind, key in WEIGHT_KEYS.items() if key in attention}
     cells = max((int(np.prod(found.shape[1:])) for found in weights.values()), default=1)
-    selected, limit = np.arange(len(losses)), min(MAX_EXAMPLES, max(1, MAX_CELLS // cells))
+    selected, limit = np.arange(len(losses)), min(max_examples, max(1, MAX_CELLS // cells))
     if limit < len(losses):
         others = np.setdiff1d(selected, worst)[: max(0, limit - len(worst))]
         selected = np.sort(np.concatenate([worst[:limit], others]))
@@ -219,7 +221,9 @@ def pack_weights(weights: NDArray[np.floating]) -> dict[str, Any]:
 
 
 def pack_points(points: NDArray[np.floating]) -> dict[str, Any]:
-    """Convert coordinates to float32, compress them with zlib, and encode them in base64."""
-    raw = np.ascontiguousarray(points, dtype="<f4").tobytes()
+    """Compress coordinates with zlib, and encode them in base64. They keep their precision, since a
+    model in the page gets them as input."""
+    bits = 32 if points.dtype == np.float32 else 64
+    raw = np.ascontiguousarray(points, dtype=f"<f{bits // 8}").tobytes()
     data = base64.b64encode(zlib.compress(raw, 6)).decode()
-    return {"shape": list(points.shape), "bits": 32, "data": data}
+    return {"shape": list(points.shape), "bits": bits, "data": data}

@@ -16,17 +16,19 @@ from seqattn.data.baselines import render_verdict
 from seqattn.data.metrics import describe_metrics
 from seqattn.errors import CheckpointError, ConfigError, DataError, counted
 from seqattn.report.content.examples import attention_history_content, examples_content
+from seqattn.report.content.live import LiveModels
 from seqattn.runs import EpochRecord, RunFolder, check_summary
 
 UNSCALED_NOTE = " (not scaled as the losses are)"
 
 
-def run_content(folder: RunFolder, examine: bool = True) -> dict[str, Any]:
+def run_content(folder: RunFolder, examine: bool = True, live: bool = False) -> dict[str, Any]:
     """Return the content of the page of a run. The `notices` name missing and unreadable parts.
 
     Args:
         folder: the run folder.
         examine: whether to run the doctor.
+        live: whether to put the model into the page.
 
     Raises:
         CheckpointError: if the folder is not a run folder, or if no epoch has finished.
@@ -58,6 +60,11 @@ def run_content(folder: RunFolder, examine: bool = True) -> dict[str, Any]:
     if summary is not None:
         content |= _results(folder, summary, notices)
         content |= _diagnosis(folder, notices) if examine else {}
+        if live:
+            models = LiveModels()
+            models.add(folder, folder.path.name)
+            content["live"] = models.content(notices)
+            notices.extend(models.reasons)
     return content
 
 

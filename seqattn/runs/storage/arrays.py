@@ -31,14 +31,25 @@ MAX_UNPACKED_BYTES = 2 * 2**30
 """Maximum uncompressed size of an archive, in bytes."""
 
 
-def write_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
-    """Write an NPZ file atomically."""
+def write_arrays(
+    path: Path, arrays: Mapping[str, NDArray[Any]], *, compressed: bool = True
+) -> None:
+    """Write an NPZ file atomically.
+
+    Args:
+        path: the file.
+        arrays: the arrays by name.
+        compressed: whether large arrays are compressed; see `save_arrays`.
+    """
     with open_atomic(path) as file:
-        save_arrays(file, arrays)
+        if compressed:
+            save_arrays(file, arrays)
+        else:
+            np.savez(file, allow_pickle=False, **arrays)
 
 
 def npz_bytes(arrays: Mapping[str, NDArray[Any]]) -> bytes:
-    """Return the content of an NPZ file."""
+    """Return the arrays as the bytes of an NPZ file."""
     buffer = io.BytesIO()
     save_arrays(buffer, arrays)
     return buffer.getvalue()

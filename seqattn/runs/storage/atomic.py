@@ -78,14 +78,13 @@ _unfinished = set[Path]()
 
 @contextlib.contextmanager
 def write_transaction() -> Iterator[None]:
-    """Commit all files that the block writes when it ends, after all of them are flushed.
-
-    If many runs end at the same time, one wait for the disk is much shorter than a wait for each
-    file.
+    """Commit all files that the block writes. The files are flushed and then renamed when the block
+    ends. If many runs end at the same time, a single wait for the disk is much shorter than a wait
+    for each file.
 
     Raises:
-        OSError: if a write failed, in which case no file is replaced; or if a rename failed, in
-            which case only the files before it are replaced.
+        OSError: if a write failed, in which case no file is replaced, or if a rename failed, in
+            which case only the files before this rename are replaced.
     """
     if _transaction.pending is not None:
         yield
@@ -117,7 +116,7 @@ def write_transaction() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _reraise_for(path: Path) -> Iterator[None]:
-    """Raise errors with the final path instead of the temporary one."""
+    """Raise errors with the final path instead of the temporary path."""
     try:
         yield
     except OSError as error:
@@ -148,7 +147,7 @@ def atomic_write(
 def open_atomic(
     path: Path, backup_path: Path | None = None, content: bytes | None = None
 ) -> Iterator[BinaryIO]:
-    """Open a file for an atomic write in several pieces. It is committed when the block ends.
+    """Open a file for an atomic write in several pieces. The file is committed when the block ends.
 
     Args:
         path: the file.
@@ -206,7 +205,8 @@ def _create(temporary: Path) -> int:
 
 
 def _content_equals(path: Path, content: bytes) -> bool:
-    """Return whether a file has this content. It is read in chunks, which bounds memory."""
+    """Return whether a file has this content. The file is read in chunks, so that memory use is
+    bounded."""
     descriptor, offset = os.open(path, os.O_RDONLY), 0
     try:
         while part := os.read(descriptor, CHUNK_BYTES):
@@ -230,7 +230,8 @@ def _fsync_folder(folder: Path) -> None:
 
 
 def remove_unfinished() -> None:
-    """Remove the temporary files of this process, before it exits without any other cleanup."""
+    """Remove the temporary files of this process. This function is called before the process exits
+    without any other cleanup."""
     for temporary in tuple(_unfinished):
         with contextlib.suppress(OSError):
             temporary.unlink()

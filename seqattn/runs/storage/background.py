@@ -7,9 +7,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 
 class BackgroundWriter:
-    """A thread that runs one write at a time, since a write mostly waits for the disk.
-
-    A `with` block over the writer waits for the last write at its end.
+    """A thread that runs one write at a time, because a write mostly waits for the disk. At the end
+    of a `with` block, the writer waits for the last write.
     """
 
     def __init__(self) -> None:
@@ -17,7 +16,7 @@ class BackgroundWriter:
         self.pending: Future[None] | None = None
 
     def submit(self, write: Callable[[], None]) -> None:
-        """Start a write after the previous one has ended.
+        """Wait until the previous write has ended, and start a write.
 
         Raises:
             OSError: if the previous write failed.

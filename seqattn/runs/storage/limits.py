@@ -21,7 +21,7 @@ def check_free_space(needed: Mapping[Path, int]) -> None:
         needed: number of bytes that will be written to each folder. A folder need not exist yet.
 
     Raises:
-        StorageError: if a disk has less free space than its folders need together.
+        StorageError: if the folders on a disk together need more than its free space.
     """
     disks: dict[int, tuple[Path, int]] = {}
     for folder, size in needed.items():
@@ -66,9 +66,8 @@ def allow_open_files(count: int) -> None:
 
 
 def physical_memory() -> int:
-    """Return the bytes of memory of the machine, or of the control group if it has less memory.
-
-    If neither is known, 4 GiB are returned.
+    """Return the memory of the machine in bytes, or the memory limit of the control group if this
+    limit is lower. If neither is known, return 4 GiB.
     """
     limits = []
     with contextlib.suppress(ValueError, OSError, AttributeError):

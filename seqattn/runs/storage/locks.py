@@ -38,14 +38,13 @@ def exclusive_lock(folder: Path) -> Iterator[None]:
 def folder_lock(
     folder: Path, timeout: float = 0.0, remedy: str = "choose another --name"
 ) -> Iterator[None]:
-    """Lock a folder during the block.
-
-    The kernel releases the lock when the process ends in any way.
+    """Lock a folder during the block. The kernel releases the lock when the process ends, even if
+    the process is killed.
 
     Args:
         folder: the folder.
-        timeout: how long to wait for another process, in seconds.
-        remedy: what the error message advises in addition to waiting.
+        timeout: maximum time to wait for another process, in seconds.
+        remedy: advice of the error message in addition to waiting.
 
     Raises:
         FolderLockedError: if another process holds the lock.

@@ -1,0 +1,150 @@
+"""The live graph of a run: one ONNX graph that the page of a run evaluates in the browser.
+
+Parameters are inputs, so one graph serves all seeds of a group and all recorded epochs of a run.
+Weights can be forced, and intermediate results are outputs (`seqattn.export.live_parts`).
+
+Letters: N sequences, S source length, T steps, F source features, G target features, A heads, P
+number of parameters.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import onnx
+import torch
+from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
+from onnxscript import optimizer
+from torch import Tensor
+
+from seqattn.export.graphs import FORCE
+from seqattn.export.live_parts import live_parts
+from seqattn.export.loop import build_loop
+from seqattn.export.onnx import example_length, name_outputs, trace_parts
+from seqattn.training import LoadedModel
+
+PARAMETERS = "parameters"
+PARAMETER = "model."
+"""Prefix of the parameters' names in graphs."""
+
+
+@dataclass(frozen=True)
+class LiveGraph:
+    """A live graph and the order of its parameters.
+
+    Attributes:
+        graph: source (N, S, F), source_lengths (N,), parameters (P,), steps () and force (T, N,
+            layers, A, S) -> forecast (N, T, G), weights (N, layers, A, T, S), the other weights of
+            a Transformer, and intermediate results with an axis of T before the last.
+        shapes: name -> shape of each parameter, in the order of the flat vector.
+    """
+
+    graph: ModelProto
+    shapes: dict[str, tuple[int, ...]]
+
+
+def flatten_parameters(values: Mapping[str, Tensor], shapes: Mapping[str, object]) -> Tensor:
+    """Return the flat vector (P,) of named parameters, in the order of `shapes`."""
+    return torch.cat([values[name].detach().float().reshape(-1) for name in shapes])
+
+
+def trace_live(trained: LoadedModel) -> LiveGraph:
+    """Trace the live graph of a trained model.
+
+    Args:
+        trained: the model.
+
+    Raises:
+        UsageError: if torch cannot export the model.
+    """
+    model = copy.deepcopy(trained.model).eval()
+    shapes = {name: tuple(value.shape) for name, value in model.named_parameters()}
+    shape = attention_shape(trained)
+    can_force = shape != (0, 0) and trained.config.model.kind != "fast_weights"
+    parts = live_parts(model, example_length(model) + 1)
+    traced = trace_parts(
+        trained, model, parts, force_shape=shape if can_force else None, optimize=False
+    )
+    padded = _parameters_to_inputs(traced.encoder) | _parameters_to_inputs(traced.step)
+    per_step = (FORCE,) if can_force else ()
+    graph = build_loop(traced.encoder, traced.step, traced.state, None, per_step)
+    _add_flat_parameters(graph, shapes, padded)
+    names = [value.name for value in graph.graph.output]
+    graph = optimizer.optimize(graph)
+    name_outputs(graph, names)
+    onnx.checker.check_model(graph)
+    return LiveGraph(graph, shapes)
+
+
+def attention_shape(trained: LoadedModel) -> tuple[int, int]:
+    """Return the numbers of cross-attention layers and heads; (0, 0) without attention."""
+    model = trained.config.model
+    match model.kind:
+        case "transformer":
+            return model.layers, model.heads
+        case "fast_weights":
+            return 1, 1
+        case "recurrent":
+            return (0, 0) if model.attention is None else (1, model.attention.heads)
+
+
+def _parameters_to_inputs(model: ModelProto) -> dict[str, tuple[int, ...]]:
+    """Turn initializers that are parameters into inputs; returns their shapes."""
+    shapes = dict[str, tuple[int, ...]]()
+    for tensor in list(model.graph.initializer):
+        if tensor.name.startswith(PARAMETER):
+            shapes[tensor.name] = tuple(tensor.dims)
+            value = helper.make_tensor_value_info(tensor.name, TensorProto.FLOAT, tensor.dims)
+            model.graph.input.append(value)
+            model.graph.initializer.remove(tensor)
+    return shapes
+
+
+def _add_flat_parameters(
+    model: ModelProto,
+    shapes: Mapping[str, tuple[int, ...]],
+    padded: Mapping[str, tuple[int, ...]],
+) -> None:
+    """Replace inputs of single parameters by slices of one flat input.
+
+    Args:
+        shapes: name -> shape of each parameter, in the order of the flat vector.
+        padded: the same in the graph, with `PARAMETER`, where the positional embeddings of a
+            Transformer have more rows; these are NaN.
+    """
+    graph = model.graph
+    kept = [value for value in graph.input if not value.name.startswith(PARAMETER)]
+    del graph.input[:]
+    total = sum(math.prod(shape) for shape in shapes.values())
+    flat = helper.make_tensor_value_info(PARAMETERS, TensorProto.FLOAT, [total])
+    graph.input.extend([*kept, flat])
+    nodes, start = list[NodeProto](), 0
+
+    def constant(name: str, values: Sequence[int]) -> str:
+        tensor = helper.make_tensor(name, TensorProto.INT64, [len(values)], values)
+        graph.initializer.append(tensor)
+        return name
+
+    for name, shape in shapes.items():
+        key, end = PARAMETER + name, start + math.prod(shape)
+        first, last = constant(f"{key}/first", [start]), constant(f"{key}/last", [end])
+        nodes.append(helper.make_node("Slice", [PARAMETERS, first, last], [f"{key}/flat"]))
+        start, missing = end, padded.get(key, shape)[0] - shape[0]
+        reshaped = f"{key}/short" if missing else key
+        size = constant(f"{key}/shape", shape)
+        nodes.append(helper.make_node("Reshape", [f"{key}/flat", size], [reshaped]))
+        if missing:
+            rows = np.full((missing, *shape[1:]), np.nan, np.float32)
+            graph.initializer.append(numpy_helper.from_array(rows, f"{key}/missing"))
+            concatenated = [reshaped, f"{key}/missing"]
+            nodes.append(helper.make_node("Concat", concatenated, [key], axis=0))
+    rest = list(graph.node)
+    del graph.node[:]
+    graph.node.extend([*nodes, *rest])
+
+
+__all__ = ["LiveGraph", "attention_shape", "flatten_parameters", "trace_live"]

@@ -1,0 +1,78 @@
+"""Scaling between units of the data and scaled units, inside graphs.
+
+Letters: N sequences, S source length, F features.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from seqattn.data import Scaling
+from seqattn.data.instance import ROUNDING
+from seqattn.models.cells import last_valid
+
+Tensors = dict[str, Tensor]
+OFFSET, SCALE = "offset", "scale"
+"""Shift and scale of each sequence's target."""
+
+
+class Units(nn.Module):
+    """The scaling from units of the data (float64) to scaled units (float32), and back."""
+
+    source_shift: Tensor
+    source_scale: Tensor
+    target_shift: Tensor
+    target_scale: Tensor
+
+    def __init__(self, scaling: Scaling) -> None:
+        super().__init__()
+        for side, scaler in (("source", scaling.source), ("target", scaling.target)):
+            self.register_buffer(f"{side}_shift", torch.from_numpy(scaler.shift.copy()))
+            self.register_buffer(f"{side}_scale", torch.from_numpy(scaler.scale.copy()))
+        self.source_index_of_target = list(scaling.source_index_of_target)
+        self.relative, self.instance = scaling.relative, scaling.instance
+
+    def scale_source(self, source: Tensor, lengths: Tensor) -> tuple[Tensor, Tensors]:
+        """Return the source (N, S, F) in scaled units with padding 0, and shift and scale of each
+        sequence's target, (N, F); see `Scaling.sequence_scalers`."""
+        _, S, _ = source.shape
+        keep = torch.arange(S, device=source.device) < lengths.unsqueeze(-1)
+        source = source.masked_fill(~keep.unsqueeze(-1), 0)
+        shift, scale = torch.zeros_like(source[:, 0]), torch.ones_like(source[:, 0])
+        if self.relative:
+            shift = last_valid(source, lengths)
+        elif self.instance:
+            shift, scale = self._statistics(source, lengths, keep.unsqueeze(-1))
+        source = (source - shift.unsqueeze(1)) / scale.unsqueeze(1)
+        scaled = (source - self.source_shift) / self.source_scale
+        index = self.source_index_of_target  # -1 selects the neutral value in the last column
+        target_scaling = {
+            name: torch.cat([values, torch.full_like(values[:, :1], neutral)], dim=-1)[:, index]
+            for name, values, neutral in ((OFFSET, shift, 0.0), (SCALE, scale, 1.0))
+        }
+        return scaled.float().masked_fill(~keep.unsqueeze(-1), 0), target_scaling
+
+    def _statistics(self, source: Tensor, lengths: Tensor, keep: Tensor) -> tuple[Tensor, Tensor]:
+        """Compute shift and scale (N, F) of sources (N, S, F) with valid steps `keep` (N, S, 1), as
+        in `InstanceStatistics`."""
+        low = source.masked_fill(~keep, torch.inf).amin(dim=1)
+        high = source.masked_fill(~keep, -torch.inf).amax(dim=1)
+        constant = high - low <= ROUNDING * torch.maximum(low.abs(), high.abs())
+        spread = (high - low).masked_fill(constant, 1)
+        unit = ((source - low.unsqueeze(1)) / spread.unsqueeze(1)).masked_fill(~keep, 0)
+        n = lengths.unsqueeze(-1).to(source.dtype)
+        mean = unit.sum(dim=1) / n
+        squares = (unit - mean.unsqueeze(1)).square().masked_fill(~keep, 0)
+        std = spread * (squares.sum(dim=1) / n).sqrt()
+        return low + spread * mean, (std / self.source_scale).masked_fill(constant, 1)
+
+    def scale_target(self, point: Tensor, target_scaling: Tensors) -> Tensor:
+        """Convert a target step (N, F) from units of the data to scaled units."""
+        point = (point - target_scaling[OFFSET]) / target_scaling[SCALE]
+        return ((point - self.target_shift) / self.target_scale).float()
+
+    def unscale_target(self, point: Tensor, target_scaling: Tensors) -> Tensor:
+        """Convert a target step (N, F) from scaled units to units of the data."""
+        point = point.double() * self.target_scale + self.target_shift
+        return point * target_scaling[SCALE] + target_scaling[OFFSET]

@@ -1,0 +1,71 @@
+"""Logarithmic axes of losses, which have no place for 0."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+from matplotlib.axes import Axes
+from numpy.typing import ArrayLike, NDArray
+
+Reference = tuple[str, float]
+"""Name and loss of a reference line."""
+
+MIN_SHARE = 1e-6
+"""A reference below this share of the smallest loss is not drawn: it would squeeze the losses."""
+NOT_DRAWN = "not on the log scale"
+
+
+def positive_losses(losses: Iterable[ArrayLike]) -> NDArray[np.float64]:
+    """Return the finite losses above 0 of all arrays as one flat array."""
+    flat = [np.asarray(values, np.float64).ravel() for values in losses]
+    every = np.concatenate(flat) if flat else np.empty(0)
+    found: NDArray[np.float64] = every[np.isfinite(every) & (every > 0)]
+    return found
+
+
+def count_zeros(losses: Iterable[ArrayLike]) -> int:
+    """Return the number of losses of 0 or less."""
+    return sum(int((np.asarray(values, np.float64) <= 0).sum()) for values in losses)
+
+
+def split_references(
+    references: Sequence[Reference], losses: NDArray[np.float64]
+) -> tuple[list[Reference], list[Reference]]:
+    """Split the references into those that a logarithmic axis shows, and the others.
+
+    Args:
+        references: names and losses of reference lines.
+        losses: the positive losses of the figure. If there are none, the axis is linear and shows
+            every reference.
+    """
+    if not losses.size:
+        return list(references), []
+    least = MIN_SHARE * losses.min()
+    shown = [(name, loss) for name, loss in references if loss >= least]
+    return shown, [(name, loss) for name, loss in references if not loss >= least]
+
+
+def set_loss_scale(axes: Axes, losses: Sequence[ArrayLike], *, vertical: bool = True) -> str:
+    """Make an axis logarithmic if a loss is above 0, and return words for its label.
+
+    Args:
+        axes: the axes to change.
+        losses: all losses of the axes.
+        vertical: whether the losses are on the vertical axis.
+
+    Returns:
+        " (log scale)", with the number of losses of 0, which are not drawn; "" for a linear axis.
+    """
+    if not positive_losses(losses).size:
+        return ""
+    if vertical:
+        axes.set_yscale("log", nonpositive="mask")
+    else:
+        axes.set_xscale("log", nonpositive="mask")
+    zeros = count_zeros(losses)
+    return (
+        f" (log scale, without {zeros} {'loss' if zeros == 1 else 'losses'} of 0)"
+        if zeros
+        else " (log scale)"
+    )

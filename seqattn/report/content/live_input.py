@@ -1,0 +1,112 @@
+"""The form of the CSV file in which a page saves an input for `seqattn predict --input`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from seqattn.analysis.evaluation.inputs import input_config
+from seqattn.config import OwnFile
+from seqattn.config.knobs.data import column_names
+
+if TYPE_CHECKING:
+    from seqattn.data.column_roles import ColumnRoles
+    from seqattn.training import LoadedModel
+
+GENERATED_FORM: dict[str, Any] = {
+    "series": "sequence", "time": "step", "interval": 1, "delimiter": ",", "decimal": ".",
+    "one_hot": {}, "window": None, "settings": [],
+}  # fmt: skip
+"""The form for a model of generated sequences."""
+
+
+def input_form(trained: LoadedModel) -> dict[str, Any]:
+    """Return the form in which `predict --input` reads one source for a model.
+
+    Returns:
+        The column of the series id (None: the file has none), the column of the time (None: rows
+        are in order) and the interval between two rows, the delimiter, the decimal mark, the
+        columns of words with their words, the number of rows that are read (None: all), and the
+        values of `--set` that `predict` needs for this form.
+    """
+    config = trained.config.data
+    if not isinstance(config, OwnFile):
+        return GENERATED_FORM
+    config, roles, settings = input_config(trained), trained.spec.roles, list[str]()
+    is_wide = config.layout == "wide" or (roles is not None and roles.layout == "wide")
+    if is_wide:
+        settings.append("data.layout=long")
+    series = _series_column(config, roles, settings, is_wide)
+    time, interval = _time_column(trained, config, roles, settings, is_wide)
+    settings += _text_settings(config)
+    return {
+        "series": series, "time": time, "interval": interval,
+        "delimiter": config.delimiter or ",",
+        "decimal": "," if config.decimal == "," else ".",
+        "one_hot": _words(config, trained.spec.source_features),
+        "window": None if config.window is None else config.window.source,
+        "settings": settings,
+    }  # fmt: skip
+
+
+def _columns(
+    option: list[str] | None, trained: tuple[str, ...] | None, default: str
+) -> tuple[str, ...]:
+    """Return the columns of a role: those of the config, else of the training, else a default."""
+    if option != ["auto"]:
+        return column_names(option)
+    return (default,) if trained is None else trained
+
+
+def _series_column(
+    config: OwnFile, roles: ColumnRoles | None, settings: list[str], is_wide: bool
+) -> str | None:
+    """Return the column of the series id; append a setting if the file needs one to lack it."""
+    columns = _columns(config.series, None if roles is None else roles.series, "sequence")
+    if is_wide or len(columns) > 1:
+        settings.append("data.series=null")
+        return None
+    return columns[0] if columns else None
+
+
+def _time_column(
+    trained: LoadedModel, config: OwnFile, roles: ColumnRoles | None, settings: list[str],
+    is_wide: bool,
+) -> tuple[str | None, int]:  # fmt: skip
+    """Return the column of the time and its interval; append a setting if the file lacks it.
+
+    A time is written if it counts whole numbers. The dates of a changed source are unknown, and a
+    forecast does not depend on them.
+    """
+    columns = _columns(config.time, None if roles is None else roles.time, "step")
+    frequency = trained.spec.frequency
+    if not columns and not is_wide:
+        return None, 1
+    if roles is None and config.time == ["auto"] and not is_wide:
+        return columns[0], 1
+    is_counter = frequency is not None and frequency.unit == "number" and frequency.step % 1 == 0
+    if len(columns) == 1 and is_counter and not is_wide and frequency is not None:
+        return columns[0], int(frequency.step)
+    settings.append("data.time=null")
+    return None, 1
+
+
+def _text_settings(config: OwnFile) -> list[str]:
+    """Return the settings for options of a text file that the saved file does not need."""
+    written = {"format": ("csv", "auto"), "header": (True, None), "comment": (None,),
+               "skip_rows": (0,), "encoding": (None, "utf-8")}  # fmt: skip
+    values = {"format": "csv", "header": "true", "comment": "null", "skip_rows": "0",
+              "encoding": "utf-8"}  # fmt: skip
+    return [
+        f"data.{key}={values[key]}"
+        for key, fine in written.items()
+        if getattr(config, key) not in fine
+    ]
+
+
+def _words(config: OwnFile, features: tuple[str, ...]) -> dict[str, list[str]]:
+    """Return the words of each one-hot column that are features of the source."""
+    found = {
+        column: [name.partition("=")[2] for name in features if name.startswith(f"{column}=")]
+        for column in config.one_hot or ()
+    }
+    return {column: words for column, words in found.items() if words}

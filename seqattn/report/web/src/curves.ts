@@ -1,0 +1,60 @@
+// The losses by epoch.
+import type { Curves } from "./content";
+import { selectById, showNote } from "./dom";
+import { escapeMarkup, formatNumber } from "./format";
+import type { LossAxis, Reference } from "./loss_axis";
+import { lossAxis } from "./loss_axis";
+import { draw, onThemeChange, theme } from "./plots";
+import { integerTicks } from "./ticks";
+
+const NOISE_FLOOR = "noise floor";
+
+function lossTraces(curves: Curves): PlotValues[] {
+  const { soft, accent, warn } = theme();
+  const line = (name: string, values: number[], colour: string, dash: string): PlotValues => ({ type: "scatter", mode: curves.epoch.length > 1 ? "lines" : "markers", name, x: curves.epoch, y: values, line: { color: colour, dash, width: 2 }, hovertemplate: "%{y:.4g}" });
+  return [
+    line("training", curves.training, soft, "dot"),
+    line("validation, free running", curves.validation, accent, "solid"),
+    line("validation, teacher-forced", curves.teacher_forced, warn, "dash"),
+  ];
+}
+
+/** Return the noise floor and the best baseline, where they are known. */
+function referencesOf({ floor, baseline }: Curves): Reference[] {
+  const floors: Reference[] = typeof floor === "number" ? [[NOISE_FLOOR, floor]] : [];
+  return baseline ? [...floors, baseline] : floors;
+}
+
+/** Return the lines of the references and of the best epoch, with their labels. */
+function referenceLines(curves: Curves, axis: LossAxis): { shapes: PlotValues[]; annotations: PlotValues[] } {
+  const { ink, soft } = theme();
+  const shapes: PlotValues[] = [];
+  const annotations: PlotValues[] = [];
+  for (const [name, loss] of axis.references) {
+    const [colour, side] = name === NOISE_FLOOR ? [ink, "top"] : [soft, "bottom"];
+    const text = escapeMarkup(`${name} ${loss === 0 ? "0" : formatNumber(loss)}`);
+    shapes.push({ type: "line", xref: "paper", x0: 0, x1: 1, y0: loss, y1: loss, line: { color: colour, width: 1, dash: "dashdot" } });
+    annotations.push({ xref: "paper", x: 1, xanchor: "right", y: axis.coordinate(loss), yanchor: side, text, showarrow: false, font: { size: 11, color: colour } });
+  }
+  if (curves.best_epoch) {
+    shapes.push({ type: "line", yref: "paper", y0: 0, y1: 1, x0: curves.best_epoch, x1: curves.best_epoch, line: { color: soft, width: 1, dash: "dot" } });
+    annotations.push({ yref: "paper", y: 1, yanchor: "bottom", x: curves.best_epoch, text: `best epoch ${curves.best_epoch}`, showarrow: false, font: { size: 11 } });
+  }
+  return { shapes, annotations };
+}
+
+export function showCurves(curves: Curves, unit: string): void {
+  const losses = [...curves.training, ...curves.validation, ...curves.teacher_forced];
+  const drawLosses = (): void => {
+    const axis = lossAxis(selectById("scale").value === "log", losses, referencesOf(curves));
+    draw("loss", lossTraces(curves), {
+      hovermode: "x unified", ...referenceLines(curves, axis), legend: { orientation: "h", y: -0.18 },
+      xaxis: { title: { text: "epoch" }, ...integerTicks(curves.epoch.length) },
+      yaxis: { title: { text: `mean squared error${unit}` }, ...axis.axis },
+    });
+    showNote(axis.note);
+  };
+  selectById("scale").addEventListener("change", drawLosses);
+  onThemeChange(drawLosses);
+  drawLosses();
+}

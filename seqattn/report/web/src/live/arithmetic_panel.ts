@@ -1,0 +1,238 @@
+// The panel "The arithmetic of this step": one table per stage, and where each number comes from.
+import { byId, textElement } from "../dom";
+import { formatCell } from "./arithmetic/record";
+import type { Ref, Stage } from "./arithmetic";
+import { describeCell, explainStep, MAX_POINTS, shownRows } from "./arithmetic";
+import type { LiveExplorer } from "./explorer";
+import type { Numbers } from "./model";
+import type { Scene } from "./scene";
+
+const HINT = "Move over a number, or choose one with Tab and the arrow keys: this line shows where it comes from.";
+const KEYS: Readonly<Record<string, readonly [rows: number, columns: number] | undefined>> = {
+  ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1],
+};
+
+/** The cells of a stage on the page. */
+interface Table {
+  cells: Map<string, HTMLTableCellElement>;
+  /** The shown rows, as indices of the stage's rows. */
+  rows: number[];
+  own: HTMLTableCellElement[];
+}
+
+const key = (row: number, column: number): string => `${row}/${column}`;
+const hasOwn = (stage: Stage): boolean => stage.own !== null && stage.ownAs !== "origin";
+
+class ArithmeticPanel {
+  private readonly details = byId("live-arithmetic") as HTMLDetailsElement;
+  private readonly place = byId("live-arithmetic-stages");
+  private readonly line = byId("live-arithmetic-line");
+  private stages: Stage[] = [];
+  private tables: Table[] = [];
+  /** The names, rows and columns of the tables on the page. Tables of the same form get new numbers only. */
+  private form = "";
+  private chosen: Ref | null = null;
+  private isPending = false;
+  private readonly parameters = new Map<string, Numbers | undefined>();
+  private parametersOf = "";
+
+  constructor(private readonly explorer: LiveExplorer) {
+    this.details.addEventListener("toggle", () => { this.show(); });
+    this.place.addEventListener("pointerover", (event) => { this.choose(this.find(event.target)); });
+    this.place.addEventListener("pointerleave", () => { this.choose(this.find(document.activeElement)); });
+    this.place.addEventListener("focusin", (event) => { this.choose(this.find(event.target)); });
+    this.place.addEventListener("focusout", () => { this.choose(null); });
+    this.place.addEventListener("keydown", (event) => { this.move(event); });
+  }
+
+  /** Follow an answer; many in one frame are shown once. Nothing is computed while the panel is closed. */
+  follow(): void {
+    if (!this.details.open || this.isPending) return;
+    this.isPending = true;
+    requestAnimationFrame(() => {
+      this.isPending = false;
+      this.show();
+    });
+  }
+
+  private show(): void {
+    const { scene } = this.explorer;
+    if (!this.details.open || !scene) return;
+    const title = byId("live-arithmetic-title");
+    try {
+      const rows = this.explain(scene);
+      title.textContent = describeStep(this.explorer, scene, rows);
+    } catch (error) {
+      this.place.replaceChildren();
+      [this.stages, this.tables, this.form] = [[], [], ""];
+      title.textContent = error instanceof Error ? error.message : String(error);
+    }
+    this.choose(this.chosen);
+  }
+
+  /** Show the stages, and return the shown rows of the weights and their count. */
+  private explain(scene: Scene): { shown: number; count: number } {
+    const { state, shown: [{ answer }] } = scene;
+    const [{ model, run, epoch }] = state.subjects;
+    if (state.kind === "encoder_self") throw new Error("The arithmetic is that of the attention to the source. Choose that attention to see it.");
+    const live = this.explorer.models[model];
+    const frame = JSON.stringify([model, run, epoch]);
+    if (frame !== this.parametersOf) this.parameters.clear();
+    this.parametersOf = frame;
+    const parameter = (name: string): Numbers | undefined => {
+      if (!this.parameters.has(name)) this.parameters.set(name, live.parameter(name, live.findRun(run), epoch));
+      return this.parameters.get(name);
+    };
+    const { step, layer, head, source } = state;
+    const isForced = this.explorer.canForce && state.force.get(step + 1, layer, head) !== undefined;
+    this.stages = explainStep({ content: live.content, answer, source, step, layer, head, isForced, parameter });
+    const weights = this.stages.find(({ name }) => name === "Weights" || name === "Strengths")!.numbers.map((row) => row[row.length - 1]);
+    const rows = shownRows(weights);
+    this.render(rows);
+    return { shown: rows.length, count: weights.length };
+  }
+
+  /** Return the shown rows of a stage. Fast weights have stages of the source alone, and of the whole memory. */
+  private static rowsOf(stage: Stage, shown: readonly number[]): number[] {
+    const all = stage.rows.map((_, k) => k);
+    if (!stage.hasPointRows || all.length <= MAX_POINTS) return all;
+    const some = shown.filter((row) => row < all.length);
+    return some.length ? some : all.slice(0, MAX_POINTS);
+  }
+
+  private render(shown: readonly number[]): void {
+    const rows = this.stages.map((stage) => ArithmeticPanel.rowsOf(stage, shown));
+    const form = JSON.stringify(this.stages.map((stage, k) => [stage.name, stage.formula, stage.columns, rows[k].map((row) => stage.rows[row]), hasOwn(stage)]));
+    if (form !== this.form) {
+      this.tables = [];
+      this.place.replaceChildren(...this.stages.map((stage, k) => this.build(stage, k, rows[k])));
+      this.form = form;
+    }
+    for (const [k, stage] of this.stages.entries()) this.fill(stage, this.tables[k], rows[k]);
+  }
+
+  /** Write the numbers of a stage into its cells. */
+  private fill(stage: Stage, table: Table, rows: readonly number[]): void {
+    const set = (cell: HTMLElement, text: string): void => { if (cell.textContent !== text) cell.textContent = text; };
+    table.rows = [...rows];
+    for (const [place, row] of rows.entries()) {
+      for (const [column, x] of stage.numbers[row].entries()) set(table.cells.get(key(place, column))!, formatCell(x, stage.digits));
+    }
+    const own = !hasOwn(stage) ? [] : stage.ownAs === "column" ? rows.map((row) => stage.own![row][stage.columns.length - 1]) : stage.own!.flat();
+    for (const [k, cell] of table.own.entries()) set(cell, Number.isFinite(own[k]) ? formatCell(own[k], stage.digits) : "");
+  }
+
+  private build(stage: Stage, index: number, rows: readonly number[]): HTMLElement {
+    const block = document.createElement("div");
+    block.className = "stage";
+    block.dataset.stage = String(index);
+    const heading = textElement("h3", stage.name);
+    heading.id = `live-stage-${index}`;
+    block.append(heading);
+    if (stage.formula) block.append(textElement("code", stage.formula));
+    const table = document.createElement("table");
+    table.setAttribute("aria-labelledby", heading.id);
+    table.setAttribute("role", "grid");
+    const built: Table = { cells: new Map(), rows: [...rows], own: [] };
+    const isColumn = hasOwn(stage) && stage.ownAs === "column";
+    const head = table.createTHead().insertRow();
+    head.append(headerCell("", "col"), ...stage.columns.map((name) => headerCell(name, "col")), ...(isColumn ? [headerCell("the model\u2019s own", "col")] : []));
+    if (isColumn) head.lastElementChild!.classList.add("exact");
+    const body = table.createTBody();
+    for (const [place, row] of rows.entries()) {
+      const line = body.insertRow();
+      line.append(headerCell(stage.rows[row], "row"));
+      for (const column of stage.columns.keys()) {
+        const cell = line.insertCell();
+        cell.className = "number";
+        cell.tabIndex = place === 0 && column === 0 ? 0 : -1;
+        cell.dataset.cell = key(place, column);
+        built.cells.set(key(place, column), cell);
+      }
+      if (isColumn) built.own.push(ownCell(line));
+    }
+    if (hasOwn(stage) && !isColumn) {
+      const line = body.insertRow();
+      line.className = "exact";
+      line.append(headerCell("the model\u2019s own", "row"));
+      built.own.push(...stage.columns.map(() => ownCell(line)));
+    }
+    block.append(table);
+    this.tables[index] = built;
+    return block;
+  }
+
+  /** Return the number that an element of the panel shows; null if it shows none. */
+  private find(element: EventTarget | null): Ref | null {
+    const cell = element instanceof Element ? element.closest<HTMLElement>("td[data-cell]") : null;
+    const block = cell?.closest<HTMLElement>("[data-stage]");
+    if (!cell || !block || !this.place.contains(cell)) return null;
+    const [place, column] = cell.dataset.cell!.split("/").map(Number);
+    const stage = Number(block.dataset.stage);
+    return { stage, row: this.tables[stage].rows[place], column };
+  }
+
+  private cellOf({ stage, row, column }: Ref): HTMLTableCellElement | undefined {
+    const table = this.tables[stage] as Table | undefined;
+    return table?.cells.get(key(table.rows.indexOf(row), column));
+  }
+
+  /** Show where a number comes from, and mark the cells that it is computed from. */
+  private choose(ref: Ref | null): void {
+    for (const cell of this.place.querySelectorAll(".chosen, .origin")) cell.classList.remove("chosen", "origin");
+    this.chosen = ref && this.cellOf(ref) ? ref : null;
+    if (!this.chosen) {
+      this.line.textContent = this.stages.length ? HINT : "";
+      return;
+    }
+    const { stage, row, column } = this.chosen;
+    this.cellOf(this.chosen)!.classList.add("chosen");
+    for (const each of this.stages[stage].origin(row, column)?.cells ?? []) this.cellOf(each)?.classList.add("origin");
+    this.line.textContent = describeCell(this.stages, stage, row, column);
+  }
+
+  /** Move the focus within a table by the arrow keys. */
+  private move(event: KeyboardEvent): void {
+    const direction = KEYS[event.key];
+    const cell = event.target instanceof Element ? event.target.closest<HTMLElement>("td[data-cell]") : null;
+    const table = this.tables[Number(cell?.closest<HTMLElement>("[data-stage]")?.dataset.stage)] as Table | undefined;
+    if (!direction || !cell || !table) return;
+    const [place, column] = cell.dataset.cell!.split("/").map(Number);
+    const next = table.cells.get(key(place + direction[0], column + direction[1]));
+    event.preventDefault();
+    if (!next) return;
+    cell.tabIndex = -1;
+    next.tabIndex = 0;
+    next.focus();
+  }
+}
+
+function headerCell(text: string, scope: string): HTMLTableCellElement {
+  const cell = textElement("th", text);
+  cell.scope = scope;
+  if (scope === "col") cell.className = "number";
+  return cell;
+}
+
+function ownCell(line: HTMLTableRowElement): HTMLTableCellElement {
+  const cell = line.insertCell();
+  cell.className = "number exact";
+  return cell;
+}
+
+/** Describe what the tables show. */
+function describeStep({ first: { layers, heads } }: LiveExplorer, { state, shown: all }: Scene, { shown, count }: { shown: number; count: number }): string {
+  const places = [`step ${state.step + 1}`];
+  if (layers > 1) places.push(`layer ${state.layer}`);
+  if (heads > 1) places.push(`head ${state.head}`);
+  if (all.length > 1) places.push(all[0].name);
+  let text = `Attention to the source: ${places.join(", ")}. Each number is computed from the rounded numbers above it; beside the results are the model\u2019s own numbers.`;
+  if (shown < count) text += ` The tables show the ${shown} of ${count} points with the largest weights; sums run over all of them.`;
+  return text;
+}
+
+/** Show the arithmetic of the chosen step after each answer. */
+export function addArithmetic(explorer: LiveExplorer): void {
+  const panel = new ArithmeticPanel(explorer);
+  explorer.onAnswer(() => { panel.follow(); });
+}

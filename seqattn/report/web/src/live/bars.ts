@@ -1,0 +1,82 @@
+// The weights of the chosen step as bars that can be dragged.
+import { theme } from "../plots";
+import { rgb, svg, weightColour } from "./svg";
+
+const HEIGHT = 130;
+const MARGIN = { left: 34, right: 6, top: 16, bottom: 20 };
+const STEP = 0.05;
+
+export interface BarEvents {
+  /** The weight of a source point was set. */
+  setWeight(column: number, weight: number): void;
+}
+
+export class WeightBars {
+  private readonly root = svg("svg", { role: "group" });
+  private isDragging = false;
+
+  constructor(private readonly place: HTMLElement, private readonly events: BarEvents) {
+    place.replaceChildren(this.root);
+  }
+
+  /** Draw a row of weights. Nothing can be dragged if `canForce` is false. */
+  draw(weights: readonly number[], isForced: boolean, canForce: boolean): void {
+    const width = Math.max(220, this.place.clientWidth);
+    const largest = Math.max(1, ...weights.map(Math.abs));
+    const lowest = Math.min(0, ...weights);
+    const high = HEIGHT - MARGIN.top - MARGIN.bottom;
+    const bar = (width - MARGIN.left - MARGIN.right) / weights.length;
+    const toY = (weight: number): number => MARGIN.top + ((largest - weight) / (largest - lowest)) * high;
+    const { line, soft, warn, ink } = theme();
+    const focused = document.activeElement instanceof SVGElement ? document.activeElement.dataset.bar : undefined;
+    this.root.setAttribute("viewBox", `0 0 ${width} ${HEIGHT}`);
+    this.root.setAttribute("width", String(width));
+    this.root.setAttribute("height", String(HEIGHT));
+    this.root.setAttribute("aria-label", canForce ? "Weights of the step; arrow keys change one" : "Weights of the step");
+    const parts: SVGElement[] = [0, largest].map((tick) => svg("g", { "font-size": 11, fill: soft }, svg("line", { x1: MARGIN.left, x2: width, y1: toY(tick), y2: toY(tick), stroke: line }), svg("text", { x: MARGIN.left - 5, y: toY(tick) + 4, "text-anchor": "end" }, tick === 0 ? "0" : String(Math.round(tick * 100) / 100))));
+    for (const [s, weight] of weights.entries()) {
+      const x = MARGIN.left + s * bar;
+      const [top, bottom] = [Math.min(toY(weight), toY(0)), Math.max(toY(weight), toY(0))];
+      parts.push(svg("rect", { x: x + bar * 0.1, y: top, width: bar * 0.8, height: Math.max(1, bottom - top), fill: rgb(weightColour(Math.abs(weight), largest, false)), stroke: isForced ? warn : ink, "stroke-width": isForced ? 2 : 0.5 }));
+      if (bar >= 12) parts.push(svg("text", { x: x + bar / 2, y: HEIGHT - 6, "text-anchor": "middle", "font-size": 11, fill: soft }, String(s + 1)));
+      if (bar >= 30) parts.push(svg("text", { x: x + bar / 2, y: top - 3, "text-anchor": "middle", "font-size": 11, fill: soft }, weight.toFixed(2).replace("-", "\u2212")));
+      if (canForce) parts.push(this.handle(s, weight, x, bar, (y) => largest - ((y - MARGIN.top) / high) * (largest - lowest)));
+    }
+    this.root.replaceChildren(...parts);
+    if (focused !== undefined && !this.isDragging) this.root.querySelector<SVGElement>(`[data-bar="${focused}"]`)?.focus();
+  }
+
+  private handle(column: number, weight: number, x: number, width: number, toWeight: (y: number) => number): SVGElement {
+    const handle = svg("rect", {
+      x, y: 0, width, height: HEIGHT - MARGIN.bottom, fill: "transparent", class: "bar-handle", "data-bar": column, tabindex: 0, role: "slider",
+      "aria-label": `weight of source point ${column + 1}`, "aria-valuemin": 0, "aria-valuemax": 1, "aria-valuenow": weight.toFixed(3),
+    });
+    handle.style.cursor = "ns-resize";
+    handle.style.touchAction = "none";
+    handle.addEventListener("keydown", (event) => {
+      const change = { ArrowUp: STEP, ArrowRight: STEP, ArrowDown: -STEP, ArrowLeft: -STEP }[event.key];
+      if (change === undefined) return;
+      event.preventDefault();
+      this.events.setWeight(column, weight + change);
+    });
+    handle.addEventListener("pointerdown", (event) => {
+      event.preventDefault();
+      this.isDragging = true;
+      const set = (at: PointerEvent): void => {
+        const box = this.root.getBoundingClientRect();
+        this.events.setWeight(column, toWeight((at.clientY - box.top) * (HEIGHT / box.height)));
+      };
+      const stop = (): void => {
+        this.isDragging = false;
+        window.removeEventListener("pointermove", set);
+        window.removeEventListener("pointerup", stop);
+        window.removeEventListener("pointercancel", stop);
+      };
+      set(event);
+      window.addEventListener("pointermove", set);
+      window.addEventListener("pointerup", stop);
+      window.addEventListener("pointercancel", stop);
+    });
+    return handle;
+  }
+}

@@ -1,0 +1,84 @@
+// Types of `live` in the JSON of the page (written by seqattn/report/content/live.py).
+import type { Examples, Packed } from "../content";
+
+export interface LiveRun {
+  name: string;
+  seed: number;
+  best_epoch: number;
+  /** Epochs whose parameters the page has, in ascending order; 0 is before the training. */
+  epochs: number[];
+  /** (E, P): the parameters at these epochs. */
+  parameters: Packed;
+}
+
+/** Shift and scale of each feature: scaled = (value - shift) / scale. */
+export interface Scaler {
+  shift: number[];
+  scale: number[];
+}
+
+export interface AttentionConfig {
+  score: string;
+  heads?: number;
+  normalizer?: string;
+  location?: { kind: string; window?: number } | null;
+  [key: string]: unknown;
+}
+
+export interface ModelConfig {
+  kind: "recurrent" | "fast_weights" | "transformer";
+  attention?: AttentionConfig | null;
+  [key: string]: unknown;
+}
+
+/** How `seqattn predict --input` reads one source as CSV; see seqattn/report/content/live_input.py. */
+export interface InputForm {
+  /** The column of the id and of the time; null: the file has none. */
+  series: string | null;
+  time: string | null;
+  /** The difference of two times. */
+  interval: number;
+  delimiter: string;
+  decimal: string;
+  /** The words of each column of words; its features are called column=word. */
+  one_hot: Record<string, string[]>;
+  /** The number of rows that are read, from the last one; null: all. */
+  window: number | null;
+  /** Values of `--set`. */
+  settings: string[];
+}
+
+export interface LiveModelContent {
+  /** The ONNX graph: gzip, base64. */
+  graph: string;
+  sha256: string;
+  /** Name and shape of each parameter, in the order of the flat vector. */
+  layout: [name: string, shape: number[]][];
+  /** Target length of the training. */
+  steps: number;
+  source_length: number;
+  /** The only source length that the model accepts; null: any. */
+  fixed_source: number | null;
+  /** Greatest length of a source and of a forecast; null: no limit. */
+  max_length: number | null;
+  /** Layers and heads of the cross-attention; 0 for a model without attention. */
+  layers: number;
+  heads: number;
+  config: ModelConfig;
+  features: string[];
+  target_features: string[];
+  scaling: { source: Scaler; target: Scaler; relative: boolean; instance: boolean };
+  loss_scale: number[];
+  /** Absent in pages of earlier versions: that of generated sequences. */
+  input?: InputForm;
+  runs: LiveRun[];
+}
+
+export interface LiveContent {
+  models: LiveModelContent[];
+  /** Whether all models are shown at once from the beginning. */
+  side_by_side?: boolean;
+  /** The sequences to start from, on a page that has no others. */
+  examples?: Examples;
+  alignment?: number[][] | null;
+}

@@ -1,0 +1,155 @@
+// The controls of the live explorer.
+import type { AttentionKind } from "../content";
+import { byId, fill, inputById, numberOf, selectById, textElement } from "../dom";
+import { KIND_NAMES } from "../explorer/view";
+import { formatValue, indexNames } from "../format";
+import type { LiveExplorer } from "./explorer";
+import type { Scene } from "./scene";
+import type { Subject } from "./state";
+
+const MAX_INPUTS = 8;
+const NONE = "none";
+
+/** Return the choices of a model: the name of each run of each graph. */
+function runChoices(explorer: LiveExplorer): { name: string; subject: Subject }[] {
+  return explorer.models.flatMap(({ content }, model) => content.runs.map(({ name, best_epoch: epoch }, run) => ({ name, subject: { model, run, epoch } })));
+}
+
+const onClick = (id: string, act: () => void): void => { byId(id).addEventListener("click", act); };
+const onChange = (id: string, act: () => void): void => { byId(id).addEventListener("change", act); };
+
+/** Prepare the controls and follow them. */
+export function addControls(explorer: LiveExplorer): void {
+  const { state, sequences } = explorer;
+  fill(selectById("live-example"), [...sequences.names, "your own"], state.example ?? sequences.count);
+  onChange("live-example", () => {
+    const example = numberOf("live-example");
+    if (example < sequences.count) explorer.chooseExample(example);
+    else explorer.chooseBlank();
+  });
+  onClick("live-before", () => { explorer.chooseExample((state.example ?? 0) - 1); });
+  onClick("live-after", () => { explorer.chooseExample((state.example ?? -1) + 1); });
+  onClick("live-reset", () => { if (state.example === null) explorer.chooseBlank(); else explorer.chooseExample(state.example); });
+  onClick("live-blank", () => { explorer.chooseBlank(); });
+  onChange("live-kind", () => { explorer.change(() => { state.kind = kinds(explorer)[numberOf("live-kind")]; }); });
+  onChange("live-layer", () => { explorer.change(() => { state.layer = numberOf("live-layer"); }); });
+  onChange("live-head", () => { explorer.change(() => { state.head = numberOf("live-head"); }); });
+  byId("live-step").addEventListener("input", () => { explorer.chooseStep(numberOf("live-step")); });
+  onClick("live-add", () => { explorer.addPoint(); });
+  onClick("live-remove", () => { explorer.removePoint(); });
+  onClick("live-own", () => { explorer.freeRow(); });
+  onClick("live-own-all", () => { explorer.freeAll(); });
+  onClick("live-uniform", () => { explorer.forceUniform(); });
+  onClick("live-shuffle", () => { explorer.forceShuffled(); });
+  onClick("live-knock-head", () => { explorer.knockOut(false); });
+  onClick("live-knock-layer", () => { explorer.knockOut(true); });
+  addSubjectControls(explorer);
+}
+
+/** The selects of the models, a second one to compare with, and a slider of epochs. */
+function addSubjectControls(explorer: LiveExplorer): void {
+  const { state } = explorer;
+  const choices = runChoices(explorer);
+  const indexOf = (subject: Subject): number => choices.findIndex(({ subject: { model, run } }) => model === subject.model && run === subject.run);
+  const names = choices.map(({ name }) => name);
+  for (const id of ["live-run", "live-other"]) selectById(id).parentElement!.hidden = choices.length < 2;
+  fill(selectById("live-run"), names, indexOf(state.subjects[0]));
+  fill(selectById("live-other"), [NONE, ...names], state.subjects.length > 1 ? indexOf(state.subjects[1]) + 1 : 0);
+  onChange("live-run", () => { explorer.change(() => { state.subjects[0] = { ...choices[numberOf("live-run")].subject }; }); });
+  onChange("live-other", () => {
+    const chosen = numberOf("live-other");
+    explorer.change(() => { state.subjects = chosen ? [state.subjects[0], { ...choices[chosen - 1].subject }] : [state.subjects[0]]; });
+  });
+  byId("live-epoch").addEventListener("input", () => {
+    const { epochs } = epochsOf(explorer);
+    explorer.change(() => { for (const subject of state.subjects) subject.epoch = nearest(explorer, subject, epochs[numberOf("live-epoch")]); });
+  });
+}
+
+/** Show the chosen models, which a link may change. */
+function showSubjects(explorer: LiveExplorer): void {
+  const choices = runChoices(explorer);
+  const indexOf = (subject: Subject): number => choices.findIndex(({ subject: { model, run } }) => model === subject.model && run === subject.run);
+  const [first, second] = explorer.state.subjects as [Subject, Subject | undefined];
+  selectById("live-run").value = String(indexOf(first));
+  selectById("live-other").value = String(second ? indexOf(second) + 1 : 0);
+}
+
+/** Return the recorded epoch of a model's run that is nearest to an epoch. */
+function nearest(explorer: LiveExplorer, { model, run }: Subject, epoch: number): number {
+  const { epochs } = explorer.models[model].content.runs[run];
+  return epochs.reduce((best, each) => (Math.abs(each - epoch) < Math.abs(best - epoch) ? each : best));
+}
+
+function epochsOf(explorer: LiveExplorer): { epochs: number[]; best: number } {
+  const [{ model, run }] = explorer.state.subjects;
+  const { epochs, best_epoch: best } = explorer.models[model].content.runs[run];
+  return { epochs, best };
+}
+
+function kinds(explorer: LiveExplorer): AttentionKind[] {
+  return Object.keys(explorer.scene?.shown[0].answer.maps ?? {}) as AttentionKind[];
+}
+
+/** Show the state in the controls. */
+export function showControls(explorer: LiveExplorer, scene: Scene): void {
+  const { state, sequences, first } = explorer;
+  selectById("live-example").value = String(state.example ?? sequences.count);
+  const all = kinds(explorer);
+  if (!all.includes(state.kind) && all.length) [state.kind] = all;
+  fill(selectById("live-kind"), all.length ? all.map((kind) => KIND_NAMES[kind]) : ["no attention"], Math.max(0, all.indexOf(state.kind)));
+  fill(selectById("live-layer"), indexNames(first.layers), state.layer);
+  fill(selectById("live-head"), indexNames(first.heads), state.head);
+  for (const id of ["live-kind", "live-layer", "live-head"]) selectById(id).parentElement!.hidden = selectById(id).options.length < 2;
+  const rows = state.kind === "encoder_self" ? state.source.length : first.steps;
+  inputById("live-step").max = String(rows - 1);
+  inputById("live-step").value = String(state.step);
+  byId("live-step-name").textContent = `Step ${state.step + 1} of ${rows}`;
+  byId("live-step").setAttribute("aria-valuetext", `step ${state.step + 1} of ${rows}`);
+  showSubjects(explorer);
+  showEpoch(explorer);
+  showPoint(explorer, scene);
+  byId("live-weights-name").textContent = `Weights of step ${state.step + 1}`;
+  byId("live-force").hidden = !scene.canForce || state.kind !== "cross";
+  byId("live-knock-layer").hidden = first.layers < 2 && first.heads < 2;
+  (byId("live-own") as HTMLButtonElement).disabled = state.force.get(state.step + 1, state.layer, state.head) === undefined;
+  (byId("live-own-all") as HTMLButtonElement).disabled = state.force.size === 0;
+}
+
+function showEpoch(explorer: LiveExplorer): void {
+  const { epochs, best } = epochsOf(explorer);
+  const [{ epoch }] = explorer.state.subjects;
+  byId("live-epochs").hidden = epochs.length < 2;
+  inputById("live-epoch").max = String(epochs.length - 1);
+  inputById("live-epoch").value = String(epochs.indexOf(epoch));
+  const name = epoch === 0 ? "Before training" : `After epoch ${epoch}${epoch === best ? ", the best" : ""}`;
+  byId("live-epoch-name").textContent = name;
+  byId("live-epoch").setAttribute("aria-valuetext", name);
+}
+
+/** Show the values of the chosen source point in number fields. */
+function showPoint(explorer: LiveExplorer, { features, state }: Scene): void {
+  const place = byId("live-values");
+  byId("live-point-name").textContent = `Source point ${state.point + 1} of ${state.source.length}`;
+  const shown = features.slice(0, MAX_INPUTS);
+  if (place.children.length !== shown.length) {
+    place.replaceChildren(...shown.map((name, f) => {
+      const label = textElement("label", `${name} `);
+      const input = document.createElement("input");
+      input.type = "number";
+      input.step = "any";
+      input.addEventListener("input", () => {
+        if (input.value !== "" && Number.isFinite(input.valueAsNumber)) explorer.movePoint(explorer.state.point, { [f]: input.valueAsNumber });
+      });
+      label.append(input);
+      return label;
+    }));
+  }
+  for (const [f, input] of [...place.querySelectorAll("input")].entries()) {
+    const value = state.source[state.point][f];
+    if (document.activeElement !== input) input.value = formatValue(value, 1).replace("\u2212", "-");
+  }
+  const { fixed_source: fixed, max_length: longest } = explorer.first;
+  (byId("live-add") as HTMLButtonElement).disabled = fixed !== null || (longest !== null && state.source.length >= longest);
+  (byId("live-remove") as HTMLButtonElement).disabled = fixed !== null || state.source.length < 2;
+}

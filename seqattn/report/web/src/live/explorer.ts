@@ -1,0 +1,329 @@
+// The live explorer: a source that can be changed, weights that can be forced, and what the models answer.
+import type { Content, Examples, WeightMeaning } from "../content";
+import { byId } from "../dom";
+import { onThemeChange, theme } from "../plots";
+import { announcer } from "./announce";
+import { WeightBars } from "./bars";
+import type { LiveContent, LiveModelContent } from "./content";
+import { addControls, showControls } from "./controls";
+import type { ForcedRow } from "./force";
+import { HeatmapPlot } from "./heatmap_plot";
+import type { Answer, LiveModel, RunOptions } from "./model";
+import { PathPlot } from "./path_plot";
+import type { Scene, Shown } from "./scene";
+import { weightsOf } from "./scene";
+import { describe } from "./sentence";
+import { blankSource, Sequences } from "./sequences";
+import type { ExplorerState, Limits, Subject } from "./state";
+import { fromFragment, pageKey, toFragment } from "./state";
+import { ForcedRows, oneHotRow, setWeight, shuffleRow, uniformRow } from "./weights";
+
+/** Colours of the models beyond the first. */
+const COLOURS = ["#009e73", "#cc79a7", "#56b4e9"];
+
+/** The arrays of the page that the explorer starts from. */
+export interface LivePage {
+  live: LiveContent;
+  examples: Examples;
+  alignment: number[][] | null;
+  meaning: WeightMeaning;
+}
+
+/** Return what the explorer needs of a page; null if the page is not live. */
+export function livePage(content: Content): LivePage | null {
+  const { live } = content;
+  if (!live?.models.length) return null;
+  const examples = live.examples ?? (content.kind === "run" ? content.examples : undefined);
+  if (!examples) return null;
+  const alignment = live.alignment ?? (content.kind === "run" ? content.alignment : null) ?? null;
+  return { live, examples, alignment, meaning: live.models[0].config.kind === "fast_weights" ? "strength" : "distribution" };
+}
+
+export class LiveExplorer {
+  readonly state: ExplorerState;
+  scene: Scene | null = null;
+  private readonly path: PathPlot;
+  private readonly maps: HeatmapPlot[] = [];
+  private readonly bars: WeightBars;
+  /** Ends when the answer to the last change is shown. */
+  private settling: Promise<void> | null = null;
+  private isOutdated = false;
+  private readonly followers: ((scene: Scene) => void)[] = [];
+
+  private readonly key: string;
+  private readonly speak = announcer(byId("live-spoken"));
+
+  constructor(readonly page: LivePage, readonly models: LiveModel[], readonly sequences: Sequences) {
+    this.key = pageKey(models.map(({ content }) => content));
+    this.state = this.restore() ?? this.start(0);
+    this.path = new PathPlot(byId("live-path"), {
+      move: (point, values) => { this.movePoint(point, values); },
+      choosePoint: (point) => { this.change((state) => { state.point = point; }); },
+      chooseStep: (step) => { this.chooseStep(step); },
+    });
+    this.bars = new WeightBars(byId("live-bars"), { setWeight: (column, weight) => { this.forceRow((row) => setWeight(row, column, weight)); } });
+    addControls(this);
+    onThemeChange(() => { this.draw(); });
+    window.addEventListener("resize", () => { this.draw(); });
+    window.addEventListener("hashchange", () => { this.followFragment(); });
+  }
+
+  static async load(page: LivePage, models: LiveModel[]): Promise<LiveExplorer> {
+    const explorer = new LiveExplorer(page, models, await Sequences.load(page.examples, page.alignment));
+    await explorer.update();
+    return explorer;
+  }
+
+  /** Call a function after each answer. */
+  onAnswer(follow: (scene: Scene) => void): void {
+    this.followers.push(follow);
+    if (this.scene) follow(this.scene);
+  }
+
+  /** Whether the last change has been answered. */
+  get isIdle(): boolean {
+    return this.settling === null;
+  }
+
+  /** The fragment of a link to what is shown. */
+  get fragment(): string {
+    return toFragment(this.state, this.key);
+  }
+
+  get first(): LiveModelContent {
+    return this.models[this.state.subjects[0].model].content;
+  }
+
+  get canForce(): boolean {
+    return this.first.layers > 0 && this.first.config.kind !== "fast_weights";
+  }
+
+  // --- changes -----------------------------------------------------------------------------------
+
+  /** Change the state, and show what the models answer. */
+  change(apply: (state: ExplorerState) => void): void {
+    apply(this.state);
+    void this.update();
+  }
+
+  chooseExample(example: number): void {
+    const count = this.sequences.count;
+    const index = ((example % count) + count) % count;
+    this.change((state) => {
+      Object.assign(state, { example: index, source: this.sequences.source(index), truth: this.sequences.target(index), isChanged: false, step: 0, point: 0 });
+      state.force.clear();
+    });
+  }
+
+  chooseBlank(): void {
+    this.change((state) => {
+      Object.assign(state, { example: null, source: blankSource(this.first, this.page.examples.plane), truth: null, isChanged: true, step: 0, point: 0 });
+      state.force.clear();
+    });
+  }
+
+  chooseStep(step: number): void {
+    this.state.step = step;
+    if (this.scene) this.scene.state.step = step;
+    this.draw();
+  }
+
+  movePoint(point: number, values: Record<number, number>): void {
+    this.change((state) => {
+      for (const [feature, value] of Object.entries(values)) state.source[point][Number(feature)] = value;
+      state.point = point;
+      this.markChanged();
+    });
+  }
+
+  /** Add a point after the chosen one, half way to the next. */
+  addPoint(): void {
+    this.change((state) => {
+      const [row, next] = [state.source[state.point], state.source[state.point + 1] as number[] | undefined];
+      state.source.splice(state.point + 1, 0, row.map((value, f) => (next ? (value + next[f]) / 2 : value)));
+      state.point += 1;
+      state.force.clear();
+      this.markChanged();
+    });
+  }
+
+  removePoint(): void {
+    this.change((state) => {
+      state.source.splice(state.point, 1);
+      state.point = Math.max(0, state.point - 1);
+      state.force.clear();
+      this.markChanged();
+    });
+  }
+
+  /** Change the row of weights of the chosen step, layer and head. */
+  forceRow(change: (row: readonly number[]) => number[]): void {
+    if (!this.canForce || this.state.kind !== "cross" || !this.scene) return;
+    this.change(({ force, step, layer, head }) => {
+      const row = force.get(step + 1, layer, head) ?? weightsOf(this.scene!.shown[0].answer, "cross", layer, head)[step];
+      force.set(step + 1, layer, head, change(row));
+    });
+  }
+
+  /** Force the chosen step to attend to one point only; if it does already, take that back. */
+  forceCell(step: number, column: number): void {
+    this.state.step = step;
+    const { force, layer, head } = this.state;
+    if (force.get(step + 1, layer, head)?.[column] === 1) this.freeRow();
+    else if (this.canForce && this.state.kind === "cross") this.forceRow((row) => oneHotRow(row.length, column));
+    else this.draw();
+  }
+
+  forceUniform(): void { this.forceRow((row) => uniformRow(row.length)); }
+  forceShuffled(): void { this.forceRow((row) => shuffleRow(row)); }
+
+  freeRow(): void { this.change(({ force, step, layer, head }) => { force.delete(step + 1, layer, head); }); }
+  freeAll(): void { this.change(({ force }) => { force.clear(); }); }
+
+  /** Give the chosen head, or all heads of the chosen layer, no weight in any step. */
+  knockOut(allHeads: boolean): void {
+    const { heads, steps } = this.first;
+    this.change(({ force, layer, head, source }) => {
+      for (let h = allHeads ? 0 : head; h <= (allHeads ? heads - 1 : head); h += 1) {
+        for (let step = 1; step <= steps; step += 1) force.set(step, layer, h, new Array<number>(source.length).fill(0));
+      }
+    });
+  }
+
+  private markChanged(): void {
+    this.state.isChanged = true;
+    this.state.truth = null;
+  }
+
+  // --- the state at the beginning ----------------------------------------------------------------
+
+  private start(example: number): ExplorerState {
+    const subject = (model: number, run: number): Subject => ({ model, run, epoch: this.models[model].content.runs[run].best_epoch });
+    const all = this.models.flatMap(({ content }, model) => content.runs.map((_, run) => subject(model, run)));
+    const sideBySide = this.page.live.side_by_side ? all : [subject(0, 0)];
+    return {
+      example, source: this.sequences.source(example), truth: this.sequences.target(example), isChanged: false,
+      subjects: sideBySide.slice(0, 4), force: new ForcedRows(), kind: "cross", layer: 0, head: 0, step: 0, point: 0,
+    };
+  }
+
+  /** What a link to this page may contain. */
+  private get limits(): Limits {
+    const contents = this.models.map(({ content }) => content);
+    const most = (count: (model: LiveModelContent) => number): number => Math.max(...contents.map(count));
+    const lengths = contents.flatMap(({ max_length: longest }) => (longest === null ? [] : [longest]));
+    return {
+      page: this.key, examples: this.page.examples.source_lengths, features: this.page.examples.features.length,
+      runs: contents.map(({ runs }) => runs.map(({ epochs }) => epochs)),
+      fixed: contents.find(({ fixed_source: fixed }) => fixed !== null)?.fixed_source ?? null,
+      longest: lengths.length ? Math.min(...lengths) : null,
+      steps: most(({ steps }) => steps), layers: most(({ layers }) => layers), heads: most(({ heads }) => heads),
+    };
+  }
+
+  private restore(): ExplorerState | null {
+    const shared = fromFragment(location.hash, this.limits);
+    if (!shared) return null;
+    const example = shared.example ?? 0;
+    const unchanged = shared.source === null;
+    return { ...shared, source: shared.source ?? this.sequences.source(example), truth: unchanged ? this.sequences.target(example) : null, isChanged: !unchanged };
+  }
+
+  private followFragment(): void {
+    const restored = this.restore();
+    if (restored) this.change((state) => Object.assign(state, restored));
+  }
+
+  // --- answers -----------------------------------------------------------------------------------
+
+  /** Ask the models. While one answers, later changes wait, and only the last is asked. */
+  async update(): Promise<void> {
+    this.isOutdated = true;
+    this.settling ??= this.settle();
+    return this.settling;
+  }
+
+  private async settle(): Promise<void> {
+    while (this.isOutdated) {
+      this.isOutdated = false;
+      try {
+        this.scene = await this.ask();
+        this.draw();
+        byId("live-error").textContent = "";
+      } catch (error) {
+        byId("live-error").textContent = error instanceof Error ? error.message : String(error);
+      }
+    }
+    this.settling = null;
+  }
+
+  private async ask(): Promise<Scene> {
+    const { page } = this;
+    this.fitChoices();
+    const state = this.state;
+    const answered = { ...state, source: state.source.map((row) => [...row]), force: state.force.copy(), subjects: state.subjects.map((subject) => ({ ...subject })) };
+    const shown: Shown[] = [];
+    const { warn } = theme();
+    for (const [k, { model, run, epoch }] of answered.subjects.entries()) {
+      const live = this.models[model];
+      const options: RunOptions = { run, epoch };
+      const { source } = answered;
+      const own: Answer = await live.run(source, options);
+      const canForce = answered.force.size > 0 && live.content.layers > 0 && live.content.config.kind !== "fast_weights";
+      const answer = canForce ? await live.run(source, { ...options, force: { rows: this.rowsFor(live, answered.force) } }) : own;
+      const { name, best_epoch: best, epochs } = live.content.runs[run];
+      const suffix = epochs.length > 1 && epoch !== best ? `, epoch ${epoch}` : "";
+      shown.push({ name: name + suffix, colour: k ? COLOURS[k - 1] : warn, answer, own });
+    }
+    const { features, target_features: targetFeatures, named, plane } = page.examples;
+    const alignment = answered.example !== null && !answered.isChanged ? this.sequences.alignment(answered.example) : [];
+    return { state: answered, current: state, shown, features, targetFeatures, axisNames: named, plane, meaning: page.meaning, alignment, canForce: this.canForce };
+  }
+
+  /** The forced rows that exist in a model with other layers and heads. */
+  rowsFor({ content: { layers, heads, steps } }: LiveModel, force: ForcedRows = this.state.force): Required<ForcedRow>[] {
+    return force.list.filter(({ layer, head, step }) => layer < layers && head < heads && step <= steps);
+  }
+
+  /** Bring step, point, layer and head into the range of the first model. */
+  private fitChoices(): void {
+    const { state, first } = this;
+    state.point = Math.min(state.point, state.source.length - 1);
+    state.layer = Math.min(state.layer, Math.max(0, first.layers - 1));
+    state.head = Math.min(state.head, Math.max(0, first.heads - 1));
+    const rows = state.kind === "encoder_self" ? state.source.length : first.steps;
+    state.step = Math.min(state.step, rows - 1);
+  }
+
+  draw(): void {
+    const { scene } = this;
+    if (!scene) return;
+    this.path.draw(scene);
+    const place = byId("live-map");
+    while (this.maps.length < scene.shown.length) {
+      const own = document.createElement("div");
+      place.append(own);
+      const caption = document.createElement("p");
+      const picture = document.createElement("div");
+      own.append(caption, picture);
+      this.maps.push(new HeatmapPlot(picture, { chooseStep: (step) => { this.chooseStep(step); }, chooseCell: (step, column) => { this.forceCell(step, column); } }));
+    }
+    for (const [k, own] of [...place.children].entries()) {
+      (own as HTMLElement).hidden = k >= scene.shown.length;
+      if (k >= scene.shown.length) continue;
+      const { name, answer } = scene.shown[k];
+      const hasWeights = weightsOf(answer, scene.state.kind, scene.state.layer, scene.state.head).length > 0;
+      own.firstElementChild!.textContent = scene.shown.length === 1 ? "" : hasWeights ? name : `${name} has no such weights.`;
+      this.maps[k].draw(scene, scene.shown[k]);
+    }
+    const { state } = scene;
+    const row = weightsOf(scene.shown[0].answer, state.kind, state.layer, state.head)[state.step] ?? [];
+    byId("live-weights").hidden = row.length === 0;
+    if (row.length) this.bars.draw(row, state.kind === "cross" && state.force.get(state.step + 1, state.layer, state.head) !== undefined, scene.canForce && state.kind === "cross");
+    const text = describe(scene, this.first.loss_scale);
+    byId("live-text").textContent = text;
+    this.speak(text);
+    showControls(this, scene);
+    for (const follow of this.followers) follow(scene);
+  }
+}

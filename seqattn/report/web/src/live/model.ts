@@ -1,0 +1,137 @@
+// Models that the page evaluates with ONNX Runtime Web.
+import type { AttentionKind, Unpacked } from "../content";
+import { unpack } from "../content";
+import type { LiveModelContent, LiveRun } from "./content";
+import type { Force } from "./force";
+import { packForce } from "./force";
+import type { ModelTensor, Session } from "./runtime";
+import { createSession, decodeGzip } from "./runtime";
+
+/** Nested arrays of numbers. */
+export type Numbers = number[] | Numbers[];
+
+export interface RunOptions {
+  force?: Force;
+  /** An epoch whose parameters the page has; absent: the epoch with the lowest validation loss. */
+  epoch?: number | undefined;
+  /** The index or name of a run of the model. */
+  run?: number | string | undefined;
+}
+
+/** What a model answers for one source. */
+export interface Answer {
+  /** (T, G), in units of the data. */
+  forecast: number[][];
+  /** [layer][head][step][source] of the cross-attention; empty without attention. */
+  weights: number[][][][];
+  /** All kinds of attention, as `weights`. */
+  maps: Partial<Record<AttentionKind, number[][][][]>>;
+  /** Intermediate results without the axis of sequences; see seqattn/export/live_parts.py. */
+  trace: Record<string, Numbers>;
+}
+
+const tensor = (type: ModelTensor["type"], data: ModelTensor["data"], dims: number[]): ModelTensor => ({ type, data, dims });
+const MAP_NAMES: Record<string, AttentionKind> = { weights: "cross", encoder_self: "encoder_self", decoder_self: "decoder_self" };
+const TRACE = "trace/";
+
+/** Return a flat array as nested arrays of a shape. */
+export function nest(data: ArrayLike<number>, dims: readonly number[], offset = 0): Numbers {
+  if (dims.length === 0) throw new Error("A single number has no nested form.");
+  const [count, ...rest] = dims;
+  if (rest.length === 0) return Array.from({ length: count }, (_, k) => data[offset + k]);
+  const size = rest.reduce((a, b) => a * b, 1);
+  return Array.from({ length: count }, (_, k) => nest(data, rest, offset + k * size));
+}
+
+/** A graph with the parameters of its runs. */
+export class LiveModel {
+  private readonly frames = new Map<LiveRun, Unpacked>();
+
+  private constructor(readonly content: LiveModelContent, private readonly session: Session) {}
+
+  /** Load a model.
+   *
+   * @throws Error - if the graph is damaged.
+   */
+  static async load(content: LiveModelContent): Promise<LiveModel> {
+    const model = new LiveModel(content, await createSession(await decodeGzip(content.graph)));
+    for (const run of content.runs) model.frames.set(run, await unpack(run.parameters));
+    return model;
+  }
+
+  /** Return a run by its index or name.
+   *
+   * @throws Error - if the model has no such run.
+   */
+  findRun(run: number | string = 0): LiveRun {
+    const found = typeof run === "number" ? this.content.runs[run] : this.content.runs.find(({ name }) => name === run);
+    if (!found) throw new Error(`run ${run}: this model has ${this.content.runs.map(({ name }) => name).join(", ")}.`);
+    return found;
+  }
+
+  private parameters(run: LiveRun, epoch: number = run.best_epoch): Float32Array<ArrayBuffer> {
+    const frame = run.epochs.indexOf(epoch);
+    if (frame < 0) throw new Error(`epoch ${epoch}: the page has the parameters of epochs ${run.epochs.join(", ")}.`);
+    const frames = this.frames.get(run)!;
+    const [, count] = frames.shape;
+    return frames.row(frame, count);
+  }
+
+  /** Check that a source has the form that the model accepts.
+   *
+   * @throws Error - if it has not.
+   */
+  checkSource(source: readonly (readonly number[])[]): void {
+    const { features, fixed_source: fixed, max_length: longest } = this.content;
+    if (!source.length) throw new Error("The source has no points.");
+    if (source.some((point) => point.length !== features.length)) throw new Error(`Every source point must have ${features.length} values: ${features.join(", ")}.`);
+    if (!source.flat().every((value) => typeof value === "number" && Number.isFinite(value))) throw new Error("Every value of the source must be a number.");
+    if (fixed !== null && source.length !== fixed) throw new Error(`The linear skip of this model needs sources of ${fixed} points; this one has ${source.length}.`);
+    if (longest !== null && source.length > longest) throw new Error(`This Transformer has learned ${longest} positions; the source has ${source.length} points.`);
+  }
+
+  /** Forecast a source.
+   *
+   * @param source - (S, F), in units of the data.
+   * @throws Error - if the source, the forced weights, the epoch or the run do not fit the model.
+   */
+  async run(source: readonly (readonly number[])[], { force, epoch, run }: RunOptions = {}): Promise<Answer> {
+    this.checkSource(source);
+    const { layers, heads, features, steps, config } = this.content;
+    const [S, F] = [source.length, features.length];
+    const parameters = this.parameters(this.findRun(run), epoch ?? undefined);
+    const feeds: Record<string, ModelTensor> = {
+      source: tensor("float64", Float64Array.from(source.flat()), [1, S, F]),
+      source_lengths: tensor("int64", BigInt64Array.from([BigInt(S)]), [1]),
+      parameters: tensor("float32", parameters, [parameters.length]),
+      steps: tensor("int64", BigInt64Array.from([BigInt(steps)]), []),
+    };
+    if (layers > 0 && config.kind !== "fast_weights") {
+      const packed = packForce(force, { steps, layers, heads, source: S });
+      feeds.force = tensor("float32", packed, [steps, 1, layers, heads, S]);
+    } else if (force !== null && force !== undefined) {
+      throw new Error(layers > 0 ? "Fast weights have signed read strengths, not a distribution over the source, so no weights can be forced." : "This model has no attention, so no weights can be forced.");
+    }
+    const results = await this.session.run(feeds);
+    const answer: Answer = { forecast: [], weights: [], maps: {}, trace: {} };
+    for (const [name, { data, dims }] of Object.entries(results)) {
+      const nested = nest(data as Float32Array | Float64Array, dims.slice(1));
+      if (name === "forecast") answer.forecast = nested as number[][];
+      else if (name.startsWith(TRACE)) answer.trace[name.slice(TRACE.length)] = nested;
+      else answer.maps[MAP_NAMES[name]] = nested as number[][][][];
+    }
+    answer.weights = answer.maps.cross ?? [];
+    return answer;
+  }
+
+  /** Return a parameter of a run at an epoch, as nested arrays; undefined if the model has none of that name. */
+  parameter(name: string, run: LiveRun, epoch: number): Numbers | undefined {
+    let start = 0;
+    for (const [each, shape] of this.content.layout) {
+      const size = shape.reduce((a, b) => a * b, 1);
+      if (each === name) return nest(this.parameters(run, epoch), shape, start);
+      start += size;
+    }
+    return undefined;
+  }
+}

@@ -1,0 +1,44 @@
+// What the pictures of the live explorer show at one moment.
+import type { AttentionKind, WeightMeaning } from "../content";
+import type { Answer } from "./model";
+import type { ExplorerState } from "./state";
+
+/** The answer of one model, and its name and colour on the page. */
+export interface Shown {
+  name: string;
+  colour: string;
+  answer: Answer;
+  /** The model's answer without forced weights; equal to `answer` if none are forced. */
+  own: Answer;
+}
+
+export interface Scene {
+  /** The state that was answered. */
+  state: ExplorerState;
+  /** The state of the explorer, which may have changed since. */
+  current: ExplorerState;
+  /** One to four models; the first is the one whose weights and arithmetic are shown. */
+  shown: Shown[];
+  features: string[];
+  targetFeatures: string[];
+  /** Feature -> name with its unit. */
+  axisNames: Record<string, string>;
+  /** Whether the path is drawn in the plane of two features. */
+  plane: boolean;
+  meaning: WeightMeaning;
+  /** The true source step of each target step; -1 where there is none; empty if unknown. */
+  alignment: number[];
+  canForce: boolean;
+}
+
+/** Return the weights [step][attended point] of a kind, layer and head; empty if the answer has none. */
+export function weightsOf(answer: Answer, kind: AttentionKind, layer: number, head: number): number[][] {
+  return answer.maps[kind]?.[layer]?.[head] ?? [];
+}
+
+/** Return the largest absolute weight for a colour scale: 1, or the largest one of a long source or of read strengths. */
+export function largestWeight(rows: readonly number[][], meaning: WeightMeaning): number {
+  let largest = 1e-6;
+  for (const row of rows) for (const weight of row) largest = Math.max(largest, Math.abs(weight));
+  return meaning === "strength" || (rows[0]?.length ?? 0) > 16 ? largest : 1;
+}

@@ -1,0 +1,43 @@
+// The chosen step, and what changed, in words.
+import { formatNumber, formatValue, withMinus } from "../format";
+import { largestChange, meanSquaredError } from "./loss";
+import type { Scene } from "./scene";
+import { weightsOf } from "./scene";
+
+const MAX_ATTENDED = 3;
+const MAX_FEATURES = 4;
+
+function attended(row: readonly number[], first: number): string {
+  return row.map((weight, k): [number, number] => [weight, k]).sort((a, b) => Math.abs(b[0]) - Math.abs(a[0])).slice(0, MAX_ATTENDED)
+    .map(([weight, k]) => `point ${first + k + 1} with ${withMinus(weight.toFixed(3))}`).join(", ");
+}
+
+/** Describe the chosen step of the first model, and the error of the sequence of each model. */
+export function describe(scene: Scene, scale: readonly number[]): string {
+  const { state, shown, targetFeatures } = scene;
+  const S = state.source.length;
+  const [{ answer }] = shown;
+  const row = weightsOf(answer, state.kind, state.layer, state.head)[state.step] as number[] | undefined;
+  const isEncoder = state.kind === "encoder_self";
+  let text = `Step ${state.step + 1} (point ${isEncoder ? state.step + 1 : S + state.step + 1})`;
+  text += row ? ` attends to ${attended(row, state.kind === "decoder_self" ? S : 0)}.` : ".";
+  if (!isEncoder) {
+    const values = targetFeatures.slice(0, MAX_FEATURES).map((name, g) => {
+      const truth = state.truth?.[state.step]?.[g];
+      const known = truth !== undefined && Number.isFinite(truth) ? ` (truth ${formatValue(truth, 1)})` : "";
+      return `${name} ${formatValue(answer.forecast[state.step][g], 1)}${known}`;
+    });
+    text += ` Forecast: ${values.join(", ")}.`;
+  }
+  for (const { name, answer: forced, own } of shown) {
+    const label = shown.length > 1 ? ` ${name}:` : "";
+    const loss = meanSquaredError(forced.forecast, state.truth, scale);
+    if (loss !== null) text += `${label} Mean squared error of the sequence ${formatNumber(loss)}.`;
+    if (forced !== own) {
+      const before = meanSquaredError(own.forecast, state.truth, scale);
+      text += `${loss === null ? label : ""} The forced weights move the forecast by up to ${formatNumber(largestChange(forced.forecast, own.forecast))}${before === null ? "" : `; with its own weights the error is ${formatNumber(before)}`}.`;
+    }
+  }
+  if (state.isChanged) text += " The source was changed, so the true continuation is unknown.";
+  return text;
+}

@@ -1,0 +1,57 @@
+// The test sequences that the live explorer starts from.
+import type { Examples, Unpacked } from "../content";
+import { unpack } from "../content";
+import { sequenceNames } from "../format";
+import type { LiveModelContent } from "./content";
+
+export class Sequences {
+  readonly names: string[];
+
+  private constructor(
+    readonly examples: Examples,
+    private readonly sources: Unpacked,
+    private readonly targets: Unpacked,
+    private readonly alignments: number[][] | null,
+  ) {
+    this.names = sequenceNames(examples.ids, examples.labels);
+  }
+
+  static async load(examples: Examples, alignment: number[][] | null): Promise<Sequences> {
+    return new Sequences(examples, await unpack(examples.source), await unpack(examples.target), alignment);
+  }
+
+  get count(): number {
+    return this.names.length;
+  }
+
+  /** Return the source (S, F) of a sequence. */
+  source(index: number): number[][] {
+    return points(this.sources, index, this.examples.source_lengths[index], this.examples.features.length);
+  }
+
+  /** Return the true target (T, G) of a sequence; NaN where it was not observed. */
+  target(index: number): number[][] {
+    return points(this.targets, index, this.examples.target_lengths[index], this.examples.target_features.length);
+  }
+
+  /** Return the true source step of each target step; -1 where there is none. */
+  alignment(index: number): number[] {
+    return this.alignments ? this.alignments[index].slice(0, this.examples.target_lengths[index]) : [];
+  }
+}
+
+function points(array: Unpacked, index: number, count: number, features: number): number[][] {
+  return Array.from({ length: count }, (_, k) => Array.from({ length: features }, (_unused, f) => array.at(index, k, f)));
+}
+
+/** Return a source for a blank canvas: points on a circle in the plane, else a level line. */
+export function blankSource(model: LiveModelContent, plane: boolean): number[][] {
+  const { shift, scale } = model.scaling.source;
+  const count = model.fixed_source ?? model.source_length;
+  const at = (f: number, offset: number): number => shift[f % shift.length] + offset * scale[f % scale.length];
+  return Array.from({ length: count }, (_, k) => {
+    const angle = Math.PI * (0.75 - (2 * k) / count);
+    if (plane) return [at(0, Math.cos(angle)), at(1, Math.sin(angle))];
+    return model.features.map((_name, f) => at(f, 0));
+  });
+}

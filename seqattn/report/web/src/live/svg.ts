@@ -1,0 +1,65 @@
+// Elements of SVG pictures, scales and colours.
+
+const NAMESPACE = "http://www.w3.org/2000/svg";
+
+export type Attributes = Record<string, string | number>;
+
+/** Return an SVG element. */
+export function svg<K extends keyof SVGElementTagNameMap>(tag: K, attributes: Attributes = {}, ...children: (Element | string)[]): SVGElementTagNameMap[K] {
+  const element = document.createElementNS(NAMESPACE, tag);
+  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, typeof value === "number" ? String(Math.round(value * 100) / 100) : value);
+  element.append(...children);
+  return element;
+}
+
+/** A linear map from an interval of values to an interval of pixels, and back. */
+export interface Scale {
+  (value: number): number;
+  invert(pixel: number): number;
+  readonly domain: readonly [number, number];
+}
+
+export function linearScale(domain: readonly [number, number], range: readonly [number, number]): Scale {
+  const [low, high] = domain;
+  const [first, last] = range;
+  const slope = (last - first) / (high - low || 1);
+  const scale = (value: number): number => first + (value - low) * slope;
+  return Object.assign(scale, { invert: (pixel: number) => low + (pixel - first) / slope, domain });
+}
+
+/** Return about `count` round values in an interval. */
+export function roundTicks([low, high]: readonly [number, number], count: number): number[] {
+  const rough = (high - low) / count;
+  if (!(rough > 0)) return [low];
+  const power = 10 ** Math.floor(Math.log10(rough));
+  const step = power * [1, 2, 5, 10].find((digit) => digit * power >= rough)!;
+  const ticks: number[] = [];
+  for (let k = Math.ceil(low / step - 1e-9); k * step <= high + 1e-9 * step; k += 1) ticks.push(k * step);
+  return ticks;
+}
+
+/** Write a tick value with the decimals that its step needs. */
+export function tickText(value: number, ticks: readonly number[]): string {
+  const step = ticks.length > 1 ? Math.abs(ticks[1] - ticks[0]) : Math.abs(value) || 1;
+  const decimals = Math.min(10, Math.max(0, -Math.floor(Math.log10(step) + 1e-9)));
+  return value.toFixed(decimals).replace(/^-0(\.0*)?$/, "0$1").replace("-", "\u2212");
+}
+
+const VIRIDIS = [[68, 1, 84], [72, 40, 120], [62, 73, 137], [49, 104, 142], [38, 130, 142], [31, 158, 137], [53, 183, 121], [110, 206, 88], [181, 222, 43], [253, 231, 37]];
+const DIVERGING = [[33, 102, 172], [146, 197, 222], [247, 247, 247], [244, 165, 130], [178, 24, 43]];
+
+function interpolate(stops: readonly number[][], share: number): [number, number, number] {
+  const position = Math.min(1, Math.max(0, share)) * (stops.length - 1);
+  const k = Math.min(stops.length - 2, Math.floor(position));
+  return [0, 1, 2].map((c) => Math.round(stops[k][c] + (position - k) * (stops[k + 1][c] - stops[k][c]))) as [number, number, number];
+}
+
+/** Return the colour of a weight: from 0 to `largest`, or with `signed` from -largest to largest. */
+export function weightColour(weight: number, largest: number, signed: boolean): [number, number, number] {
+  return signed ? interpolate(DIVERGING, 0.5 + weight / largest / 2) : interpolate(VIRIDIS, weight / largest);
+}
+
+export const rgb = ([r, g, b]: readonly number[]): string => `rgb(${r},${g},${b})`;
+
+/** Return black or white, whichever is legible on a colour. */
+export const inkOn = ([r, g, b]: readonly number[]): string => (0.299 * r + 0.587 * g + 0.114 * b > 140 ? "#000" : "#fff");

@@ -1,0 +1,241 @@
+// A guided tour of the live explorer in five steps, for readers who have never seen attention.
+import { byId, textElement } from "../dom";
+import { announcer } from "./announce";
+import type { LiveExplorer } from "./explorer";
+import { isCardOpen, paragraph, splitTerms } from "./glossary";
+import type { Scene } from "./scene";
+import type { Facts, StepText } from "./tour_texts";
+import { afterEpoch, afterForce, afterLook, afterMove, afterPlain, tourSteps } from "./tour_texts";
+
+const MEMORY = "seqattn.tour";
+const SEEN = "seen";
+
+/** Whether the reader has answered the invitation. A page opened from a file may have no memory. */
+function isSeen(): boolean {
+  try {
+    return localStorage.getItem(MEMORY) === SEEN;
+  } catch {
+    return false;
+  }
+}
+
+function remember(): void {
+  try {
+    localStorage.setItem(MEMORY, SEEN);
+  } catch {
+    // The page cannot remember it, so the invitation comes again.
+  }
+}
+
+/** What the reader changed since a step began. */
+interface Start {
+  step: number;
+  epoch: number;
+  source: string;
+  forecast: number[][];
+}
+
+/** The place on the page that each step is about. */
+const PLACES = ["live-path", "live-map", "live-map", "live-epochs", "live-other"];
+
+export class Tour {
+  private readonly invitation = document.createElement("div");
+  private readonly panel = document.createElement("section");
+  private readonly opener: HTMLButtonElement;
+  private readonly heading = textElement("h3", "");
+  private readonly body = document.createElement("div");
+  private readonly result = document.createElement("div");
+  private readonly back: HTMLButtonElement;
+  private readonly next: HTMLButtonElement;
+  private readonly spoken = textElement("p", "");
+  private readonly announce = announcer(this.spoken);
+  private position = -1;
+  private start: Start | null = null;
+  private isDone = false;
+  private resultText = "";
+
+  constructor(private readonly explorer: LiveExplorer) {
+    this.opener = this.button("live-tour-open", "Guided tour", () => { this.open(); });
+    this.opener.setAttribute("aria-expanded", "false");
+    this.opener.setAttribute("aria-controls", "live-tour-panel");
+    this.back = this.button("live-tour-back", "Back", () => { this.go(this.position - 1); });
+    this.next = this.button("live-tour-next", "Next", () => { if (this.position === 4) this.close(); else this.go(this.position + 1); });
+    this.spoken.className = "spoken";
+    this.spoken.setAttribute("aria-live", "polite");
+    this.buildPanel();
+    this.buildInvitation();
+    byId("live-tour").append(this.opener, this.invitation, this.panel);
+    explorer.onAnswer((scene) => { this.follow(scene); });
+  }
+
+  private button(id: string, name: string, act: () => void): HTMLButtonElement {
+    const button = textElement("button", name);
+    button.type = "button";
+    button.id = id;
+    button.addEventListener("click", act);
+    return button;
+  }
+
+  private buildPanel(): void {
+    this.panel.id = "live-tour-panel";
+    this.panel.setAttribute("aria-labelledby", "live-tour-title");
+    this.panel.hidden = true;
+    this.heading.id = "live-tour-title";
+    this.heading.tabIndex = -1;
+    this.result.id = "live-tour-result";
+    const buttons = document.createElement("div");
+    buttons.className = "controls";
+    buttons.append(this.back, this.next, this.button("live-tour-close", "End the tour", () => { this.close(); }));
+    this.panel.append(this.heading, this.body, this.result, buttons, this.spoken);
+    this.panel.addEventListener("keydown", (event) => {
+      if (event.key !== "Escape" || isCardOpen()) return;
+      event.preventDefault();
+      this.close();
+    });
+  }
+
+  private buildInvitation(): void {
+    this.invitation.className = "invitation";
+    this.invitation.hidden = isSeen();
+    this.opener.hidden = !this.invitation.hidden;
+    this.invitation.append(
+      textElement("p", "New here? A tour in five steps shows what this model does, and why. It takes about five minutes."),
+      this.button("live-tour-start", "Start the tour", () => { this.open(); }),
+      this.button("live-tour-skip", "No, thanks", () => {
+        this.dismiss();
+        this.opener.focus();
+      }),
+    );
+  }
+
+  private dismiss(): void {
+    remember();
+    this.invitation.hidden = true;
+    this.opener.hidden = false;
+  }
+
+  private open(): void {
+    this.dismiss();
+    this.panel.hidden = false;
+    this.opener.setAttribute("aria-expanded", "true");
+    this.go(0);
+  }
+
+  private close(): void {
+    this.panel.hidden = true;
+    this.position = -1;
+    this.mark(null);
+    this.opener.setAttribute("aria-expanded", "false");
+    this.opener.focus();
+  }
+
+  // --- steps -------------------------------------------------------------------------------------
+
+  private get facts(): Facts {
+    const { explorer } = this;
+    const { first, models, state, page } = explorer;
+    const plain = first.layers === 0 ? undefined : models.find(({ content }) => content.layers === 0);
+    const { epochs } = first.runs[state.subjects[0].run];
+    return {
+      plane: page.examples.plane, canForce: explorer.canForce, hasEpochs: epochs.length > 1,
+      attention: first.layers === 0 ? "none" : first.config.kind === "fast_weights" ? "strength" : "distribution",
+      plain: plain?.content.runs[0].name ?? null,
+      isPlainShown: state.subjects.some(({ model }) => models[model].content.layers === 0),
+    };
+  }
+
+  /** Show a step, and bring the explorer into the state that it begins with. */
+  private go(position: number): void {
+    this.position = position;
+    this.prepare(position);
+    this.start = null;
+    this.isDone = false;
+    this.next.classList.remove("ready");
+    this.resultText = "";
+    this.result.replaceChildren();
+    this.showText(tourSteps(this.facts)[position]);
+    this.back.disabled = position === 0;
+    this.next.textContent = position === 4 ? "Finish" : "Next";
+    this.mark(PLACES[position]);
+    this.heading.focus({ preventScroll: true });
+    const isStill = matchMedia("(prefers-reduced-motion: reduce)").matches;
+    this.panel.scrollTop = 0;
+    this.panel.scrollIntoView({ block: "nearest", behavior: isStill ? "auto" : "smooth" });
+    this.spoken.textContent = "";
+    this.announce("");
+    void this.explorer.update().then(() => { this.begin(position); });
+  }
+
+  /** Remember what the explorer shows when its answer for the state of this step has come. */
+  private begin(position: number): void {
+    const { scene } = this.explorer;
+    if (position !== this.position || !scene) return;
+    const { state, shown: [{ answer }] } = scene;
+    this.start = { step: state.step, epoch: state.subjects[0].epoch, source: JSON.stringify(state.source), forecast: answer.forecast };
+    this.follow(scene);
+  }
+
+  /** Undo the change of the step before, so that each step shows one thing. */
+  private prepare(position: number): void {
+    const { explorer } = this;
+    const { state } = explorer;
+    if (position === 0) return;
+    if (state.isChanged && position < 4) explorer.chooseExample(state.example ?? 0);
+    if (position !== 2) state.force.clear();
+    if ("cross" in (explorer.scene?.shown[0].answer.maps ?? {})) state.kind = "cross";
+    if (position === 4) {
+      for (const subject of state.subjects) subject.epoch = explorer.models[subject.model].content.runs[subject.run].best_epoch;
+    }
+  }
+
+  private showText({ title, about, task, command }: StepText): void {
+    this.heading.textContent = `Step ${this.position + 1} of 5: ${title}`;
+    this.body.replaceChildren(paragraph(about));
+    if (task !== null) {
+      const line = textElement("p", task);
+      line.className = "task";
+      this.body.append(line);
+    }
+    if (command === undefined) return;
+    for (const words of command.split("; ")) {
+      const code = textElement("code", words);
+      code.className = "command";
+      const line = document.createElement("p");
+      line.append(code);
+      this.body.append(line);
+    }
+  }
+
+  /** Frame the part of the page that a step is about. */
+  private mark(id: string | null): void {
+    document.querySelectorAll(".tour-place").forEach((element) => { element.classList.remove("tour-place"); });
+    if (id !== null) byId(id).classList.add("tour-place");
+  }
+
+  /** Show what the reader's change did, with the current numbers. */
+  private follow(scene: Scene): void {
+    if (this.position < 0 || !this.start) return;
+    const text = this.describe(scene, this.start);
+    if (text === null || text === this.resultText) return;
+    this.resultText = text;
+    this.result.replaceChildren(paragraph(text));
+    this.announce(splitTerms(text).map((part) => part.split("|")[0]).join(""));
+    if (this.isDone) return;
+    this.isDone = true;
+    this.next.classList.add("ready");
+    this.panel.scrollTop = this.panel.scrollHeight; // on a small screen, the panel shows a part of its text
+  }
+
+  /** Say what the step shows; null: the reader has not done it yet. */
+  private describe(scene: Scene, start: Start): string | null {
+    const { state } = scene;
+    const scale = this.explorer.first.loss_scale;
+    switch (this.position) {
+      case 0: return this.isDone || JSON.stringify(state.source) !== start.source ? afterMove(scene, start.forecast) : null;
+      case 1: return this.isDone || state.step !== start.step ? afterLook(scene, this.facts) : null;
+      case 2: return scene.shown[0].answer !== scene.shown[0].own ? afterForce(scene, scale) : null;
+      case 3: return this.isDone || state.subjects[0].epoch !== start.epoch ? afterEpoch(scene, start.forecast, scale) : null;
+      default: return this.facts.isPlainShown && scene.shown.length > 1 ? afterPlain(scene, scale) : null;
+    }
+  }
+}

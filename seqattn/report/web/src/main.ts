@@ -1,0 +1,49 @@
+// The script of the page. The data are in the element #data, which seqattn/report writes.
+import { showComparison } from "./comparison";
+import type { RunContent } from "./content";
+import { hasResults, readContent } from "./content";
+import { showCurves } from "./curves";
+import { byId, textElement } from "./dom";
+import { showExplorer } from "./explorer/explorer";
+import { showHistory } from "./history";
+import { markWorst, showErrors } from "./errors";
+import type { LiveExplorer } from "./live/explorer";
+import { showGlossary } from "./live/glossary";
+import { showLive } from "./live/live";
+import { followTheme } from "./plots";
+
+function listParts(): void {
+  for (const section of document.querySelectorAll<HTMLElement>("section[data-part]:not([hidden])")) {
+    const link = textElement("a", section.dataset.part!);
+    link.href = `#${section.id}`;
+    byId("parts").append(link);
+  }
+}
+
+/** Show the explorer of a run: the live one where the page has the model, else the one of its test sequences. */
+async function showRun(content: RunContent, live: LiveExplorer | null): Promise<void> {
+  showCurves(content.curves, content.unit);
+  if (live) document.querySelector("#explorer")?.remove();
+  if (live && hasResults(content)) {
+    showErrors(content, {
+      section: "live",
+      chooseExample: (example) => { live.chooseExample(example); },
+      chooseStep: (step) => { live.chooseStep(step); },
+    });
+    live.onAnswer(({ state }) => { markWorst(state.example ?? -1); });
+  } else if (hasResults(content)) await showExplorer(content);
+  if (content.attention_history) await showHistory(content.attention_history);
+}
+
+async function main(): Promise<void> {
+  const content = readContent();
+  const live = await showLive(content);
+  if (content.kind === "comparison") showComparison(content);
+  else if (content.kind === "run") await showRun(content, live);
+  showGlossary();
+  listParts();
+  followTheme();
+  document.documentElement.dataset.ready = "yes";
+}
+
+void main();

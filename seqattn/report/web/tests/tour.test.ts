@@ -1,0 +1,99 @@
+import { describe, expect, it } from "vitest";
+import { splitTerms, TERMS } from "../src/live/glossary";
+import type { Answer } from "../src/live/model";
+import { wrap } from "../src/live/picture";
+import type { Scene } from "../src/live/scene";
+import type { ExplorerState } from "../src/live/state";
+import type { Facts } from "../src/live/tour_texts";
+import { afterEpoch, afterForce, afterLook, afterMove, afterPlain, tourSteps } from "../src/live/tour_texts";
+import { ForcedRows } from "../src/live/weights";
+
+const FACTS: Facts = { plane: true, attention: "distribution", canForce: true, hasEpochs: true, plain: "no attention", isPlainShown: false };
+const ALL: Facts[] = [true, false].flatMap((plane) => (["none", "distribution", "strength"] as const).flatMap((attention) => [true, false].flatMap((hasEpochs) => [null, "p"].map((plain) => ({ plane, attention, canForce: attention === "distribution", hasEpochs, plain, isPlainShown: false })))));
+
+const termsOf = (text: string): string[] => splitTerms(text).filter((_, k) => k % 2).map((part) => part.split("|").at(-1)!);
+const names = TERMS.map(({ name }) => name);
+
+describe("tourSteps", () => {
+  it.each(ALL)("has five steps whose terms are in the glossary: %o", (facts) => {
+    const steps = tourSteps(facts);
+    expect(steps).toHaveLength(5);
+    for (const { about, title } of steps) {
+      expect(title).not.toBe("");
+      expect(names).toEqual(expect.arrayContaining(termsOf(about)));
+    }
+  });
+
+  it("asks for what the page can do only", () => {
+    const tasks = (facts: Partial<Facts>): boolean[] => tourSteps({ ...FACTS, ...facts }).map(({ task }) => task !== null);
+    expect(tasks({})).toEqual([true, true, true, true, true]);
+    expect(tasks({ hasEpochs: false, plain: null })).toEqual([true, true, true, false, false]);
+    expect(tasks({ attention: "none", canForce: false })).toEqual([true, true, false, true, false]);
+    expect(tasks({ attention: "strength", canForce: false })).toEqual([true, true, false, true, true]);
+  });
+
+  it("says how to make what is missing", () => {
+    const steps = tourSteps({ ...FACTS, hasEpochs: false, plain: null });
+    expect(steps[3].command).toContain("training.record_attention");
+    expect(steps[4].command).toContain("model.attention=null");
+  });
+
+  it("has corners only in a plane", () => {
+    expect(JSON.stringify(tourSteps({ ...FACTS, plane: false }))).not.toContain("corner");
+    expect(tourSteps(FACTS)[0].title).toBe("Move a corner");
+  });
+});
+
+const answer = (forecast: number[][], weights: number[][] = [[0.9, 0.1], [0.5, 0.5]]): Answer => ({ forecast, weights: [[weights]], maps: { cross: [[weights]] }, trace: {} });
+
+function scene(forecast: number[][], more: Partial<Scene> = {}): Scene {
+  const one = answer(forecast);
+  const state: ExplorerState = { example: 0, source: [[0], [1]], truth: [[1], [2]], isChanged: false, subjects: [{ model: 0, run: 0, epoch: 0 }], force: new ForcedRows(), kind: "cross", layer: 0, head: 0, step: 0, point: 1 };
+  return {
+    state, current: state,
+    shown: [{ name: "a", colour: "#000", answer: one, own: one }],
+    features: ["x"], targetFeatures: ["x"], axisNames: {}, plane: false, meaning: "distribution", alignment: [], canForce: true, ...more,
+  };
+}
+
+describe("the words after a step have the current numbers", () => {
+  it("after a move", () => {
+    expect(afterMove(scene([[1], [2.5]]), [[1], [2]])).toBe("You moved source point 2, and the forecast moved by up to 0.50. The model computed every step again. So this point matters to the forecast.");
+    expect(afterMove(scene([[1], [2.001]]), [[1], [2]])).toContain("That is little");
+  });
+
+  it("after a look", () => {
+    expect(afterLook(scene([[1], [2]], { alignment: [0, 1] }), FACTS)).toBe("Step 1 gives source point 1 the largest weight, 0.900 of 1. So it looks almost only there. That is the point it needs: the one with the orange frame.");
+    expect(afterLook(scene([[1], [2]], { alignment: [1, 1] }), FACTS)).toContain("The point it needs is point 2");
+    expect(afterLook(scene([[1], [2]]), { ...FACTS, attention: "strength" })).toBe("Step 1 reads source point 1 most strongly: 0.900.");
+    expect(afterLook(scene([[1], [2]]), { ...FACTS, attention: "none" })).toContain("Step 1 forecasts x 1.00.");
+  });
+
+  it("after forcing weights", () => {
+    const [own, forced] = [answer([[1], [2.1]]), answer([[1], [3]])];
+    const text = afterForce(scene([[1], [3]], { shown: [{ name: "a", colour: "", answer: forced, own }] }), [1]);
+    expect(text).toBe("The dashed line is the forecast with the model's own weights. With yours, it moves by up to 0.90. The [mean squared error] goes from 0.0050 to 0.50. So the model needs what it read there.");
+  });
+
+  it("after a change of the epoch", () => {
+    expect(afterEpoch(scene([[0], [0]]), [[1], [2]], [1])).toBe("Before training, the [mean squared error] on this sequence was 2.5; now it is 0.0. All that the model can do, it has learned.");
+    const changed = scene([[0], [0]]);
+    changed.state.truth = null;
+    expect(afterEpoch(changed, [[1], [2]], [1])).toContain("was up to 2.0 away");
+  });
+
+  it("with a plain model", () => {
+    const shown = [answer([[1], [2]]), answer([[1], [4]])].map((each, k) => ({ name: "ab"[k], colour: "", answer: each, own: each }));
+    expect(afterPlain(scene([], { shown }), [1])).toContain("a 0.0, b 2.0. So a is closer to the truth here.");
+  });
+});
+
+it("has a definition of one or two sentences for each term, in alphabetical order", () => {
+  for (const { definition } of TERMS) expect(definition.split(/[.:] /).length).toBeLessThanOrEqual(3);
+  expect(names).toEqual([...names].sort());
+  for (const wanted of ["encoder", "decoder", "attention", "attention weight", "query", "key", "value", "score", "softmax", "context", "entropy", "teacher forcing", "free running", "noise floor", "baseline", "epoch", "mean squared error"]) expect(names).toContain(wanted);
+});
+
+it("breaks texts into lines", () => {
+  expect(wrap("one two three four", 9)).toEqual(["one two", "three", "four"]);
+});

@@ -1,0 +1,476 @@
+"""What the live page saves and links, its tour and its glossary, with mouse and keyboard."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+import xml.etree.ElementTree as ET
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from playwright.sync_api import Page
+from typer.testing import CliRunner
+
+from seqattn import experiments
+from seqattn.cli import app
+from seqattn.config import resolve
+from seqattn.report import render_page, report
+from seqattn.report.content import run_content
+from seqattn.runs import RunFolder
+from tests.browser.conftest import SMALL, Open, Opened
+
+NO_CLIPBOARD = """() => {
+  Object.defineProperty(navigator, "clipboard", {value: {writeText: () => Promise.reject(new Error("no"))}});
+}"""
+NAMES = ["load, MW", 'the "second"', "<b>third</b>"]
+OWN_SETS = {
+    "own": ["data.scaling=standard"],
+    "relative": ["data.relative=true", "data.delimiter=';'", "data.decimal=','"],
+    "dates": ["data.normalize=instance", "data.time=when"],
+}
+
+
+def own_table(name: str) -> str:
+    """Return a long table of three features with awkward names; "relative" has decimal commas."""
+    decimal, delimiter = (",", ";") if name == "relative" else (".", ",")
+    quoted = ['"' + feature.replace('"', '""') + '"' for feature in NAMES]
+    lines = [delimiter.join(["unit", "when", *quoted])]
+    for k in range(24):
+        for t in range(8):
+            when = f"2024-02-{t + 1:02}" if name == "dates" else str(3 * t)
+            values = [f"{1000 + 10 * k + t * t}", f"{np.sin(k + t):.4f}", f"{k % 5 - t / 8}"]
+            lines.append(
+                delimiter.join([f"u{k}", when, *(v.replace(".", decimal) for v in values)])
+            )
+    return "\n".join(lines) + "\n"
+
+
+@pytest.fixture(scope="session")
+def live_runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Name -> folder of a run with its live page."""
+    torch.set_num_threads(1)
+    home, found = tmp_path_factory.mktemp("live-runs"), {}
+    sets = {
+        "squares": SMALL,
+        "plain": [*SMALL[:-1], "model.attention=null"],
+        "fast_weights": [*SMALL[:-1], "model.kind=fast_weights"],
+        "transformer": [*SMALL[:-1], "model.kind=transformer", "model.model_dim=8", "model.heads=2",
+                        "model.layers=2", "training.teacher_forcing.probability=1"],
+    }  # fmt: skip
+    for name, own in OWN_SETS.items():
+        file = home / f"{name}.csv"
+        file.write_text(own_table(name))
+        sets[name] = ["data.kind=file", f"data.path={file}", "data.source_length=5",
+                      "training.epochs=2", "training.batch_size=8", *own]  # fmt: skip
+    for name, values in sets.items():
+        config = resolve(None, [*values, f"name={name}"]).config
+        folder, _ = experiments.train_one(config, home, plots=False)
+        found[name] = folder.path
+        report(folder.path)
+    return found
+
+
+def opened_at(open_page: Open, path: Path, fragment: str) -> Opened:
+    """Open a page by a link with a fragment."""
+    found = open_page(path)
+    found.page.goto(path.as_uri() + fragment)
+    found.page.reload()  # before, the page only followed the fragment
+    found.page.wait_for_selector("html[data-ready=yes]")
+    return found
+
+
+INTERCEPT = """() => {
+  const blobs = new Map(), create = URL.createObjectURL;
+  URL.createObjectURL = (blob) => {
+    const address = create.call(URL, blob);
+    blobs.set(address, blob);
+    return address;
+  };
+  HTMLAnchorElement.prototype.click = function () { window.saved = [this.download, blobs.get(this.href)]; };
+}"""
+TAKE = """async () => {
+  const [name, blob] = window.saved;
+  return [name, Array.from(new Uint8Array(await blob.arrayBuffer()))];
+}"""
+
+
+def saved(found: Opened, button: str, folder: Path) -> Path:
+    """Press a button that saves a file, and return the file."""
+    browser = found.page.context.browser
+    if browser is not None and browser.browser_type.name == "firefox":
+        # Playwright does not report the downloads of this Firefox.
+        found.page.evaluate(INTERCEPT)
+        found.page.click(button)
+        found.until("window.saved !== undefined")
+        name, content = found.page.evaluate(TAKE)
+        found.page.evaluate("() => { delete window.saved; }")
+        (folder / name).write_bytes(bytes(content))
+        return folder / name
+    with found.page.expect_download() as download:
+        found.page.click(button)
+    path = folder / download.value.suggested_filename
+    download.value.save_as(path)
+    return path
+
+
+def answer(found: Opened) -> dict[str, Any]:
+    """Return what the page shows, by the function for scripts."""
+    return found.page.evaluate(
+        """async () => {
+          const {explorer, run} = window.seqattn;
+          await explorer.update();
+          const {source, force, subjects} = explorer.state;
+          const {forecast} = explorer.scene.shown[0].answer;
+          const again = await run(source, {epoch: subjects[0].epoch, force: force.size ? {rows: force.list} : null});
+          return {source, forecast, again: again.forecast};
+        }"""
+    )
+
+
+def rerun(found: Opened, run: Path, folder: Path) -> NDArray[np.float64]:
+    """Run the command that the page shows on the saved files, and return its forecast."""
+    saved(found, "#live-save-csv", folder)
+    if found.page.is_enabled("#live-save-weights"):
+        saved(found, "#live-save-weights", folder)
+    command = found.text("#live-command")
+    assert command.startswith("seqattn predict RUN --input input.csv")
+    for name in ("input.csv", "weights.json"):
+        command = command.replace(name, str(folder / name))
+    output = folder / "forecast.csv"
+    words = ["predict", str(run), *command.replace("'", "").split()[3:], "--output", str(output)]
+    result = CliRunner().invoke(app, words)
+    assert result.exit_code == 0, result.output
+    style = [";", ","] if run.name == "relative" else [",", "."]
+    with output.open(newline="") as file:
+        rows = list(csv.DictReader(file, delimiter=style[0]))
+    targets = list(rows[0])[-found.page.evaluate("window.seqattn.explorer.first.target_features.length") :]  # fmt: skip
+    return np.array([[float(row[name].replace(style[1], ".")) for name in targets] for row in rows])
+
+
+def move_points(found: Opened) -> None:
+    """Move two source points, with the keyboard."""
+    for point, key in ((0, "Shift+ArrowDown"), (1, "ArrowUp")):
+        found.page.focus(f".source-point[data-point='{point}']")
+        for _ in range(3):
+            found.page.keyboard.press(key)
+    answer(found)
+
+
+@pytest.mark.parametrize("name", ["squares", "plain", "fast_weights", "transformer", *OWN_SETS])
+def test_the_saved_input_gives_the_forecast_of_the_page(
+    name: str, opened: Open, live_runs: dict[str, Path], tmp_path: Path
+) -> None:
+    found = opened(live_runs[name] / "report.html")
+    move_points(found)
+    if name in ("squares", "own", "dates", "relative", "transformer"):
+        found.page.focus("#live-map svg")
+        for key in ("ArrowRight", "Enter"):
+            found.page.keyboard.press(key)
+        assert found.page.is_enabled("#live-save-weights")
+    else:
+        assert found.page.is_disabled("#live-save-weights")
+    shown = answer(found)
+    np.testing.assert_array_equal(shown["again"], shown["forecast"])
+    rounding = {"rtol": 1e-5, "atol": 1e-5 * np.abs(shown["forecast"]).max()}
+    np.testing.assert_allclose(rerun(found, live_runs[name], tmp_path), shown["forecast"], **rounding)  # fmt: skip
+    with (tmp_path / "input.csv").open(newline="") as file:
+        rows = list(csv.reader(file, delimiter=";" if name == "relative" else ","))
+    F = len(shown["source"][0])
+    if name in OWN_SETS:
+        assert rows[0][-3:] == NAMES
+    read = [[float(cell.replace(",", ".")) for cell in row[-F:]] for row in rows[1:]]
+    assert read == shown["source"], "not every digit was saved"
+    assert ("--set data.time=null" in found.text("#live-command")) == (name == "dates")
+
+
+def test_an_earlier_epoch_is_in_the_command(
+    opened: Open, live_runs: dict[str, Path], tmp_path: Path
+) -> None:
+    found = opened(live_runs["squares"] / "report.html")
+    found.page.focus("#live-epoch")
+    found.page.keyboard.press("Home")
+    shown = answer(found)
+    assert "--epoch 0" in found.text("#live-command")
+    forecast = rerun(found, live_runs["squares"], tmp_path)
+    np.testing.assert_allclose(forecast, shown["forecast"], atol=1e-5)
+
+
+def test_a_link_restores_what_is_shown(opened_in_both: Open, live_runs: dict[str, Path]) -> None:
+    page = live_runs["transformer"] / "report.html"
+    found = opened_in_both(page)
+    found.page.select_option("#live-example", "2")
+    move_points(found)
+    found.page.select_option("#live-layer", "1")
+    found.page.click("#live-uniform")
+    shown = answer(found)
+    found.page.click("#live-copy")
+    found.until("document.getElementById('live-share-note').textContent !== ''")
+    address = found.page.url
+    assert "#state=" in address
+    if found.page.is_visible("#live-link"):
+        assert found.page.input_value("#live-link") == address
+    other = opened_at(opened_in_both, page, "#" + address.partition("#")[2])
+    again = answer(other)
+    assert again == shown
+    assert other.page.input_value("#live-layer") == "1"
+    assert other.page.evaluate("window.seqattn.explorer.state.force.size") == 1
+    assert other.text("#live-text") == found.text("#live-text")
+
+
+def test_a_refused_clipboard_leaves_the_link_selected(
+    opened: Open, live_runs: dict[str, Path]
+) -> None:
+    found = opened(live_runs["squares"] / "report.html")
+    found.page.evaluate(NO_CLIPBOARD)  # fmt: skip
+    found.page.click("#live-copy")
+    found.page.wait_for_selector("#live-link:focus")
+    selected = "(({selectionStart: a, selectionEnd: b, value}) => value.slice(a, b))(document.getElementById('live-link'))"  # fmt: skip
+    assert found.page.evaluate(selected) == found.page.url
+
+
+def test_links_of_other_pages_and_damaged_ones_are_ignored(
+    opened: Open, live_runs: dict[str, Path]
+) -> None:
+    found = opened(live_runs["squares"] / "report.html")
+    move_points(found)
+    fragment = found.page.evaluate("window.seqattn.explorer.fragment")
+    start = opened(live_runs["plain"] / "report.html").text("#live-text")
+    for bad in (fragment, fragment[:-12], "#state=%E0%A4%A", "#state=<img src=x onerror=alert(1)>"):
+        other = opened_at(opened, live_runs["plain"] / "report.html", bad)
+        assert other.text("#live-text") == start
+        assert other.text("#live-error") == ""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_saved_picture_needs_nothing_of_the_page(
+    scheme: str, opened_in_both: Open, live_runs: dict[str, Path], tmp_path: Path
+) -> None:
+    found = opened_in_both(live_runs["squares"] / "report.html", color_scheme=scheme)
+    file = saved(found, "#live-save-svg", tmp_path)
+    text = file.read_text()
+    root = ET.fromstring(text)
+    assert "var(" not in text and "class=" not in text and "http" not in re.sub(r'xmlns(:\w+)?="[^"]*"', "", text)  # fmt: skip
+    assert "system-ui" in root.attrib["font-family"]
+    words = [element.text or "" for element in root.iter() if element.tag.endswith("text")]
+    assert any(word.startswith("squares") for word in words), "no title"
+    assert {"x", "y", "attended source point", "forecast point"} <= set(words)
+    inner = [element for element in root if element.tag.endswith("svg")]
+    places = [
+        (float(e.attrib["x"]), float(e.attrib["x"]) + float(e.attrib["width"])) for e in inner
+    ]
+    assert len(places) == 2 and places[0][1] < places[1][0], "path and heatmap side by side"
+    image = saved(found, "#live-save-png", tmp_path)
+    from PIL import Image
+
+    with Image.open(image) as png:
+        assert png.size == tuple(2 * round(float(root.attrib[key])) for key in ("width", "height"))
+        corner = png.convert("RGB").getpixel((2, 2))
+    ground = "getComputedStyle(document.documentElement).getPropertyValue('--ground').trim()"
+    assert "#{:02x}{:02x}{:02x}".format(*corner) == found.page.evaluate(ground)
+    page = found.page.context.new_page()
+    page.goto(file.as_uri())
+    drawn = page.screenshot()
+    assert len(set(drawn)) > 50
+
+
+def press_until(page: Page, selector: str, key: str = "Tab", most: int = 80) -> None:
+    """Press a key until an element has the focus."""
+    for _ in range(most):
+        if page.evaluate(f"document.activeElement?.matches({json.dumps(selector)}) ?? false"):
+            return
+        page.keyboard.press(key)
+    raise AssertionError(f"{selector} cannot be reached with {key}")
+
+
+def result_of(found: Opened) -> str:
+    found.until("document.getElementById('live-tour-result').textContent !== ''")
+    answer(found)
+    return found.text("#live-tour-result")
+
+
+def test_the_tour_is_walked_with_the_keyboard(
+    opened_in_both: Open, live_runs: dict[str, Path]
+) -> None:
+    found = opened_in_both(live_runs["squares"] / "report.html")
+    page = found.page
+    press_until(page, "#live-tour-start")
+    page.keyboard.press("Enter")
+    assert page.evaluate("document.activeElement.id") == "live-tour-title"
+    assert found.text("#live-tour-title") == "Step 1 of 5: Move a corner"
+    answer(found)
+    press_until(page, ".source-point")
+    page.keyboard.press("Shift+ArrowUp")
+    assert result_of(found).startswith("You moved source point 1, and the forecast moved by up to ")
+    press_until(page, "#live-tour-next", "Shift+Tab")
+    page.keyboard.press("Enter")
+    assert found.text("#live-tour-title") == "Step 2 of 5: Where does it look?"
+    assert not page.evaluate("window.seqattn.explorer.state.isChanged")
+    answer(found)
+    press_until(page, "#live-step")
+    page.keyboard.press("ArrowRight")
+    assert re.match(
+        r"Step 2 gives source point \d the largest weight, 0\.\d+ of 1", result_of(found)
+    )
+    found.page.click("#live-tour-next")
+    answer(found)
+    press_until(page, "#live-map svg")
+    page.keyboard.press("Enter")
+    assert "The mean squared error goes from" in result_of(found)
+    found.page.click("#live-tour-next")
+    assert page.evaluate("window.seqattn.explorer.state.force.size") == 0
+    answer(found)
+    press_until(page, "#live-epoch")
+    page.keyboard.press("Home")
+    assert result_of(found).startswith(
+        "Before training, the mean squared error on this sequence was"
+    )
+    found.page.click("#live-tour-next")
+    assert "model.attention=null" in found.text("#live-tour-panel")
+    assert found.text("#live-tour-next") == "Finish"
+    page.keyboard.press("Escape")
+    assert not page.is_visible("#live-tour-panel")
+    assert page.evaluate("document.activeElement.id") == "live-tour-open"
+    page.reload()
+    page.wait_for_selector("html[data-ready=yes]")
+    assert not page.is_visible("#live-tour-start"), "the invitation comes again"
+    assert page.is_visible("#live-tour-open")
+
+
+def test_the_tour_can_be_declined_and_every_step_skipped(
+    opened: Open, live_runs: dict[str, Path]
+) -> None:
+    for name in ("plain", "fast_weights", "own"):
+        found = opened(live_runs[name] / "report.html")
+        found.page.click("#live-tour-skip")
+        assert found.page.evaluate("document.activeElement.id") == "live-tour-open"
+        found.page.keyboard.press("Enter")
+        titles = []
+        for _ in range(5):
+            titles.append(found.text("#live-tour-title"))
+            found.page.click("#live-tour-next")
+        assert [title[:6] for title in titles] == [f"Step {k}" for k in range(1, 6)]
+        assert ("corner" in titles[0]) == (name != "own")
+        assert not found.page.is_visible("#live-tour-panel")
+
+
+def test_a_page_without_memory_has_the_tour(opened: Open, live_runs: dict[str, Path]) -> None:
+    found = opened(live_runs["plain"] / "report.html")
+    found.page.add_init_script("Object.defineProperty(window, 'localStorage', {get() { throw new Error('no'); }})")  # fmt: skip
+    for _ in range(2):
+        found.page.reload()
+        found.page.wait_for_selector("html[data-ready=yes]")
+        found.page.click("#live-tour-skip")
+        assert found.page.is_visible("#live-tour-open")
+
+
+def test_the_glossary_is_a_part_and_in_reach_of_the_tour(
+    opened_in_both: Open, live_runs: dict[str, Path]
+) -> None:
+    found = opened_in_both(live_runs["squares"] / "report.html")
+    assert found.page.locator("#glossary dt dfn").count() == 17
+    assert found.page.locator("#parts a", has_text="Glossary").get_attribute("href") == "#glossary"
+    found.page.click("#live-tour-start")
+    found.page.click("#live-tour-next")
+    press_until(found.page, "button.term")
+    found.page.keyboard.press("Enter")
+    assert found.text("#term-card").startswith("attention\n")
+    found.page.keyboard.press("Escape")
+    assert not found.page.is_visible("#term-card")
+    assert found.page.is_visible("#live-tour-panel"), "Escape closed both"
+    assert found.page.evaluate("document.activeElement.textContent") == "attention"
+
+
+@pytest.mark.parametrize("name", ["squares", "own", "transformer", "plain"])
+def test_nothing_is_wider_than_a_telephone(
+    name: str, opened_in_both: Open, live_runs: dict[str, Path]
+) -> None:
+    found = opened_in_both(live_runs[name] / "report.html", viewport={"width": 360, "height": 740})
+    wide = "document.documentElement.scrollWidth"
+    assert found.page.evaluate(wide) <= 360
+    found.page.click("#live-tour-start")
+    for _ in range(5):
+        assert found.page.evaluate(wide) <= 360
+        found.page.click("#live-tour-next")
+    found.page.evaluate(NO_CLIPBOARD)  # fmt: skip
+    found.page.click("#live-copy")
+    assert found.page.evaluate(wide) <= 360
+
+
+def test_what_can_be_operated_has_a_name(opened: Open, live_runs: dict[str, Path]) -> None:
+    for name in ("squares", "transformer", "own"):
+        found = opened(live_runs[name] / "report.html")
+        found.page.click("#live-tour-start")
+        nameless = found.page.evaluate(
+            """() => [...document.querySelectorAll("#live button, #live select, #live input, #live [tabindex='0']")]
+              .filter((e) => e.checkVisibility() && !(e.getAttribute("aria-label") || e.textContent.trim() || e.labels?.length))
+              .map((e) => e.outerHTML.slice(0, 200))"""
+        )
+        assert nameless == []
+        sliders = found.page.evaluate(
+            """() => [...document.querySelectorAll("#live svg [role=slider]")].map((e) =>
+              ["min", "now", "max"].map((part) => Number(e.getAttribute(`aria-value${part}`))))"""
+        )
+        assert sliders and all(low <= now <= high for low, now, high in sliders)
+        cell = found.page.evaluate(
+            "document.getElementById(document.querySelector('#live-map svg').getAttribute('aria-activedescendant')).getAttribute('aria-label')"
+        )
+        assert re.fullmatch(r"step 1, point 1: \d\.\d{3}", cell)
+
+
+def test_a_drag_is_spoken_when_it_rests(opened: Open, live_runs: dict[str, Path]) -> None:
+    found = opened(live_runs["squares"] / "report.html")
+    page = found.page
+    found.until("document.getElementById('live-spoken').textContent !== ''")
+    page.evaluate(
+        """() => {
+          window.spoken = [];
+          new MutationObserver(() => window.spoken.push(document.getElementById("live-spoken").textContent))
+            .observe(document.getElementById("live-spoken"), {childList: true});
+        }"""
+    )
+    box = page.locator(".source-point[data-point='0']").bounding_box()
+    assert box is not None
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    page.mouse.down()
+    for k in range(20):
+        page.mouse.move(box["x"] + 3 * k, box["y"] + 2 * k)
+    page.mouse.up()
+    found.until("window.spoken.length > 0")
+    page.wait_for_timeout(900)
+    assert len(page.evaluate("window.spoken")) == 1
+    assert page.evaluate("window.spoken")[0] == found.text("#live-text")
+
+
+def test_hostile_names_stay_text_in_all_saved_files(
+    opened: Open, live_runs: dict[str, Path], tmp_path: Path
+) -> None:
+    content = run_content(RunFolder(live_runs["squares"]), examine=False, live=True)
+    bad = [
+        "<script>document.title='run'</script>",
+        '"><img src=x onerror=alert(1)>',
+        "]]>&amp;<!--",
+    ]
+    content["name"] = bad[0]
+    content["path"] = "$(touch gone) `x` '"
+    content["examples"]["ids"][0] = bad[1]
+    content["live"]["models"][0]["runs"][0]["name"] = bad[2]
+    content["live"]["models"][0]["features"] = content["examples"]["features"] = bad[:2]
+    file = tmp_path / "page.html"
+    file.write_text(render_page(content), encoding="utf-8")
+    found = opened(file)
+    assert found.page.title() != "run"
+    picture = saved(found, "#live-save-svg", tmp_path)
+    assert "/" not in picture.name and "<" not in picture.name
+    root = ET.fromstring(picture.read_text())
+    assert not [e for e in root.iter() if e.tag.rpartition("}")[2] in ("script", "img", "a")]
+    with saved(found, "#live-save-csv", tmp_path).open(newline="") as saved_file:
+        rows = list(csv.reader(saved_file))
+    assert rows[0] == ["sequence", "step", *bad[:2]]
+    assert found.text("#live-command").startswith(
+        "seqattn predict '$(touch gone) `x` '\\''' --input"
+    )
