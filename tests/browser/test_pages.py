@@ -512,7 +512,7 @@ def test_a_thousand_long_sequences_stay_small_and_quick(
              target_lengths=lengths, forecast=points + numbers.normal(size=points.shape) * 0.1)  # fmt: skip
     np.savez(path / "attention.npz", weights=weights[:, None, None], meaning=np.array("distribution"), ids=ids,
              source_lengths=lengths, target_lengths=lengths)  # fmt: skip
-    file = report(path)
+    file = report(path, live=False)
     assert file.stat().st_size < 12 * 2**20
     found = opened(file)
     assert "1,000 of 1,200 test sequences are in the explorer" in found.text("main")

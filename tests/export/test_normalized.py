@@ -16,7 +16,8 @@ from seqattn.data import Scaling, Sequences
 from seqattn.data.scaling import Scaler
 from seqattn.export import export
 from seqattn.export.check import MAX_DIFFERENCE, build_session, check_graphs
-from seqattn.export.onnx import FORECAST, LENGTHS, SOURCE, trace_graphs
+from seqattn.export.loop import FORECAST
+from seqattn.export.onnx import LENGTHS, SOURCE, trace_graphs
 from tests.export.test_export import FEATURES, MECHANISMS, TARGET_FEATURES, trained_as
 
 INSTANCE = Scaling(
