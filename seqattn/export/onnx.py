@@ -194,6 +194,9 @@ def trace(
         UsageError: torch cannot export the graph.
     """
     with _silence_exporter():
+        # torch.scan compiles its body, and the compiler remembers the sizes of an earlier model's
+        # tensors: an axis that varies here would be traced with the fixed size it had there.
+        torch.compiler.reset()
         try:
             program = torch.onnx.export(
                 graph, kwargs={"inputs": inputs}, dynamo=True, verbose=False, optimize=optimize,

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 from collections.abc import Callable, Iterator
@@ -21,9 +22,8 @@ from seqattn.config import resolve
 from seqattn.config.comparing import plan_comparison
 from seqattn.experiments.compare import compare
 from seqattn.report import report
+from tests.browser.live_runs import LIVE_RUNS, OWN, SMALL, LiveRuns
 
-SMALL = ["training.epochs=3", "data.n_train=64", "data.n_validation=16", "data.n_test=24",
-         "training.record_attention=1"]  # fmt: skip
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
          "--disable-background-networking", "--disable-component-update", "--disable-sync",
          "--proxy-server=127.0.0.1:9"]  # fmt: skip
@@ -43,9 +43,6 @@ RUNS = {
     "fast_weights": [*SMALL, "model.kind=fast_weights"],
     "plain": [*SMALL, "model.attention=null"],
 }  # fmt: skip
-OWN = "sequence,step,<b>speed</b>\n" + "".join(
-    f"{k},{t},{10 + k % 3 + t * (1 + k % 2)}\n" for k in range(30) for t in range(8)
-)
 
 
 @dataclass
@@ -194,3 +191,18 @@ def compared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (path / "uniform" / "seed-25" / "summary.json").unlink()
     report(path, live=False)
     return path
+
+
+def shared_folder(factory: pytest.TempPathFactory, name: str) -> Path:
+    """Return a folder that all test processes of this session share."""
+    home = factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        home = home.parent
+    (home / name).mkdir(exist_ok=True)
+    return home / name
+
+
+@pytest.fixture(scope="session")
+def live_runs(tmp_path_factory: pytest.TempPathFactory) -> LiveRuns:
+    """Name -> folder of a run with its live page."""
+    return LiveRuns(shared_folder(tmp_path_factory, "live"), LIVE_RUNS)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from pathlib import Path
 from typing import Any
@@ -15,8 +14,8 @@ from seqattn.analysis.evaluation.load_run import load_splits, open_run
 from seqattn.analysis.explanation import Explanation, explain
 from seqattn.cli.explaining import DataUnits
 from seqattn.models.attention import ForcedWeights
-from tests.browser.conftest import Open, Opened
-from tests.browser.test_live import LiveRuns
+from tests.browser.conftest import Open, Opened, shared_folder
+from tests.browser.live_runs import LiveRuns
 
 MINUS = "\N{MINUS SIGN}"
 MAX_POINTS = 8
@@ -70,23 +69,17 @@ READ = """() => {
 class ArithmeticRuns(LiveRuns):
     """The runs of RUNS."""
 
-    def _sets(self, name: str) -> list[str]:
-        if "data.kind=file" not in RUNS[name]:
-            return RUNS[name]
-        file = self.home / "own.csv"
+    def write_table(self, name: str) -> Path:
+        file = self.home / f"{name}.csv"
         values = 50 + 3 * np.random.default_rng(1).normal(size=(30, 8)).cumsum(axis=1)
         lines = [f"{k},{t},{float(values[k, t])!r}\n" for k in range(30) for t in range(8)]
         file.write_text("sequence,step,speed\n" + "".join(lines))
-        return [*RUNS[name], f"data.path={file}"]
+        return file
 
 
 @pytest.fixture(scope="session")
 def arithmetic_runs(tmp_path_factory: pytest.TempPathFactory) -> ArithmeticRuns:
-    home = tmp_path_factory.getbasetemp()
-    if "PYTEST_XDIST_WORKER" in os.environ:
-        home = home.parent
-    (home / "arithmetic").mkdir(exist_ok=True)
-    return ArithmeticRuns(home / "arithmetic")
+    return ArithmeticRuns(shared_folder(tmp_path_factory, "arithmetic"), RUNS)
 
 
 def explained(path: Path, step: int, layer: int = 0, head: int = 0) -> tuple[Explanation, Any]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
 import re
 from pathlib import Path
 from typing import Any
@@ -11,74 +9,18 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from filelock import FileLock
 from numpy.typing import NDArray
 
-from seqattn import experiments
 from seqattn.analysis.evaluation import as_override, free_run
 from seqattn.analysis.evaluation.load_run import open_run
-from seqattn.config import resolve
 from seqattn.data import Sequences
 from seqattn.report import render_page, report, report_side_by_side
 from seqattn.training import LoadedModel
-from tests.browser.conftest import OWN, SMALL, Open, Opened
+from tests.browser.conftest import Open, Opened
+from tests.browser.live_runs import LIVE_RUNS, SMALL, page_content
 
 TOLERANCE = 1e-5
 HOSTILE = "</script><img src=x onerror=alert(1)>"
-RUNS = {
-    "squares": [],
-    "copy": ["data.kind=copy", "data.length=16", "model.bidirectional=true"],
-    "variable": ["data.variable_length=true"],
-    "heads": ["model.hidden_dim=8", "model.attention.heads=2", "model.attention.project_values=true"],
-    "lstm": ["model.cell=lstm", "model.layers=2", "model.context=input"],
-    "fast_weights": ["model.kind=fast_weights"],
-    "transformer": ["model.kind=transformer", "model.model_dim=8", "model.heads=2",
-                    "training.teacher_forcing.probability=1"],
-    "sparsemax": ["model.attention.normalizer=sparsemax"],
-    "hard": ["model.attention.normalizer=hard", "model.attention.estimator=straight_through"],
-    "plain": ["model.attention=null"],
-}  # fmt: skip
-OWN_SETS = ["data.kind=file", "data.source_length=5", "data.scaling=standard", "data.relative=true"]
-
-
-class LiveRuns(dict[str, Path]):
-    """Name -> folder of a run with its live page, which is made when it is first asked for.
-
-    Args:
-        home: a folder that all processes of the tests share.
-    """
-
-    def __init__(self, home: Path) -> None:
-        super().__init__()
-        self.home = home
-
-    def __missing__(self, name: str) -> Path:
-        path, done = self.home / name, self.home / f"{name}.done"
-        with FileLock(self.home / f"{name}.lock"):
-            if not done.exists():
-                torch.set_num_threads(1)
-                config = resolve(None, [*self._sets(name), f"name={name}"]).config
-                experiments.train_one(config, self.home, plots=False)
-                report(path)
-                done.touch()
-        self[name] = path
-        return path
-
-    def _sets(self, name: str) -> list[str]:
-        if name != "own":
-            return [*SMALL, *RUNS[name]]
-        file = self.home / "own.csv"
-        file.write_text(OWN)
-        return [*OWN_SETS, f"data.path={file}", "training.epochs=2", "training.batch_size=8"]
-
-
-@pytest.fixture(scope="session")
-def live_runs(tmp_path_factory: pytest.TempPathFactory) -> LiveRuns:
-    home = tmp_path_factory.getbasetemp()
-    if "PYTEST_XDIST_WORKER" in os.environ:
-        home = home.parent
-    (home / "live").mkdir(exist_ok=True)
-    return LiveRuns(home / "live")
 
 
 def sources(trained: LoadedModel, count: int = 3) -> list[NDArray[np.float64]]:
@@ -120,7 +62,7 @@ def ask_page(found: Opened, source: NDArray[np.float64], **options: Any) -> dict
     return answer
 
 
-@pytest.mark.parametrize("name", [*RUNS, "own"])
+@pytest.mark.parametrize("name", LIVE_RUNS)
 def test_the_page_answers_as_python_does(
     name: str, opened_in_both: Open, live_runs: dict[str, Path]
 ) -> None:
@@ -129,13 +71,14 @@ def test_the_page_answers_as_python_does(
     for source in sources(trained):
         assert_same(ask_page(found, source), ask_python(trained, source))
     source = sources(trained)[0]
-    epochs = folder.read_parameter_history()["epochs"] if name != "own" else []
+    recorded = "training.record_attention=1" in LIVE_RUNS[name]
+    epochs = folder.read_parameter_history()["epochs"] if recorded else []
     for epoch in [*epochs[:1], *epochs[-1:]]:
         _, earlier = open_run(live_runs[name], int(epoch))
         assert_same(ask_page(found, source, epoch=int(epoch)), ask_python(earlier, source))
 
 
-CAN_FORCE = [name for name in [*RUNS, "own"] if name not in ("plain", "fast_weights")]
+CAN_FORCE = [name for name in LIVE_RUNS if name not in ("plain", "fast_weights")]
 
 
 @pytest.mark.parametrize("name", CAN_FORCE)
@@ -350,8 +293,7 @@ def live_comparison(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def change_content(page: Path, target: Path, change: Any) -> Path:
     """Write a page with changed content."""
-    text = page.read_text()
-    content = json.loads(text.partition('id="data">')[2].partition("</script>")[0])
+    content = page_content(page)
     change(content)
     target.write_text(render_page(content))
     return target

@@ -11,68 +11,20 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from numpy.typing import NDArray
 from playwright.sync_api import Page
 from typer.testing import CliRunner
 
-from seqattn import experiments
 from seqattn.cli import app
-from seqattn.config import resolve
-from seqattn.report import render_page, report
+from seqattn.report import render_page
 from seqattn.report.content import run_content
 from seqattn.runs import RunFolder
-from tests.browser.conftest import SMALL, Open, Opened
+from tests.browser.conftest import Open, Opened
+from tests.browser.live_runs import NAMES, TABLES
 
 NO_CLIPBOARD = """() => {
   Object.defineProperty(navigator, "clipboard", {value: {writeText: () => Promise.reject(new Error("no"))}});
 }"""
-NAMES = ["load, MW", 'the "second"', "<b>third</b>"]
-OWN_SETS = {
-    "own": ["data.scaling=standard"],
-    "relative": ["data.relative=true", "data.delimiter=';'", "data.decimal=','"],
-    "dates": ["data.normalize=instance", "data.time=when"],
-}
-
-
-def own_table(name: str) -> str:
-    """Return a long table of three features with awkward names; "relative" has decimal commas."""
-    decimal, delimiter = (",", ";") if name == "relative" else (".", ",")
-    quoted = ['"' + feature.replace('"', '""') + '"' for feature in NAMES]
-    lines = [delimiter.join(["unit", "when", *quoted])]
-    for k in range(24):
-        for t in range(8):
-            when = f"2024-02-{t + 1:02}" if name == "dates" else str(3 * t)
-            values = [f"{1000 + 10 * k + t * t}", f"{np.sin(k + t):.4f}", f"{k % 5 - t / 8}"]
-            lines.append(
-                delimiter.join([f"u{k}", when, *(v.replace(".", decimal) for v in values)])
-            )
-    return "\n".join(lines) + "\n"
-
-
-@pytest.fixture(scope="session")
-def live_runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Name -> folder of a run with its live page."""
-    torch.set_num_threads(1)
-    home, found = tmp_path_factory.mktemp("live-runs"), {}
-    sets = {
-        "squares": SMALL,
-        "plain": [*SMALL[:-1], "model.attention=null"],
-        "fast_weights": [*SMALL[:-1], "model.kind=fast_weights"],
-        "transformer": [*SMALL[:-1], "model.kind=transformer", "model.model_dim=8", "model.heads=2",
-                        "model.layers=2", "training.teacher_forcing.probability=1"],
-    }  # fmt: skip
-    for name, own in OWN_SETS.items():
-        file = home / f"{name}.csv"
-        file.write_text(own_table(name))
-        sets[name] = ["data.kind=file", f"data.path={file}", "data.source_length=5",
-                      "training.epochs=2", "training.batch_size=8", *own]  # fmt: skip
-    for name, values in sets.items():
-        config = resolve(None, [*values, f"name={name}"]).config
-        folder, _ = experiments.train_one(config, home, plots=False)
-        found[name] = folder.path
-        report(folder.path)
-    return found
 
 
 def opened_at(open_page: Open, path: Path, fragment: str) -> Opened:
@@ -161,7 +113,7 @@ def move_points(found: Opened) -> None:
     answer(found)
 
 
-@pytest.mark.parametrize("name", ["squares", "plain", "fast_weights", "transformer", *OWN_SETS])
+@pytest.mark.parametrize("name", ["squares", "plain", "fast_weights", "transformer", *TABLES])
 def test_the_saved_input_gives_the_forecast_of_the_page(
     name: str, opened: Open, live_runs: dict[str, Path], tmp_path: Path
 ) -> None:
@@ -181,7 +133,7 @@ def test_the_saved_input_gives_the_forecast_of_the_page(
     with (tmp_path / "input.csv").open(newline="") as file:
         rows = list(csv.reader(file, delimiter=";" if name == "relative" else ","))
     F = len(shown["source"][0])
-    if name in OWN_SETS:
+    if name in TABLES:
         assert rows[0][-3:] == NAMES
     read = [[float(cell.replace(",", ".")) for cell in row[-F:]] for row in rows[1:]]
     assert read == shown["source"], "not every digit was saved"

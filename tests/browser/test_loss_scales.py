@@ -18,7 +18,8 @@ from seqattn.experiments.compare import compare
 from seqattn.report import render_page, report
 from seqattn.report.content import comparison_content, run_content
 from seqattn.runs import RunFolder
-from tests.browser.conftest import SMALL, Open, Opened
+from tests.browser.conftest import Open, Opened
+from tests.browser.live_runs import SMALL
 
 NOTE = "The logarithmic scale has no place for 0 and for values far below the losses. It omits: {}."
 MAX_TICKS = 15

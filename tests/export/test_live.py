@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,10 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
+from seqattn import experiments
 from seqattn.analysis.evaluation import free_run
+from seqattn.analysis.evaluation.load_run import open_run
+from seqattn.config import resolve
 from seqattn.data import Sequences
 from seqattn.export.live import LiveGraph, attention_shape, flatten_parameters, trace_live
 from seqattn.models import build_model
@@ -128,3 +132,23 @@ def test_intermediate_results_add_up(name: str) -> None:
         output = trained.model.output
         values = joined @ output.weight.detach().numpy().T + output.bias.detach().numpy()
         assert np.abs(values - traced["output"]).max() <= 1e-5
+
+
+def test_a_graph_does_not_depend_on_the_graphs_before_it(tmp_path: Path) -> None:
+    table = tmp_path / "own.csv"
+    lines = [f"{k},{t},{(k + t * t) % 7}\n" for k in range(30) for t in range(8)]
+    table.write_text("sequence,step,speed\n" + "".join(lines))
+    small = ["training.epochs=1", "data.n_train=16", "data.n_validation=8", "data.n_test=8"]
+    own = ["data.kind=file", f"data.path={table}", "data.source_length=5", "training.epochs=1"]
+    sets = {
+        "fixed": [*own, "model.hidden_dim=4", "model.skip=linear"],
+        "varying": [*small, "data.kind=copy", "data.length=16"],
+    }
+    for name, values in sets.items():
+        config = resolve(None, [*values, f"name={name}"]).config
+        folder, _ = experiments.train_one(config, tmp_path, plots=False)
+        _, trained = open_run(folder.path)
+        graph = trace_live(trained)
+    part = random_source(trained, 9)
+    found = run(graph, trained, part, 16)
+    assert_same(found, of_model(trained, part, 16), trained, part)
