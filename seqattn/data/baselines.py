@@ -73,8 +73,9 @@ def build_baselines(
         test: the sequences to forecast.
         rule: name and forecast function of the naive baseline of a generated task, or None if the
             task has no naive baseline.
-        in_sample: statistics of series from files, or None for generated data. The statistics add
-            the drift forecast and, if the series have a season, the seasonal naive forecast.
+        in_sample: statistics of series from files, or None for generated data. If given, the
+            baselines include the drift forecast and, if the series have a season, the seasonal
+            naive forecast.
 
     Raises:
         DataError: if a source is shorter than the season that the user set.
@@ -86,7 +87,7 @@ def build_baselines(
     }
     notes = list[str]()
     columns = source_columns_of_targets(test)
-    if columns is not None:  # it is None if the sources lack a target feature
+    if columns is not None:  # None means that the sources lack a target feature
         forecasts[LAST_POINT] = lambda part: last_value(part, columns)
         if in_sample is not None:
             forecasts[DRIFT] = lambda part: drift(part, columns)
@@ -128,19 +129,19 @@ def mean_by_step(part: Sequences, steps: int) -> Floats:
 
 
 def forecast_mse(forecast: ForecastLike, part: Sequences, scale: Floats | None = None) -> float:
-    """Return the mean squared error over all observed target cells.
+    """Return the mean squared error of a forecast over all observed target cells.
 
     Args:
-        forecast: array (N, T, F) in the units of the part.
+        forecast: (N, T, F) forecast in the units of the targets.
         part: the sequences with the targets.
-        scale: divisor of the errors, (F,) or (N, 1, F). With None, the errors keep the units of
-            the part.
+        scale: divisor of the errors, (F,) or (N, 1, F). If None, the errors keep the units of the
+            targets.
     """
     return ErrorSums.of(forecast, part, scale).loss
 
 
 def render_verdict(loss: float, baselines: Mapping[str, float], fitted: Mapping[str, float]) -> str:
-    """Return a phrase that compares a loss with its baselines, such as "beats the best
+    """Return a phrase that compares a loss with the losses of baselines, such as "beats the best
     parameter-free baseline (NAME, LOSS), but not linear least squares (fitted) (LOSS)".
 
     Args:

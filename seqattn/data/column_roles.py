@@ -18,7 +18,7 @@ FILE_SPECIFIC_REASONS = ("it is constant", "it is empty", "the same in every row
 """Phrases in reasons for ignoring a column. A reason with such a phrase may be specific to one
 file."""
 NO_COLUMN: dict[str, Any] = {"series": (), "time": None}
-"""Option values which specify that no column has the role."""
+"""For each role, the value of the option that means that no column has this role."""
 ROLE_PHRASES = {
     "series": ("identified the series", "if all rows are one series"),
     "time": ("gave the time", "to take the rows in order"),
@@ -107,7 +107,7 @@ class ColumnRoles:
         return options
 
     def choose_reading(self, choices: Sequence[Mapping[str, str]]) -> Mapping[str, str] | None:
-        """Return the candidate reading that was used during training, or None if it is unknown.
+        """Return the candidate that agrees with the training table, or None if there is none.
 
         Args:
             choices: candidate options, such as `{"time_format": ...}` or `{"decimal": ","}`.
@@ -122,12 +122,12 @@ class ColumnRoles:
     def apply_to(
         self, options: ReadOptions, name: str, header: Sequence[str], *, is_wide: bool
     ) -> ReadOptions:
-        """Return options for reading another table, in which these roles replace the value "auto"
-        of `options`.
+        """Return the options for reading another table. These roles replace the value "auto" of
+        `options`.
 
-        If the training table had series or time columns, the other table must have them. If the
-        training table had none, the other table is read without them, unless it contains columns
-        that were unknown in training.
+        If the training table had series or time columns, the other table must have the same
+        columns. If the training table had none, the other table is read without such columns,
+        unless it contains columns that were unknown in training.
 
         Args:
             options: the options that the user set.
@@ -154,7 +154,7 @@ class ColumnRoles:
     def _with_role(
         self, options: ReadOptions, role: str, name: str, header: Sequence[str]
     ) -> ReadOptions:
-        """Return options with the columns of one role.
+        """Return the options after setting the columns of one role.
 
         Args:
             options: the options so far.

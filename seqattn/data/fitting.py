@@ -1,4 +1,4 @@
-"""Functions that fit the scaling of sequences from files on the training part."""
+"""Functions that fit the scaling to the training part of data from files."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ def _observed_values(
 
     def values() -> Iterator[tuple[str, NDArray[np.floating]]]:
         for _, chunk in train.chunks():
-            # `data.normalize: instance` subtracts nothing here, so that losses have the same units
-            # with and without it.
+            # `data.normalize: instance` is not applied here, so that losses have the same units
+            # with and without this option.
             scalers = relative.sequence_scalers(chunk)
             for names, points, cells, scaler in zip(
                 (chunk.features, chunk.target_features), (chunk.source, chunk.target),
@@ -127,8 +127,8 @@ def fit_features(
 
     The method `standard` uses the mean and the standard deviation. The method `minmax` maps the
     smallest value to -1 and the largest to 1. The method `robust` uses the median and the
-    interquartile range, or the standard deviation if the quartiles are equal. This method keeps all
-    values in memory.
+    interquartile range, or the standard deviation if the quartiles are equal. The method `robust`
+    keeps all values in memory.
 
     Args:
         method: `standard`, `minmax`, `robust` or `none`.

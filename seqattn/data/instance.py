@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from seqattn.data.sequences import Floats, Sequences, row_blocks
 
 ROUNDING = 4 * float(np.finfo(np.float64).eps)
-"""Largest relative range of equal values in float64 that rounding can cause."""
+"""Largest relative range that float64 rounding can cause among equal values."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,8 +45,8 @@ class InstanceStatistics:
     def of(cls, part: Sequences) -> InstanceStatistics:
         """Compute the statistics of all sources.
 
-        Padding, filled cells, targets and the length S do not change a result, because sums run in
-        order from the first step to the last.
+        The statistics do not depend on padding, filled cells, targets or the length S, because sums
+        are computed in order from the first step to the last.
         """
         N, _, F = part.source.shape
         result = cls(np.zeros((N, F)), np.ones((N, F)), np.ones((N, F), dtype=bool))
@@ -60,7 +60,7 @@ class InstanceStatistics:
         """Compute the statistics of a block of n sources.
 
         Args:
-            block: slice of the block along N.
+            block: slice of the block along the first axis.
             rows: (n, S, F) the sources.
             cells: mask (n, S, F) that is True at valid observed cells.
         """
@@ -70,8 +70,8 @@ class InstanceStatistics:
         high = np.where(count > 0, np.where(cells, rows, -np.inf).max(axis=1), 0)
         constant = is_rounding_only(low, high)
         spread = np.where(constant, 1, high - low)
-        # Values are scaled to 0..1, so that squares do not overflow and a large level does not
-        # reduce the precision.
+        # Values are scaled to the range 0 to 1, so that squares do not overflow and a large level
+        # does not reduce the precision.
         unit = np.where(cells, (rows - low[:, None]) / spread[:, None], 0)
         mean = _sum_in_order(unit) / divisor
         squares = np.where(cells, np.square(unit - mean[:, None]), 0)

@@ -1,4 +1,4 @@
-"""Affine maps from sources to targets, fitted on the training part by least squares or ridge.
+"""Affine maps from sources to targets, fitted by least squares or ridge regression.
 
 Ridge regression (Hoerl and Kennard 1970, "Ridge Regression: Biased Estimation for Nonorthogonal
 Problems") is least squares with the rows of the matrix sqrt(penalty) I appended to the design
@@ -41,7 +41,7 @@ def least_squares(
         train: the sequences to which the map is fitted.
         test: the sequences to forecast.
         scaling: scaling with a shift and a scale per sequence, which are applied before the map,
-            just as they are applied before a model. With None, there is no shift or scale.
+            just as they are applied before a model. If None, there is no shift or scale.
 
     Returns:
         the forecast of the test part, or None if the lengths vary within a part or differ between
@@ -73,14 +73,14 @@ def least_squares(
 
 @dataclass(frozen=True, eq=False)
 class LinearSystem:
-    """The linear systems of the map from the inputs to the outputs of a table.
+    """The linear systems that determine the map from the inputs to the outputs of a table.
 
     Attributes:
         table: the inputs and outputs.
         inputs: ranges of the input columns.
         outputs: ranges of the output columns.
         sets: indices of the output columns that share one system. All columns without missing cells
-            form one set, and each other column forms a set alone.
+            form one set, and each of the other columns forms its own set.
     """
 
     table: DesignTable
@@ -120,8 +120,8 @@ class LinearSystem:
         """Return one matrix for each set of output columns.
 
         The matrix consists of the rows in which all columns of the set were observed. If there are
-        many rows, the R factor of the QR decomposition of these rows replaces them. The R factor
-        has the same solution and at most as many rows as columns.
+        many rows, the R factor of their QR decomposition replaces the rows. A system with the R
+        factor has the same solution, and the R factor has at most as many rows as columns.
         """
         width = len(self.inputs.centre) + 1
         pending: list[list[Floats]] = [[] for _ in every]
@@ -130,7 +130,8 @@ class LinearSystem:
             for k, (rows, columns) in enumerate(zip(pending, every, strict=True)):
                 observed = ~np.isnan(targets[:, columns]).any(axis=1)
                 rows.append(np.column_stack([design[observed], targets[observed][:, columns]]))
-                if k + 1 == len(every):  # NumPy needs three times the memory of the matrix below
+                # The QR decomposition needs three times the memory of `joined`.
+                if k + 1 == len(every):
                     del source_rows, target_rows, design, targets
                 if sum(map(len, rows)) > MAX_ROWS_PER_COLUMN * (width + len(columns)):
                     joined = np.concatenate(rows)
@@ -160,10 +161,10 @@ def _solve(triangle: Floats, width: int, penalty: float, unit: Floats) -> Floats
 
 
 def _penalty_weights(design: Floats, rows: float, unit: Floats) -> Floats:
-    """Return the factors (width - 1,) by which a penalty of 1 multiplies the weights.
+    """Return the diagonal (width - 1,) that a penalty of 1 appends to the design matrix.
 
-    The factors are the square root of the mean eigenvalue of the centred Gram matrix, in the units
-    of the scaled columns.
+    Each element is the square root of the mean eigenvalue of the centred Gram matrix, converted to
+    the units of the scaled column.
 
     Args:
         design: (n, width) inputs and a column of ones, or the R factor of this matrix.
@@ -219,12 +220,12 @@ class DesignTable:
 
 @dataclass(frozen=True)
 class ColumnRanges:
-    """The range of each column of a table, and its number of observed rows.
+    """The range of each column of a table, and the number of observed rows in each column.
 
     Attributes:
         centre: (columns,) centre of the range.
         spread: (columns,) half the width of the range. The spread is infinite if the column varies
-            at most by rounding, which scales the column to 0.
+            at most by rounding, so that the scaled column is 0.
         count: (columns,) number of observed rows.
     """
 

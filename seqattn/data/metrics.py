@@ -67,7 +67,8 @@ class SeriesTable:
         """Yield pairs (differences, largest absolute value) for blocks of rows, in order.
 
         The differences (n, F) are values minus the values `lag` steps earlier. A difference is NaN
-        if one of the two values was not observed.
+        if either value was not observed. The largest absolute value is that of the values before
+        the subtraction.
         """
         ends = np.cumsum(np.maximum(self.lengths - lag, 0))
         pairs = int(ends[-1]) if len(ends) else 0
@@ -93,8 +94,8 @@ class InSample:
 
     Attributes:
         season: season length of the seasonal naive forecast, in steps, or None if it is unknown.
-        origin: "given" if the user set the season, "found" if the search found it, and None
-            without a season.
+        origin: "given" if the user set the season, "found" if the search found the season, or None
+            if there is no season.
         scale: for each target feature, the divisor of the MAE in the MASE, in the user's units and
             above 0, or None if the MASE is undefined.
         undefined: for each target feature, the reason why its MASE is undefined, or None if the
@@ -152,8 +153,8 @@ def _naive_scales(
     series: SeriesTable, lag: int
 ) -> tuple[tuple[float | None, ...], tuple[str | None, ...]]:
     """Return two tuples with one element per feature. The first tuple contains the mean absolute
-    difference over a lag. The second tuple contains the reason why this mean is undefined, or None
-    if the mean is defined."""
+    difference between values `lag` steps apart. The second tuple contains the reason why this mean
+    is undefined, or None if the mean is defined."""
     F = len(series.columns)
     total, count, size = np.zeros(F), np.zeros(F, dtype=np.int64), 0.0
     for differences, largest in series.differences(lag):
@@ -214,7 +215,7 @@ class Errors:
 
     @property
     def mase_mean(self) -> float | None:
-        """Mean MASE over the features for which it is defined, or None if there are none."""
+        """Mean MASE over the features for which MASE is defined, or None if there are none."""
         known = [error for error in self.mase if error is not None]
         return sum(known) / len(known) if known else None
 
@@ -246,8 +247,8 @@ def describe_metrics(scored: Mapping[str, Any]) -> list[str]:
     undefined, and which baselines do not apply.
 
     Args:
-        scored: a summary, or the result of `Evaluation.as_plain`. Without the key `metrics`, the
-            returned list is empty.
+        scored: a summary, or the result of `Evaluation.as_plain`. If it lacks the key `metrics`,
+            the returned list is empty.
     """
     metrics, features = scored.get("metrics"), scored["features"]
     if metrics is None:

@@ -14,7 +14,7 @@ from seqattn.errors import counted
 
 
 def size_note(train: Sequences, validation: Sequences, test: Sequences) -> str:
-    """Return a note on the number of sequences of each part and their lengths."""
+    """Return a note on the number of sequences in each part and on the lengths of the sequences."""
     return (
         f"{len(train)} training, {len(validation)} validation and {len(test)} test sequences;"
         f" source {_range_text(train.source_lengths)}, target"

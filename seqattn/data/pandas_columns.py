@@ -27,7 +27,7 @@ class FrameColumn:
         name: name of the column as text.
         values: (rows,) numbers, booleans, dates in UTC, or strings and None.
         missing: mask (rows,) that is True at empty cells; None if empty cells are NaN, NaT or None.
-        sql: SQL expression for a cell, with braces in place of the name of its array.
+        sql: SQL expression for a cell, with braces as placeholder for the name of the array.
     """
 
     name: str
@@ -43,7 +43,8 @@ def columns_of_pandas(frame: Any) -> list[FrameColumn]:
     gets the name `time`.
 
     Raises:
-        DataError: if a name or cell is not supported, or if an unnamed index contains other values.
+        DataError: if a name or cell is not supported, or if an unnamed index contains neither
+            integers nor dates.
     """
     if frame.columns.nlevels > 1:
         raise DataError(
@@ -111,7 +112,7 @@ def _column_name(label: Any) -> str:
 
 
 def _frame_column(name: str, series: Any) -> FrameColumn:
-    """Convert a column.
+    """Convert a column to NumPy.
 
     Args:
         name: name of the column.
@@ -191,7 +192,8 @@ def _microsecond_dates(name: str, values: NDArray[Any]) -> NDArray[Any]:
 
 
 def _object_column(name: str, series: Any) -> FrameColumn:
-    """Convert a column of Python objects. Objects of several types become strings."""
+    """Convert a column of Python objects. A column with objects of several types becomes
+    strings."""
     missing = np.asarray(series.isna(), dtype=bool)
     known = [cell for cell, empty in zip(series.tolist(), missing, strict=True) if not empty]
     if known and all(isinstance(cell, datetime.datetime) for cell in known):
@@ -205,7 +207,8 @@ def _object_column(name: str, series: Any) -> FrameColumn:
 
 
 def _numbers_of_objects(cells: list[Any]) -> NDArray[Any]:
-    """Convert Python numbers to int64 if all are integers in its range, otherwise to float64."""
+    """Convert Python numbers to int64 if all of them are integers in the int64 range, otherwise to
+    float64."""
     are_integers = all(isinstance(c, numbers.Integral) and abs(int(c)) < 2**63 for c in cells)
     return np.array(
         [int(c) if are_integers else float(c) for c in cells],

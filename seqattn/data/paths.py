@@ -1,4 +1,4 @@
-"""Search for the files of a path in a config: a file, a folder or a glob pattern."""
+"""Search for the data files of a path in a config, which is a file, a folder or a glob pattern."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def _find_in_folder(folder: Path, form: str) -> list[Path]:
 
 
 def file_series_names(path: str, files: Sequence[Path]) -> list[str]:
-    """Return the names of series that are whole files.
+    """Return names for series that are whole files, one per file.
 
     A series gets the name of its file. If several files have the same name, the name of the folder
     precedes the name of the file.

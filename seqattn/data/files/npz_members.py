@@ -1,4 +1,5 @@
-"""Reader of the arrays in an NPZ archive, which accepts numbers and strings but no pickles."""
+"""Reader of the arrays in an NPZ archive. It accepts numbers and strings, but no pickled
+objects."""
 
 from __future__ import annotations
 
@@ -44,7 +45,7 @@ def read_npz_arrays(file: Path | BinaryIO, name: str) -> dict[str, NDArray[Any]]
             return arrays
     except DataError:
         raise
-    except Exception as error:  # damaged archives raise errors of several modules
+    except Exception as error:  # damaged archives raise errors from several modules
         raise DataError(f"{name}: is a damaged NPZ file ({first_line(error)}).") from None
 
 

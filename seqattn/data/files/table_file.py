@@ -97,7 +97,7 @@ class TableFile:
 
         Args:
             columns: arrays (rows,) of strings (dtype object), integers, floats or dates. NaN and
-                NaT are empty cells. Dates are a single array, even if the style has several time
+                NaT are empty cells. Dates form a single array, even if the style has several time
                 columns.
             counted: (rows,) integers that replace NaT dates in a text file.
         """
@@ -190,8 +190,8 @@ class TableFile:
         return [f"CASE WHEN isnan({name}) THEN NULL ELSE {text} END"]
 
     def _dates(self, name: str, column: NDArray[Any], may_count: bool) -> list[str]:
-        """Return the SQL expressions for dates. A date is written in the formats of the style if
-        they represent it exactly, otherwise in ISO 8601 format."""
+        """Return the SQL expressions for dates. A date is written in the formats of the style if no
+        information is lost, otherwise in ISO 8601 format."""
         known = column[~np.isnat(column)].astype("datetime64[us]").astype(np.int64)
         are_days, are_seconds = (not (known % unit).any() for unit in (DAY, SECOND))
         iso = "%Y-%m-%d" if are_days else "%Y-%m-%dT%H:%M:%S"
@@ -226,7 +226,7 @@ class TableFile:
 
 
 def _descriptor_path(file: Any) -> str:
-    """Return a path that opens an unnamed file."""
+    """Return a path through which an unnamed file can be opened."""
     return f"/dev/fd/{file.fileno()}"
 
 

@@ -21,7 +21,7 @@ FLOAT32_DIGITS = 8  # number of significant digits of float32
 
 
 class ForecastSteps:
-    """The times of forecasts, which continue each sequence with its step interval.
+    """The times of forecasts. They continue the times of each sequence at its step interval.
 
     Args:
         last: (N,) time of the last step, as numbers or dates.
@@ -38,7 +38,7 @@ class ForecastSteps:
 
     def after(self, steps: int) -> NDArray[Any]:
         """Return the times after the last step as an array (N, steps) of numbers or dates. If the
-        step interval is unknown, numeric times are counted from 1 and dates are NaT."""
+        step interval of a sequence is unknown, its times are the numbers 1, 2, ... or NaT dates."""
         found = self.spacing.steps_after(self.last, steps)
         if found.dtype.kind != "M":
             found[self.unknown] = np.arange(1, steps + 1)
@@ -81,7 +81,7 @@ def round_forecast(forecast: Floats, scale: Floats | None = None) -> NDArray[np.
 
 
 class TableWriter:
-    """A writer of forecasts as a long table to CSV, TSV, Parquet or Arrow, block by block.
+    """A writer that writes forecasts block by block as a long table in CSV, TSV, Parquet or Arrow.
 
     Args:
         file: an open binary file.
@@ -109,7 +109,7 @@ class TableWriter:
         self, ids: Sequence[str | tuple[str, ...]], steps: NDArray[Any],
         values: NDArray[np.floating],
     ) -> None:  # fmt: skip
-        """Write some forecasts.
+        """Write the forecasts of N sequences.
 
         Args:
             ids: N names, or N tuples with one part per series column.
@@ -160,7 +160,7 @@ def _unused_name(name: str, taken: Sequence[str]) -> str:
 
 
 def json_line(name: str, described: dict[str, NDArray[np.floating]]) -> str:
-    """Return a line of JSON with the id and the lists of steps. NaN becomes null."""
+    """Return a line of JSON with the id of a sequence and its lists of steps. NaN becomes null."""
     lists = {
         key: [[_json_number(v) for v in point] for point in points]
         for key, points in described.items()
