@@ -20,13 +20,14 @@ from numpy.typing import NDArray
 from seqattn.data.sequences import Floats, Integers
 
 READAHEAD_BYTES = 2**21
-"""Maximum number of bytes that the system maps for each read, such as a large folio in Linux."""
+"""Maximum number of bytes that the operating system maps for each read, for example as a large
+folio in Linux."""
 MAX_MAPPED_BYTES = 2**26
 """Maximum size of the mapped pages in the resident memory of the process, in bytes."""
 
 
 class MappedPages:
-    """The pages of a memory-mapped array, with functions to read and release them.
+    """The pages of a memory-mapped array, with methods to read and release pages.
 
     Pages that were read count as resident memory of the process until they are released or the
     system reclaims them.
@@ -121,7 +122,7 @@ class RowRanges:
 
     def steps(self, indices: slice | Integers, order: NDArray[Any] | None) -> Floats:
         """Return the time of each row of some ranges as an array (n, L). The times come from
-        `order`; if `order` is None, they are row numbers."""
+        `order`; if `order` is None, the times are row numbers."""
         rows = self.starts[indices][:, None] + np.arange(self.longest)
         rows = np.minimum(rows, len(self.values) - 1)
         return (rows if order is None else _step_numbers(order[rows])).astype(np.float64)
@@ -174,9 +175,8 @@ def interpolate_linearly(
     """
     L = points.shape[1]
     found = np.where(known, points, np.nan).astype(np.float64)
-    series_index, feature = np.nonzero(
-        ~known.all(axis=1)
-    )  # indices of the c columns with an unknown cell
+    # Indices of the c pairs of a sequence and a feature with an unknown cell.
+    series_index, feature = np.nonzero(~known.all(axis=1))
     observed, steps = known[series_index, :, feature], np.arange(L)  # (c, L)
     before = np.maximum.accumulate(np.where(observed, steps, -1), axis=1)
     after = np.minimum.accumulate(np.where(observed, steps, L)[:, ::-1], axis=1)[:, ::-1]

@@ -1,4 +1,4 @@
-"""Search for the season of a set of series in their autocorrelation.
+"""Search for the season of a set of series, based on the autocorrelation of the series.
 
 In shapes, L is the number of steps of a series and F the number of features.
 """
@@ -39,7 +39,7 @@ class Season:
 
     Attributes:
         steps: season length in steps, 2 or more.
-        autocorrelation: autocorrelation of the detrended series at this lag.
+        autocorrelation: autocorrelation of the detrended series at a lag of one season.
     """
 
     steps: int
@@ -52,9 +52,10 @@ def find_season(series: SeriesCollection, longest: int | None = None) -> Season 
     A season length m is a candidate if the mean autocorrelation of the detrended series meets three
     conditions:
 
-    - It is highest at lag m among the lags m/2 to 3m/2, so that lag m is a local maximum.
-    - It is at or below 0 at a shorter lag, because the autocorrelation sums to 0 over a season.
-    - It exceeds the upper 95% bound of a process with only short memory, which is
+    - The autocorrelation has its highest value among the lags m/2 to 3m/2 at lag m, so that lag m
+      is a local maximum.
+    - The autocorrelation is at or below 0 at a shorter lag, because it sums to 0 over a season.
+    - At lag m, it exceeds the upper 95% bound of a process with only short memory, which is
       z sqrt((1 + 2 (r_1^2 + ... + r_q^2)) / n). This is Bartlett's formula for the lags beyond q
       (Box, Jenkins and Reinsel 2008, "Time Series Analysis", eq. 2.1.15), where r_{q + 1} is the
       first autocorrelation at or below 0. The quantile z is corrected for the number of tested lags
@@ -69,16 +70,16 @@ def find_season(series: SeriesCollection, longest: int | None = None) -> Season 
     Each feature of each series is detrended in two steps, as in classical decomposition (Hyndman
     and Athanasopoulos, "Forecasting: Principles and Practice", section 3.4). The first step
     subtracts the least-squares line. The second step subtracts a centred moving average over twice
-    the longest season of the search. The detrended feature is divided by its standard deviation. If
-    no season is found, the search is repeated with half of the longest season, and so on, because a
-    shorter moving average removes more of a drifting level. Means are over all pairs of observed
-    cells at a lag. Because series may share shocks, n is the number of pairs in the series with the
-    most pairs.
+    the maximum season length. The detrended feature is divided by its standard deviation. If no
+    season is found, the search is repeated with half of the maximum season length, and so on,
+    because a shorter moving average removes more of a drifting level. A mean at a lag is over all
+    pairs of observed cells at this lag. Because series may share shocks, n is the number of pairs
+    in the series with the most pairs.
 
     Args:
         series: series (L, F) with evenly spaced rows and NaN in unobserved cells.
-        longest: longest season length of the search, in steps. The default and the maximum are half
-            the length of the longest series.
+        longest: maximum season length, in steps. The default and the upper limit are half the
+            length of the longest series.
     """
     chosen = _sample_series(series)
     half = max((len(one) for one in chosen), default=0) // 2

@@ -1,4 +1,4 @@
-"""A set of sequences: padded arrays of sources and targets, with their lengths."""
+"""A set of sequences as padded arrays of sources and targets, and the lengths of the sequences."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Integers = NDArray[np.int64]
 MAX_BLOCK_VALUES = 2**22
 """Maximum number of values of an array that are processed together."""
 MAX_SPREAD_RATIO = 20
-"""Largest ratio of the standard deviations of two features that share equal axes in a plot."""
+"""Largest ratio of the standard deviations of two features that are plotted on equal axes."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,9 +34,9 @@ class Sequences:
         source_lengths: (N,) number of valid steps of each source, 1 or more.
         target: (N, T, F) values to forecast. T may be 0 if the target is unknown.
         target_lengths: (N,) number of valid steps of each target.
-        features: F names of the source features.
-        ids: N names of the sequences.
-        labels: N short descriptions for plot titles, such as "clockwise", or empty.
+        features: names of the F source features.
+        ids: names of the N sequences.
+        labels: short description of each sequence for plot titles, such as "clockwise", or empty.
         ideal: (N, T, F) best forecast without knowledge of the noise, or None if it is unknown. The
             error of this forecast is the noise floor.
         alignment: (N, T) index of the source step that determines each target step, or None if the
@@ -103,7 +103,8 @@ class Sequences:
             observed: mask (N, L, F) that is True at cells that must be finite; None for all cells.
 
         Raises:
-            DataError: if a length exceeds the array or a value is not finite.
+            DataError: if a length is below `min_length` or exceeds the array, or if a value is not
+                finite.
         """
         N, max_length, _ = points.shape
         if lengths.shape != (N,):
@@ -174,8 +175,9 @@ class Sequences:
         )  # fmt: skip
 
     def chunks(self) -> Iterator[tuple[slice, Sequences]]:
-        """Yield pairs (slice of indices, sequences in memory) in order. These sequences are one
-        chunk; a subclass that gathers sequences on demand yields several chunks."""
+        """Yield pairs (slice of indices, sequences in memory) in order. This class yields all
+        sequences as one chunk. A subclass that gathers sequences on demand yields several chunks.
+        """
         yield slice(0, len(self)), self
 
     def observed_targets(self) -> Iterator[NDArray[np.bool_]]:
@@ -247,12 +249,13 @@ def can_share_axes(
 ) -> bool:  # fmt: skip
     """Return whether sequences can be drawn in a plane with equal axes.
 
-    Source and target must have the same two features with the same unit. The standard deviations of
-    the two features may differ by a factor of at most `MAX_SPREAD_RATIO`.
+    Source and target must have the same two features, and both features must have the same unit.
+    The standard deviations of the two features may differ by a factor of at most
+    `MAX_SPREAD_RATIO`.
 
     Args:
-        features: F names of the source features.
-        target_features: G names of the target features.
+        features: names of the F source features.
+        target_features: names of the G target features.
         points: arrays (..., F) and (..., G) of all drawn sequences; non-finite values are padding.
         units: unit of each feature that has a unit, by feature name.
     """

@@ -16,7 +16,7 @@ from seqattn.data.windows import WindowNames
 from seqattn.errors import DataError
 
 BLOCK_ROWS = 2**20
-"""Number of rows that are checked for empty cells together."""
+"""Number of rows that are checked for empty cells at a time."""
 
 
 @dataclass
@@ -107,7 +107,7 @@ def _usable_windows(
     series: Series, spans: Spans, starts: Integers, counts: Integers, config: OwnFile,
     source_features: tuple[str, ...],
 ) -> NDArray[np.bool_]:  # fmt: skip
-    """Return whether each window is usable, as an array (windows,).
+    """Return a boolean array (windows,) that is True for usable windows.
 
     With `data.missing: drop_sequence`, a window is usable if it has no empty cell. Otherwise, it is
     usable if its source has an observed value of each feature.
@@ -116,7 +116,7 @@ def _usable_windows(
         series: all series.
         spans: the row ranges of the part.
         starts: (windows,) index of the first row of each window, in the order of `spans`.
-        counts: (spans,) number of windows of each row range.
+        counts: (spans,) number of windows in each row range.
         config: the data section of the config.
         source_features: names of the source features.
     """

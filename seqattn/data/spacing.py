@@ -112,10 +112,11 @@ class Spacing(NamedTuple):
 
         Args:
             order: (rows,) numbers or dates that increase within each sequence.
-            offsets: (N + 1,) index of the first row of each sequence, and the end of the last
-                sequence.
+            offsets: (N + 1,) index of the first row of each sequence, followed by the number of
+                rows.
             trained: step interval of the sequences that a model was trained on, or None to infer
-                the intervals. A trained interval applies to all sequences with times of its kind.
+                the intervals. A trained interval is used for all sequences to which its unit
+                applies.
         """
         rows = StepRows.of(order, offsets)
         step = rows.constant_step()
@@ -143,7 +144,7 @@ class Spacing(NamedTuple):
 
     @property
     def is_known(self) -> NDArray[np.bool_]:
-        """Whether the interval of each sequence is known, as an array (N,)."""
+        """Boolean array (N,) that is True for sequences with a known interval."""
         return np.asarray(self.unit != UNKNOWN)
 
     def frequency(self, k: int) -> Frequency | None:
@@ -152,7 +153,7 @@ class Spacing(NamedTuple):
         return None if unit == UNKNOWN else Frequency(UNITS[unit], float(self.step[k]))
 
     def frequencies(self) -> dict[Frequency, int]:
-        """Return the known intervals with the number of their sequences, most frequent first."""
+        """Return the number of sequences with each known interval, the most frequent first."""
         known = self.select(np.flatnonzero(self.is_known))
         return {
             Frequency(UNITS[unit], step): count
@@ -160,7 +161,8 @@ class Spacing(NamedTuple):
         }
 
     def common(self) -> Frequency | None:
-        """Return the interval of all sequences, or None if intervals differ or are unknown."""
+        """Return the interval that all sequences share, or None if intervals differ or are
+        unknown."""
         found = list(self.frequencies())
         if len(found) != 1 or not self.is_known.all():
             return None

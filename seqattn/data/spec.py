@@ -1,4 +1,4 @@
-"""The schema of the sequences that a model was trained on, which checkpoints store."""
+"""The schema of the sequences that a model was trained on. Checkpoints store this schema."""
 
 from __future__ import annotations
 
@@ -65,7 +65,8 @@ class DataSpec:
         )  # fmt: skip
 
     def as_plain(self) -> dict[str, Any]:
-        """Return JSON-serializable data with the keys of the first version, such as `said`."""
+        """Return JSON-serializable data with the keys of the first checkpoint version, such as
+        `said`."""
         return {
             "features": list(self.source_features), "said": list(self.target_features),
             "source_length": self.source_length, "target_length": self.target_length,

@@ -53,7 +53,7 @@ class PackedNames(collections.abc.Sequence[str]):
 
 
 class SeriesStore:
-    """A store that collects series of one layout.
+    """A store that collects series with the same layout.
 
     Args:
         folder: an empty folder for the rows, or None to keep the rows in memory.
@@ -149,7 +149,7 @@ class SeriesStore:
         _append_to(path, array.astype(dtype, copy=False))
 
     def series(self, name: str, digests: dict[str, str]) -> Series:
-        """Return all series of a store in memory.
+        """Return all series of a store that keeps its rows in memory.
 
         Args:
             name: name of the files, for messages.
@@ -162,7 +162,7 @@ class SeriesStore:
         return _build_series(self._metadata(name, digests), arrays, self.ids, groups)
 
     def write(self, name: str, digests: dict[str, str], more: dict[str, Any]) -> None:
-        """Write the metadata, after which the folder can be memory-mapped.
+        """Write the metadata. After that, `open_mapped` can open the folder.
 
         Args:
             name: name of the files, for messages.
@@ -210,7 +210,7 @@ def _widen(path: Path, before: np.dtype[Any], dtype: np.dtype[Any]) -> None:
 
 
 def open_mapped(folder: Path) -> Series | None:
-    """Return the series of a folder, or None if the folder is incomplete or of another version."""
+    """Return the series in a folder, or None if the folder is incomplete or has another version."""
     try:
         metadata = json.loads((folder / META).read_text())
         if metadata["version"] != VERSION:

@@ -4,7 +4,7 @@ Each target step of `copy`, `reverse`, `sort`, `recall` and `lag` is determined 
 The array `alignment` contains the index of this source step. A corner of a polygon follows from two
 other corners, so `polygons` has no alignment.
 
-Each random draw is a function of (seed, purpose). A change of the noise or the lengths leaves all
+Each random draw is a function of (seed, purpose). A change to the noise or the lengths leaves all
 other draws unchanged.
 """
 
@@ -161,7 +161,8 @@ def _generate_recall(task: Recall, n: int, seed: int) -> Sequences:
 
 
 def nearest_key_value(source: Floats, lengths: Integers, steps: int) -> Floats:
-    """Forecast recall: repeat the value with the key nearest to the query at every step.
+    """Forecast the task `recall` from the source alone. The forecast of every step is the value of
+    the key that is nearest to the query.
 
     Args:
         source: (N, S, F) alternating keys and values, followed by the query.
@@ -216,12 +217,12 @@ def _generate_polygons(task: Polygons, n: int, seed: int) -> Sequences:
 
 
 def rotate_on(source: Floats, lengths: Integers, steps: int) -> Floats:
-    """Forecast polygons: rotate the last source step about the centre by the angle between the last
-    two source steps.
+    """Forecast the task `polygons` from the source alone. Each forecast corner is the previous
+    corner, rotated about the centre by the angle between the last two source corners.
 
     Args:
         source: (N, S, 2) corners.
-        lengths: (N,) source lengths. A source of one step is repeated.
+        lengths: (N,) source lengths. For a source of one corner, the forecast repeats this corner.
         steps: T, the target length.
 
     Returns:

@@ -27,7 +27,7 @@ CHUNK_NUMBERS = 2**18
 
 
 class WindowNames(collections.abc.Sequence[str]):
-    """Names of sequences: `series`, or `series@step` with the first step of the target.
+    """Names of sequences in the form `series`, or `series@step` with the first step of the target.
 
     Args:
         of_series: names of all series.
@@ -79,7 +79,7 @@ class SeriesSteps:
 
     Attributes:
         order: (rows,) time of each row, as numbers or dates, or None if steps are counted.
-        spacing: step interval of each series, or None without `order`.
+        spacing: step interval of each series, or None if `order` is None.
         series_index: (N,) index of the series of each window.
     """
 
@@ -105,8 +105,8 @@ class Windows(Sequences):
     """N sequences with values that are gathered each time they are read.
 
     The array attributes gather all sequences, which may not fit in memory; `chunks` and `select`
-    gather some of them. Empty source cells are interpolated linearly between the observed values of
-    the same source. At the ends, the nearest observed value is repeated.
+    gather only some sequences. Empty source cells are interpolated linearly between the observed
+    values of the same source. At the ends of a source, the nearest observed value is repeated.
 
     Args:
         sources: the rows of each source.

@@ -1,7 +1,8 @@
 """Tables in CSV, TSV, JSON, Parquet and Arrow files, read by DuckDB.
 
 A file becomes a `Table` with raw columns. Each column becomes a `Column` of numbers, times or
-words. The columns determine a `LongLayout` or a `WideLayout`, and the layout makes a `Chunk`.
+words. The columns determine a `LongLayout` or a `WideLayout`. The layout determines how the rows
+become a `Chunk`.
 """
 
 from __future__ import annotations

@@ -16,8 +16,8 @@ def check_cells(table: Table, column: Column) -> None:
     """Check the cells of a column.
 
     Raises:
-        AmbiguousData: if a cell is neither empty nor of the kind of the column, or if the comma in
-            the numbers of the column may be a decimal mark or a thousands separator.
+        AmbiguousData: if a cell is neither empty nor a value of the same kind as most cells, or if
+            the comma in the numbers of the column may be a decimal mark or a thousands separator.
     """
     if column.either:
         raise AmbiguousData(
@@ -44,7 +44,8 @@ def check_cells(table: Table, column: Column) -> None:
 
 
 def first_non_number(table: Table, column: Column, options: ReadOptions) -> str:
-    """Describe the first cell of a column that is not a number, and its location in the file."""
+    """Describe the first cell in a column that is not a number, and the location of this cell in
+    the file."""
     text = column.text
     numerals = [f"({numeral.sql(text)}) IS NOT NULL" for numeral in allowed_numerals(options)]
     rows = table.query(

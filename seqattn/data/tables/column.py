@@ -65,7 +65,8 @@ class Column:
 
 
 def bad_cells(table: Table, text: str, sql: str) -> tuple[int, int]:
-    """Return the number of cells that are neither empty nor castable, and the row of the first."""
+    """Return the number of cells that are neither empty nor castable, and the row of the first such
+    cell. The row is 0 if there are no such cells."""
     wrong = f"{text} IS NOT NULL AND ({sql}) IS NULL"
     count, row = table.one(f"SELECT count(*), min({ROW}) FROM {ROWS} WHERE {wrong}")
     return count, row or 0

@@ -1,4 +1,4 @@
-"""Search for the columns of a Parquet file that are durations, which Parquet stores as integers.
+"""Search for duration columns in a Parquet file. Parquet stores durations as integers.
 
 Programs that write Parquet with Arrow store the Arrow schema as metadata. The schema is a
 FlatBuffers message in base64 (https://arrow.apache.org/docs/format/Columnar.html, Schema.fbs).

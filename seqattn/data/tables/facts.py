@@ -98,7 +98,7 @@ class TableFacts:
         return int(count) - 1
 
     def is_contiguous(self, name: str) -> bool:
-        """Return whether the rows of each value are contiguous."""
+        """Return whether the rows with the same value in a column are always contiguous."""
         text = self.columns[name].text
         changes = self.table.one(
             f"SELECT count(*) FILTER (word IS DISTINCT FROM before) FROM (SELECT {text} AS word,"
@@ -107,8 +107,8 @@ class TableFacts:
         return bool(changes == self.distinct(text))
 
     def identifies_rows(self, names: Sequence[str], time: TimeColumn) -> bool:
-        """Return whether columns and the time identify each row, with more than two rows per series
-        on average."""
+        """Return whether the given columns and the time together identify each row, and each
+        combination of values in the given columns has more than two rows on average."""
         texts = [self.columns[name].text for name in names]
         if not self.rows > 2 * self.distinct(*texts):
             return False

@@ -28,7 +28,8 @@ a usual name."""
 def find_series(
     facts: TableFacts, time: TimeColumn | None
 ) -> tuple[tuple[str, ...], TimeColumn | None]:
-    """Find the series id columns, and the time column if it depends on them.
+    """Find the series id columns. If `time` is None, also search for a column of numbers that
+    counts up within each series.
 
     Returns:
         the names of the series id columns, and the time column or None.
@@ -68,7 +69,7 @@ def _series_of_times(
     words = [n for n in unassigned if facts.columns[n].kind == "words" and n not in named]
     integers = [n for n in unassigned if n not in named and facts.is_integer(n)]
     if MIN_ROWS_PER_TIME * facts.distinct(time.sql) > facts.rows:
-        words = integers = []  # few repeated times are errors that any column could make unique
+        words = integers = []  # if few times repeat, any column could make them unique by chance
     if facts.options.time == "auto":
         _check_hour_column(facts, time)
     keys = _key_columns(facts, named, words, time)

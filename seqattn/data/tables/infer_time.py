@@ -94,8 +94,8 @@ def raise_split_time(facts: TableFacts, names: Sequence[str]) -> None:
     """Raise the error for a time that is divided into several columns.
 
     Raises:
-        AmbiguousData: always, because the time may consist of all columns, or all columns except
-            the last may be the series id.
+        AmbiguousData: always, because all columns may form the time, or all columns except the last
+            may form the series id.
     """
     together = ",".join(names)
     *before, last = names

@@ -145,7 +145,8 @@ def find_numeral(
 
 
 def _units_of_sample(sample: Sequence[str]) -> tuple[str, tuple[str, ...]]:
-    """Return the unit that all numbers of a sample share, or "", and the units if units differ."""
+    """Return the unit that all numbers of a sample share, or "" if they share none, and a tuple of
+    the different units, which is empty unless most numbers have one of several units."""
     found: dict[str, int] = {}
     for word in sample:
         match = UNIT.fullmatch(word)

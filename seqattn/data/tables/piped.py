@@ -29,15 +29,15 @@ MIN_LINES = 64
 
 
 def read_piped_table(raw: BinaryIO, name: str, options: ReadOptions, kind: str) -> Iterator[Chunk]:
-    """Yield each sequence as soon as it is complete. A sequence is complete if the next sequence
+    """Yield each sequence as soon as it is complete. A sequence is complete when the next sequence
     begins or the pipe ends.
 
     The format and the roles are inferred from the first block. The rows of a sequence must be
     contiguous.
 
     Raises:
-        DataError: if the table cannot be used; the message states the row and describes the
-            correction.
+        DataError: if the table cannot be used; the message states the row and explains how to
+            correct the problem.
     """
 
     def too_long(lines: int) -> DataError:
@@ -127,7 +127,8 @@ def _line_counter(before: int) -> Any:
 
 
 def _append_chunk(incomplete: Chunk | None, chunk: Chunk) -> Chunk:
-    """Concatenate the incomplete last sequence and the next chunk, in which it may continue.
+    """Concatenate the incomplete last sequence and the next chunk, in which this sequence may
+    continue.
 
     Raises:
         DataError: if the times of the sequence do not increase.

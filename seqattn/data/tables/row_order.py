@@ -20,7 +20,7 @@ def are_in_order(table: Table, keys: Sequence[str], step: str) -> bool:
         keys: SQL expressions for the series id columns; empty if all rows are one series.
         step: SQL expression for the time.
     """
-    rows = f"count(*) = max({ROW})"  # no row was removed, so row numbers are positions
+    rows = f"count(*) = max({ROW})"  # False if a row was removed from the table
     groups = distinct(*keys) if keys else "least(count(*), 1)"
     is_complete, num_series = table.measure(rows, groups)
     if not is_complete:

@@ -31,7 +31,7 @@ class TimeColumn:
 
 
 def to_time_column(table: Table, column: Column, options: ReadOptions) -> TimeColumn:
-    """Make the time from one column.
+    """Convert one column to the times of the rows.
 
     Raises:
         AmbiguousData: if the order of day and month is ambiguous.
@@ -114,7 +114,8 @@ def _digits_of_dates(table: Table, column: Column) -> str | None:
 def combine_time_columns(
     table: Table, columns: Sequence[Column], options: ReadOptions
 ) -> TimeColumn:
-    """Make the time from several columns: year, month and so on, or a date and an hour.
+    """Combine several columns into the times of the rows. The columns contain the year, the month
+    and so on, or a date and an hour.
 
     Raises:
         DataError: if a cell is empty or out of range.

@@ -50,7 +50,7 @@ def find_time_column(table: Table, words: Column, n: int, options: ReadOptions) 
 def _time_candidates(
     words: Column, sample: Sequence[str], options: ReadOptions
 ) -> Iterator[Column]:
-    """Yield the readings of a column as times that match most of a sample."""
+    """Yield the column as times, once for each time format that matches most cells of a sample."""
     text, enough = words.text, MIN_MATCHING_SHARE * len(sample)
 
     def fits(pattern: str) -> bool:

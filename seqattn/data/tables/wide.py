@@ -115,7 +115,7 @@ def _layout_of_steps(
 
 
 def _step_range(table: Table, steps: dict[tuple[str, int], str], features: Sequence[str]) -> range:
-    """Return the steps, which all features share.
+    """Return the steps, and check that all features have the same steps.
 
     Raises:
         DataError: if a feature lacks a step.
