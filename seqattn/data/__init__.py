@@ -14,7 +14,7 @@ from seqattn.data.windows import Windows
 
 
 def load_data(config: Data) -> Splits:
-    """Generate or read the data set of a config.
+    """Generate or read the data set that a config defines.
 
     Raises:
         DataError: if a file cannot be used (the message states the location in the file), or if the

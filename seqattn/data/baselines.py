@@ -40,13 +40,14 @@ class LazyForecast:
     make: Callable[[Sequences], Floats]
 
     def __getitem__(self, indices: slice, /) -> Floats:
-        """Return the forecast (n, T, F) for the sequences of a slice."""
+        """Return the forecast (n, T, F) for the sequences in a slice."""
         return self.make(self.part.select(indices))
 
 
 @dataclass(frozen=True)
 class Baselines:
-    """The parameter-free baselines for a part, and notes on baselines that do not apply.
+    """The parameter-free baselines for a part of the data set, and notes on baselines that do not
+    apply.
 
     Attributes:
         forecasts: for each baseline name, the function that computes the forecast (n, T, F) for n
@@ -58,7 +59,7 @@ class Baselines:
     notes: tuple[str, ...]
 
     def forecast(self, name: str, part: Sequences) -> LazyForecast:
-        """Return the forecast of the baseline `name` for a part."""
+        """Return the forecast of the baseline `name` for a part of the data set."""
         return LazyForecast(part, self.forecasts[name])
 
 
@@ -73,8 +74,8 @@ def build_baselines(
         test: the sequences to forecast.
         rule: name and forecast function of the naive baseline of a generated task, or None if the
             task has no naive baseline.
-        in_sample: statistics of series from files, or None for generated data. If given, the
-            baselines include the drift forecast and, if the series have a season, the seasonal
+        in_sample: statistics of series from files, or None for generated data. For data from files,
+            the baselines include the drift forecast and, if the series have a season, the seasonal
             naive forecast.
 
     Raises:
@@ -119,7 +120,7 @@ def mean_by_step(part: Sequences, steps: int) -> Floats:
     for _, chunk in part.chunks():
         cells = chunk.target_cells
         target = chunk.target if chunk.target_observed is None else np.where(cells, chunk.target, 0)
-        # Padding contributes 0 to both sums.
+        # Padding contributes 0 to `total` and to `count`.
         total, count = total + target.sum(axis=0), count + cells.sum(axis=0)
     overall = total.sum(axis=0) / np.maximum(count.sum(axis=0), 1)
     total, count = total[:steps], count[:steps]

@@ -28,8 +28,8 @@ ABANDONED_SECONDS = 86_400
 
 
 def cache_folder() -> Path:
-    """Return the folder in the environment variable `SEQATTN_CACHE`. If this variable is not set,
-    return `seqattn` in the user's cache folder."""
+    """Return the folder that the environment variable `SEQATTN_CACHE` specifies. If this variable
+    is not set, return the folder `seqattn` in the user's cache folder."""
     folder = os.environ.get("SEQATTN_CACHE")
     if folder:
         return Path(folder)
@@ -49,7 +49,7 @@ def load_cached(
     the files and add an entry.
 
     Args:
-        files: the files, in order.
+        files: the files in the order in which they are read.
         options: all options that affect how the files are read, as text.
         name: name of the files, for messages.
         read: function that adds the series to a store, and returns the SHA-256 digest of each file

@@ -1,4 +1,4 @@
-"""The roles of table columns in training, and their application to other tables."""
+"""The roles of table columns during training, and the application of the roles to other tables."""
 
 from __future__ import annotations
 
@@ -15,15 +15,16 @@ if TYPE_CHECKING:
 
 LONG_LAYOUT, WIDE_LAYOUT = "long", "wide"
 FILE_SPECIFIC_REASONS = ("it is constant", "it is empty", "the same in every row")
-"""Phrases in reasons for ignoring a column. A reason with such a phrase may be specific to one
-file."""
+"""Phrases that occur in reasons for ignoring a column. A reason with such a phrase may be specific
+to one file."""
 NO_COLUMN: dict[str, Any] = {"series": (), "time": None}
-"""For each role, the value of the option that means that no column has this role."""
+"""For each role, the option value that indicates that no column has the role."""
 ROLE_PHRASES = {
     "series": ("identified the series", "if all rows are one series"),
     "time": ("gave the time", "to take the rows in order"),
 }
-"""Phrases for messages that describe the purpose of a role in training and the meaning of null."""
+"""For each role, two phrases for error messages: the purpose of the columns during training, and
+the meaning of the value null."""
 
 
 @dataclass(frozen=True)
@@ -107,7 +108,7 @@ class ColumnRoles:
         return options
 
     def choose_reading(self, choices: Sequence[Mapping[str, str]]) -> Mapping[str, str] | None:
-        """Return the candidate that agrees with the training table, or None if there is none.
+        """Return the candidate that agrees with the training table, or None if no candidate does.
 
         Args:
             choices: candidate options, such as `{"time_format": ...}` or `{"decimal": ","}`.
@@ -122,8 +123,8 @@ class ColumnRoles:
     def apply_to(
         self, options: ReadOptions, name: str, header: Sequence[str], *, is_wide: bool
     ) -> ReadOptions:
-        """Return the options for reading another table. These roles replace the value "auto" of
-        `options`.
+        """Return the options for reading another table. The roles of the training table replace the
+        value "auto" in `options`.
 
         If the training table had series or time columns, the other table must have the same
         columns. If the training table had none, the other table is read without such columns,
@@ -157,7 +158,7 @@ class ColumnRoles:
         """Return the options after setting the columns of one role.
 
         Args:
-            options: the options so far.
+            options: the options before the role is set.
             role: "series" or "time".
             name: name of the table, for messages.
             header: names of the columns of the table.

@@ -148,7 +148,7 @@ def _cut_by_length(series: Series, spans: Spans, config: OwnFile, left_out: Left
 
 def _subtract_rows(lengths: Integers, short: int) -> Integers:
     """Subtract `short` rows from each length. If `lengths` is a broadcast view of one number, the
-    result is such a view, too."""
+    result is also a broadcast view."""
     if lengths.strides == (0,):
         return np.broadcast_to(lengths[0] - short, len(lengths))
     return lengths - short

@@ -38,8 +38,8 @@ UNKNOWN = "unknown"
 MAX_FITTED_VALUES = 2**27
 """Maximum number of values in the training sequences to which baselines are fitted."""
 MAX_LISTED_SERIES = 10**5
-"""Maximum number of series. If there are more, the run folder contains no list of the series and
-their parts."""
+"""Maximum number of series for which the run folder contains a list of the series and their parts.
+"""
 
 
 def load_file_dataset(config: OwnFile) -> Splits:
@@ -148,7 +148,8 @@ def _find_files_of_parts(config: OwnFile) -> tuple[dict[str, list[Path]], str]:
 
     Returns:
         a dictionary from each path to its files, and a note for the user. The note is "" unless the
-        first path also covers files of the other parts, which are then removed from its files.
+        first path also covers files of the other parts. Such files do not count as files of the
+        first path.
 
     Raises:
         DataError: if two parts share a file.

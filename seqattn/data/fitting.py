@@ -30,7 +30,7 @@ MAX_SORTED_VALUES = 2**26
 
 
 def fit_scaling(config: OwnFile, train: Sequences) -> tuple[Scaling, list[str]]:
-    """Fit the scaling of a training part.
+    """Fit the scaling to a training part.
 
     Returns:
         the scaling, and notes for the user.
@@ -77,7 +77,7 @@ def build_scaling(
 
     Args:
         config: the data section of the config.
-        fitted: the fitted scale of each feature by name; empty with `data.scaling: none`.
+        fitted: the fitted scale of each feature by name; empty if `data.scaling` is `none`.
         train: the training part.
 
     Returns:
@@ -126,7 +126,7 @@ def fit_features(
     """Fit the shift and scale of each feature to its values in a training part.
 
     The method `standard` uses the mean and the standard deviation. The method `minmax` maps the
-    smallest value to -1 and the largest to 1. The method `robust` uses the median and the
+    smallest value to -1 and the largest value to 1. The method `robust` uses the median and the
     interquartile range, or the standard deviation if the quartiles are equal. The method `robust`
     keeps all values in memory.
 
@@ -147,7 +147,7 @@ def fit_features(
     if method in ("standard", "robust"):
         for name, chunk in values():
             seen[name].add_squares(chunk, centres[name], keep=method == "robust")
-    if any(one.is_nearly_constant for one in seen.values()):  # the rounding of the mean matters
+    if any(one.is_nearly_constant for one in seen.values()):  # rounding errors of the mean matter
         for name, chunk in values():
             seen[name].add_above_low(chunk)
         for name, chunk in values():

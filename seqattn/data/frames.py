@@ -79,9 +79,8 @@ def write_frame(frame: Any, path: Path) -> None:
             names = list(getattr(frame, "column_names", None) or frame.columns)
             _check_names(names)
             connection.register(ROWS, _arrow_stream(frame))
-            connection.execute(
-                f"CREATE TEMP TABLE copied AS SELECT * FROM {ROWS}"
-            )  # reads the stream once
+            # The copy is necessary because a stream can be read only once.
+            connection.execute(f"CREATE TEMP TABLE copied AS SELECT * FROM {ROWS}")
             cells = [_arrow_cell(*row[:2]) for row in _describe_columns(connection)]
         source = ROWS if frame_kind(frame) == "pandas" else "copied"
         connection.execute(

@@ -68,8 +68,8 @@ class StepRows(NamedTuple):
         return self.order.dtype.kind == "M"
 
     def constant_step(self) -> float | None:
-        """Return the common distance of consecutive numbers, or None if distances differ or the
-        times are dates."""
+        """Return the distance that all consecutive numbers share, or None if distances differ or
+        the times are dates."""
         if self.is_date:
             return None
         found = np.diff(self.order)[self.inner]
@@ -101,10 +101,10 @@ class StepRows(NamedTuple):
 
     @property
     def day(self) -> Integers:
-        """Day of the month on which each sequence of dates has its rows, as an array (N,).
+        """Array (N,) with the day of the month on which the dates of each sequence are.
 
-        The day is `LAST_DAY` if all dates of a sequence are the last day of a month. Otherwise, it
-        is the latest day of the month among the dates. For numbers, the day is 0.
+        The day is `LAST_DAY` if all dates of a sequence are the last day of a month. Otherwise, the
+        day is the latest day of the month among the dates. For numbers, the day is 0.
         """
         if not self.is_date:
             return np.zeros(len(self.offsets) - 1, dtype=np.int64)
@@ -148,8 +148,8 @@ class StepRows(NamedTuple):
         return found
 
     def tolerance(self, step: Floats) -> Floats:
-        """Return the deviation from the grid, in steps, that the rounding of numbers can cause, as
-        an array (rows - 1,)."""
+        """Return an array (rows - 1,) with the deviations from the grid, in steps, that the
+        rounding of numbers can cause."""
         size = np.abs(np.asarray(self.order, dtype=np.float64)) * np.finfo(np.float64).eps
         step_of_row = step[self.series_index]
         largest = np.maximum(size[1:] / step_of_row[1:], size[:-1] / step_of_row[:-1])
@@ -182,7 +182,7 @@ class StepRows(NamedTuple):
         return GridFit(step, is_valid, rows - (np.diff(self.offsets) - 1))
 
     def choose_grid(self, fits: dict[int, GridFit]) -> tuple[Integers, Floats]:
-        """Choose the valid grid with the fewest missing rows for each sequence.
+        """For each sequence, choose the valid grid with the fewest missing rows.
 
         Return the unit and the step of each grid as two arrays (N,). Among grids with equally few
         missing rows, months have priority, then days, weeks and shorter durations, then business
@@ -251,6 +251,6 @@ def on_day(month: NDArray[Any], day: NDArray[Any]) -> NDArray[Any]:
 
 
 def days_of_month(month: NDArray[Any]) -> Integers:
-    """Return the number of days in each of some months (`datetime64[M]`)."""
+    """Return the number of days in each month (`datetime64[M]`)."""
     begins, ends = (one.astype("datetime64[D]") for one in (month, month + 1))
     return np.asarray((ends - begins).astype(np.int64))

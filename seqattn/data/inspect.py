@@ -88,7 +88,7 @@ def inspect_file(file: Path, options: InspectOptions | None = None) -> FileRepor
 
     Raises:
         DataError: if the file cannot be used; the message explains how to correct the problem.
-        AmbiguousData: if the file has two plausible readings.
+        AmbiguousData: if the file can be read in two plausible ways.
     """
     options = options or InspectOptions()
     check_file(file)

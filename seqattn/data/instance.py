@@ -29,11 +29,11 @@ ROUNDING = 4 * float(np.finfo(np.float64).eps)
 
 @dataclass(frozen=True, eq=False)
 class InstanceStatistics:
-    """Statistics of each source and feature over its valid observed cells.
+    """Statistics of each source and feature over the valid observed cells.
 
     Attributes:
         mean: (N, F) mean in the units of the data.
-        std: (N, F) standard deviation with divisor n, above 0; it is 1 for constant features.
+        std: (N, F) population standard deviation, above 0. The value is 1 for constant features.
         constant: (N, F) booleans that are True if the feature varies at most by float64 rounding.
     """
 
@@ -61,7 +61,7 @@ class InstanceStatistics:
 
         Args:
             block: slice of the block along the first axis.
-            rows: (n, S, F) the sources.
+            rows: (n, S, F) values of the sources.
             cells: mask (n, S, F) that is True at valid observed cells.
         """
         count = cells.sum(axis=1)

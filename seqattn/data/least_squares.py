@@ -2,7 +2,7 @@
 
 Ridge regression (Hoerl and Kennard 1970, "Ridge Regression: Biased Estimation for Nonorthogonal
 Problems") is least squares with the rows of the matrix sqrt(penalty) I appended to the design
-matrix. Both methods use the R factor of a QR decomposition, which is updated block by block.
+matrix. Both methods use the R factor of a QR decomposition and update it block by block.
 
 In shapes, N is the number of sequences, n the number of sequences of a block, S the source length,
 T the target length, F the number of source features, G the number of target features and K the
@@ -32,7 +32,7 @@ def least_squares(
 ) -> LazyForecast | None:
     """Forecast with an affine map from all source values to all target values.
 
-    The map is fitted on the training part, so this forecast is not a parameter-free baseline. The
+    The map is fitted to the training part, so this forecast is not a parameter-free baseline. The
     forecast shows how much of a task is linear. Each target cell is fitted to the training
     sequences in which this cell was observed. The design matrix is centred and scaled, so that
     offsets and units of features do not reduce the precision.
@@ -161,7 +161,8 @@ def _solve(triangle: Floats, width: int, penalty: float, unit: Floats) -> Floats
 
 
 def _penalty_weights(design: Floats, rows: float, unit: Floats) -> Floats:
-    """Return the diagonal (width - 1,) that a penalty of 1 appends to the design matrix.
+    """Return the diagonal (width - 1,) of the matrix that represents a penalty of 1. This matrix is
+    appended to the design matrix.
 
     Each element is the square root of the mean eigenvalue of the centred Gram matrix, converted to
     the units of the scaled column.
@@ -181,7 +182,7 @@ def _penalty_weights(design: Floats, rows: float, unit: Floats) -> Floats:
 
 
 class DesignTable:
-    """A part as a table of inputs and outputs with one row per sequence."""
+    """A part of the data set as a table of inputs and outputs, with one row per sequence."""
 
     def __init__(self, part: Sequences, scaling: Scaling | None) -> None:
         self.part, self.scaling = part, scaling or Scaling.identity(part)
@@ -255,8 +256,8 @@ class ColumnRanges:
         return np.column_stack([self.transform(values), np.ones(len(values))])
 
     def unit(self, scaler: Scaler | None) -> Floats:
-        """Return the size of one unit of each scaled column, in the units of a scaler, as an array
-        (columns,). The size is 0 if the column varies at most by rounding.
+        """Return an array (columns,) with the size of one unit of each scaled column, in the units
+        of a scaler. The size is 0 if the column varies at most by rounding.
 
         Args:
             scaler: scaler of the features, which repeat along the columns, or None for the

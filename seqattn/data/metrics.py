@@ -96,8 +96,8 @@ class InSample:
         season: season length of the seasonal naive forecast, in steps, or None if it is unknown.
         origin: "given" if the user set the season, "found" if the search found the season, or None
             if there is no season.
-        scale: for each target feature, the divisor of the MAE in the MASE, in the user's units and
-            above 0, or None if the MASE is undefined.
+        scale: divisor of the MAE in the MASE for each target feature, in the user's units. The
+            divisor is above 0, or None if the MASE is undefined.
         undefined: for each target feature, the reason why its MASE is undefined, or None if the
             MASE is defined.
     """

@@ -23,7 +23,8 @@ def size_note(train: Sequences, validation: Sequences, test: Sequences) -> str:
 
 
 def too_short_notes(names: Sequence[str]) -> list[str]:
-    """Return a note on sequences that are too short, or an empty list."""
+    """Return a list with a note on sequences that are too short. Without such sequences, the list
+    is empty."""
     if not names:
         return []
     more = ", ..." if len(names) > 5 else ""

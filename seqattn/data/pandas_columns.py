@@ -25,9 +25,9 @@ class FrameColumn:
 
     Attributes:
         name: name of the column as text.
-        values: (rows,) numbers, booleans, dates in UTC, or strings and None.
+        values: (rows,) numbers, booleans, dates in UTC, or strings with None in empty cells.
         missing: mask (rows,) that is True at empty cells; None if empty cells are NaN, NaT or None.
-        sql: SQL expression for a cell, with braces as placeholder for the name of the array.
+        sql: SQL expression for a cell, with braces as a placeholder for the name of the array.
     """
 
     name: str
@@ -231,7 +231,8 @@ OBJECTS: tuple[tuple[Any, Callable[[list[Any]], Any]], ...] = (
     ),
     (datetime.time, _seconds_of_day),
 )
-"""Types of Python objects, and functions that convert such cells to numbers, booleans or dates."""
+"""Types of Python objects, each with the function that converts cells of this type to numbers,
+booleans or dates."""
 
 
 def _datetime_column(name: str, known: list[Any], missing: NDArray[np.bool_]) -> FrameColumn:

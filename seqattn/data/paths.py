@@ -1,4 +1,4 @@
-"""Search for the data files of a path in a config, which is a file, a folder or a glob pattern."""
+"""Search for the data files that a path in a config refers to."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from seqattn.errors import DataError
 
 
 def find_files(path: str, form: str = "auto") -> list[Path]:
-    """Return the files of a path, sorted by name.
+    """Return the files that a path refers to, sorted by name.
 
     A path is a file, a folder with data files at any depth, or a pattern such as `data/*.csv`.
 
     Args:
         path: the path as the user typed it.
-        form: format of the files, or "auto" to determine it from their suffixes.
+        form: format of the files, or "auto" to determine the format from the suffixes.
 
     Raises:
         DataError: if no file is found, or if a folder contains several formats.

@@ -33,11 +33,11 @@ from seqattn.data.store import SeriesStore
 from seqattn.errors import DataError, NoRows
 
 SORTED_ROWS = 2**20
-"""Number of rows that are sorted together."""
+"""Number of rows that are sorted at a time."""
 
 
 def make_read_options(config: OwnFile, *, sources_only: bool = False) -> ReadOptions:
-    """Return the options for reading the files of a config.
+    """Return the options for reading the files in a config.
 
     Args:
         config: the data section of the config.
@@ -192,7 +192,7 @@ class _FileReader:
 
     Args:
         path: the path as the user typed it.
-        files: the files, in order.
+        files: the files in the order in which they are read.
         options: the options for reading the files.
     """
 

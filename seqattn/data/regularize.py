@@ -1,4 +1,4 @@
-"""Functions that make series with evenly spaced rows.
+"""Functions that convert sequences to series with evenly spaced rows.
 
 The config key `data.missing` determines the effect of a missing row or an empty cell: an error, a
 dropped sequence, or NaN.
@@ -32,19 +32,20 @@ def regularize(
     chunk: Chunk, name: str, config: OwnFile, spacing: Spacing | None, *, has_key: bool = True,
     last: int | None = None,
 ) -> Series:  # fmt: skip
-    """Make evenly spaced series from the sequences of a chunk.
+    """Convert the sequences of a chunk to series with evenly spaced rows.
 
     Args:
         chunk: whole sequences.
         name: name of the file, for messages.
-        config: the data section of the config. Its key `missing` determines the effect of a missing
+        config: the data section of the config. The key `missing` determines the effect of a missing
             row or an empty cell.
         spacing: step interval of each sequence, or None if consecutive rows are one step apart.
-        has_key: whether messages suggest the key `data.missing`, which generated tasks do not have.
+        has_key: whether messages suggest the key `data.missing`. Configs of generated tasks do not
+            have this key.
         last: maximum number of rows to keep at the end of each sequence, or None to keep all.
 
     Raises:
-        DataError: if the config rejects a missing row or an empty cell; the message states its
+        DataError: if the config rejects a missing row or an empty cell; the message states the
             location.
     """
     regularizer = _Regularizer(chunk, name, spacing)

@@ -25,7 +25,7 @@ S * F = 1024 took 23 s and 120 MiB on one thread of a loaded machine."""
 
 @dataclass(frozen=True, eq=False)
 class RidgeMap:
-    """The affine map target = weight source + bias in the units of a model.
+    """The affine map `target = weight @ source + bias`, in the units of a model.
 
     Attributes:
         weight: (T, G, S, F) weights.
@@ -99,8 +99,8 @@ def _penalty_losses(
     """Return the mean squared error of each map, over the observed target cells of a part, as an
     array (K,).
 
-    Forecasts are computed in float32, as in a model, because large weights that cancel lose
-    precision in float32.
+    Forecasts are computed in float32, as in a model, because large weights that cancel each other
+    lose precision in float32.
     """
     errors, cells = np.zeros(len(maps)), 0
     table = DesignTable(part, scaling)

@@ -1,4 +1,4 @@
-"""Ranges of rows of one array, in memory or in a memory-mapped file.
+"""Ranges of rows in one array, which is in memory or in a memory-mapped file.
 
 In shapes, N is the number of ranges, n the number of gathered ranges, L the number of rows of the
 longest range, C the number of columns and F the number of features.
@@ -58,7 +58,7 @@ class MappedPages:
         range would take ten times as long.
 
         Args:
-            values: (rows, C) the whole array.
+            values: the whole array (rows, C).
             starts: (n,) index of the first row of each range.
             length: number of rows of a range.
 
@@ -92,7 +92,7 @@ class MappedPages:
 
 @dataclass(frozen=True, eq=False)
 class RowRanges:
-    """N ranges of rows of an array.
+    """N ranges of rows in an array.
 
     Attributes:
         values: (rows, C) array with NaN in unobserved cells.
@@ -175,7 +175,7 @@ def interpolate_linearly(
     """
     L = points.shape[1]
     found = np.where(known, points, np.nan).astype(np.float64)
-    # Indices of the c pairs of a sequence and a feature with an unknown cell.
+    # Indices of the c pairs (sequence, feature) that have an unknown cell.
     series_index, feature = np.nonzero(~known.all(axis=1))
     observed, steps = known[series_index, :, feature], np.arange(L)  # (c, L)
     before = np.maximum.accumulate(np.where(observed, steps, -1), axis=1)

@@ -91,9 +91,9 @@ class Scaling:
     """Scaling from the user's units to the units of the model, in two stages.
 
     The first stage is a shift and a scale per sequence. The second stage is a shift and a scale per
-    feature, which are fitted to the training part. A feature that belongs to source and target has
-    the same scaling in both. A feature that belongs only to the target has no shift or scale per
-    sequence, because the shift and scale per sequence are computed from the source.
+    feature, which are fitted to the training part. If a feature belongs to both source and target,
+    its scaling is the same in both. A feature that belongs only to the target has no shift or scale
+    per sequence, because the shift and scale per sequence are computed from the source.
 
     Attributes:
         source: scaler of the source features.

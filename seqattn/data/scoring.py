@@ -17,8 +17,8 @@ from seqattn.data.sequences import Floats, ForecastLike, Sequences
 class ErrorSums:
     """Sums of the errors of a forecast over the observed target cells of a part.
 
-    NumPy adds up the errors of a chunk, and the sums of the chunks are added in order. Equal chunks
-    therefore give equal sums, bit for bit.
+    NumPy adds up the errors of a chunk, and the sums of the chunks are added in order. The same
+    division into chunks therefore gives the same sums, bit for bit.
 
     Args:
         part: the sequences to forecast.

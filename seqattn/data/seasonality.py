@@ -26,7 +26,7 @@ MIN_POINTS = 4  # minimum number of observed values of a series
 
 
 class SeriesCollection(Protocol):
-    """Series (L, F) that are indexed from 0 to `len` - 1."""
+    """A collection of series (L, F) with the indices 0 to `len` - 1."""
 
     def __len__(self) -> int: ...
 
@@ -35,7 +35,7 @@ class SeriesCollection(Protocol):
 
 @dataclass(frozen=True)
 class Season:
-    """A season that was found.
+    """A season that the search found.
 
     Attributes:
         steps: season length in steps, 2 or more.
@@ -52,10 +52,11 @@ def find_season(series: SeriesCollection, longest: int | None = None) -> Season 
     A season length m is a candidate if the mean autocorrelation of the detrended series meets three
     conditions:
 
-    - The autocorrelation has its highest value among the lags m/2 to 3m/2 at lag m, so that lag m
-      is a local maximum.
+    - Among the lags m/2 to 3m/2, the autocorrelation is highest at lag m. The lag m is therefore a
+      local maximum.
     - The autocorrelation is at or below 0 at a shorter lag, because it sums to 0 over a season.
-    - At lag m, it exceeds the upper 95% bound of a process with only short memory, which is
+    - At lag m, the autocorrelation exceeds the upper 95% bound of a process with short memory only,
+      which is
       z sqrt((1 + 2 (r_1^2 + ... + r_q^2)) / n). This is Bartlett's formula for the lags beyond q
       (Box, Jenkins and Reinsel 2008, "Time Series Analysis", eq. 2.1.15), where r_{q + 1} is the
       first autocorrelation at or below 0. The quantile z is corrected for the number of tested lags
@@ -63,18 +64,19 @@ def find_season(series: SeriesCollection, longest: int | None = None) -> Season 
 
     The autocorrelation of a smooth season has a flat maximum. Each candidate is therefore replaced
     by the neighbouring lag with the highest mean autocorrelation over the multiples of this lag.
-    The result is the shortest candidate with a seasonal naive forecast that is close to the best. A
-    forecast is close to the best if its mean squared error within the series is at most 1 + z
-    sqrt(2 / n) times the lowest error, because sampling alone may cause such a difference.
+    The result is the shortest candidate for which the seasonal naive forecast is close to the best
+    seasonal naive forecast. A forecast is close to the best if its mean squared error within the
+    series is at most 1 + z sqrt(2 / n) times the lowest error, because sampling alone may cause
+    such a difference.
 
     Each feature of each series is detrended in two steps, as in classical decomposition (Hyndman
     and Athanasopoulos, "Forecasting: Principles and Practice", section 3.4). The first step
     subtracts the least-squares line. The second step subtracts a centred moving average over twice
     the maximum season length. The detrended feature is divided by its standard deviation. If no
     season is found, the search is repeated with half of the maximum season length, and so on,
-    because a shorter moving average removes more of a drifting level. A mean at a lag is over all
-    pairs of observed cells at this lag. Because series may share shocks, n is the number of pairs
-    in the series with the most pairs.
+    because a shorter moving average removes more of a drifting level. The mean autocorrelation at a
+    lag is the mean over all pairs of observed cells at this lag. Because series may share shocks, n
+    is the number of pairs in the series with the most pairs.
 
     Args:
         series: series (L, F) with evenly spaced rows and NaN in unobserved cells.
@@ -186,7 +188,7 @@ def _candidates(acf: Floats, pairs: Floats, longest: int, bound: float) -> list[
     Args:
         acf: (lags + 1,) autocorrelation at each lag.
         pairs: (lags + 1,) number of pairs at each lag.
-        longest: longest season length, in steps.
+        longest: maximum season length, in steps.
         bound: number of standard errors that the autocorrelation must exceed.
     """
     below = np.flatnonzero(acf[1 : longest + 1] <= 0)

@@ -19,7 +19,7 @@ Integers = NDArray[np.int64]
 MAX_BLOCK_VALUES = 2**22
 """Maximum number of values of an array that are processed together."""
 MAX_SPREAD_RATIO = 20
-"""Largest ratio of the standard deviations of two features that are plotted on equal axes."""
+"""Largest ratio of the standard deviations of two features for which a plot uses equal axes."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,7 +45,7 @@ class Sequences:
         target_features: names of the target features; if empty, the source features are used.
         last_steps: (N,) time of the last step of each source, as numbers or dates, or None if steps
             are counted from 1.
-        spacing: step interval of each sequence, or None if steps are counted.
+        spacing: step interval of each sequence, or None if steps are counted from 1.
         source_observed: mask (N, S, F) that is True at observed source cells and False at filled
             cells and padding, or None if all valid source cells were observed.
         target_observed: mask (N, T, F) that is True at observed target cells, or None if all valid
@@ -186,32 +186,32 @@ class Sequences:
 
     @property
     def source_keep(self) -> NDArray[np.bool_]:
-        """Mask of shape (N, S), True at valid source steps."""
+        """Mask of shape (N, S) that is True at valid source steps."""
         return valid_mask(self.source_lengths, self.source.shape[1])
 
     @property
     def target_keep(self) -> NDArray[np.bool_]:
-        """Mask of shape (N, T), True at valid target steps."""
+        """Mask of shape (N, T) that is True at valid target steps."""
         return valid_mask(self.target_lengths, self.target.shape[1])
 
     @property
     def source_cells(self) -> NDArray[np.bool_]:
-        """Mask of shape (N, S, F), True at source cells that are valid and were observed."""
+        """Mask of shape (N, S, F) that is True at source cells that are valid and were observed."""
         if self.source_observed is not None:
             return self.source_observed
         return np.broadcast_to(self.source_keep[:, :, None], self.source.shape)
 
     @property
     def target_cells(self) -> NDArray[np.bool_]:
-        """Mask of shape (N, T, F), True at target cells that are valid and were observed."""
+        """Mask of shape (N, T, F) that is True at target cells that are valid and were observed."""
         if self.target_observed is not None:
             return self.target_observed
         return np.broadcast_to(self.target_keep[:, :, None], self.target.shape)
 
 
 class ForecastLike(Protocol):
-    """Forecasts (N, T, F) of a part that are indexed by slices of N: an array, or an object that
-    computes forecasts on demand."""
+    """Forecasts (N, T, F) that are indexed by slices of the sequences. Examples are an array, and
+    an object that computes forecasts on demand."""
 
     def __getitem__(self, indices: slice, /) -> Floats: ...
 
@@ -247,7 +247,7 @@ def can_share_axes(
     features: Sequence[str], target_features: Sequence[str], points: Sequence[NDArray[np.floating]],
     units: Mapping[str, str] | None = None,
 ) -> bool:  # fmt: skip
-    """Return whether sequences can be drawn in a plane with equal axes.
+    """Return whether sequences can be drawn in a plane with the same scale on both axes.
 
     Source and target must have the same two features, and both features must have the same unit.
     The standard deviations of the two features may differ by a factor of at most

@@ -27,8 +27,8 @@ class Series:
         order: (rows,) time of each row, as numbers or dates, or None if the order of the rows is
             the time order.
         spacing: step interval of each series, or None if `order` is None.
-        groups: name of the group of each series, for a split by group, or None.
-        target: separate targets from the file, or None if it has no separate targets.
+        groups: name of the group of each series, for a split by group, or None without groups.
+        target: separate targets from the file, or None if the file has no separate targets.
         empty: number of unobserved cells, including the cells of missing rows.
         dropped: mask (N,) that is True for each series that is left out after the split because of
             empty cells, or None if no series is left out.
@@ -104,7 +104,8 @@ class Spans:
         return len(self.series_index)
 
     def frequency(self, series: Series) -> Frequency | None:
-        """Return the step interval that all series of the part share, or None if they differ."""
+        """Return the step interval that all series of the part share, or None if intervals
+        differ."""
         return None if series.spacing is None else series.spacing.select(self.series_index).common()
 
     def without_dropped(self, series: Series) -> Spans:
@@ -171,7 +172,8 @@ def keep_last_rows(chunk: Chunk, max_rows: int) -> Chunk:
 
 
 def remap_where(where: Where, rows: Integers) -> Where:
-    """Convert a location function for the cells of `values` to one for `values[rows]`."""
+    """Convert a location function for the cells of `values` to a location function for the cells of
+    `values[rows]`."""
     return lambda row, feature: where(int(rows[row]), feature)
 
 

@@ -1,4 +1,5 @@
-"""Step intervals of sequences: numbers, durations, business days or months.
+"""Step intervals of sequences. An interval is a number, a duration, or a count of business days or
+months.
 
 The interval of each sequence is inferred from its times with the grids of `seqattn.data.grids`.
 
@@ -39,9 +40,9 @@ class Frequency(NamedTuple):
 
     Attributes:
         unit: one of `UNITS` except "unknown".
-        step: interval in this unit; the unit "time" counts microseconds.
-        day: with the unit "month", the day of the month if it is one of `END_DAYS`; otherwise 0. A
-            few rows on such a day cannot be distinguished from rows on the last day of the month.
+        step: interval in this unit. If the unit is "time", the interval is in microseconds.
+        day: day of the month if the unit is "month" and the day is one of `END_DAYS`, otherwise 0.
+            A few rows on such a day cannot be distinguished from rows on the last day of the month.
     """
 
     unit: str
@@ -81,9 +82,9 @@ class Spacing(NamedTuple):
     """The step intervals of N sequences.
 
     Attributes:
-        unit: (N,) indices in `UNITS`.
-        step: (N,) interval in this unit, in microseconds for "time"; NaN if it is unknown.
-        day: (N,) day of the month with the unit "month", where 31 is the last day; otherwise 0.
+        unit: (N,) index of each unit in `UNITS`.
+        step: (N,) interval in this unit, in microseconds for "time"; NaN if the unit is unknown.
+        day: (N,) day of the month if the unit is "month", where 31 is the last day; otherwise 0.
     """
 
     unit: NDArray[np.int8]

@@ -16,7 +16,7 @@ from seqattn.data.units import Units
 
 @dataclass(frozen=True)
 class Splits:
-    """A data set in three parts, with the values that were fitted on its training part.
+    """A data set in three parts, with the values that were fitted to the training part.
 
     Attributes:
         train: the training part, in the user's units.

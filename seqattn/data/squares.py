@@ -30,7 +30,7 @@ def draw_walks(
         variable_length: whether sequences have 2, 3 or 4 corners instead of always 4.
 
     Returns:
-        points: n arrays (L, 2).
+        points: n arrays (L, 2) of noisy points.
         corners: n arrays (L, 2), the points without noise.
         directions: array (n,), 1 for clockwise and 0 for counter-clockwise.
     """

@@ -56,8 +56,8 @@ def generate(task: Task, n: int, seed: int) -> Sequences:
 def naive_forecast_of(task: Task) -> tuple[str, NaiveForecast] | None:
     """Return the name and the forecast function of the naive baseline of a task.
 
-    The forecast applies the rule of the task to the noisy sources. Return None for copy, reverse,
-    sort and lag, because their rules reach the noise floor.
+    The forecast applies the rule of the task to the noisy sources. Return None for `copy`,
+    `reverse`, `sort` and `lag`, because the rules of these tasks reach the noise floor.
     """
     match task:
         case Squares():
@@ -78,7 +78,8 @@ def naive_forecast_of(task: Task) -> tuple[str, NaiveForecast] | None:
 def _generate_paths(
     task: Copy | Reverse | Sort, n: int, seed: int, order: Callable[[Floats, Integers], Integers]
 ) -> Sequences:
-    """Generate sources of random points in a square, and targets with the points reordered."""
+    """Generate sources of random points in a square, and targets with the same points in another
+    order."""
     lengths = _draw_lengths(n, seed, task.min_length, task.length)
     source = _draw_points(n, seed, "points", task.length, lengths)
     return _build_from_alignment(source, lengths, lengths, order(source, lengths), task.noise, seed)

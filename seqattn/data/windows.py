@@ -23,11 +23,11 @@ from seqattn.data.sequences import Floats, Integers, Sequences, valid_mask
 from seqattn.data.spacing import Spacing
 
 CHUNK_NUMBERS = 2**18
-"""Number of values that `Windows.chunks` gathers together."""
+"""Number of values that `Windows.chunks` gathers at a time."""
 
 
 class WindowNames(collections.abc.Sequence[str]):
-    """Names of sequences in the form `series`, or `series@step` with the first step of the target.
+    """Names of sequences, in the form `series` or `series@step`. The step is the first target step.
 
     Args:
         of_series: names of all series.
@@ -78,7 +78,7 @@ class SeriesSteps:
     """The times of the rows from which windows are cut.
 
     Attributes:
-        order: (rows,) time of each row, as numbers or dates, or None if steps are counted.
+        order: (rows,) time of each row, as numbers or dates, or None if steps are counted from 1.
         spacing: step interval of each series, or None if `order` is None.
         series_index: (N,) index of the series of each window.
     """
@@ -96,7 +96,7 @@ class SeriesSteps:
         return None if self.spacing is None else self.spacing.select(self.series_index)
 
     def of_rows(self, rows: Integers) -> NDArray[np.generic] | None:
-        """Return the times of rows, or None if steps are counted."""
+        """Return the times of the given rows, or None if steps are counted."""
         has_steps = self.order is not None and self.spacing is not None
         return np.asarray(self.order[rows]) if has_steps else None  # type: ignore[index]
 

@@ -1,11 +1,11 @@
-"""Readers of NPY and NPZ files. They accept arrays of numbers, but no pickled objects.
+"""Readers of NPY and NPZ files. The readers accept arrays of numbers, but no pickled objects.
 
 An NPY file contains one array (N, L, F), or (N, L) for one feature. The array is memory-mapped.
 Trailing steps that are NaN in every feature are padding. An NPZ file contains the arrays `source`
-and `target`, or one array `values` with whole sequences. Optional arrays are `ids`, `features`
-(names of source features), `said` (names of target features), and the lengths `source_lengths` and
-`target_lengths`, or `lengths`. The file `predictions.npz` and the output of `seqattn data sample`
-have this form. Features are selected by name.
+and `target`, or an array with whole sequences, such as `values`. Optional arrays are `ids`,
+`features` (names of source features), `said` (names of target features), and `source_lengths`,
+`target_lengths` or `lengths` (numbers of valid steps), as in `predictions.npz` and the output of
+`seqattn data sample`. Features are selected by name.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def read_npy(path: Path, options: ReadOptions, *, whole: bool = False) -> Iterat
         whole: whether to yield the whole file as one chunk.
 
     Raises:
-        DataError: if the file contains no array of numbers or the array has a wrong shape.
+        DataError: if the file contains no array of numbers or the array has the wrong shape.
     """
     with path.open("rb") as file:
         is_npz = file.read(len(ZIP_MAGIC)) == ZIP_MAGIC
@@ -68,7 +68,7 @@ def read_npz(file: Path | BinaryIO, name: str, options: ReadOptions) -> Iterator
     """Yield the single chunk of an NPZ file.
 
     Raises:
-        DataError: if the file is damaged, is too large when decompressed, or if shapes disagree.
+        DataError: if the file is damaged or too large when decompressed, or if its shapes disagree.
     """
     arrays = read_npz_arrays(file, name)
     key = _main_array(arrays, name)
@@ -140,7 +140,7 @@ def _choose_target_features(
     """
     words, features = "said", None
     if words not in arrays and len(arrays.get("features", ())) == G:
-        words, features = "features", options.features  # named like the source
+        words, features = "features", options.features  # same names as the source features
     elif words not in arrays:
         features = default_target_names(source, G)
     if options.source_and_target is not None:

@@ -28,7 +28,8 @@ MAX_PIPED = 2**24
 all sequences that are read at once. A limit is necessary because a pipe may never end."""
 DATES = "datetime64[us]"
 Where = Callable[[int, int], str]
-"""Function that returns the location of a cell in the file as text, given its row and feature."""
+"""Function that returns the location of a cell in the file as text, given the row and the feature
+of the cell."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,7 +77,7 @@ class Chunk:
         where: function that takes the row and the feature of a cell of `points`, and returns the
             location of this cell in the file as text.
         target: separate targets of the same sequences, or None if the file has none.
-        where_target: function like `where` for the cells of `target`.
+        where_target: function like `where`, but for the cells of `target`.
         order: (rows,) time of each row of `points`, as numbers or dates that increase within each
             sequence, or None if the order of the rows is the time order.
         groups: name of the group of each sequence, or None if there are no groups.

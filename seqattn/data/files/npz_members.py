@@ -1,4 +1,4 @@
-"""Reader of the arrays in an NPZ archive. It accepts numbers and strings, but no pickled
+"""Reader of the arrays in an NPZ archive. The reader accepts numbers and strings, but no pickled
 objects."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The style of a table file, which allows forecasts to be written in the same form as the input."""
+"""The style of a table file. Forecasts are written in the style of the input file."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class TableStyle:
     time_formats: tuple[str, ...] = ()
 
     def without_format(self) -> TableStyle:
-        """Return the style with only the column names, for a file of another format."""
+        """Return the style with only the column names, for a file in another format."""
         return replace(self, separator=None, decimal=".", time=self.time[:1], time_formats=())
 
 

@@ -49,10 +49,10 @@ class TableFile:
     """A writer of rows to a file object, block by block.
 
     The database writes text to an unnamed temporary file, which disappears with the process. A
-    Parquet file is made from the text of all rows at the end, so that memory use is bounded.
+    Parquet file is created from the text of all rows at the end, so that memory use is bounded.
 
     Args:
-        file: the file object. Text is written after each block, and other formats on `close`.
+        file: the file object. Text is written after each block. `close` writes all other formats.
         form: csv, tsv, parquet or arrow.
         names: names of the columns.
         style: style of a text file.

@@ -81,7 +81,7 @@ def round_forecast(forecast: Floats, scale: Floats | None = None) -> NDArray[np.
 
 
 class TableWriter:
-    """A writer that writes forecasts block by block as a long table in CSV, TSV, Parquet or Arrow.
+    """A writer of forecasts in the form of a long table. Forecasts are written block by block.
 
     Args:
         file: an open binary file.
@@ -169,7 +169,7 @@ def json_line(name: str, described: dict[str, NDArray[np.floating]]) -> str:
 
 
 def _json_number(value: np.floating) -> float | None:
-    """Return the shortest decimal number that reads back exactly, or None for NaN."""
+    """Return the shortest decimal number that is read back as the same value, or None for NaN."""
     return float(str(value)) if np.isfinite(value) else None
 
 

@@ -1,4 +1,4 @@
-"""Inference of whether table columns contain numbers, times or words, and SQL that casts them."""
+"""Inference of whether columns contain numbers, times or words, and SQL that casts the columns."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from seqattn.data.tables.time_formats import find_time_column
 SPACES = " \t\u00a0"
 """Characters that are stripped from cells."""
 SAMPLE_ROWS = 1000
-"""Number of rows of a sample. A column contains words if no cell of the sample looks like a number
+"""Number of rows in a sample. A column contains words if no cell of the sample looks like a number
 or a date."""
 NUMBERS = re.compile(
     r"BOOLEAN|U?(TINY|SMALL|BIG|HUGE)INT|U?INTEGER|DOUBLE|FLOAT|DECIMAL\(\d+,\d+\)"

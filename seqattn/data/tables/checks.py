@@ -1,4 +1,4 @@
-"""Checks of cells: invalid cells among numbers or dates, and empty cells."""
+"""Checks for invalid cells among numbers or dates, and for empty cells."""
 
 from __future__ import annotations
 

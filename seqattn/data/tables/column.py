@@ -8,7 +8,7 @@ from typing import Literal
 from seqattn.data.tables.table import ROW, ROWS, Table
 
 NA_VALUES = ("", "na", "n/a", "#n/a", "nan", "null", "none", "nil", "?", ".", "missing")
-"""Common contents of empty cells, compared without case."""
+"""Common contents of empty cells, in lower case. The comparison ignores case."""
 MIN_MATCHING_SHARE = 0.8
 """Minimum fraction of numbers (or dates) in a column at which all other cells count as errors."""
 Kind = Literal["number", "time", "words", "empty"]
@@ -20,7 +20,7 @@ class Column:
 
     Attributes:
         name: name of the column in the file.
-        kind: what the cells contain.
+        kind: "number", "time", "words" or "empty".
         sql: SQL expression for the values, of type DOUBLE, TIMESTAMP or VARCHAR; an empty cell is
             NULL.
         text: SQL expression for the text in the file; an empty cell is NULL.

@@ -24,7 +24,7 @@ MILLISECOND = 1
 
 
 def read_durations(connection: duckdb.DuckDBPyConnection, path: Path) -> dict[str, float]:
-    """Return the length of the unit in seconds for each duration column by name.
+    """Return the length, in seconds, of the unit of each duration column, by column name.
 
     Raises:
         duckdb.Error: if the file is damaged.

@@ -55,7 +55,7 @@ def find_series(
 def _series_of_times(
     facts: TableFacts, unassigned: Sequence[str], named: Sequence[str], time: TimeColumn
 ) -> tuple[str, ...]:
-    """Return the columns that make repeated times unique.
+    """Return the names of the columns that distinguish rows with the same time.
 
     Args:
         facts: facts about the table.
@@ -64,12 +64,12 @@ def _series_of_times(
         time: the time column.
 
     Raises:
-        AmbiguousData: if it is uncertain which columns make the times unique.
+        AmbiguousData: if it is uncertain which columns distinguish rows with the same time.
     """
     words = [n for n in unassigned if facts.columns[n].kind == "words" and n not in named]
     integers = [n for n in unassigned if n not in named and facts.is_integer(n)]
     if MIN_ROWS_PER_TIME * facts.distinct(time.sql) > facts.rows:
-        words = integers = []  # if few times repeat, any column could make them unique by chance
+        words = integers = []  # if few times repeat, many columns distinguish them by chance
     if facts.options.time == "auto":
         _check_hour_column(facts, time)
     keys = _key_columns(facts, named, words, time)
@@ -123,7 +123,8 @@ def _block_series(facts: TableFacts, named: Sequence[str]) -> tuple[str, ...]:
 def _key_columns(
     facts: TableFacts, named: Sequence[str], words: Sequence[str], time: TimeColumn
 ) -> tuple[str, ...] | None:
-    """Return the fewest columns that make each time unique, or None if no columns do."""
+    """Return the names of the fewest columns that distinguish all rows with the same time, or None
+    if there are no such columns."""
     every = [*named, *words]
     single = [name for name in every if facts.identifies_rows((name,), time)]
     if single:
@@ -151,7 +152,7 @@ def _check_hour_column(facts: TableFacts, time: TimeColumn) -> None:
     """Check whether dates need an hour from another column.
 
     Raises:
-        AmbiguousData: if a date repeats and an hour in a separate column makes it unique.
+        AmbiguousData: if dates repeat, and an hour in a separate column makes the times unique.
     """
     if not time.is_date:
         return
@@ -218,7 +219,7 @@ def _series_without_time(
 def _repeated_words(
     facts: TableFacts, unassigned: Sequence[str], named: Sequence[str]
 ) -> tuple[str, ...]:
-    """Return a column in which values have two or more rows on average."""
+    """Return a column in which a value occurs in two or more rows on average."""
     words = [n for n in unassigned if facts.columns[n].kind == "words" and n not in named]
     for name in [*named, *words]:
         if 2 * facts.distinct(facts.columns[name].text) <= facts.rows and (

@@ -122,8 +122,8 @@ def _feature_sql(
 
 
 def _one_hot_words(table: Table, name: str, text: str, options: ReadOptions) -> tuple[str, ...]:
-    """Return the words of a one-hot column that are features. These are the words in the options,
-    or all words if the options contain none for this column.
+    """Return the words of a one-hot column that are features: the words in the options, or all
+    words if the options contain no words for this column.
 
     Raises:
         DataError: if the column contains a word that is not in the options.

@@ -94,7 +94,8 @@ def _text_format(block: bytes, name: str, options: ReadOptions, kind: str) -> Te
 
 
 def _merge_first(blocks: Iterator[bytes], is_enough: Callable[[bytes], bool]) -> Iterator[bytes]:
-    """Yield the blocks, with the first blocks merged until they are sufficient."""
+    """Merge the first blocks until they are sufficient. Yield the merged block and all later
+    blocks."""
     head = b""
     for block in blocks:
         head += block
@@ -163,7 +164,8 @@ def _append_chunk(incomplete: Chunk | None, chunk: Chunk) -> Chunk:
 
 
 def _split_last(chunk: Chunk, options: ReadOptions, name: str) -> tuple[Chunk, Chunk]:
-    """Split a chunk into all sequences except the last, possibly none, and the last sequence.
+    """Split a chunk into a chunk with all sequences except the last, which may be empty, and a
+    chunk with the last sequence.
 
     Raises:
         DataError: if the last sequence has too many values.

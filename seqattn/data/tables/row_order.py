@@ -1,4 +1,4 @@
-"""Checks whether the rows of a table are sorted."""
+"""Check of whether the rows of a table are sorted."""
 
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ class Table:
         return f"c{self.header.index(name)}"
 
     def text(self, name: str) -> str:
-        """Return SQL for the text of a column in the file."""
+        """Return SQL for the text that the cells of a column have in the file."""
         if name in self.texts:
             return self.texts[name]
         cell = self.column(name)

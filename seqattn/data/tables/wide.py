@@ -88,7 +88,7 @@ def _layout_of_steps(
         table: the rows.
         options: the options for reading the table.
         others: names of the columns without another role.
-        series: name of the series id column, or None.
+        series: name of the series id column, or None if there is no such column.
     """
     steps = wide_columns(others)
     if options.layout == "auto" and not _is_wide(table, options, others, steps, series):
