@@ -34,7 +34,8 @@ def load_data(config: Data) -> Splits:
 def fixed_shape(config: Data) -> tuple[int, int] | None:
     """Return the length of the longest source and the length of the longest target, in steps.
 
-    Return None for a data set from files, because its lengths are known only after reading.
+    Return None for a data set from files, because the lengths are known only after the files are
+    read.
     """
     if isinstance(config, OwnFile):
         return None

@@ -37,7 +37,7 @@ def cache_folder() -> Path:
 
 
 def is_large(files: Sequence[Path]) -> bool:
-    """Return whether `data.cache: auto` uses the cache for these files."""
+    """Return whether `data.cache: auto` uses the cache for the given files."""
     return sum(file.stat().st_size for file in files) >= MIN_CACHED_BYTES
 
 
@@ -45,7 +45,7 @@ def load_cached(
     files: Sequence[Path], options: str, name: str,
     read: Callable[[SeriesStore], dict[str, str]],
 ) -> Series:  # fmt: skip
-    """Return the series of some files from the cache. If the cache has no entry for the files, read
+    """Return the series in the files from the cache. If the cache has no entry for the files, read
     the files and add an entry.
 
     Args:

@@ -128,7 +128,7 @@ class ColumnRoles:
 
         If the training table had series or time columns, the other table must have the same
         columns. If the training table had none, the other table is read without such columns,
-        unless it contains columns that were unknown in training.
+        unless the other table contains columns that were unknown in training.
 
         Args:
             options: the options that the user set.

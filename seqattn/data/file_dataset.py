@@ -43,8 +43,8 @@ MAX_LISTED_SERIES = 10**5
 
 
 def load_file_dataset(config: OwnFile) -> Splits:
-    """Read the files in a config, split their series into parts, cut the parts into sequences, and
-    fit the scaling.
+    """Read the files that a config names, split the series into parts, cut the parts into
+    sequences, and fit the scaling.
 
     Raises:
         DataError: if a file cannot be used; the message states the location in the file.
@@ -167,8 +167,8 @@ def _find_files_of_parts(config: OwnFile) -> tuple[dict[str, list[Path]], str]:
 
 
 def _combined_digest(series: Series) -> str:
-    """Return the SHA-256 digest of the file of a part. If the part has several files, return the
-    digest of their joined digests, in the order of the files."""
+    """Return the SHA-256 digest of the file of a part. If the part has several files, join the
+    digests in the order of the files, and return the digest of the result."""
     content = list(series.digests.values())
     if len(content) == 1:
         return content[0]

@@ -101,7 +101,7 @@ class StepRows(NamedTuple):
 
     @property
     def day(self) -> Integers:
-        """Array (N,) with the day of the month on which the dates of each sequence are.
+        """Array (N,) with the day of the month for a monthly grid of each sequence.
 
         The day is `LAST_DAY` if all dates of a sequence are the last day of a month. Otherwise, the
         day is the latest day of the month among the dates. For numbers, the day is 0.
@@ -113,8 +113,8 @@ class StepRows(NamedTuple):
         return np.where(all_last, LAST_DAY, self.reduce(np.maximum, day, 1))
 
     def is_on_day(self, day: int) -> NDArray[np.bool_]:
-        """Return a boolean array (N,) that is True if all dates of a sequence are on this day of
-        the month, or on the last day of a shorter month."""
+        """Return a boolean array (N,) that is True if all dates of a sequence are on the given day
+        of the month, or on the last day of a shorter month."""
         found, last = self._days()
         return self.reduce(np.logical_and, found == np.minimum(day, last), True)
 
@@ -128,7 +128,7 @@ class StepRows(NamedTuple):
         """Return the distance from each row to the next, in units of the grid.
 
         The result is an array (rows - 1,). A distance is NaN if one of its two rows is off the
-        grid. The result is None if the unit does not apply to these times.
+        grid. The result is None if the unit does not apply to the times.
         """
         if self.is_date == (unit == NUMBER):
             return None
@@ -156,7 +156,7 @@ class StepRows(NamedTuple):
         return np.where(self.is_whole[self.series_index[1:]], 0, np.maximum(ROUNDING, 4 * largest))
 
     def fits(self) -> dict[int, GridFit]:
-        """Return the fit of each grid that applies to these times, by unit."""
+        """Return the fit of each grid that applies to the times, by unit."""
         units = (MONTH, TIME, BUSINESS_DAY) if self.is_date else (NUMBER,)
         return {unit: self._fit(unit) for unit in units}
 
@@ -185,9 +185,9 @@ class StepRows(NamedTuple):
         """For each sequence, choose the valid grid with the fewest missing rows.
 
         Return the unit and the step of each grid as two arrays (N,). Among grids with equally few
-        missing rows, months have priority, then days, weeks and shorter durations, then business
-        days. For example, the step from a Friday to a Monday is one business day rather than three
-        days.
+        missing rows, the priority is: months; weeks, and durations below two days; one business
+        day; other durations; several business days. For example, the step from a Friday to a Monday
+        is one business day rather than three days.
         """
         N = len(self.offsets) - 1
         unit, step = np.full(N, UNKNOWN), np.full(N, np.nan)

@@ -6,10 +6,10 @@ A source x becomes (x - mean) / std, with the mean and standard deviation of thi
 is transformed with the mean and standard deviation of the source, and the forecast is transformed
 back.
 
-Two things differ from the paper. First, there is no learnable affine map (gamma and beta of eq. 2),
-because every model here begins and ends with affine maps that can represent it. Second, the square
-root contains no epsilon, which would make the result depend on the unit of the data. Constant
-features are handled separately instead.
+The implementation differs from the paper in two ways. First, there is no learnable affine map
+(gamma and beta of eq. 2), because every model in this package begins and ends with affine maps that
+can represent it. Second, the square root contains no epsilon, because an epsilon would make the
+result depend on the unit of the data. Constant features are handled separately instead.
 
 In shapes, N is the number of sequences, S the source length and F the number of features.
 """

@@ -260,8 +260,8 @@ class ColumnRanges:
         of a scaler. The size is 0 if the column varies at most by rounding.
 
         Args:
-            scaler: scaler of the features, which repeat along the columns, or None for the
-                identity.
+            scaler: scaler of the features, or None for the identity. The features repeat along the
+                columns.
         """
         unit = np.where(np.isinf(self.spread), 0, self.spread)
         return unit if scaler is None else unit / self.tile(scaler.scale)

@@ -67,8 +67,8 @@ class SeriesTable:
         """Yield pairs (differences, largest absolute value) for blocks of rows, in order.
 
         The differences (n, F) are values minus the values `lag` steps earlier. A difference is NaN
-        if either value was not observed. The largest absolute value is that of the values before
-        the subtraction.
+        if either value was not observed. The largest absolute value is taken over the values of the
+        block, not over the differences.
         """
         ends = np.cumsum(np.maximum(self.lengths - lag, 0))
         pairs = int(ends[-1]) if len(ends) else 0
@@ -247,8 +247,8 @@ def describe_metrics(scored: Mapping[str, Any]) -> list[str]:
     undefined, and which baselines do not apply.
 
     Args:
-        scored: a summary, or the result of `Evaluation.as_plain`. If it lacks the key `metrics`,
-            the returned list is empty.
+        scored: a summary, or the result of `Evaluation.as_plain`. Without the key `metrics` in this
+            argument, the returned list is empty.
     """
     metrics, features = scored.get("metrics"), scored["features"]
     if metrics is None:

@@ -39,8 +39,8 @@ class FrameColumn:
 def columns_of_pandas(frame: Any) -> list[FrameColumn]:
     """Convert the columns of a DataFrame and the levels of its index.
 
-    An unnamed index of integers is left out, because it only counts rows. An unnamed index of dates
-    gets the name `time`.
+    An unnamed index of integers is left out, because such an index only counts rows. An unnamed
+    index of dates gets the name `time`.
 
     Raises:
         DataError: if a name or cell is not supported, or if an unnamed index contains neither

@@ -40,7 +40,7 @@ def _find_in_folder(folder: Path, form: str) -> list[Path]:
     """Return the data files below a folder, sorted by name.
 
     Raises:
-        DataError: if there are no data files, or if they have several formats.
+        DataError: if there are no data files, or if the data files have several formats.
     """
     try:
         files = sorted(file for file in folder.rglob("*") if file.is_file())

@@ -99,7 +99,7 @@ def read_series(
 def _fill_store(
     store: SeriesStore, path: str, files: Sequence[Path], options: ReadOptions, config: OwnFile
 ) -> dict[str, str]:
-    """Add all series of some files to a store, and return the SHA-256 digest of each file by
+    """Add all series of the files to a store, and return the SHA-256 digest of each file by
     name."""
     read, seen, straddles = _FileReader(path, files, options), SeenIds(), False
     for file, chunk in read.chunks():

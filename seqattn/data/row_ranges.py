@@ -29,8 +29,8 @@ MAX_MAPPED_BYTES = 2**26
 class MappedPages:
     """The pages of a memory-mapped array, with methods to read and release pages.
 
-    Pages that were read count as resident memory of the process until they are released or the
-    system reclaims them.
+    Pages that were read count as resident memory of the process until this class releases the pages
+    or the system reclaims them.
 
     Args:
         values: an array, which may be memory-mapped.
@@ -109,7 +109,7 @@ class RowRanges:
     lengths: Integers
 
     def select(self, indices: Integers) -> RowRanges:
-        """Return the ranges at these indices."""
+        """Return the ranges at the given indices."""
         return replace(self, starts=self.starts[indices], lengths=self.lengths[indices])
 
     @functools.cached_property
@@ -121,15 +121,15 @@ class RowRanges:
         return MappedPages(self.values)
 
     def steps(self, indices: slice | Integers, order: NDArray[Any] | None) -> Floats:
-        """Return the time of each row of some ranges as an array (n, L). The times come from
+        """Return the time of each row of the given ranges as an array (n, L). The times come from
         `order`; if `order` is None, the times are row numbers."""
         rows = self.starts[indices][:, None] + np.arange(self.longest)
         rows = np.minimum(rows, len(self.values) - 1)
         return (rows if order is None else _step_numbers(order[rows])).astype(np.float64)
 
     def gather(self, indices: slice | Integers) -> NDArray[np.floating]:
-        """Return the rows of some ranges as an array (n, L, F). Values beyond the length of a range
-        are undefined."""
+        """Return the rows of the given ranges as an array (n, L, F). Values beyond the length of a
+        range are undefined."""
         values, starts, L = np.asarray(self.values), self.starts[indices], self.longest
         if not isinstance(indices, slice):
             found = self.pages.read_scattered(values, starts, L)

@@ -47,7 +47,7 @@ class Season:
 
 
 def find_season(series: SeriesCollection, longest: int | None = None) -> Season | None:
-    """Find the season of some series, or return None if they have no season.
+    """Find the season of a set of series, or return None if there is no season.
 
     A season length m is a candidate if the mean autocorrelation of the detrended series meets three
     conditions:
@@ -146,8 +146,8 @@ def _lagged_sums(values: Floats, size: int) -> Floats:
 
 
 def _detrend(values: Floats, observed: NDArray[np.bool_], longest: int) -> Floats | None:
-    """Return detrended values (L,) with mean square 1 over the observed cells and 0 elsewhere, or
-    None if the values do not vary or if there are too few of them.
+    """Return detrended values (L,) with mean square 1 over the observed cells and 0 elsewhere.
+    Return None if the values do not vary or if there are too few observed values.
 
     Args:
         values: (L,) values, with 0 at unobserved steps.

@@ -177,7 +177,7 @@ def find_proposed_window(chunk: Chunk) -> ProposedWindow | None:
 
 def insert_proposed_window(section: str, chunk: Chunk) -> str:
     """Replace the window of a `data:` section with a proposed window. The section is unchanged if
-    it has no window or if no window can be proposed.
+    the section has no window or if no window can be proposed.
 
     Args:
         section: the section in YAML, as `seqattn data check` prints it.

@@ -36,7 +36,8 @@ class Sequences:
         target_lengths: (N,) number of valid steps of each target.
         features: names of the F source features.
         ids: names of the N sequences.
-        labels: short description of each sequence for plot titles, such as "clockwise", or empty.
+        labels: short description of each sequence for plot titles, such as "clockwise"; empty if
+            there are no descriptions.
         ideal: (N, T, F) best forecast without knowledge of the noise, or None if it is unknown. The
             error of this forecast is the noise floor.
         alignment: (N, T) index of the source step that determines each target step, or None if the
@@ -160,7 +161,7 @@ class Sequences:
         return self.target_observed is not None
 
     def select(self, indices: slice | Integers) -> Sequences:
-        """Return the sequences at these indices."""
+        """Return the sequences at the given indices."""
         chosen = range(len(self))[indices] if isinstance(indices, slice) else indices.tolist()
         return Sequences(
             self.source[indices], self.source_lengths[indices], self.target[indices],

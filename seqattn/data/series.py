@@ -1,4 +1,4 @@
-"""Series from files before they are cut into source and target."""
+"""Series from files, which are not yet cut into source and target."""
 
 from __future__ import annotations
 

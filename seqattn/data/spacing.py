@@ -40,7 +40,7 @@ class Frequency(NamedTuple):
 
     Attributes:
         unit: one of `UNITS` except "unknown".
-        step: interval in this unit. If the unit is "time", the interval is in microseconds.
+        step: interval, counted in `unit`. If the unit is "time", the interval is in microseconds.
         day: day of the month if the unit is "month" and the day is one of `END_DAYS`, otherwise 0.
             A few rows on such a day cannot be distinguished from rows on the last day of the month.
     """
@@ -83,7 +83,7 @@ class Spacing(NamedTuple):
 
     Attributes:
         unit: (N,) index of each unit in `UNITS`.
-        step: (N,) interval in this unit, in microseconds for "time"; NaN if the unit is unknown.
+        step: (N,) interval, counted in `unit`, or in microseconds for "time"; NaN if unknown.
         day: (N,) day of the month if the unit is "month", where 31 is the last day; otherwise 0.
     """
 
@@ -140,7 +140,7 @@ class Spacing(NamedTuple):
         return cls(unit.astype(np.int8), steps, day.astype(np.int8))
 
     def select(self, indices: Any) -> Spacing:
-        """Return the intervals of the sequences at these indices."""
+        """Return the intervals of the sequences at the given indices."""
         return Spacing(*(column[indices] for column in self))
 
     @property
@@ -149,7 +149,7 @@ class Spacing(NamedTuple):
         return np.asarray(self.unit != UNKNOWN)
 
     def frequency(self, k: int) -> Frequency | None:
-        """Return the interval of sequence k, or None if it is unknown."""
+        """Return the interval of sequence k, or None if the interval is unknown."""
         unit = int(self.unit[k])
         return None if unit == UNKNOWN else Frequency(UNITS[unit], float(self.step[k]))
 

@@ -21,7 +21,7 @@ DIRECTIONS = ("counter-clockwise", "clockwise")
 def draw_walks(
     n: int, seed: int, *, noise: float = 0.1, variable_length: bool = False
 ) -> tuple[list[Floats], list[Floats], Integers]:
-    """Draw whole sequences before they are cut into source and target.
+    """Draw whole sequences, which are not yet cut into source and target.
 
     Args:
         n: number of sequences.

@@ -153,7 +153,7 @@ class SeriesStore:
 
         Args:
             name: name of the files, for messages.
-            digests: SHA-256 digest of each file by name.
+            digests: SHA-256 digest of each file by file name.
         """
         assert self.first is not None and self.folder is None
         arrays = {key: parts[0] if len(parts) == 1 else np.concatenate(parts)
@@ -166,7 +166,7 @@ class SeriesStore:
 
         Args:
             name: name of the files, for messages.
-            digests: SHA-256 digest of each file by name.
+            digests: SHA-256 digest of each file by file name.
             more: additional entries of the metadata.
         """
         assert self.first is not None and self.folder is not None

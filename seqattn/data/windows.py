@@ -88,7 +88,7 @@ class SeriesSteps:
     series_index: Integers
 
     def select(self, indices: slice | Integers) -> SeriesSteps:
-        """Return the steps of some windows."""
+        """Return the steps of the given windows."""
         return replace(self, series_index=self.series_index[indices])
 
     def spacings(self) -> Spacing | None:

@@ -46,7 +46,7 @@ def read_npy(path: Path, options: ReadOptions, *, whole: bool = False) -> Iterat
         raise DataError(f"{path}: is an NPZ file under another name. End it in .npz.")
     try:
         array = np.load(path, mmap_mode="r", allow_pickle=False)
-    except Exception as error:  # the header is a Python literal, which can fail in many ways
+    except Exception as error:  # parsing the header can fail in many ways
         raise DataError(f"{path}: is no NPY file of numbers ({first_line(error)}).") from None
     if array.ndim == 1:  # one sequence of one feature
         array = array[None, :]
@@ -68,7 +68,7 @@ def read_npz(file: Path | BinaryIO, name: str, options: ReadOptions) -> Iterator
     """Yield the single chunk of an NPZ file.
 
     Raises:
-        DataError: if the file is damaged or too large when decompressed, or if its shapes disagree.
+        DataError: if the file is damaged or too large when decompressed, or if array shapes differ.
     """
     arrays = read_npz_arrays(file, name)
     key = _main_array(arrays, name)

@@ -58,7 +58,7 @@ class Ragged:
         return self.values[self.offsets[k] : self.offsets[k + 1]]
 
     def select(self, indices: Sequence[int] | Integers) -> Ragged:
-        """Return the sequences at these indices."""
+        """Return the sequences at the given indices."""
         lengths = self.lengths[np.asarray(indices, dtype=np.int64)]
         offsets = to_offsets(lengths)
         values = np.empty((int(offsets[-1]), self.values.shape[1]), dtype=self.values.dtype)
@@ -152,7 +152,7 @@ def raise_bad_value(place: str, value: float) -> None:
 
 
 def first_line(error: BaseException) -> str:
-    """Return the first line of an error message from a library, shortened if it is long."""
+    """Return the first line of an error message from a library. A long line is shortened."""
     lines = str(error).strip().splitlines() or [type(error).__name__]
     return re.sub(r"^[A-Z][A-Za-z ]+ Error: ", "", lines[0])[:200]
 

@@ -16,7 +16,7 @@ from seqattn.runs.storage import MAX_UNPACKED_BYTES
 
 
 def read_npz_arrays(file: Path | BinaryIO, name: str) -> dict[str, NDArray[Any]]:
-    """Read all arrays of an NPZ file, and return them by name.
+    """Return all arrays of an NPZ file by name.
 
     Raises:
         DataError: if the file is damaged, is too large when decompressed, or contains Python

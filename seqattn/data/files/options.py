@@ -28,7 +28,7 @@ class ReadOptions:
         has_header: whether a text file has a header.
         skip_rows: number of lines before the header of a text file.
         decimal: decimal mark of a text file.
-        thousands: thousands separator of a text file, or None if it has no separator.
+        thousands: thousands separator of a text file, or None if the file has no separator.
         na_values: words for empty cells in addition to the usual words. If None, only the usual
             words indicate an empty cell, and `is_training` determines the effect of a number that
             looks like a missing value.

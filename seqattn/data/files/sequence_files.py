@@ -29,7 +29,7 @@ def write_sequences(
         the content of the file, and the keys that a `data:` section needs to read the file.
 
     Raises:
-        UsageError: if the format cannot represent these sequences, or if the format is Arrow and
+        UsageError: if the format cannot represent the sequences, or if the format is Arrow and
             pyarrow is not installed.
     """
     source = [p[:n] for p, n in zip(part.source, part.source_lengths, strict=True)]

@@ -21,7 +21,7 @@ FLOAT32_DIGITS = 8  # number of significant digits of float32
 
 
 class ForecastSteps:
-    """The times of forecasts. They continue the times of each sequence at its step interval.
+    """The times of forecasts, which follow the last time of each sequence at equal intervals.
 
     Args:
         last: (N,) time of the last step, as numbers or dates.
@@ -37,8 +37,8 @@ class ForecastSteps:
         return np.flatnonzero(~self.spacing.is_known)
 
     def after(self, steps: int) -> NDArray[Any]:
-        """Return the times after the last step as an array (N, steps) of numbers or dates. If the
-        step interval of a sequence is unknown, its times are the numbers 1, 2, ... or NaT dates."""
+        """Return the times after the last step as an array (N, steps) of numbers or dates. For a
+        sequence with an unknown step interval, the times are the numbers 1, 2, ... or NaT dates."""
         found = self.spacing.steps_after(self.last, steps)
         if found.dtype.kind != "M":
             found[self.unknown] = np.arange(1, steps + 1)

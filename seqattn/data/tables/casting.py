@@ -26,7 +26,7 @@ NUMBERS = re.compile(
 
 
 def infer_columns(table: Table, options: ReadOptions, names: Sequence[str]) -> dict[str, Column]:
-    """Infer the kinds of some columns, and return the columns by name."""
+    """Infer the kinds of the given columns, and return the columns by name."""
     if not names:
         return {}
     found: dict[str, Column] = {}

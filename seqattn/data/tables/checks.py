@@ -59,8 +59,8 @@ def first_non_number(table: Table, column: Column, options: ReadOptions) -> str:
 
 
 def describe_empty_cells(table: Table, column: Column) -> str:
-    """Return a note on the empty cells of a column and their text in the file, or "" if there are
-    no empty cells."""
+    """Return a note on the empty cells of a column and on the text of these cells in the file. The
+    note is "" if there are no empty cells."""
     (count,) = table.measure(column.empty_count)
     if not count:
         return ""

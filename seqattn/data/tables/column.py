@@ -16,7 +16,7 @@ Kind = Literal["number", "time", "words", "empty"]
 
 @dataclass(frozen=True)
 class Column:
-    """The inferred kind of a column, and the SQL that casts it.
+    """The inferred kind of a column, and the SQL that casts the column.
 
     Attributes:
         name: name of the column in the file.

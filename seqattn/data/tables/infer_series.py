@@ -69,7 +69,7 @@ def _series_of_times(
     words = [n for n in unassigned if facts.columns[n].kind == "words" and n not in named]
     integers = [n for n in unassigned if n not in named and facts.is_integer(n)]
     if MIN_ROWS_PER_TIME * facts.distinct(time.sql) > facts.rows:
-        words = integers = []  # if few times repeat, many columns distinguish them by chance
+        words = integers = []  # if few times repeat, many columns distinguish the rows by chance
     if facts.options.time == "auto":
         _check_hour_column(facts, time)
     keys = _key_columns(facts, named, words, time)
@@ -193,8 +193,8 @@ def _series_without_time(
 ) -> tuple[tuple[str, ...], TimeColumn | None]:
     """Infer the series id columns of a table without a time.
 
-    A series id column has a usual name, or contains words in contiguous rows. A column that counts
-    up within each series becomes the time.
+    A series id column has a usual name, or contains words such that the rows of each word are
+    contiguous. A column that counts up within each series becomes the time.
 
     Returns:
         the names of the series id columns, and the time column or None.

@@ -94,8 +94,8 @@ def _text_format(block: bytes, name: str, options: ReadOptions, kind: str) -> Te
 
 
 def _merge_first(blocks: Iterator[bytes], is_enough: Callable[[bytes], bool]) -> Iterator[bytes]:
-    """Merge the first blocks until they are sufficient. Yield the merged block and all later
-    blocks."""
+    """Merge the first blocks until the merged block is sufficient. Yield the merged block and all
+    later blocks."""
     head = b""
     for block in blocks:
         head += block
@@ -111,7 +111,8 @@ def _merge_first(blocks: Iterator[bytes], is_enough: Callable[[bytes], bool]) ->
 def _is_enough(head: bytes, name: str, options: ReadOptions, kind: str) -> bool:
     """Return whether the first lines are sufficient to find the series id column.
 
-    A header and a row are sufficient if the options name this column or its name is unambiguous.
+    A header and a row are sufficient if the options name this column, or if the header contains an
+    unambiguous name for it.
     """
     lines = head.count(b"\n")
     if lines < 2 or lines >= MIN_LINES or len(head) >= BLOCK_BYTES:
@@ -164,8 +165,8 @@ def _append_chunk(incomplete: Chunk | None, chunk: Chunk) -> Chunk:
 
 
 def _split_last(chunk: Chunk, options: ReadOptions, name: str) -> tuple[Chunk, Chunk]:
-    """Split a chunk into a chunk with all sequences except the last, which may be empty, and a
-    chunk with the last sequence.
+    """Split a chunk into two chunks: all sequences except the last, and the last sequence. The
+    first of the two chunks may be empty.
 
     Raises:
         DataError: if the last sequence has too many values.

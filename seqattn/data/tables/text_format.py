@@ -235,8 +235,8 @@ def _common_width(rows: Sequence[Sequence[str]]) -> int:
 
 
 def _first_row(rows: Sequence[Sequence[str]], width: int) -> int:
-    """Return the index of the first row of the table, which has `width` cells or is a header that
-    lacks one name."""
+    """Return the index of the first row of the table. This row has `width` cells, or is a header
+    that lacks one name."""
     for at, row in enumerate(rows):
         if len(row) == width:
             return at
