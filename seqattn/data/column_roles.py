@@ -133,7 +133,7 @@ class ColumnRoles:
         Args:
             options: the options that the user set.
             name: name of the table, for messages.
-            header: names of the columns of the table.
+            header: names of the columns in the table.
             is_wide: whether each row of the table is a sequence.
 
         Raises:
@@ -161,7 +161,7 @@ class ColumnRoles:
             options: the options before the role is set.
             role: "series" or "time".
             name: name of the table, for messages.
-            header: names of the columns of the table.
+            header: names of the columns in the table.
 
         Raises:
             DataError: if a column of the role is missing.

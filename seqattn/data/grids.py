@@ -47,7 +47,7 @@ class StepRows(NamedTuple):
     Attributes:
         order: (rows,) times, as numbers or dates.
         offsets: (N + 1,) index of the first row of each sequence, followed by the number of rows.
-        series_index: (rows,) index of the sequence of each row.
+        series_index: (rows,) index of the sequence to which each row belongs.
         inner: (rows - 1,) booleans that are True if the next row belongs to the same sequence.
     """
 

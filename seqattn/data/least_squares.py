@@ -4,7 +4,7 @@ Ridge regression (Hoerl and Kennard 1970, "Ridge Regression: Biased Estimation f
 Problems") is least squares with the rows of the matrix sqrt(penalty) I appended to the design
 matrix. Both methods use the R factor of a QR decomposition and update it block by block.
 
-In shapes, N is the number of sequences, n the number of sequences of a block, S the source length,
+In shapes, N is the number of sequences, n the number of sequences in a block, S the source length,
 T the target length, F the number of source features, G the number of target features and K the
 number of penalties.
 """

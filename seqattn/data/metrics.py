@@ -41,7 +41,7 @@ class SeriesTable:
         values: (rows, columns) values of all series, with NaN in unobserved cells.
         columns: column indices of the F target features.
         starts: (series,) index of the first row of each series.
-        lengths: (series,) number of rows of each series.
+        lengths: (series,) number of rows in each series.
     """
 
     values: NDArray[np.floating]

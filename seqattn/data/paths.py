@@ -74,7 +74,7 @@ def file_series_names(path: str, files: Sequence[Path]) -> list[str]:
 
     Args:
         path: the path as the user typed it.
-        files: the files of the path.
+        files: the files that the path refers to.
     """
     count, home = Counter(file.stem for file in files), Path(path)
     is_folder = home.is_dir()

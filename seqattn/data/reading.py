@@ -71,9 +71,9 @@ def read_series(
 
     Args:
         path: the path as the user typed it.
-        files: the files of the path.
+        files: the files that the path refers to.
         config: the data section of the config.
-        roles: roles of the columns of the training part, to read another part in the same way, or
+        roles: roles of the columns in the training part, to read another part in the same way, or
             None to infer the roles.
 
     Raises:

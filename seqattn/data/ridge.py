@@ -1,7 +1,7 @@
 """Ridge regression on a training part, for the initial weights of `model.skip: linear`.
 
 In shapes, S is the source length, T the target length, F the number of source features, G the
-number of target features, K the number of penalties and n the number of sequences of a block.
+number of target features, K the number of penalties and n the number of sequences in a block.
 """
 
 from __future__ import annotations

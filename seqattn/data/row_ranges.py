@@ -60,7 +60,7 @@ class MappedPages:
         Args:
             values: the whole array (rows, C).
             starts: (n,) index of the first row of each range.
-            length: number of rows of a range.
+            length: number of rows in a range.
 
         Returns:
             the ranges, or None if there is no file or if a range extends beyond the end of the
@@ -99,7 +99,7 @@ class RowRanges:
         columns: column indices of the F features.
         features: names of the F features.
         starts: (N,) index of the first row of each range.
-        lengths: (N,) number of rows of each range.
+        lengths: (N,) number of rows in each range.
     """
 
     values: NDArray[np.floating]

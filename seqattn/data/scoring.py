@@ -1,6 +1,6 @@
 """Sums of the errors of a forecast, accumulated chunk by chunk.
 
-In shapes, N is the number of sequences, n the number of sequences of a chunk, T the target length
+In shapes, N is the number of sequences, n the number of sequences in a chunk, T the target length
 and F the number of target features.
 """
 

@@ -1,6 +1,6 @@
 """Search for the season of a set of series, based on the autocorrelation of the series.
 
-In shapes, L is the number of steps of a series and F the number of features.
+In shapes, L is the number of steps in a series and F the number of features.
 """
 
 from __future__ import annotations

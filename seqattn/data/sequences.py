@@ -17,7 +17,7 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 MAX_BLOCK_VALUES = 2**22
-"""Maximum number of values of an array that are processed together."""
+"""Maximum number of values in an array that are processed together."""
 MAX_SPREAD_RATIO = 20
 """Largest ratio of the standard deviations of two features for which a plot uses equal axes."""
 
@@ -31,9 +31,9 @@ class Sequences:
 
     Attributes:
         source: (N, S, F) values of the sources.
-        source_lengths: (N,) number of valid steps of each source, 1 or more.
+        source_lengths: (N,) number of valid steps in each source, 1 or more.
         target: (N, T, F) values to forecast. T may be 0 if the target is unknown.
-        target_lengths: (N,) number of valid steps of each target.
+        target_lengths: (N,) number of valid steps in each target.
         features: names of the F source features.
         ids: names of the N sequences.
         labels: short description of each sequence for plot titles, such as "clockwise"; empty if
@@ -44,7 +44,7 @@ class Sequences:
             task has no alignment. The index is -1 at padding, and for a target step that no single
             source step determines.
         target_features: names of the target features; if empty, the source features are used.
-        last_steps: (N,) time of the last step of each source, as numbers or dates, or None if steps
+        last_steps: (N,) time of the last step in each source, as numbers or dates, or None if steps
             are counted from 1.
         spacing: step interval of each sequence, or None if steps are counted from 1.
         source_observed: mask (N, S, F) that is True at observed source cells and False at filled
@@ -100,7 +100,7 @@ class Sequences:
             side: "source" or "target".
             points: (N, L, F) values.
             lengths: (N,) number of valid steps.
-            min_length: minimum number of steps of a sequence.
+            min_length: minimum number of steps in a sequence.
             observed: mask (N, L, F) that is True at cells that must be finite; None for all cells.
 
         Raises:

@@ -34,7 +34,7 @@ class Series:
             empty cells, or None if no series is left out.
         notes: notes for the user on how the files were read.
         digests: SHA-256 digest of each file by file name.
-        roles: roles of the columns of a table, or None if no table was read.
+        roles: roles of the columns in a table, or None if no table was read.
     """
 
     name: str
@@ -91,9 +91,9 @@ class Spans:
     """A row range for each series in a part of the data set.
 
     Attributes:
-        series_index: (n,) index of each series.
+        series_index: (n,) index of the series to which each range belongs.
         starts: (n,) index of the first row of each range.
-        lengths: (n,) number of rows of each range.
+        lengths: (n,) number of rows in each range.
     """
 
     series_index: Integers

@@ -42,11 +42,11 @@ class Cut(NamedTuple):
     """The rows of N sources and targets.
 
     Attributes:
-        series_index: (N,) index of the series of each sequence.
+        series_index: (N,) index of the series from which each sequence is cut.
         source_starts: (N,) index of the first row of each source.
-        source_lengths: (N,) number of rows of each source.
+        source_lengths: (N,) number of rows in each source.
         target_starts: (N,) index of the first row of each target.
-        target_lengths: (N,) number of rows of each target.
+        target_lengths: (N,) number of rows in each target.
     """
 
     series_index: Integers

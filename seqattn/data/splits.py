@@ -27,14 +27,14 @@ class Splits:
             is no such baseline.
         notes: messages for the user about the files.
         split: tuple (series id, part, first step, last step) for each series from files.
-        digests: SHA-256 digest of the files of each path in the config.
+        digests: SHA-256 digest of the files for each path in the config.
         digests_by_file: SHA-256 digest of each file by file name; empty if no path covers several
             files.
         frequency: step interval of all training series, or None if intervals differ or are unknown.
         in_sample: season and error scales of the training series, or None for generated data.
         fitted_on: the training sequences for fitting baselines, or None for the whole training
             part.
-        roles: roles of the columns of the table, or None if no table was read.
+        roles: roles of the columns in the table, or None if no table was read.
         units: unit of each feature that has a unit, by feature name.
     """
 

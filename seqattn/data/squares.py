@@ -26,7 +26,7 @@ def draw_walks(
     Args:
         n: number of sequences.
         seed: seed from 0 to 2**32 - 1.
-        noise: standard deviation of the normal noise of each coordinate.
+        noise: standard deviation of the normal noise in each coordinate.
         variable_length: whether sequences have 2, 3 or 4 corners instead of always 4.
 
     Returns:

@@ -30,7 +30,7 @@ class PackedNames(collections.abc.Sequence[str]):
 
     Args:
         content: (bytes,) the concatenated strings in UTF-8.
-        lengths: (N,) number of bytes of each string.
+        lengths: (N,) number of bytes in each string.
     """
 
     def __init__(self, content: NDArray[np.uint8], lengths: Integers) -> None:

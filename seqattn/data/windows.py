@@ -31,7 +31,7 @@ class WindowNames(collections.abc.Sequence[str]):
 
     Args:
         of_series: names of all series.
-        series_index: (N,) index of the series of each sequence.
+        series_index: (N,) index of the series from which each sequence is cut.
         step: function that returns the first target step of sequence k as text, or None to use the
             names of the series alone.
     """
@@ -80,7 +80,7 @@ class SeriesSteps:
     Attributes:
         order: (rows,) time of each row, as numbers or dates, or None if steps are counted from 1.
         spacing: step interval of each series, or None if `order` is None.
-        series_index: (N,) index of the series of each window.
+        series_index: (N,) index of the series from which each window is cut.
     """
 
     order: NDArray[np.generic] | None

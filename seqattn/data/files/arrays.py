@@ -68,7 +68,7 @@ def read_npz(file: Path | BinaryIO, name: str, options: ReadOptions) -> Iterator
     """Yield the single chunk of an NPZ file.
 
     Raises:
-        DataError: if the file is damaged or too large when decompressed, or if array shapes differ.
+        DataError: if the file is damaged, is too large when decompressed or has conflicting shapes.
     """
     arrays = read_npz_arrays(file, name)
     key = _main_array(arrays, name)
@@ -186,7 +186,7 @@ class _FeatureChoice:
             words: name of the array with the feature names.
             name: name of the file, for messages.
             key: name of the array of values.
-            F: number of features of the array of values.
+            F: number of features in the array of values.
             options: the options for reading the file.
 
         Raises:

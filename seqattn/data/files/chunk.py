@@ -84,7 +84,7 @@ class Chunk:
         notes: notes for the user on how the file was read.
         is_wide: whether each row of the table was a sequence.
         id_parts: the parts of each id if an id joins the values of several columns, otherwise None.
-        roles: roles of the columns of a table, or None if the file is not a table.
+        roles: roles of the columns in a table, or None if the file is not a table.
     """
 
     ids: tuple[str, ...]

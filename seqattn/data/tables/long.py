@@ -80,7 +80,7 @@ def _series_sql(roles: LongLayout) -> str:
 
 
 def _id_parts(table: Table, roles: LongLayout) -> tuple[tuple[str, ...], ...]:
-    """Return the values of the series columns of each sequence, in the order of the file."""
+    """Return the values of the series columns for each sequence, in the order of the file."""
     texts = ", ".join(roles.columns[name].text for name in roles.series)
     return tuple(table.query(f"SELECT {texts} FROM {ROWS} GROUP BY ALL ORDER BY min({ROW})"))
 

@@ -37,7 +37,7 @@ class PlainColumn:
 
     Attributes:
         type: BIGINT, DOUBLE or TIMESTAMP.
-        digits: for times, the number of characters of each cell.
+        digits: for times, the number of characters in each cell.
         between: for times, the separator between date and time of day, or "" for dates alone.
     """
 
