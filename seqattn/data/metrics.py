@@ -185,7 +185,8 @@ class Errors:
     Attributes:
         mae: mean absolute error in the user's units.
         rmse: root mean squared error in the user's units.
-        mase: mean absolute scaled error, without unit; None also for a feature with undefined MASE.
+        mase: mean absolute scaled error, which has no unit. The value is None also for a feature
+            with undefined MASE.
     """
 
     mae: list[float | None]

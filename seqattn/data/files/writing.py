@@ -70,8 +70,8 @@ def round_forecast(forecast: Floats, scale: Floats | None = None) -> NDArray[np.
 
     Args:
         forecast: (N, T, F) forecast in the user's units.
-        scale: (F,) scale of each target feature, which determines the number of decimals, or None
-            if the forecast was not scaled. Without a scale, the forecast is cast to float32.
+        scale: (F,) scale of each target feature, or None if the forecast was not scaled. The scale
+            determines the number of decimals. Without a scale, the forecast is cast to float32.
     """
     if scale is None:
         return forecast.astype(np.float32)

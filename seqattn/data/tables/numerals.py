@@ -145,7 +145,7 @@ def find_numeral(
 
 
 def _units_of_sample(sample: Sequence[str]) -> tuple[str, tuple[str, ...]]:
-    """Return a pair (unit, units) for a sample. The unit is "" unless all numbers share this unit.
+    """Return a pair (unit, units) for a sample. The unit is "" unless all numbers share one unit.
     The units are empty unless most numbers have one of several units."""
     found: dict[str, int] = {}
     for word in sample:
