@@ -45,7 +45,7 @@ def load_cached(
     files: Sequence[Path], options: str, name: str,
     read: Callable[[SeriesStore], dict[str, str]],
 ) -> Series:  # fmt: skip
-    """Return the series in the files from the cache. If the cache has no entry for the files, read
+    """Return the series of the files from the cache. If the cache has no entry for the files, read
     the files and add an entry.
 
     Args:

@@ -103,7 +103,7 @@ class StepRows(NamedTuple):
     def day(self) -> Integers:
         """Array (N,) with the day of the month for a monthly grid of each sequence.
 
-        The day is `LAST_DAY` if all dates of a sequence are the last day of a month. Otherwise, the
+        The day is `LAST_DAY` if each date of a sequence is the last day of a month. Otherwise, the
         day is the latest day of the month among the dates. For numbers, the day is 0.
         """
         if not self.is_date:

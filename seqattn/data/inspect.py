@@ -62,7 +62,7 @@ class FileReport:
         frequency: step interval as text, or None if there is no time column.
         missing_rows: number of missing rows if the steps are evenly spaced, otherwise 0.
         notes: notes for the user on how the file was read.
-        section: the `data:` section of a config that trains on the file.
+        section: the `data:` section of a config for training on the file.
     """
 
     kind: str

@@ -1,6 +1,6 @@
 """Ranges of rows in one array, which is in memory or in a memory-mapped file.
 
-In shapes, N is the number of ranges, n the number of gathered ranges, L the number of rows of the
+In shapes, N is the number of ranges, n the number of gathered ranges, L the number of rows in the
 longest range, C the number of columns and F the number of features.
 """
 

@@ -129,7 +129,7 @@ def _render_names(names: tuple[str, ...]) -> str:
 
 
 def _window_lines(chunk: Chunk) -> list[str]:
-    """Return the lines with the keys that cut series into source and target."""
+    """Return the lines with the keys that define how series are cut into source and target."""
     min_length = typical_min_length(chunk)
     if len(chunk) >= 7:
         half = max(1, min_length // 2)
@@ -177,7 +177,7 @@ def find_proposed_window(chunk: Chunk) -> ProposedWindow | None:
 
 def insert_proposed_window(section: str, chunk: Chunk) -> str:
     """Replace the window of a `data:` section with a proposed window. The section is unchanged if
-    the section has no window or if no window can be proposed.
+    it has no window, or if no window can be proposed.
 
     Args:
         section: the section in YAML, as `seqattn data check` prints it.

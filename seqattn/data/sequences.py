@@ -19,7 +19,8 @@ Integers = NDArray[np.int64]
 MAX_BLOCK_VALUES = 2**22
 """Maximum number of values in an array that are processed together."""
 MAX_SPREAD_RATIO = 20
-"""Largest ratio of the standard deviations of two features for which a plot uses equal axes."""
+"""Largest ratio of the standard deviations of two features for which a plot uses the same scale on
+both axes."""
 
 
 @dataclass(frozen=True, eq=False)

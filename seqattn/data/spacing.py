@@ -83,7 +83,8 @@ class Spacing(NamedTuple):
 
     Attributes:
         unit: (N,) index of each unit in `UNITS`.
-        step: (N,) interval, counted in `unit`, or in microseconds for "time"; NaN if unknown.
+        step: (N,) interval, counted in `unit`, or in microseconds for "time"; NaN if the interval
+            is unknown.
         day: (N,) day of the month if the unit is "month", where 31 is the last day; otherwise 0.
     """
 
@@ -196,7 +197,7 @@ class Spacing(NamedTuple):
         interval of its sequence is unknown.
 
         Args:
-            series_index: (M,) index of the sequence of each time.
+            series_index: (M,) index of the sequence to which each time belongs.
             base: (M,) times to start from.
             count: (M,) number of steps.
         """

@@ -1,4 +1,4 @@
-"""A store for series that are added chunk by chunk, in memory or in memory-mapped files."""
+"""A store in memory or in memory-mapped files, to which series are added chunk by chunk."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Readers and writers of sequences in files of several formats."""
+"""Readers and writers of files that contain sequences, in several formats."""
 
 from __future__ import annotations
 

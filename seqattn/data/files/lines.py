@@ -30,7 +30,7 @@ MAX_CHUNK_VALUES = 2**18  # number of values at which a chunk ends
 
 
 def has_nested_points(path: Path) -> bool:
-    """Return whether the first line indicates that each line is a whole sequence, not a row."""
+    """Return whether the first line indicates that each line contains a sequence, not a row."""
     with path.open("rb") as file:
         first = next((line for line in file if line.strip()), b"")
     if b'"target"' in first and b"[" in first:
@@ -42,7 +42,7 @@ def check_json_lines(path: Path, name: str) -> None:
     """Check that each line of a file is valid JSON.
 
     Raises:
-        DataError: if a line is too long or not valid JSON.
+        DataError: if a line is too long or is not valid JSON.
     """
     number = 0
     with path.open("rb") as file:

@@ -21,7 +21,7 @@ FLOAT32_DIGITS = 8  # number of significant digits of float32
 
 
 class ForecastSteps:
-    """The times of forecasts, which follow the last time of each sequence at equal intervals.
+    """The times of forecasts, which continue each sequence at its own step interval.
 
     Args:
         last: (N,) time of the last step, as numbers or dates.

@@ -73,7 +73,7 @@ def _plain_number_columns(
 def _cleaned_text(table: Table, name: str, options: ReadOptions) -> str:
     """Return SQL for the cells of a column as text. The SQL gives NULL for an empty cell.
 
-    The cells of a text file are cleaned once and in place, because most queries read them.
+    The cells of a text file are cleaned once and in place, because most queries read these cells.
     """
     cell = table.column(name)
     kind = table.types[table.header.index(name)]

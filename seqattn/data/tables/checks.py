@@ -44,8 +44,8 @@ def check_cells(table: Table, column: Column) -> None:
 
 
 def first_non_number(table: Table, column: Column, options: ReadOptions) -> str:
-    """Describe the first cell in a column that is not a number, and the location of this cell in
-    the file."""
+    """Describe the first cell of a column that does not contain a number, and the location of this
+    cell in the file."""
     text = column.text
     numerals = [f"({numeral.sql(text)}) IS NOT NULL" for numeral in allowed_numerals(options)]
     rows = table.query(

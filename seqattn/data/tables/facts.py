@@ -108,8 +108,8 @@ class TableFacts:
         return bool(changes == self.distinct(text))
 
     def identifies_rows(self, names: Sequence[str], time: TimeColumn) -> bool:
-        """Return whether the given columns and the time together identify each row, and each
-        combination of values in the given columns has more than two rows on average."""
+        """Return whether the given columns and the time together identify each row, and whether
+        each combination of values in the given columns has more than two rows on average."""
         texts = [self.columns[name].text for name in names]
         if not self.rows > 2 * self.distinct(*texts):
             return False

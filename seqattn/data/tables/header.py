@@ -17,7 +17,7 @@ MONTH = re.compile(
     r"|[A-Za-z]{3,9}[ -]\d{2,4}|\d{4} ?[A-Za-z]{3}|\d{4} ?[Qq][1-4])( \d.*)?"
 )
 MAX_SHOWN = 60
-"""Maximum number of characters in a line in a message."""
+"""Maximum number of characters of a line that a message shows."""
 
 
 def is_comment(line: str, comment: str) -> bool:

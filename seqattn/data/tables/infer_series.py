@@ -107,8 +107,8 @@ def _named_series(facts: TableFacts, named: Sequence[str]) -> tuple[str, ...]:
 
 
 def _block_series(facts: TableFacts, named: Sequence[str]) -> tuple[str, ...]:
-    """Return a column with the name of an id, such as `trip_id`. The rows of each value must be
-    contiguous, with two or more rows per value on average."""
+    """Return a column with the name of an id, such as `trip_id`. The rows with the same value must
+    be contiguous, and each value must have two or more rows on average."""
     for name in named:
         folded = fold_name(name)
         if folded not in SERIES_NAMES[:BLOCK_SERIES] and not folded.endswith("_id"):
@@ -193,8 +193,9 @@ def _series_without_time(
 ) -> tuple[tuple[str, ...], TimeColumn | None]:
     """Infer the series id columns of a table without a time.
 
-    A series id column has a usual name, or contains words such that the rows of each word are
-    contiguous. A column that counts up within each series becomes the time.
+    A series id column either has a usual name or contains words. In a column of words, the rows
+    with the same word must be contiguous. A column that counts up within each series becomes the
+    time.
 
     Returns:
         the names of the series id columns, and the time column or None.
@@ -205,7 +206,8 @@ def _series_without_time(
     time = facts.find_counter(())
     if time is not None:
         return (), time
-    # Look for integers in contiguous rows together with another column that counts up.
+    # Look for a column of integers in which equal values are contiguous, and for another column
+    # that counts up while this integer is constant.
     for name in unassigned:
         if name not in named and facts.is_integer(name) and facts.is_contiguous(name):
             time = facts.find_counter((name,))

@@ -13,7 +13,7 @@ def distinct(*sql: str) -> str:
 
 
 def are_in_order(table: Table, keys: Sequence[str], step: str) -> bool:
-    """Return whether the rows of each series are contiguous with strictly increasing times.
+    """Return whether the rows of each series are contiguous and have strictly increasing times.
 
     Args:
         table: the rows.

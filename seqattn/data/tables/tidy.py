@@ -9,7 +9,7 @@ from seqattn.data.tables.table import ROW, ROWS, Table
 from seqattn.errors import DataError
 
 TOTALS = ("total", "totals", "sum", "mean", "average", "count", "gesamt", "summe", "totaal")
-"""First words of a last row that contains totals."""
+"""First words that indicate a row of totals at the end of a table."""
 
 
 def clean_rows(table: Table, *, is_first: bool = True, is_last: bool = True) -> None:
