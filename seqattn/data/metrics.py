@@ -179,8 +179,8 @@ def _naive_scales(
 
 @dataclass(frozen=True)
 class Errors:
-    """The errors of a forecast, as F numbers per metric. A number is None for a feature without
-    observed cells.
+    """The errors of a forecast, with F numbers for each metric. A number is None for a feature
+    without observed cells.
 
     Attributes:
         mae: mean absolute error in the user's units.

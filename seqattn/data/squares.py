@@ -111,6 +111,7 @@ def _ideal_target(corners: Floats, cut: int) -> Floats:
 
 
 def _corners(base: int, direction: int) -> Floats:
-    """Return four corners clockwise from corner `base`. If `direction` is 0, reverse the order."""
+    """Return four corners in clockwise order, starting from corner `base`. If `direction` is 0,
+    reverse the order."""
     clockwise = CORNERS[(base + np.arange(4)) % 4]
     return clockwise if direction else clockwise[::-1]

@@ -67,7 +67,7 @@ def _are_dates(cells: Sequence[str]) -> bool:
 
 
 def _is_arithmetic(cells: Sequence[str]) -> bool:
-    """Return whether cells are integers with a constant positive difference."""
+    """Return whether cells are integers that increase by a constant difference."""
     if len(cells) < 2 or not all(map(str.isdecimal, cells)):
         return False
     numbers = [int(cell) for cell in cells]

@@ -84,8 +84,8 @@ def check_filled(table: Table, name: str, sql: str) -> None:
 def _digits_of_dates(table: Table, column: Column) -> str | None:
     """Return SQL that reads integers such as 20011229 or 200112 as dates.
 
-    Return None if some integers are not dates from 1900 to 2099, or if the integers have a constant
-    difference.
+    Return None if some integers are not dates from 1900 to 2099, or if consecutive integers have a
+    constant difference.
     """
     value = column.sql
     low, high, fraction = table.one(
