@@ -150,8 +150,8 @@ def _one_hot_words(table: Table, name: str, text: str, options: ReadOptions) -> 
 def _sort(table: Table, roles: LongLayout, values: list[str]) -> tuple[str, ...]:
     """Create the view `SORTED` of the rows with their positions, and return notes for the user.
 
-    The view is sorted by sequence, in the order of the first row of each sequence, and by time. The
-    rows are copied only if they are not already sorted.
+    The view is sorted by sequence and then by time. The sequences are in the order of their first
+    rows in the file. The rows are copied only if they are not already sorted.
 
     Raises:
         DataError: if a series id is empty, or if a sequence has two rows with the same time.
