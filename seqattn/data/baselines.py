@@ -40,13 +40,14 @@ class LazyForecast:
     make: Callable[[Sequences], Floats]
 
     def __getitem__(self, indices: slice, /) -> Floats:
-        """Return the forecast (n, T, F) for the sequences of a slice."""
+        """Return the forecast (n, T, F) for the sequences in a slice."""
         return self.make(self.part.select(indices))
 
 
 @dataclass(frozen=True)
 class Baselines:
-    """The parameter-free baselines for a part, and notes on baselines that do not apply.
+    """The parameter-free baselines for a part of the data set, and notes on baselines that do not
+    apply.
 
     Attributes:
         forecasts: for each baseline name, the function that computes the forecast (n, T, F) for n
@@ -58,7 +59,7 @@ class Baselines:
     notes: tuple[str, ...]
 
     def forecast(self, name: str, part: Sequences) -> LazyForecast:
-        """Return the forecast of the baseline `name` for a part."""
+        """Return the forecast of the baseline `name` for a part of the data set."""
         return LazyForecast(part, self.forecasts[name])
 
 
@@ -73,8 +74,9 @@ def build_baselines(
         test: the sequences to forecast.
         rule: name and forecast function of the naive baseline of a generated task, or None if the
             task has no naive baseline.
-        in_sample: statistics of series from files, or None for generated data. The statistics add
-            the drift forecast and, if the series have a season, the seasonal naive forecast.
+        in_sample: statistics of series from files, or None for generated data. For data from files,
+            the baselines include the drift forecast and, if the series have a season, the seasonal
+            naive forecast.
 
     Raises:
         DataError: if a source is shorter than the season that the user set.
@@ -86,7 +88,7 @@ def build_baselines(
     }
     notes = list[str]()
     columns = source_columns_of_targets(test)
-    if columns is not None:  # it is None if the sources lack a target feature
+    if columns is not None:  # None means that the sources lack a target feature
         forecasts[LAST_POINT] = lambda part: last_value(part, columns)
         if in_sample is not None:
             forecasts[DRIFT] = lambda part: drift(part, columns)
@@ -118,7 +120,7 @@ def mean_by_step(part: Sequences, steps: int) -> Floats:
     for _, chunk in part.chunks():
         cells = chunk.target_cells
         target = chunk.target if chunk.target_observed is None else np.where(cells, chunk.target, 0)
-        # Padding contributes 0 to both sums.
+        # Padding contributes 0 to `total` and to `count`.
         total, count = total + target.sum(axis=0), count + cells.sum(axis=0)
     overall = total.sum(axis=0) / np.maximum(count.sum(axis=0), 1)
     total, count = total[:steps], count[:steps]
@@ -128,19 +130,19 @@ def mean_by_step(part: Sequences, steps: int) -> Floats:
 
 
 def forecast_mse(forecast: ForecastLike, part: Sequences, scale: Floats | None = None) -> float:
-    """Return the mean squared error over all observed target cells.
+    """Return the mean squared error of a forecast over all observed target cells.
 
     Args:
-        forecast: array (N, T, F) in the units of the part.
+        forecast: (N, T, F) forecast in the units of the targets.
         part: the sequences with the targets.
-        scale: divisor of the errors, (F,) or (N, 1, F). With None, the errors keep the units of
-            the part.
+        scale: divisor of the errors, (F,) or (N, 1, F). If None, the errors keep the units of the
+            targets.
     """
     return ErrorSums.of(forecast, part, scale).loss
 
 
 def render_verdict(loss: float, baselines: Mapping[str, float], fitted: Mapping[str, float]) -> str:
-    """Return a phrase that compares a loss with its baselines, such as "beats the best
+    """Return a phrase that compares a loss with the losses of baselines, such as "beats the best
     parameter-free baseline (NAME, LOSS), but not linear least squares (fitted) (LOSS)".
 
     Args:

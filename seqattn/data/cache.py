@@ -1,8 +1,8 @@
 """A cache on disk for the contents of large files.
 
-An entry is a folder. Its name is a digest of the paths, sizes and modification times of the files
-and of the read options. An entry is written under a temporary name and renamed when it is complete,
-so that several processes can write the same entry at once.
+An entry is a folder. The name of the folder is a digest of the read options and of the paths, sizes
+and modification times of the files. An entry is written under a temporary name and renamed when it
+is complete, so that several processes can write the same entry at the same time.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ ABANDONED_SECONDS = 86_400
 
 
 def cache_folder() -> Path:
-    """Return the cache folder: `SEQATTN_CACHE`, or `seqattn` in the user's cache folder."""
+    """Return the folder that the environment variable `SEQATTN_CACHE` specifies. If this variable
+    is not set, return the folder `seqattn` in the user's cache folder."""
     folder = os.environ.get("SEQATTN_CACHE")
     if folder:
         return Path(folder)
@@ -36,7 +37,7 @@ def cache_folder() -> Path:
 
 
 def is_large(files: Sequence[Path]) -> bool:
-    """Return whether `data.cache: auto` uses the cache for these files."""
+    """Return whether `data.cache: auto` uses the cache for the given files."""
     return sum(file.stat().st_size for file in files) >= MIN_CACHED_BYTES
 
 
@@ -44,17 +45,18 @@ def load_cached(
     files: Sequence[Path], options: str, name: str,
     read: Callable[[SeriesStore], dict[str, str]],
 ) -> Series:  # fmt: skip
-    """Return the series of some files from the cache. If there is no entry yet, read the files.
+    """Return the series of the files from the cache. If the cache has no entry for the files, read
+    the files and add an entry.
 
     Args:
-        files: the files, in order.
-        options: text of all options that change how the files are read.
+        files: the files in the order in which they are read.
+        options: all options that affect how the files are read, as text.
         name: name of the files, for messages.
-        read: function that adds the series to a store and returns the SHA-256 digest of each file
-            by name.
+        read: function that adds the series to a store, and returns the SHA-256 digest of each file
+            by file name.
 
     Raises:
-        DataError: if a file changed during the read.
+        DataError: if a file changed while it was read.
         StorageError: if the disk is full.
     """
     home, key = cache_folder(), _cache_key(files, options)
@@ -68,7 +70,7 @@ def load_cached(
         if _cache_key(files, options) != key:
             raise DataError(f"{name}: changed while it was read. Give the same command again.")
         store.write(name, digests, {"files": [str(file.resolve()) for file in files]})
-        # An OSError means that another process wrote the entry first or an old entry is damaged.
+        # OSError means that another process wrote the entry first, or that an old entry is damaged.
         with contextlib.suppress(OSError):
             if open_mapped(entry) is None:
                 shutil.rmtree(entry, ignore_errors=True)
@@ -95,7 +97,8 @@ def _cache_key(files: Sequence[Path], options: str) -> str:
 
 @contextlib.contextmanager
 def _new_folder(home: Path, files: Sequence[Path]) -> Iterator[Path]:
-    """Create a folder next to the entries. At the end, remove the folder if it was not renamed.
+    """Create a folder next to the cache entries. When the context ends, remove the folder unless it
+    was renamed.
 
     Raises:
         StorageError: if the disk is full or the folder cannot be created.

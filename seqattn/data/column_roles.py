@@ -1,4 +1,4 @@
-"""The roles of table columns in training, and their application to other tables."""
+"""The roles of table columns during training, and the application of the roles to other tables."""
 
 from __future__ import annotations
 
@@ -15,15 +15,16 @@ if TYPE_CHECKING:
 
 LONG_LAYOUT, WIDE_LAYOUT = "long", "wide"
 FILE_SPECIFIC_REASONS = ("it is constant", "it is empty", "the same in every row")
-"""Phrases in reasons for ignoring a column. A reason with such a phrase may be specific to one
-file."""
+"""Phrases that occur in reasons for ignoring a column. A reason with such a phrase may be specific
+to one file."""
 NO_COLUMN: dict[str, Any] = {"series": (), "time": None}
-"""Option values which specify that no column has the role."""
+"""For each role, the option value that indicates that no column has the role."""
 ROLE_PHRASES = {
     "series": ("identified the series", "if all rows are one series"),
     "time": ("gave the time", "to take the rows in order"),
 }
-"""Phrases for messages that describe the purpose of a role in training and the meaning of null."""
+"""For each role, two phrases for error messages: the purpose of the columns during training, and
+the meaning of the value null."""
 
 
 @dataclass(frozen=True)
@@ -107,7 +108,7 @@ class ColumnRoles:
         return options
 
     def choose_reading(self, choices: Sequence[Mapping[str, str]]) -> Mapping[str, str] | None:
-        """Return the candidate reading that was used during training, or None if it is unknown.
+        """Return the candidate that agrees with the training table, or None if no candidate does.
 
         Args:
             choices: candidate options, such as `{"time_format": ...}` or `{"decimal": ","}`.
@@ -122,17 +123,17 @@ class ColumnRoles:
     def apply_to(
         self, options: ReadOptions, name: str, header: Sequence[str], *, is_wide: bool
     ) -> ReadOptions:
-        """Return options for reading another table, in which these roles replace the value "auto"
-        of `options`.
+        """Return the options for reading another table. The roles of the training table replace the
+        value "auto" in `options`.
 
-        If the training table had series or time columns, the other table must have them. If the
-        training table had none, the other table is read without them, unless it contains columns
-        that were unknown in training.
+        If the training table had series or time columns, the other table must have the same
+        columns. If the training table had none, the other table is read without such columns,
+        unless the other table contains columns that were unknown in training.
 
         Args:
             options: the options that the user set.
             name: name of the table, for messages.
-            header: names of the columns of the table.
+            header: names of the columns in the table.
             is_wide: whether each row of the table is a sequence.
 
         Raises:
@@ -154,13 +155,13 @@ class ColumnRoles:
     def _with_role(
         self, options: ReadOptions, role: str, name: str, header: Sequence[str]
     ) -> ReadOptions:
-        """Return options with the columns of one role.
+        """Return the options after setting the columns of one role.
 
         Args:
-            options: the options so far.
+            options: the options before the role is set.
             role: "series" or "time".
             name: name of the table, for messages.
-            header: names of the columns of the table.
+            header: names of the columns in the table.
 
         Raises:
             DataError: if a column of the role is missing.

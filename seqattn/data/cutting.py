@@ -69,10 +69,10 @@ def cut_series(series: Series, spans: Spans, config: OwnFile, left_out: LeftOut)
 
 
 def cut_at_length(series: Series, source_length: int) -> Windows:
-    """Cut each series for a model that was trained on a generated task.
+    """Cut each series into source and target for a model that was trained on a generated task.
 
-    The source is the first `source_length` steps, or fewer in a shorter series, and the target is
-    the rest.
+    The source is the first `source_length` steps and the target is the rest. If a series has at
+    most `source_length` steps, only its last step is the target.
 
     Raises:
         DataError: if a series has only one step.
@@ -96,10 +96,10 @@ def make_sources(
     series: Series, config: OwnFile | None, target_features: tuple[str, ...] = ()
 ) -> Windows:
     """Return whole series as sources with unknown targets. If the config defines windows, return
-    only the last steps of each series.
+    only the last steps of each series, up to the source length of a window.
 
     Args:
-        series: the series.
+        series: the series to forecast.
         config: the data config of the run, or None if the run was trained on a generated task.
         target_features: names of the target features; if empty, the source features are used.
 
@@ -147,7 +147,8 @@ def _cut_by_length(series: Series, spans: Spans, config: OwnFile, left_out: Left
 
 
 def _subtract_rows(lengths: Integers, short: int) -> Integers:
-    """Return the lengths minus `short` rows. Equal lengths remain a broadcast view."""
+    """Subtract `short` rows from each length. If `lengths` is a broadcast view of one number, the
+    result is also a broadcast view."""
     if lengths.strides == (0,):
         return np.broadcast_to(lengths[0] - short, len(lengths))
     return lengths - short
@@ -184,7 +185,7 @@ def _build_windows(
     Args:
         series: all series.
         cut: the rows of the sources and targets.
-        features: names of the features.
+        features: names of the source and target features.
         columns: column indices of the target features; empty if the targets are unknown.
         is_window: whether the name of a sequence includes the first target step.
 

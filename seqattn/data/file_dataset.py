@@ -1,8 +1,8 @@
 """Data sets from the user's files.
 
-The order of operations prevents data leakage. Series are split into parts first. Windows are cut
-within one part, and empty cells of a source are filled from the same source. The scaling, the
-season and the error scales are fitted on the training part alone.
+The order of operations prevents data leakage. Series are split into parts first. Each window is cut
+from a single part, and empty cells of a source are filled from the same source. The scaling, the
+season and the error scales are fitted to the training part alone.
 """
 
 from __future__ import annotations
@@ -38,12 +38,13 @@ UNKNOWN = "unknown"
 MAX_FITTED_VALUES = 2**27
 """Maximum number of values in the training sequences to which baselines are fitted."""
 MAX_LISTED_SERIES = 10**5
-"""Maximum number of series for which the run folder lists the part of each series."""
+"""Maximum number of series for which the run folder contains a list of the series and their parts.
+"""
 
 
 def load_file_dataset(config: OwnFile) -> Splits:
-    """Read the files of a config, split the series into parts, cut them into sequences, and fit the
-    scaling.
+    """Read the files that a config names, split the series into parts, cut the parts into
+    sequences, and fit the scaling.
 
     Raises:
         DataError: if a file cannot be used; the message states the location in the file.
@@ -115,10 +116,10 @@ def _cut_parts(
 
 
 def _read_parts(config: OwnFile) -> list[Series]:
-    """Read the series of each path of a config.
+    """Read the series of each path in a config.
 
     Raises:
-        DataError: if two parts have the same file, or files with the same content.
+        DataError: if two parts share a file, or contain files with the same content.
     """
     if config.path == UNKNOWN:
         raise DataError(
@@ -143,13 +144,15 @@ def _read_parts(config: OwnFile) -> list[Series]:
 
 
 def _find_files_of_parts(config: OwnFile) -> tuple[dict[str, list[Path]], str]:
-    """Find the files of each path of a config.
+    """Find the files of each path in a config.
 
     Returns:
-        the files of each path, and a note if files of the first path belong to other parts.
+        a dictionary from each path to its files, and a note for the user. The note is "" unless the
+        first path also covers files of the other parts. Such files do not count as files of the
+        first path.
 
     Raises:
-        DataError: if two parts have the same file.
+        DataError: if two parts share a file.
     """
     paths = [path for path in (config.path, config.validation_path, config.test_path) if path]
     every, *others = (find_files(path, config.format) for path in paths)
@@ -164,8 +167,8 @@ def _find_files_of_parts(config: OwnFile) -> tuple[dict[str, list[Path]], str]:
 
 
 def _combined_digest(series: Series) -> str:
-    """Return the SHA-256 digest of a part. If the part has several files, the result is the digest
-    of the joined digests of the files, in order."""
+    """Return the SHA-256 digest of the file of a part. If the part has several files, join the
+    digests in the order of the files, and return the digest of the result."""
     content = list(series.digests.values())
     if len(content) == 1:
         return content[0]
@@ -173,7 +176,8 @@ def _combined_digest(series: Series) -> str:
 
 
 def target_series(series: Series, spans: Spans, config: OwnFile) -> SeriesTable:
-    """Return the target features of the series of a part, without the repetitions of windows.
+    """Return the target features of all series in a part. Unlike overlapping windows, the result
+    contains each row only once.
 
     If the file has separate targets, return only the targets, because targets do not necessarily
     continue their sources.
@@ -218,8 +222,8 @@ def check_observed(part: Sequences, called: str, *, every_feature: bool = False)
         every_feature: whether each target feature needs an observed cell, as in a training part.
 
     Raises:
-        DataError: if no target cell of the part was observed, or if `every_feature` is True and no
-            cell of some target feature was observed.
+        DataError: if no target cell of the part was observed, or if `every_feature` is True and a
+            target feature has no observed cell.
     """
     if not part.has_masked_targets:
         return
@@ -240,13 +244,13 @@ def check_observed(part: Sequences, called: str, *, every_feature: bool = False)
 
 
 def rename_features(chunk: Chunk, features: tuple[str, ...]) -> Chunk:
-    """Return the chunk with the feature names of a model."""
+    """Return the chunk with its features renamed to the features of a model."""
     points = chunk.points
     return replace(chunk, points=Ragged(points.values, points.offsets, features))
 
 
 def _sample_for_baselines(train: Windows, config: OwnFile) -> Windows:
-    """Return the training sequences for fitting baselines. If all sequences have more than
+    """Return the training sequences for fitting baselines. If the sequences together have more than
     `MAX_FITTED_VALUES` values, return a sample that is drawn with the seed of the split."""
     source_size = train.source_steps * len(train.features)
     target_size = train.target_steps * len(train.target_features)

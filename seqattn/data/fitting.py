@@ -1,4 +1,4 @@
-"""Functions that fit the scaling of sequences from files on the training part."""
+"""Functions that fit the scaling to the training part of data from files."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ MAX_SORTED_VALUES = 2**26
 
 
 def fit_scaling(config: OwnFile, train: Sequences) -> tuple[Scaling, list[str]]:
-    """Fit the scaling of a training part.
+    """Fit the scaling to a training part.
 
     Returns:
         the scaling, and notes for the user.
@@ -56,8 +56,8 @@ def _observed_values(
 
     def values() -> Iterator[tuple[str, NDArray[np.floating]]]:
         for _, chunk in train.chunks():
-            # `data.normalize: instance` subtracts nothing here, so that losses have the same units
-            # with and without it.
+            # `data.normalize: instance` is not applied here, so that losses have the same units
+            # with and without this option.
             scalers = relative.sequence_scalers(chunk)
             for names, points, cells, scaler in zip(
                 (chunk.features, chunk.target_features), (chunk.source, chunk.target),
@@ -77,7 +77,7 @@ def build_scaling(
 
     Args:
         config: the data section of the config.
-        fitted: the fitted scale of each feature by name; empty with `data.scaling: none`.
+        fitted: the fitted scale of each feature by name; empty if `data.scaling` is `none`.
         train: the training part.
 
     Returns:
@@ -126,9 +126,9 @@ def fit_features(
     """Fit the shift and scale of each feature to its values in a training part.
 
     The method `standard` uses the mean and the standard deviation. The method `minmax` maps the
-    smallest value to -1 and the largest to 1. The method `robust` uses the median and the
-    interquartile range, or the standard deviation if the quartiles are equal. This method keeps all
-    values in memory.
+    smallest value to -1 and the largest value to 1. The method `robust` uses the median and the
+    interquartile range, or the standard deviation if the quartiles are equal. The method `robust`
+    keeps all values in memory.
 
     Args:
         method: `standard`, `minmax`, `robust` or `none`.
@@ -147,7 +147,7 @@ def fit_features(
     if method in ("standard", "robust"):
         for name, chunk in values():
             seen[name].add_squares(chunk, centres[name], keep=method == "robust")
-    if any(one.is_nearly_constant for one in seen.values()):  # the rounding of the mean matters
+    if any(one.is_nearly_constant for one in seen.values()):  # rounding errors of the mean matter
         for name, chunk in values():
             seen[name].add_above_low(chunk)
         for name, chunk in values():

@@ -1,4 +1,4 @@
-"""Functions that write DataFrames as Parquet files, so that they are read like other files.
+"""Functions that write DataFrames as Parquet files, which are then read like other files.
 
 pandas DataFrames are copied to NumPy column by column. The database reads polars DataFrames and
 pyarrow tables as Arrow streams. This module imports none of the three libraries.
@@ -19,7 +19,8 @@ from seqattn.errors import DataError, SeqattnError
 
 NAME = "the DataFrame"
 RENAME_IN_FILE = re.compile(r"Rename the column in the file[;.].*", re.DOTALL)
-"""Pattern of hints in messages that apply only to files. `--set` does not apply to a DataFrame."""
+"""Pattern of hints in error messages that apply to files but not to DataFrames, such as a hint to
+use `--set`."""
 RENAME_IN_FRAME = "Rename a column of the DataFrame, or its index."
 FILE = "DataFrame.parquet"
 ROWS = "frame_rows"
@@ -78,7 +79,8 @@ def write_frame(frame: Any, path: Path) -> None:
             names = list(getattr(frame, "column_names", None) or frame.columns)
             _check_names(names)
             connection.register(ROWS, _arrow_stream(frame))
-            connection.execute(f"CREATE TEMP TABLE copied AS SELECT * FROM {ROWS}")  # reads once
+            # The copy is necessary because a stream can be read only once.
+            connection.execute(f"CREATE TEMP TABLE copied AS SELECT * FROM {ROWS}")
             cells = [_arrow_cell(*row[:2]) for row in _describe_columns(connection)]
         source = ROWS if frame_kind(frame) == "pandas" else "copied"
         connection.execute(
@@ -94,7 +96,8 @@ def frame_notes(frame: Any) -> list[str]:
 
 
 def _arrow_stream(frame: Any) -> Any:
-    """Return a DataFrame as an Arrow stream. Columns of types that the database lacks are cast."""
+    """Return a DataFrame as an Arrow stream. Columns with types that the database does not support
+    are cast to other types."""
     types = {name: str(kind) for name, kind in getattr(frame, "schema", {}).items()} if hasattr(
         frame, "with_columns") else {}  # fmt: skip
     recast = [
@@ -146,8 +149,8 @@ def _check_names(names: list[str]) -> None:
 
 @contextlib.contextmanager
 def temporary_parquet(frame: Any) -> Iterator[Path]:
-    """Write a DataFrame to a temporary Parquet file. Error messages name the DataFrame instead of
-    the file."""
+    """Write a DataFrame to a Parquet file, which is removed when the context ends. Error messages
+    name the DataFrame instead of the file."""
     with tempfile.TemporaryDirectory(prefix="seqattn-") as home:
         path = Path(home) / FILE
         try:

@@ -28,7 +28,7 @@ ROUNDING = 1e-6  # maximum deviation of non-integer numbers from their grid, as 
 
 
 class GridFit(NamedTuple):
-    """How well each of N sequences fits one grid.
+    """The fit of N sequences to one grid.
 
     Attributes:
         step: (N,) interval between consecutive grid points, in units of the grid.
@@ -46,8 +46,8 @@ class StepRows(NamedTuple):
 
     Attributes:
         order: (rows,) times, as numbers or dates.
-        offsets: (N + 1,) index of the first row of each sequence, and the end of the last sequence.
-        series_index: (rows,) index of the sequence of each row.
+        offsets: (N + 1,) index of the first row of each sequence, followed by the number of rows.
+        series_index: (rows,) index of the sequence to which each row belongs.
         inner: (rows - 1,) booleans that are True if the next row belongs to the same sequence.
     """
 
@@ -68,8 +68,8 @@ class StepRows(NamedTuple):
         return self.order.dtype.kind == "M"
 
     def constant_step(self) -> float | None:
-        """Return the common distance of consecutive numbers, or None if distances differ or the
-        times are dates."""
+        """Return the distance that all consecutive numbers share, or None if distances differ or
+        the times are dates."""
         if self.is_date:
             return None
         found = np.diff(self.order)[self.inner]
@@ -86,25 +86,25 @@ class StepRows(NamedTuple):
 
     @property
     def is_whole(self) -> NDArray[np.bool_]:
-        """Whether the times of each sequence are integers, or dates with the same time of day, as
-        an array (N,)."""
+        """Boolean array (N,) that is True if all times of a sequence are integers, or dates with
+        the same time of day."""
         if self.is_date:
             return self.reduce(np.logical_and, self.has_first_time, True)
         return self.reduce(np.logical_and, self.order == np.round(self.order), True)
 
     @property
     def has_first_time(self) -> NDArray[np.bool_]:
-        """Whether each date has the same time of day as the first date of its sequence, as an array
-        (rows,)."""
+        """Boolean array (rows,) that is True if a date has the same time of day as the first date
+        of its sequence."""
         into_day = self.order.astype(np.int64) % DAY
         return np.asarray(into_day == into_day[self.offsets[:-1][self.series_index]])
 
     @property
     def day(self) -> Integers:
-        """Day of the month on which each sequence of dates has its rows, as an array (N,).
+        """Array (N,) with the day of the month for a monthly grid of each sequence.
 
-        The day is `LAST_DAY` if all dates of a sequence are the last day of a month. Otherwise, it
-        is the latest day of the month among the dates. For numbers, the day is 0.
+        The day is `LAST_DAY` if each date of a sequence is the last day of a month. Otherwise, the
+        day is the latest day of the month among the dates. For numbers, the day is 0.
         """
         if not self.is_date:
             return np.zeros(len(self.offsets) - 1, dtype=np.int64)
@@ -113,8 +113,8 @@ class StepRows(NamedTuple):
         return np.where(all_last, LAST_DAY, self.reduce(np.maximum, day, 1))
 
     def is_on_day(self, day: int) -> NDArray[np.bool_]:
-        """Return whether all dates of each sequence are on this day of the month, or on the last
-        day of a shorter month, as an array (N,)."""
+        """Return a boolean array (N,) that is True if all dates of a sequence are on the given day
+        of the month, or on the last day of a shorter month."""
         found, last = self._days()
         return self.reduce(np.logical_and, found == np.minimum(day, last), True)
 
@@ -128,7 +128,7 @@ class StepRows(NamedTuple):
         """Return the distance from each row to the next, in units of the grid.
 
         The result is an array (rows - 1,). A distance is NaN if one of its two rows is off the
-        grid. The result is None if the unit does not apply to these times.
+        grid. The result is None if the unit does not apply to the times.
         """
         if self.is_date == (unit == NUMBER):
             return None
@@ -148,15 +148,15 @@ class StepRows(NamedTuple):
         return found
 
     def tolerance(self, step: Floats) -> Floats:
-        """Return the deviation from the grid, in steps, that the rounding of numbers can cause, as
-        an array (rows - 1,)."""
+        """Return an array (rows - 1,) with the deviations from the grid, in steps, that the
+        rounding of numbers can cause."""
         size = np.abs(np.asarray(self.order, dtype=np.float64)) * np.finfo(np.float64).eps
         step_of_row = step[self.series_index]
         largest = np.maximum(size[1:] / step_of_row[1:], size[:-1] / step_of_row[:-1])
         return np.where(self.is_whole[self.series_index[1:]], 0, np.maximum(ROUNDING, 4 * largest))
 
     def fits(self) -> dict[int, GridFit]:
-        """Return a dictionary with the fit of each grid that applies to these times, by unit."""
+        """Return the fit of each grid that applies to the times, by unit."""
         units = (MONTH, TIME, BUSINESS_DAY) if self.is_date else (NUMBER,)
         return {unit: self._fit(unit) for unit in units}
 
@@ -182,11 +182,12 @@ class StepRows(NamedTuple):
         return GridFit(step, is_valid, rows - (np.diff(self.offsets) - 1))
 
     def choose_grid(self, fits: dict[int, GridFit]) -> tuple[Integers, Floats]:
-        """Return the unit and the step of the valid grid with the fewest missing rows.
+        """For each sequence, choose the valid grid with the fewest missing rows.
 
-        Both results are arrays (N,). Among equal grids, months have priority, then days, weeks and
-        shorter durations, then business days. For example, the step from a Friday to a Monday is
-        one business day rather than three days.
+        Return the unit and the step of each grid as two arrays (N,). Among grids with equally few
+        missing rows, the priority is: months; weeks, and durations below two days; one business
+        day; other durations; several business days. For example, the step from a Friday to a Monday
+        is one business day rather than three days.
         """
         N = len(self.offsets) - 1
         unit, step = np.full(N, UNKNOWN), np.full(N, np.nan)
@@ -207,8 +208,8 @@ class StepRows(NamedTuple):
         return np.where(counted, plain, unit), np.where(counted, fits[plain].step, step)
 
     def assume_most_frequent(self, unit: Integers, step: Floats) -> tuple[Integers, Floats]:
-        """Return the units and steps of all sequences. A sequence of one row, or of two rows that
-        fit the most frequent interval, gets this interval."""
+        """Return the units and steps of all sequences. A sequence with one row, or with two rows
+        that fit the most frequent interval, gets this interval."""
         lengths = np.diff(self.offsets)
         if (lengths > 2).all():
             return unit, step
@@ -250,6 +251,6 @@ def on_day(month: NDArray[Any], day: NDArray[Any]) -> NDArray[Any]:
 
 
 def days_of_month(month: NDArray[Any]) -> Integers:
-    """Return the number of days in each of some months (`datetime64[M]`)."""
+    """Return the number of days in each month (`datetime64[M]`)."""
     begins, ends = (one.astype("datetime64[D]") for one in (month, month + 1))
     return np.asarray((ends - begins).astype(np.int64))

@@ -62,7 +62,7 @@ class FileReport:
         frequency: step interval as text, or None if there is no time column.
         missing_rows: number of missing rows if the steps are evenly spaced, otherwise 0.
         notes: notes for the user on how the file was read.
-        section: the `data:` section of a config that trains on the file.
+        section: the `data:` section of a config for training on the file.
     """
 
     kind: str
@@ -87,8 +87,8 @@ def inspect_file(file: Path, options: InspectOptions | None = None) -> FileRepor
     """Read a whole file, infer the roles of its columns, and write a `data:` section for it.
 
     Raises:
-        DataError: if the file cannot be used; the message describes the correction.
-        AmbiguousData: if the file has two plausible readings.
+        DataError: if the file cannot be used; the message explains how to correct the problem.
+        AmbiguousData: if the file can be read in two plausible ways.
     """
     options = options or InspectOptions()
     check_file(file)
@@ -121,14 +121,14 @@ def inspect_file(file: Path, options: InspectOptions | None = None) -> FileRepor
 
 
 def _check_two_axes(file: Path) -> None:
-    """Check that an array does not have two axes. Such an array could contain many sequences of one
-    feature or one sequence of many features.
+    """Check that an array does not have two axes. An array with two axes could contain many
+    sequences of one feature or one sequence of many features.
 
     Raises:
         AmbiguousData: if the array has two axes.
     """
     shape: tuple[int, ...] = ()
-    with contextlib.suppress(Exception):  # the reader raises the error
+    with contextlib.suppress(Exception):  # the reader reports the error later
         shape = np.load(file, mmap_mode="r", allow_pickle=False).shape
     if len(shape) == 2:
         n, m = shape
@@ -185,8 +185,8 @@ def _layout_text(kind: str, layout: LongLayout | WideLayout) -> str:
 
 
 def count_duplicates(chunk: Chunk) -> int:
-    """Return the number of sequences that repeat an earlier sequence. A duplicate in another part
-    of a split would be a data leak."""
+    """Return the number of sequences that repeat an earlier sequence. Data would leak if a split
+    put a sequence and its duplicate into different parts."""
     seen = set[bytes]()
     for k in range(len(chunk)):
         digest = hashlib.blake2b(chunk.points.of(k).tobytes(), digest_size=16)

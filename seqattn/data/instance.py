@@ -6,10 +6,10 @@ A source x becomes (x - mean) / std, with the mean and standard deviation of thi
 is transformed with the mean and standard deviation of the source, and the forecast is transformed
 back.
 
-Two things differ from the paper. First, there is no learnable affine map (gamma and beta of eq. 2),
-because every model here begins and ends with affine maps that can represent it. Second, the square
-root contains no epsilon, which would make the result depend on the unit of the data. Constant
-features are handled separately instead.
+The implementation differs from the paper in two ways. First, there is no learnable affine map
+(gamma and beta of eq. 2), because every model in this package begins and ends with affine maps that
+can represent it. Second, the square root contains no epsilon, because an epsilon would make the
+result depend on the unit of the data. Constant features are handled separately instead.
 
 In shapes, N is the number of sequences, S the source length and F the number of features.
 """
@@ -24,16 +24,16 @@ from numpy.typing import NDArray
 from seqattn.data.sequences import Floats, Sequences, row_blocks
 
 ROUNDING = 4 * float(np.finfo(np.float64).eps)
-"""Largest relative range of equal values in float64 that rounding can cause."""
+"""Largest relative range that float64 rounding can cause among equal values."""
 
 
 @dataclass(frozen=True, eq=False)
 class InstanceStatistics:
-    """Statistics of each source and feature over its valid observed cells.
+    """Statistics of each source and feature over the valid observed cells.
 
     Attributes:
         mean: (N, F) mean in the units of the data.
-        std: (N, F) standard deviation with divisor n, above 0; it is 1 for constant features.
+        std: (N, F) population standard deviation, above 0. The value is 1 for constant features.
         constant: (N, F) booleans that are True if the feature varies at most by float64 rounding.
     """
 
@@ -45,8 +45,8 @@ class InstanceStatistics:
     def of(cls, part: Sequences) -> InstanceStatistics:
         """Compute the statistics of all sources.
 
-        Padding, filled cells, targets and the length S do not change a result, because sums run in
-        order from the first step to the last.
+        The statistics do not depend on padding, filled cells, targets or the length S, because sums
+        are computed in order from the first step to the last.
         """
         N, _, F = part.source.shape
         result = cls(np.zeros((N, F)), np.ones((N, F)), np.ones((N, F), dtype=bool))
@@ -60,8 +60,8 @@ class InstanceStatistics:
         """Compute the statistics of a block of n sources.
 
         Args:
-            block: slice of the block along N.
-            rows: (n, S, F) the sources.
+            block: slice of the block along the first axis.
+            rows: (n, S, F) values of the sources.
             cells: mask (n, S, F) that is True at valid observed cells.
         """
         count = cells.sum(axis=1)
@@ -70,8 +70,8 @@ class InstanceStatistics:
         high = np.where(count > 0, np.where(cells, rows, -np.inf).max(axis=1), 0)
         constant = is_rounding_only(low, high)
         spread = np.where(constant, 1, high - low)
-        # Values are scaled to 0..1, so that squares do not overflow and a large level does not
-        # reduce the precision.
+        # Values are scaled to the range 0 to 1, so that squares do not overflow and a large level
+        # does not reduce the precision.
         unit = np.where(cells, (rows - low[:, None]) / spread[:, None], 0)
         mean = _sum_in_order(unit) / divisor
         squares = np.where(cells, np.square(unit - mean[:, None]), 0)

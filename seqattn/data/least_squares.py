@@ -1,10 +1,10 @@
-"""Affine maps from sources to targets, fitted on the training part by least squares or ridge.
+"""Affine maps from sources to targets, fitted by least squares or ridge regression.
 
 Ridge regression (Hoerl and Kennard 1970, "Ridge Regression: Biased Estimation for Nonorthogonal
 Problems") is least squares with the rows of the matrix sqrt(penalty) I appended to the design
-matrix. Both methods use the R factor of a QR decomposition, which is updated block by block.
+matrix. Both methods use the R factor of a QR decomposition and update it block by block.
 
-In shapes, N is the number of sequences, n the number of sequences of a block, S the source length,
+In shapes, N is the number of sequences, n the number of sequences in a block, S the source length,
 T the target length, F the number of source features, G the number of target features and K the
 number of penalties.
 """
@@ -32,7 +32,7 @@ def least_squares(
 ) -> LazyForecast | None:
     """Forecast with an affine map from all source values to all target values.
 
-    The map is fitted on the training part, so this forecast is not a parameter-free baseline. The
+    The map is fitted to the training part, so this forecast is not a parameter-free baseline. The
     forecast shows how much of a task is linear. Each target cell is fitted to the training
     sequences in which this cell was observed. The design matrix is centred and scaled, so that
     offsets and units of features do not reduce the precision.
@@ -41,7 +41,7 @@ def least_squares(
         train: the sequences to which the map is fitted.
         test: the sequences to forecast.
         scaling: scaling with a shift and a scale per sequence, which are applied before the map,
-            just as they are applied before a model. With None, there is no shift or scale.
+            just as they are applied before a model. If None, there is no shift or scale.
 
     Returns:
         the forecast of the test part, or None if the lengths vary within a part or differ between
@@ -73,14 +73,14 @@ def least_squares(
 
 @dataclass(frozen=True, eq=False)
 class LinearSystem:
-    """The linear systems of the map from the inputs to the outputs of a table.
+    """The linear systems that determine the map from the inputs to the outputs of a table.
 
     Attributes:
         table: the inputs and outputs.
         inputs: ranges of the input columns.
         outputs: ranges of the output columns.
         sets: indices of the output columns that share one system. All columns without missing cells
-            form one set, and each other column forms a set alone.
+            form one set, and each of the other columns forms its own set.
     """
 
     table: DesignTable
@@ -120,8 +120,8 @@ class LinearSystem:
         """Return one matrix for each set of output columns.
 
         The matrix consists of the rows in which all columns of the set were observed. If there are
-        many rows, the R factor of the QR decomposition of these rows replaces them. The R factor
-        has the same solution and at most as many rows as columns.
+        many rows, the R factor of their QR decomposition replaces the rows. A system with the R
+        factor has the same solution, and the R factor has at most as many rows as columns.
         """
         width = len(self.inputs.centre) + 1
         pending: list[list[Floats]] = [[] for _ in every]
@@ -130,7 +130,8 @@ class LinearSystem:
             for k, (rows, columns) in enumerate(zip(pending, every, strict=True)):
                 observed = ~np.isnan(targets[:, columns]).any(axis=1)
                 rows.append(np.column_stack([design[observed], targets[observed][:, columns]]))
-                if k + 1 == len(every):  # NumPy needs three times the memory of the matrix below
+                # The QR decomposition needs three times the memory of `joined`.
+                if k + 1 == len(every):
                     del source_rows, target_rows, design, targets
                 if sum(map(len, rows)) > MAX_ROWS_PER_COLUMN * (width + len(columns)):
                     joined = np.concatenate(rows)
@@ -160,10 +161,11 @@ def _solve(triangle: Floats, width: int, penalty: float, unit: Floats) -> Floats
 
 
 def _penalty_weights(design: Floats, rows: float, unit: Floats) -> Floats:
-    """Return the factors (width - 1,) by which a penalty of 1 multiplies the weights.
+    """Return the diagonal (width - 1,) of the matrix that represents a penalty of 1. This matrix is
+    appended to the design matrix.
 
-    The factors are the square root of the mean eigenvalue of the centred Gram matrix, in the units
-    of the scaled columns.
+    Each element is the square root of the mean eigenvalue of the centred Gram matrix, converted to
+    the units of the scaled column.
 
     Args:
         design: (n, width) inputs and a column of ones, or the R factor of this matrix.
@@ -180,7 +182,7 @@ def _penalty_weights(design: Floats, rows: float, unit: Floats) -> Floats:
 
 
 class DesignTable:
-    """A part as a table of inputs and outputs with one row per sequence."""
+    """A part of the data set as a table of inputs and outputs, with one row per sequence."""
 
     def __init__(self, part: Sequences, scaling: Scaling | None) -> None:
         self.part, self.scaling = part, scaling or Scaling.identity(part)
@@ -219,12 +221,12 @@ class DesignTable:
 
 @dataclass(frozen=True)
 class ColumnRanges:
-    """The range of each column of a table, and its number of observed rows.
+    """The range of each column of a table, and the number of observed rows in each column.
 
     Attributes:
         centre: (columns,) centre of the range.
         spread: (columns,) half the width of the range. The spread is infinite if the column varies
-            at most by rounding, which scales the column to 0.
+            at most by rounding, so that the scaled column is 0.
         count: (columns,) number of observed rows.
     """
 
@@ -254,12 +256,12 @@ class ColumnRanges:
         return np.column_stack([self.transform(values), np.ones(len(values))])
 
     def unit(self, scaler: Scaler | None) -> Floats:
-        """Return the size of one unit of each scaled column, in the units of a scaler, as an array
-        (columns,). The size is 0 if the column varies at most by rounding.
+        """Return an array (columns,) with the size of one unit of each scaled column, in the units
+        of a scaler. The size is 0 if the column varies at most by rounding.
 
         Args:
-            scaler: scaler of the features, which repeat along the columns, or None for the
-                identity.
+            scaler: scaler of the features, or None for the identity. The features repeat along the
+                columns.
         """
         unit = np.where(np.isinf(self.spread), 0, self.spread)
         return unit if scaler is None else unit / self.tile(scaler.scale)

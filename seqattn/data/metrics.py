@@ -41,7 +41,7 @@ class SeriesTable:
         values: (rows, columns) values of all series, with NaN in unobserved cells.
         columns: column indices of the F target features.
         starts: (series,) index of the first row of each series.
-        lengths: (series,) number of rows of each series.
+        lengths: (series,) number of rows in each series.
     """
 
     values: NDArray[np.floating]
@@ -67,7 +67,8 @@ class SeriesTable:
         """Yield pairs (differences, largest absolute value) for blocks of rows, in order.
 
         The differences (n, F) are values minus the values `lag` steps earlier. A difference is NaN
-        if one of the two values was not observed.
+        if either value was not observed. The largest absolute value is taken over the values of the
+        block, not over the differences.
         """
         ends = np.cumsum(np.maximum(self.lengths - lag, 0))
         pairs = int(ends[-1]) if len(ends) else 0
@@ -93,10 +94,10 @@ class InSample:
 
     Attributes:
         season: season length of the seasonal naive forecast, in steps, or None if it is unknown.
-        origin: "given" if the user set the season, "found" if the search found it, and None
-            without a season.
-        scale: for each target feature, the divisor of the MAE in the MASE, in the user's units and
-            above 0, or None if the MASE is undefined.
+        origin: "given" if the user set the season, "found" if the search found the season, or None
+            if there is no season.
+        scale: divisor of the MAE in the MASE for each target feature, in the user's units. The
+            divisor is above 0, or None if the MASE is undefined.
         undefined: for each target feature, the reason why its MASE is undefined, or None if the
             MASE is defined.
     """
@@ -152,8 +153,8 @@ def _naive_scales(
     series: SeriesTable, lag: int
 ) -> tuple[tuple[float | None, ...], tuple[str | None, ...]]:
     """Return two tuples with one element per feature. The first tuple contains the mean absolute
-    difference over a lag. The second tuple contains the reason why this mean is undefined, or None
-    if the mean is defined."""
+    difference between values `lag` steps apart. The second tuple contains the reason why this mean
+    is undefined, or None if the mean is defined."""
     F = len(series.columns)
     total, count, size = np.zeros(F), np.zeros(F, dtype=np.int64), 0.0
     for differences, largest in series.differences(lag):
@@ -178,13 +179,14 @@ def _naive_scales(
 
 @dataclass(frozen=True)
 class Errors:
-    """The errors of a forecast, as F numbers per metric. A number is None for a feature without
-    observed cells.
+    """The errors of a forecast, with F numbers for each metric. A number is None for a feature
+    without observed cells.
 
     Attributes:
         mae: mean absolute error in the user's units.
         rmse: root mean squared error in the user's units.
-        mase: mean absolute scaled error, without unit; None also for a feature with undefined MASE.
+        mase: mean absolute scaled error, which has no unit. The value is None also for a feature
+            with undefined MASE.
     """
 
     mae: list[float | None]
@@ -214,7 +216,7 @@ class Errors:
 
     @property
     def mase_mean(self) -> float | None:
-        """Mean MASE over the features for which it is defined, or None if there are none."""
+        """Mean MASE over the features for which MASE is defined, or None if there are none."""
         known = [error for error in self.mase if error is not None]
         return sum(known) / len(known) if known else None
 
@@ -246,8 +248,8 @@ def describe_metrics(scored: Mapping[str, Any]) -> list[str]:
     undefined, and which baselines do not apply.
 
     Args:
-        scored: a summary, or the result of `Evaluation.as_plain`. Without the key `metrics`, the
-            returned list is empty.
+        scored: a summary, or the result of `Evaluation.as_plain`. Without the key `metrics` in this
+            argument, the returned list is empty.
     """
     metrics, features = scored.get("metrics"), scored["features"]
     if metrics is None:

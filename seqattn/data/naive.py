@@ -53,8 +53,8 @@ def drift(part: Sequences, indices: list[int]) -> Floats:
 def seasonal_naive(part: Sequences, indices: list[int], season: int) -> Floats:
     """Forecast the value one season earlier, as an array (N, T, F).
 
-    If this value was not observed, use the nearest observed value that is further whole seasons
-    earlier. If no such value exists, use the last observed value.
+    If this value was not observed, use the latest observed value that is two or more whole seasons
+    earlier. If no such value exists, use the last observed value of the source.
 
     Args:
         part: the sequences to forecast.
@@ -97,7 +97,7 @@ def check_season(part: Sequences, season: int) -> None:
 
 def _observed_ends(part: Sequences, indices: list[int]) -> tuple[Integers, Integers]:
     """Return two arrays (N, F): the first and the last source step with an observed value. If there
-    is no observed value, both are the last step of the source."""
+    is no observed value, both arrays contain the last step of the source."""
     N, S = len(part), part.source_steps
     end = np.broadcast_to(part.source_lengths[:, None] - 1, (N, len(indices)))
     if part.source_observed is None:

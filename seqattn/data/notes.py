@@ -14,7 +14,7 @@ from seqattn.errors import counted
 
 
 def size_note(train: Sequences, validation: Sequences, test: Sequences) -> str:
-    """Return a note on the number of sequences of each part and their lengths."""
+    """Return a note on the number of sequences in each part and on the lengths of the sequences."""
     return (
         f"{len(train)} training, {len(validation)} validation and {len(test)} test sequences;"
         f" source {_range_text(train.source_lengths)}, target"
@@ -23,7 +23,8 @@ def size_note(train: Sequences, validation: Sequences, test: Sequences) -> str:
 
 
 def too_short_notes(names: Sequence[str]) -> list[str]:
-    """Return a note on sequences that are too short, or an empty list."""
+    """Return a list with a note on sequences that are too short. Without such sequences, the list
+    is empty."""
     if not names:
         return []
     more = ", ..." if len(names) > 5 else ""

@@ -25,9 +25,9 @@ class FrameColumn:
 
     Attributes:
         name: name of the column as text.
-        values: (rows,) numbers, booleans, dates in UTC, or strings and None.
+        values: (rows,) numbers, booleans, dates in UTC, or strings with None in empty cells.
         missing: mask (rows,) that is True at empty cells; None if empty cells are NaN, NaT or None.
-        sql: SQL expression for a cell, with braces in place of the name of its array.
+        sql: SQL expression for a cell, with braces as a placeholder for the name of the array.
     """
 
     name: str
@@ -39,11 +39,12 @@ class FrameColumn:
 def columns_of_pandas(frame: Any) -> list[FrameColumn]:
     """Convert the columns of a DataFrame and the levels of its index.
 
-    An unnamed index of integers is left out, because it only counts rows. An unnamed index of dates
-    gets the name `time`.
+    An unnamed index of integers is left out, because such an index only counts rows. An unnamed
+    index of dates gets the name `time`.
 
     Raises:
-        DataError: if a name or cell is not supported, or if an unnamed index contains other values.
+        DataError: if a name or cell is not supported, or if an unnamed index contains neither
+            integers nor dates.
     """
     if frame.columns.nlevels > 1:
         raise DataError(
@@ -111,7 +112,7 @@ def _column_name(label: Any) -> str:
 
 
 def _frame_column(name: str, series: Any) -> FrameColumn:
-    """Convert a column.
+    """Convert a column to NumPy.
 
     Args:
         name: name of the column.
@@ -191,7 +192,8 @@ def _microsecond_dates(name: str, values: NDArray[Any]) -> NDArray[Any]:
 
 
 def _object_column(name: str, series: Any) -> FrameColumn:
-    """Convert a column of Python objects. Objects of several types become strings."""
+    """Convert a column of Python objects. A column with objects of several types becomes
+    strings."""
     missing = np.asarray(series.isna(), dtype=bool)
     known = [cell for cell, empty in zip(series.tolist(), missing, strict=True) if not empty]
     if known and all(isinstance(cell, datetime.datetime) for cell in known):
@@ -205,7 +207,8 @@ def _object_column(name: str, series: Any) -> FrameColumn:
 
 
 def _numbers_of_objects(cells: list[Any]) -> NDArray[Any]:
-    """Convert Python numbers to int64 if all are integers in its range, otherwise to float64."""
+    """Convert Python numbers to int64 if all of them are integers in the int64 range, otherwise to
+    float64."""
     are_integers = all(isinstance(c, numbers.Integral) and abs(int(c)) < 2**63 for c in cells)
     return np.array(
         [int(c) if are_integers else float(c) for c in cells],
@@ -228,7 +231,8 @@ OBJECTS: tuple[tuple[Any, Callable[[list[Any]], Any]], ...] = (
     ),
     (datetime.time, _seconds_of_day),
 )
-"""Types of Python objects, and functions that convert such cells to numbers, booleans or dates."""
+"""Types of Python objects, each with the function that converts cells of this type to numbers,
+booleans or dates."""
 
 
 def _datetime_column(name: str, known: list[Any], missing: NDArray[np.bool_]) -> FrameColumn:

@@ -1,4 +1,4 @@
-"""Search for the files of a path in a config: a file, a folder or a glob pattern."""
+"""Search for the data files that a path in a config refers to."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from seqattn.errors import DataError
 
 
 def find_files(path: str, form: str = "auto") -> list[Path]:
-    """Return the files of a path, sorted by name.
+    """Return the files that a path refers to, sorted by name.
 
     A path is a file, a folder with data files at any depth, or a pattern such as `data/*.csv`.
 
     Args:
         path: the path as the user typed it.
-        form: format of the files, or "auto" to determine it from their suffixes.
+        form: format of the files, or "auto" to determine the format from the suffixes.
 
     Raises:
         DataError: if no file is found, or if a folder contains several formats.
@@ -40,7 +40,7 @@ def _find_in_folder(folder: Path, form: str) -> list[Path]:
     """Return the data files below a folder, sorted by name.
 
     Raises:
-        DataError: if there are no data files, or if they have several formats.
+        DataError: if there are no data files, or if the data files have several formats.
     """
     try:
         files = sorted(file for file in folder.rglob("*") if file.is_file())
@@ -67,14 +67,14 @@ def _find_in_folder(folder: Path, form: str) -> list[Path]:
 
 
 def file_series_names(path: str, files: Sequence[Path]) -> list[str]:
-    """Return the names of series that are whole files.
+    """Return names for series that are whole files, one per file.
 
     A series gets the name of its file. If several files have the same name, the name of the folder
     precedes the name of the file.
 
     Args:
         path: the path as the user typed it.
-        files: the files of the path.
+        files: the files that the path refers to.
     """
     count, home = Counter(file.stem for file in files), Path(path)
     is_folder = home.is_dir()

@@ -8,7 +8,7 @@ from seqattn.data.seasonality import SeriesCollection, find_season
 from seqattn.data.spacing import Frequency
 
 SMALLEST_SHARE = 0.15
-"""Fraction of the rows in the smallest part, as in the defaults of `data.split`."""
+"""Fraction of all rows that the smallest part contains, as in the defaults of `data.split`."""
 
 
 @dataclass(frozen=True)

@@ -33,11 +33,11 @@ from seqattn.data.store import SeriesStore
 from seqattn.errors import DataError, NoRows
 
 SORTED_ROWS = 2**20
-"""Number of rows that are sorted together."""
+"""Number of rows that are sorted at a time."""
 
 
 def make_read_options(config: OwnFile, *, sources_only: bool = False) -> ReadOptions:
-    """Return the options for reading the files of a config.
+    """Return the options for reading the files in a config.
 
     Args:
         config: the data section of the config.
@@ -71,9 +71,10 @@ def read_series(
 
     Args:
         path: the path as the user typed it.
-        files: the files of the path.
+        files: the files that the path refers to.
         config: the data section of the config.
-        roles: roles of the columns of the training part, for another part; None to infer the roles.
+        roles: roles of the columns in the training part, to read another part in the same way, or
+            None to infer the roles.
 
     Raises:
         DataError: if a file cannot be used; the message states the location in the file.
@@ -98,7 +99,8 @@ def read_series(
 def _fill_store(
     store: SeriesStore, path: str, files: Sequence[Path], options: ReadOptions, config: OwnFile
 ) -> dict[str, str]:
-    """Add all series of some files to a store, and return the SHA-256 digest of each file."""
+    """Add all series of the files to a store, and return the SHA-256 digest of each file by
+    name."""
     read, seen, straddles = _FileReader(path, files, options), SeenIds(), False
     for file, chunk in read.chunks():
         repeated = seen.find_repeat(chunk.ids)
@@ -190,7 +192,7 @@ class _FileReader:
 
     Args:
         path: the path as the user typed it.
-        files: the files, in order.
+        files: the files in the order in which they are read.
         options: the options for reading the files.
     """
 
@@ -203,8 +205,8 @@ class _FileReader:
         """Yield pairs (file, chunk) in order.
 
         Raises:
-            DataError: if a file differs from the first in its columns, its kind of steps or its
-                targets.
+            DataError: if a file differs from the first file in its features, in the type of its
+                times or in its separate targets.
         """
         for file in self.files:
             for chunk in self._read(file):
@@ -250,7 +252,7 @@ class _FileReader:
             )  # fmt: skip
 
     def _with_unique_names(self, file: Path, chunk: Chunk) -> Chunk:
-        """Name the sequences of files without series ids after their file, so that the names are
+        """Name each sequence after its file if the files contain no series ids, so that names are
         unique across files."""
         if len(self.files) == 1 or chunk.style.series:
             return chunk

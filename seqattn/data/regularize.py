@@ -1,4 +1,4 @@
-"""Functions that make series with evenly spaced rows.
+"""Functions that convert sequences to series with evenly spaced rows.
 
 The config key `data.missing` determines the effect of a missing row or an empty cell: an error, a
 dropped sequence, or NaN.
@@ -32,18 +32,20 @@ def regularize(
     chunk: Chunk, name: str, config: OwnFile, spacing: Spacing | None, *, has_key: bool = True,
     last: int | None = None,
 ) -> Series:  # fmt: skip
-    """Make evenly spaced series from the sequences of a chunk.
+    """Convert the sequences of a chunk to series with evenly spaced rows.
 
     Args:
         chunk: whole sequences.
         name: name of the file, for messages.
-        config: data section of the config, with `missing` for gaps and empty cells.
+        config: the data section of the config. The key `missing` determines the effect of a missing
+            row or an empty cell.
         spacing: step interval of each sequence, or None if consecutive rows are one step apart.
-        has_key: whether messages suggest `data.missing`, which models of generated tasks lack.
+        has_key: whether messages suggest the key `data.missing`. Configs of generated tasks do not
+            have this key.
         last: maximum number of rows to keep at the end of each sequence, or None to keep all.
 
     Raises:
-        DataError: if the config rejects a missing row or an empty cell; the message states its
+        DataError: if the config rejects a missing row or an empty cell; the message states the
             location.
     """
     regularizer = _Regularizer(chunk, name, spacing)
@@ -74,8 +76,8 @@ class _Regularizer:
     # --- missing rows -----------------------------------------------------------------------------
 
     def insert_missing_rows(self, config: OwnFile, or_set: str) -> None:
-        """Insert empty rows where steps are missing. If the config specifies so, drop or reject the
-        sequences with missing steps instead."""
+        """Insert empty rows where steps are missing. Depending on `data.missing`, drop or reject
+        the sequences with missing steps instead."""
         order, spacing, offsets = self.chunk.order, self.spacing, self.chunk.points.offsets
         if order is None or spacing is None or len(order) < 2:
             return
@@ -174,7 +176,7 @@ class _Regularizer:
     # --- empty cells ------------------------------------------------------------------------------
 
     def check_cells(self, config: OwnFile, or_set: str) -> None:
-        """Count the empty cells. If the config specifies so, drop or reject the sequences with
+        """Count the empty cells. Depending on `data.missing`, drop or reject the sequences with
         empty cells instead."""
         has_columns = has_separate_columns(config)
         for ragged, where in self.chunk.cells():

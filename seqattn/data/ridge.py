@@ -1,7 +1,7 @@
-"""Ridge regression on a training part, which gives the initial weights of `model.skip: linear`.
+"""Ridge regression on a training part, for the initial weights of `model.skip: linear`.
 
 In shapes, S is the source length, T the target length, F the number of source features, G the
-number of target features, K the number of penalties and n the number of sequences of a block.
+number of target features, K the number of penalties and n the number of sequences in a block.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from seqattn.data.sequences import Floats, Sequences
 PENALTIES = (0.0, 1e-6, 1e-5, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 0.1, 0.3, 1.0, 3.0, 10.0)
 """Penalties that `ridge_map` tries, relative to the mean eigenvalue of the centred Gram matrix."""
 MAX_WORK = 2**30
-"""Maximum work for `ridge_map`, as the number of linear systems times (S * F)^3. The limit is one
-system of S F = 1024, or 8 systems of S F = 512. A fit to 5,000 sequences with S F = 1024 took 23 s
-and 120 MiB on one thread of a loaded machine."""
+"""Maximum work for `ridge_map`, as the number of linear systems times (S * F)^3. The limit allows
+one system with S * F = 1024, or 8 systems with S * F = 512. A fit to 5,000 sequences with
+S * F = 1024 took 23 s and 120 MiB on one thread of a loaded machine."""
 
 
 @dataclass(frozen=True, eq=False)
 class RidgeMap:
-    """The affine map target = weight source + bias in the units of a model.
+    """The affine map `target = weight @ source + bias`, in the units of a model.
 
     Attributes:
         weight: (T, G, S, F) weights.
@@ -43,10 +43,10 @@ class RidgeMap:
 
 
 def ridge_work(train: Sequences) -> int:
-    """Return an upper bound of the number of linear systems times (S * F)^3.
+    """Return an upper bound of the work for `ridge_map`, in the unit of `MAX_WORK`.
 
-    The bound depends on shapes alone. If target cells are missing, each target cell may need its
-    own system.
+    The bound depends only on shapes, and on whether target cells are missing. If any target cell is
+    missing, each target cell may need its own system.
     """
     systems = train.target_steps * len(train.target_features) if train.has_masked_targets else 1
     return int(systems * (train.source_steps * len(train.features)) ** 3)
@@ -57,8 +57,8 @@ def ridge_map(train: Sequences, validation: Sequences, scaling: Scaling) -> Ridg
 
     The chosen penalty has the lowest loss on the validation part. The bias has no penalty. Each
     target cell is fitted to the training sequences in which this cell was observed. Penalties are
-    relative to the mean eigenvalue of the centred Gram matrix of the sources of these sequences.
-    The result is deterministic.
+    relative to the mean eigenvalue of the centred Gram matrix of the corresponding sources. The
+    result is deterministic.
 
     Args:
         train: training sequences, each with S source steps and T target steps.
@@ -96,10 +96,11 @@ def _in_model_units(
 def _penalty_losses(
     maps: list[tuple[NDArray[np.float32], NDArray[np.float32]]], part: Sequences, scaling: Scaling
 ) -> Floats:
-    """Return the mean squared errors (K,) over the observed target cells of a part.
+    """Return the mean squared error of each map, over the observed target cells of a part, as an
+    array (K,).
 
-    Forecasts are computed in float32, as in a model, because large weights that cancel lose
-    precision in float32.
+    Forecasts are computed in float32, as in a model, because large weights that cancel each other
+    lose precision in float32.
     """
     errors, cells = np.zeros(len(maps)), 0
     table = DesignTable(part, scaling)

@@ -1,6 +1,6 @@
-"""Ranges of rows of one array, in memory or in a memory-mapped file.
+"""Ranges of rows in one array, which is in memory or in a memory-mapped file.
 
-In shapes, N is the number of ranges, n the number of gathered ranges, L the number of rows of the
+In shapes, N is the number of ranges, n the number of gathered ranges, L the number of rows in the
 longest range, C the number of columns and F the number of features.
 """
 
@@ -20,16 +20,17 @@ from numpy.typing import NDArray
 from seqattn.data.sequences import Floats, Integers
 
 READAHEAD_BYTES = 2**21
-"""Maximum number of bytes that the system maps for each read, such as a large folio in Linux."""
+"""Maximum number of bytes that the operating system maps for each read, for example as a large
+folio in Linux."""
 MAX_MAPPED_BYTES = 2**26
 """Maximum size of the mapped pages in the resident memory of the process, in bytes."""
 
 
 class MappedPages:
-    """The pages of a memory-mapped array, with functions to read and release them.
+    """The pages of a memory-mapped array, with methods to read and release pages.
 
-    Pages that were read count as resident memory of the process until they are released or the
-    system reclaims them.
+    Pages that were read count as resident memory of the process until this class releases the pages
+    or the system reclaims them.
 
     Args:
         values: an array, which may be memory-mapped.
@@ -57,9 +58,9 @@ class MappedPages:
         range would take ten times as long.
 
         Args:
-            values: (rows, C) the whole array.
+            values: the whole array (rows, C).
             starts: (n,) index of the first row of each range.
-            length: number of rows of a range.
+            length: number of rows in a range.
 
         Returns:
             the ranges, or None if there is no file or if a range extends beyond the end of the
@@ -91,14 +92,14 @@ class MappedPages:
 
 @dataclass(frozen=True, eq=False)
 class RowRanges:
-    """N ranges of rows of an array.
+    """N ranges of rows in an array.
 
     Attributes:
         values: (rows, C) array with NaN in unobserved cells.
         columns: column indices of the F features.
         features: names of the F features.
         starts: (N,) index of the first row of each range.
-        lengths: (N,) number of rows of each range.
+        lengths: (N,) number of rows in each range.
     """
 
     values: NDArray[np.floating]
@@ -108,7 +109,7 @@ class RowRanges:
     lengths: Integers
 
     def select(self, indices: Integers) -> RowRanges:
-        """Return the ranges at these indices."""
+        """Return the ranges at the given indices."""
         return replace(self, starts=self.starts[indices], lengths=self.lengths[indices])
 
     @functools.cached_property
@@ -120,15 +121,15 @@ class RowRanges:
         return MappedPages(self.values)
 
     def steps(self, indices: slice | Integers, order: NDArray[Any] | None) -> Floats:
-        """Return the time of each row of some ranges as an array (n, L). The times come from
-        `order`; if `order` is None, they are row numbers."""
+        """Return the time of each row of the given ranges as an array (n, L). The times come from
+        `order`; if `order` is None, the times are row numbers."""
         rows = self.starts[indices][:, None] + np.arange(self.longest)
         rows = np.minimum(rows, len(self.values) - 1)
         return (rows if order is None else _step_numbers(order[rows])).astype(np.float64)
 
     def gather(self, indices: slice | Integers) -> NDArray[np.floating]:
-        """Return the rows of some ranges as an array (n, L, F). Values beyond the length of a range
-        are undefined."""
+        """Return the rows of the given ranges as an array (n, L, F). Values beyond the length of a
+        range are undefined."""
         values, starts, L = np.asarray(self.values), self.starts[indices], self.longest
         if not isinstance(indices, slice):
             found = self.pages.read_scattered(values, starts, L)
@@ -174,9 +175,8 @@ def interpolate_linearly(
     """
     L = points.shape[1]
     found = np.where(known, points, np.nan).astype(np.float64)
-    series_index, feature = np.nonzero(
-        ~known.all(axis=1)
-    )  # indices of the c columns with an unknown cell
+    # Indices of the c pairs (sequence, feature) that have an unknown cell.
+    series_index, feature = np.nonzero(~known.all(axis=1))
     observed, steps = known[series_index, :, feature], np.arange(L)  # (c, L)
     before = np.maximum.accumulate(np.where(observed, steps, -1), axis=1)
     after = np.minimum.accumulate(np.where(observed, steps, L)[:, ::-1], axis=1)[:, ::-1]

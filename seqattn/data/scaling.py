@@ -24,7 +24,7 @@ class Scaler:
     """An affine map for each feature: (points - shift) / scale.
 
     Attributes:
-        shift: (F,), or (N, 1, F) with one shift per sequence.
+        shift: number to subtract from each feature, (F,), or (N, 1, F) with one shift per sequence.
         scale: divisor above 0, with the same shape as `shift`.
     """
 
@@ -91,14 +91,15 @@ class Scaling:
     """Scaling from the user's units to the units of the model, in two stages.
 
     The first stage is a shift and a scale per sequence. The second stage is a shift and a scale per
-    feature, which are fitted on the training part. A feature of both source and target has equal
-    scaling on both sides. A feature of the target alone has no shift or scale per sequence, because
-    the shift and scale per sequence are computed from the source.
+    feature, which are fitted to the training part. If a feature belongs to both source and target,
+    its scaling is the same in both. A feature that belongs only to the target has no shift or scale
+    per sequence, because the shift and scale per sequence are computed from the source.
 
     Attributes:
         source: scaler of the source features.
         target: scaler of the target features. Losses are in units of `target.scale`.
-        source_index_of_target: index of each target feature among the source features, or -1.
+        source_index_of_target: index of each target feature among the source features, or -1 if the
+            source lacks the feature.
         relative: whether to subtract the last source step of each sequence, so that the model does
             not depend on the level of a sequence.
         instance: whether to scale each source to mean 0 and standard deviation 1, and its target
@@ -130,8 +131,8 @@ class Scaling:
         """Return the scalers (N, 1, F) for sources and targets, with a shift and a scale per
         sequence.
 
-        The shift and the scale are computed from the sources alone. Without `relative` and
-        `instance`, the shift is 0 and the scale is 1.
+        The shift and the scale are computed from the sources alone. If neither `relative` nor
+        `instance` is set, the shift is 0 and the scale is 1.
         """
         N, F = len(part), len(part.features)
         shift, scale = np.zeros((N, 1, F)), np.ones((N, 1, F))
@@ -156,8 +157,8 @@ class Scaling:
     ) -> tuple[NDArray[np.floating], NDArray[np.floating]]:
         """Return the source (N, S, F) and the target (N, T, F) in the units of the model.
 
-        Padding is 0. An unobserved target cell contains the decoder input for this cell, as in
-        `_forward_fill`.
+        Padding is 0. An unobserved target cell contains the decoder input for this cell, which
+        `_forward_fill` computes.
 
         Args:
             part: the sequences.
@@ -252,5 +253,6 @@ def _forward_fill(
 def source_indices_of(
     features: tuple[str, ...], target_features: tuple[str, ...]
 ) -> tuple[int, ...]:
-    """Return the index of each target feature among the source features, or -1."""
+    """Return the index of each target feature among the source features, or -1 if the source lacks
+    the feature."""
     return tuple(features.index(name) if name in features else -1 for name in target_features)

@@ -1,6 +1,6 @@
 """Sums of the errors of a forecast, accumulated chunk by chunk.
 
-In shapes, N is the number of sequences, n the number of sequences of a chunk, T the target length
+In shapes, N is the number of sequences, n the number of sequences in a chunk, T the target length
 and F the number of target features.
 """
 
@@ -17,14 +17,14 @@ from seqattn.data.sequences import Floats, ForecastLike, Sequences
 class ErrorSums:
     """Sums of the errors of a forecast over the observed target cells of a part.
 
-    NumPy adds up the errors of a chunk, and the sums of the chunks are added in order. Equal chunks
-    therefore give equal sums, bit for bit.
+    NumPy adds up the errors of a chunk, and the sums of the chunks are added in order. The same
+    division into chunks therefore gives the same sums, bit for bit.
 
     Args:
         part: the sequences to forecast.
-        scale: divisor of the errors in `loss` and `by_step`, (F,) or (N, 1, F). With None, the
-            errors keep the units of the part.
-        by_step: whether to accumulate `by_step`.
+        scale: divisor of the errors in `loss` and `by_step`, (F,) or (N, 1, F). If None, the errors
+            keep the units of the targets.
+        by_step: whether to accumulate the errors of each target step for the property `by_step`.
     """
 
     def __init__(
@@ -44,10 +44,10 @@ class ErrorSums:
         """Compute the sums over a whole part.
 
         Args:
-            forecast: (N, T, F) forecast in the units of the part.
+            forecast: (N, T, F) forecast in the units of the targets.
             part: the sequences with the targets.
-            scale: divisor of the errors, as in the class.
-            by_step: whether to accumulate `by_step`.
+            scale: divisor of the errors, as described for the class.
+            by_step: whether to accumulate the errors of each target step.
         """
         found = cls(part, scale, by_step=by_step)
         for indices, chunk in part.chunks():
@@ -60,7 +60,7 @@ class ErrorSums:
         Args:
             indices: slice of the n sequences within the part.
             chunk: the n sequences.
-            forecast: (n, T, F) forecast in the units of the part.
+            forecast: (n, T, F) forecast in the units of the targets.
         """
         cells, errors = chunk.target_cells, forecast - chunk.target
         for f in range(len(self.squares.total)):
@@ -77,7 +77,7 @@ class ErrorSums:
 
     @property
     def loss(self) -> float:
-        """Mean squared error over all observed cells, or NaN if there are none."""
+        """Mean squared error over all observed target cells, or NaN if there are none."""
         return self.total / self.count if self.count else math.nan
 
     @property
@@ -87,13 +87,13 @@ class ErrorSums:
 
     @property
     def mae(self) -> list[float | None]:
-        """Mean absolute error of each target feature in the units of the part, or None for a
+        """Mean absolute error of each target feature in the units of the targets, or None for a
         feature without observed cells."""
         return self.absolute.means
 
     @property
     def rmse(self) -> list[float | None]:
-        """Root mean squared error of each target feature in the units of the part, or None for a
+        """Root mean squared error of each target feature in the units of the targets, or None for a
         feature without observed cells."""
         return [None if mean is None else math.sqrt(mean) for mean in self.squares.means]
 

@@ -1,6 +1,6 @@
-"""Search for the season of a set of series in their autocorrelation.
+"""Search for the season of a set of series, based on the autocorrelation of the series.
 
-In shapes, L is the number of steps of a series and F the number of features.
+In shapes, L is the number of steps in a series and F the number of features.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MIN_POINTS = 4  # minimum number of observed values of a series
 
 
 class SeriesCollection(Protocol):
-    """Series (L, F) that are indexed from 0 to `len` - 1."""
+    """A collection of series (L, F) with the indices 0 to `len` - 1."""
 
     def __len__(self) -> int: ...
 
@@ -35,11 +35,11 @@ class SeriesCollection(Protocol):
 
 @dataclass(frozen=True)
 class Season:
-    """A season that was found.
+    """A season that the search found.
 
     Attributes:
         steps: season length in steps, 2 or more.
-        autocorrelation: autocorrelation of the detrended series at this lag.
+        autocorrelation: autocorrelation of the detrended series at a lag of one season.
     """
 
     steps: int
@@ -47,14 +47,16 @@ class Season:
 
 
 def find_season(series: SeriesCollection, longest: int | None = None) -> Season | None:
-    """Find the season of some series, or return None if they have no season.
+    """Find the season of a set of series, or return None if there is no season.
 
     A season length m is a candidate if the mean autocorrelation of the detrended series meets three
     conditions:
 
-    - It is highest at lag m among the lags m/2 to 3m/2, so that lag m is a local maximum.
-    - It is at or below 0 at a shorter lag, because the autocorrelation sums to 0 over a season.
-    - It exceeds the upper 95% bound of a process with only short memory, which is
+    - Among the lags m/2 to 3m/2, the autocorrelation is highest at lag m. The lag m is therefore a
+      local maximum.
+    - The autocorrelation is at or below 0 at a shorter lag, because it sums to 0 over a season.
+    - At lag m, the autocorrelation exceeds the upper 95% bound of a process with short memory only,
+      which is
       z sqrt((1 + 2 (r_1^2 + ... + r_q^2)) / n). This is Bartlett's formula for the lags beyond q
       (Box, Jenkins and Reinsel 2008, "Time Series Analysis", eq. 2.1.15), where r_{q + 1} is the
       first autocorrelation at or below 0. The quantile z is corrected for the number of tested lags
@@ -62,23 +64,24 @@ def find_season(series: SeriesCollection, longest: int | None = None) -> Season 
 
     The autocorrelation of a smooth season has a flat maximum. Each candidate is therefore replaced
     by the neighbouring lag with the highest mean autocorrelation over the multiples of this lag.
-    The result is the shortest candidate with a seasonal naive forecast that is close to the best. A
-    forecast is close to the best if its mean squared error within the series is at most 1 + z
-    sqrt(2 / n) times the lowest error, because sampling alone may cause such a difference.
+    The result is the shortest candidate for which the seasonal naive forecast is close to the best
+    seasonal naive forecast. A forecast is close to the best if its mean squared error within the
+    series is at most 1 + z sqrt(2 / n) times the lowest error, because sampling alone may cause
+    such a difference.
 
     Each feature of each series is detrended in two steps, as in classical decomposition (Hyndman
     and Athanasopoulos, "Forecasting: Principles and Practice", section 3.4). The first step
     subtracts the least-squares line. The second step subtracts a centred moving average over twice
-    the longest season of the search. The detrended feature is divided by its standard deviation. If
-    no season is found, the search is repeated with half of the longest season, and so on, because a
-    shorter moving average removes more of a drifting level. Means are over all pairs of observed
-    cells at a lag. Because series may share shocks, n is the number of pairs in the series with the
-    most pairs.
+    the maximum season length. The detrended feature is divided by its standard deviation. If no
+    season is found, the search is repeated with half of the maximum season length, and so on,
+    because a shorter moving average removes more of a drifting level. The mean autocorrelation at a
+    lag is the mean over all pairs of observed cells at this lag. Because series may share shocks, n
+    is the number of pairs in the series with the most pairs.
 
     Args:
         series: series (L, F) with evenly spaced rows and NaN in unobserved cells.
-        longest: longest season length of the search, in steps. The default and the maximum are half
-            the length of the longest series.
+        longest: maximum season length, in steps. The default and the upper limit are half the
+            length of the longest series.
     """
     chosen = _sample_series(series)
     half = max((len(one) for one in chosen), default=0) // 2
@@ -143,8 +146,8 @@ def _lagged_sums(values: Floats, size: int) -> Floats:
 
 
 def _detrend(values: Floats, observed: NDArray[np.bool_], longest: int) -> Floats | None:
-    """Return detrended values (L,) with mean square 1 over the observed cells and 0 elsewhere, or
-    None if the values do not vary or if there are too few of them.
+    """Return detrended values (L,) with mean square 1 over the observed cells and 0 elsewhere.
+    Return None if the values do not vary or if there are too few observed values.
 
     Args:
         values: (L,) values, with 0 at unobserved steps.
@@ -185,7 +188,7 @@ def _candidates(acf: Floats, pairs: Floats, longest: int, bound: float) -> list[
     Args:
         acf: (lags + 1,) autocorrelation at each lag.
         pairs: (lags + 1,) number of pairs at each lag.
-        longest: longest season length, in steps.
+        longest: maximum season length, in steps.
         bound: number of standard errors that the autocorrelation must exceed.
     """
     below = np.flatnonzero(acf[1 : longest + 1] <= 0)

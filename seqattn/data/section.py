@@ -65,7 +65,7 @@ def render_section(
         options: the options for reading the file.
         chunk: the sequences of the file.
         layout: layout of a table, or None for other files.
-        steps: summary of the times of a table, or None without times.
+        steps: summary of the times of a table, or None if there are no times.
     """
     lines = ["data:", "  kind: file", f"  path: {as_value(str(file))}"]
     if layout is None:
@@ -129,7 +129,7 @@ def _render_names(names: tuple[str, ...]) -> str:
 
 
 def _window_lines(chunk: Chunk) -> list[str]:
-    """Return the lines with the keys that cut series into source and target."""
+    """Return the lines with the keys that define how series are cut into source and target."""
     min_length = typical_min_length(chunk)
     if len(chunk) >= 7:
         half = max(1, min_length // 2)
@@ -153,8 +153,8 @@ def _window_lines(chunk: Chunk) -> list[str]:
 
 
 def typical_min_length(chunk: Chunk) -> int:
-    """Return the length of the shortest sequence, without counting sequences that are far shorter
-    than most other sequences."""
+    """Return the length of the shortest sequence, ignoring sequences that are far shorter than most
+    other sequences."""
     lengths = chunk.points.lengths
     return int(lengths[lengths >= min(np.median(lengths) / 3, 10)].min())
 
@@ -177,7 +177,7 @@ def find_proposed_window(chunk: Chunk) -> ProposedWindow | None:
 
 def insert_proposed_window(section: str, chunk: Chunk) -> str:
     """Replace the window of a `data:` section with a proposed window. The section is unchanged if
-    it has no window or there is no proposal.
+    it has no window, or if no window can be proposed.
 
     Args:
         section: the section in YAML, as `seqattn data check` prints it.

@@ -1,4 +1,4 @@
-"""A set of sequences: padded arrays of sources and targets, with their lengths."""
+"""A set of sequences as padded arrays of sources and targets, and the lengths of the sequences."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 MAX_BLOCK_VALUES = 2**22
-"""Maximum number of values of an array that are processed together."""
+"""Maximum number of values in an array that are processed together."""
 MAX_SPREAD_RATIO = 20
-"""Largest ratio of the standard deviations of two features that share equal axes in a plot."""
+"""Largest ratio of the standard deviations of two features for which a plot uses the same scale on
+both axes."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,21 +32,22 @@ class Sequences:
 
     Attributes:
         source: (N, S, F) values of the sources.
-        source_lengths: (N,) number of valid steps of each source, 1 or more.
+        source_lengths: (N,) number of valid steps in each source, 1 or more.
         target: (N, T, F) values to forecast. T may be 0 if the target is unknown.
-        target_lengths: (N,) number of valid steps of each target.
-        features: F names of the source features.
-        ids: N names of the sequences.
-        labels: N short descriptions for plot titles, such as "clockwise", or empty.
+        target_lengths: (N,) number of valid steps in each target.
+        features: names of the F source features.
+        ids: names of the N sequences.
+        labels: short description of each sequence for plot titles, such as "clockwise"; empty if
+            there are no descriptions.
         ideal: (N, T, F) best forecast without knowledge of the noise, or None if it is unknown. The
             error of this forecast is the noise floor.
         alignment: (N, T) index of the source step that determines each target step, or None if the
             task has no alignment. The index is -1 at padding, and for a target step that no single
             source step determines.
         target_features: names of the target features; if empty, the source features are used.
-        last_steps: (N,) time of the last step of each source, as numbers or dates, or None if steps
+        last_steps: (N,) time of the last step in each source, as numbers or dates, or None if steps
             are counted from 1.
-        spacing: step interval of each sequence, or None if steps are counted.
+        spacing: step interval of each sequence, or None if steps are counted from 1.
         source_observed: mask (N, S, F) that is True at observed source cells and False at filled
             cells and padding, or None if all valid source cells were observed.
         target_observed: mask (N, T, F) that is True at observed target cells, or None if all valid
@@ -99,11 +101,12 @@ class Sequences:
             side: "source" or "target".
             points: (N, L, F) values.
             lengths: (N,) number of valid steps.
-            min_length: minimum number of steps of a sequence.
+            min_length: minimum number of steps in a sequence.
             observed: mask (N, L, F) that is True at cells that must be finite; None for all cells.
 
         Raises:
-            DataError: if a length exceeds the array or a value is not finite.
+            DataError: if a length is below `min_length` or exceeds the array, or if a value is not
+                finite.
         """
         N, max_length, _ = points.shape
         if lengths.shape != (N,):
@@ -159,7 +162,7 @@ class Sequences:
         return self.target_observed is not None
 
     def select(self, indices: slice | Integers) -> Sequences:
-        """Return the sequences at these indices."""
+        """Return the sequences at the given indices."""
         chosen = range(len(self))[indices] if isinstance(indices, slice) else indices.tolist()
         return Sequences(
             self.source[indices], self.source_lengths[indices], self.target[indices],
@@ -174,8 +177,9 @@ class Sequences:
         )  # fmt: skip
 
     def chunks(self) -> Iterator[tuple[slice, Sequences]]:
-        """Yield pairs (slice of indices, sequences in memory) in order. These sequences are one
-        chunk; a subclass that gathers sequences on demand yields several chunks."""
+        """Yield pairs (slice of indices, sequences in memory) in order. This class yields all
+        sequences as one chunk. A subclass that gathers sequences on demand yields several chunks.
+        """
         yield slice(0, len(self)), self
 
     def observed_targets(self) -> Iterator[NDArray[np.bool_]]:
@@ -184,32 +188,32 @@ class Sequences:
 
     @property
     def source_keep(self) -> NDArray[np.bool_]:
-        """Mask of shape (N, S), True at valid source steps."""
+        """Mask of shape (N, S) that is True at valid source steps."""
         return valid_mask(self.source_lengths, self.source.shape[1])
 
     @property
     def target_keep(self) -> NDArray[np.bool_]:
-        """Mask of shape (N, T), True at valid target steps."""
+        """Mask of shape (N, T) that is True at valid target steps."""
         return valid_mask(self.target_lengths, self.target.shape[1])
 
     @property
     def source_cells(self) -> NDArray[np.bool_]:
-        """Mask of shape (N, S, F), True at source cells that are valid and were observed."""
+        """Mask of shape (N, S, F) that is True at source cells that are valid and were observed."""
         if self.source_observed is not None:
             return self.source_observed
         return np.broadcast_to(self.source_keep[:, :, None], self.source.shape)
 
     @property
     def target_cells(self) -> NDArray[np.bool_]:
-        """Mask of shape (N, T, F), True at target cells that are valid and were observed."""
+        """Mask of shape (N, T, F) that is True at target cells that are valid and were observed."""
         if self.target_observed is not None:
             return self.target_observed
         return np.broadcast_to(self.target_keep[:, :, None], self.target.shape)
 
 
 class ForecastLike(Protocol):
-    """Forecasts (N, T, F) of a part that are indexed by slices of N: an array, or an object that
-    computes forecasts on demand."""
+    """Forecasts (N, T, F) that are indexed by slices of the sequences. Examples are an array, and
+    an object that computes forecasts on demand."""
 
     def __getitem__(self, indices: slice, /) -> Floats: ...
 
@@ -245,14 +249,15 @@ def can_share_axes(
     features: Sequence[str], target_features: Sequence[str], points: Sequence[NDArray[np.floating]],
     units: Mapping[str, str] | None = None,
 ) -> bool:  # fmt: skip
-    """Return whether sequences can be drawn in a plane with equal axes.
+    """Return whether sequences can be drawn in a plane with the same scale on both axes.
 
-    Source and target must have the same two features with the same unit. The standard deviations of
-    the two features may differ by a factor of at most `MAX_SPREAD_RATIO`.
+    Source and target must have the same two features, and both features must have the same unit.
+    The standard deviations of the two features may differ by a factor of at most
+    `MAX_SPREAD_RATIO`.
 
     Args:
-        features: F names of the source features.
-        target_features: G names of the target features.
+        features: names of the F source features.
+        target_features: names of the G target features.
         points: arrays (..., F) and (..., G) of all drawn sequences; non-finite values are padding.
         units: unit of each feature that has a unit, by feature name.
     """

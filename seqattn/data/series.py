@@ -1,4 +1,4 @@
-"""Series from files before they are cut into source and target."""
+"""Series from files, which are not yet cut into source and target."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ class Series:
 
     Attributes:
         name: name of the file or path, for messages.
-        ids: N names of the series.
+        ids: names of the N series.
         points: the rows of all series.
         order: (rows,) time of each row, as numbers or dates, or None if the order of the rows is
             the time order.
-        spacing: step interval of each series, or None without `order`.
-        groups: N group names for the split, or None.
-        target: separate targets from the file, or None if it has no separate targets.
+        spacing: step interval of each series, or None if `order` is None.
+        groups: name of the group of each series, for a split by group, or None without groups.
+        target: separate targets from the file, or None if the file has no separate targets.
         empty: number of unobserved cells, including the cells of missing rows.
         dropped: mask (N,) that is True for each series that is left out after the split because of
             empty cells, or None if no series is left out.
         notes: notes for the user on how the files were read.
-        digests: SHA-256 digest of each file by name.
-        roles: roles of the columns of a table, or None if no table was read.
+        digests: SHA-256 digest of each file by file name.
+        roles: roles of the columns in a table, or None if no table was read.
     """
 
     name: str
@@ -79,8 +79,8 @@ class Series:
         return self.points.features
 
     def step(self, row: int, k: int) -> str:
-        """Return the time of a row of series k as text. Without `order`, return the number of the
-        row in the series, counted from 1."""
+        """Return the time of a row of series k as text. If `order` is None, return the number of
+        the row in the series, counted from 1."""
         if self.order is None:
             return str(row - int(self.points.offsets[k]) + 1)
         return step_text(self.order[row])
@@ -91,9 +91,9 @@ class Spans:
     """A row range for each series in a part of the data set.
 
     Attributes:
-        series_index: (n,) index of each series.
+        series_index: (n,) index of the series to which each range belongs.
         starts: (n,) index of the first row of each range.
-        lengths: (n,) number of rows of each range.
+        lengths: (n,) number of rows in each range.
     """
 
     series_index: Integers
@@ -104,7 +104,8 @@ class Spans:
         return len(self.series_index)
 
     def frequency(self, series: Series) -> Frequency | None:
-        """Return the step interval of all these series, or None if intervals differ."""
+        """Return the step interval that all series of the part share, or None if intervals
+        differ."""
         return None if series.spacing is None else series.spacing.select(self.series_index).common()
 
     def without_dropped(self, series: Series) -> Spans:
@@ -171,7 +172,8 @@ def keep_last_rows(chunk: Chunk, max_rows: int) -> Chunk:
 
 
 def remap_where(where: Where, rows: Integers) -> Where:
-    """Convert a location function for the cells of `values` to one for `values[rows]`."""
+    """Convert a location function for the cells of `values` to a location function for the cells of
+    `values[rows]`."""
     return lambda row, feature: where(int(rows[row]), feature)
 
 
@@ -202,12 +204,12 @@ def ended_mask(ragged: Ragged, config: OwnFile) -> NDArray[np.bool_]:
 
 
 def any_per_series(flags: NDArray[np.bool_], offsets: Integers) -> NDArray[np.bool_]:
-    """Return whether any row of each series is True, as an array (N, ...). The result is False for
-    a series without rows.
+    """Return a boolean array (N, ...) that is True for a series with at least one True row. The
+    result is False for a series without rows.
 
     Args:
         flags: (rows, ...) booleans.
-        offsets: (N + 1,) index of the first row of each series, and the end of the last series.
+        offsets: (N + 1,) index of the first row of each series, followed by the number of rows.
     """
     found = np.zeros((len(offsets) - 1, *flags.shape[1:]), dtype=bool)
     has_rows = np.diff(offsets) > 0

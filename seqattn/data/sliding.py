@@ -16,7 +16,7 @@ from seqattn.data.windows import WindowNames
 from seqattn.errors import DataError
 
 BLOCK_ROWS = 2**20
-"""Number of rows that are checked for empty cells together."""
+"""Number of rows that are checked for empty cells at a time."""
 
 
 @dataclass
@@ -25,8 +25,8 @@ class LeftOut:
 
     Attributes:
         too_short: names of series that are too short to be cut.
-        dropped: number of windows or series with empty cells.
-        names: names of up to five windows or series with empty cells.
+        dropped: number of windows or series that are left out because of empty cells.
+        names: names of up to five windows or series that are left out because of empty cells.
     """
 
     too_short: list[str] = field(default_factory=list)
@@ -42,11 +42,11 @@ class Cut(NamedTuple):
     """The rows of N sources and targets.
 
     Attributes:
-        series_index: (N,) index of the series of each sequence.
+        series_index: (N,) index of the series from which each sequence is cut.
         source_starts: (N,) index of the first row of each source.
-        source_lengths: (N,) number of rows of each source.
+        source_lengths: (N,) number of rows in each source.
         target_starts: (N,) index of the first row of each target.
-        target_lengths: (N,) number of rows of each target.
+        target_lengths: (N,) number of rows in each target.
     """
 
     series_index: Integers
@@ -107,16 +107,16 @@ def _usable_windows(
     series: Series, spans: Spans, starts: Integers, counts: Integers, config: OwnFile,
     source_features: tuple[str, ...],
 ) -> NDArray[np.bool_]:  # fmt: skip
-    """Return whether each window is usable, as an array (windows,).
+    """Return a boolean array (windows,) that is True for usable windows.
 
-    With `data.missing: drop_sequence`, a window is usable if it has no empty cell. Otherwise, it is
-    usable if its source has an observed value of each feature.
+    With `data.missing: drop_sequence`, a window is usable if it has no empty cell. Otherwise, a
+    window is usable if its source has an observed value of each feature.
 
     Args:
         series: all series.
         spans: the row ranges of the part.
         starts: (windows,) index of the first row of each window, in the order of `spans`.
-        counts: (spans,) number of windows of each row range.
+        counts: (spans,) number of windows in each row range.
         config: the data section of the config.
         source_features: names of the source features.
     """

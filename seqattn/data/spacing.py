@@ -1,4 +1,5 @@
-"""Step intervals of sequences: numbers, durations, business days or months.
+"""Step intervals of sequences. An interval is a number, a duration, or a count of business days or
+months.
 
 The interval of each sequence is inferred from its times with the grids of `seqattn.data.grids`.
 
@@ -39,9 +40,9 @@ class Frequency(NamedTuple):
 
     Attributes:
         unit: one of `UNITS` except "unknown".
-        step: interval in this unit; the unit "time" counts microseconds.
-        day: with the unit "month", the day of the month if it is one of `END_DAYS`; otherwise 0. A
-            few rows on such a day cannot be distinguished from rows on the last day of the month.
+        step: interval, counted in `unit`. If the unit is "time", the interval is in microseconds.
+        day: day of the month if the unit is "month" and the day is one of `END_DAYS`, otherwise 0.
+            A few rows on such a day cannot be distinguished from rows on the last day of the month.
     """
 
     unit: str
@@ -81,9 +82,10 @@ class Spacing(NamedTuple):
     """The step intervals of N sequences.
 
     Attributes:
-        unit: (N,) indices in `UNITS`.
-        step: (N,) interval in this unit, in microseconds for "time"; NaN if it is unknown.
-        day: (N,) day of the month with the unit "month", where 31 is the last day; otherwise 0.
+        unit: (N,) index of each unit in `UNITS`.
+        step: (N,) interval, counted in `unit`, or in microseconds for "time"; NaN if the interval
+            is unknown.
+        day: (N,) day of the month if the unit is "month", where 31 is the last day; otherwise 0.
     """
 
     unit: NDArray[np.int8]
@@ -112,10 +114,11 @@ class Spacing(NamedTuple):
 
         Args:
             order: (rows,) numbers or dates that increase within each sequence.
-            offsets: (N + 1,) index of the first row of each sequence, and the end of the last
-                sequence.
+            offsets: (N + 1,) index of the first row of each sequence, followed by the number of
+                rows.
             trained: step interval of the sequences that a model was trained on, or None to infer
-                the intervals. A trained interval applies to all sequences with times of its kind.
+                the intervals. A trained interval is used for all sequences to which its unit
+                applies.
         """
         rows = StepRows.of(order, offsets)
         step = rows.constant_step()
@@ -138,21 +141,21 @@ class Spacing(NamedTuple):
         return cls(unit.astype(np.int8), steps, day.astype(np.int8))
 
     def select(self, indices: Any) -> Spacing:
-        """Return the intervals of the sequences at these indices."""
+        """Return the intervals of the sequences at the given indices."""
         return Spacing(*(column[indices] for column in self))
 
     @property
     def is_known(self) -> NDArray[np.bool_]:
-        """Whether the interval of each sequence is known, as an array (N,)."""
+        """Boolean array (N,) that is True for sequences with a known interval."""
         return np.asarray(self.unit != UNKNOWN)
 
     def frequency(self, k: int) -> Frequency | None:
-        """Return the interval of sequence k, or None if it is unknown."""
+        """Return the interval of sequence k, or None if the interval is unknown."""
         unit = int(self.unit[k])
         return None if unit == UNKNOWN else Frequency(UNITS[unit], float(self.step[k]))
 
     def frequencies(self) -> dict[Frequency, int]:
-        """Return the known intervals with the number of their sequences, most frequent first."""
+        """Return the number of sequences with each known interval, the most frequent first."""
         known = self.select(np.flatnonzero(self.is_known))
         return {
             Frequency(UNITS[unit], step): count
@@ -160,7 +163,8 @@ class Spacing(NamedTuple):
         }
 
     def common(self) -> Frequency | None:
-        """Return the interval of all sequences, or None if intervals differ or are unknown."""
+        """Return the interval that all sequences share, or None if intervals differ or are
+        unknown."""
         found = list(self.frequencies())
         if len(found) != 1 or not self.is_known.all():
             return None
@@ -193,7 +197,7 @@ class Spacing(NamedTuple):
         interval of its sequence is unknown.
 
         Args:
-            series_index: (M,) index of the sequence of each time.
+            series_index: (M,) index of the sequence to which each time belongs.
             base: (M,) times to start from.
             count: (M,) number of steps.
         """

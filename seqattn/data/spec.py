@@ -1,4 +1,4 @@
-"""The schema of the sequences that a model was trained on, which checkpoints store."""
+"""The schema of the sequences that a model was trained on. Checkpoints store this schema."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class DataSpec:
         source_length: length of the longest source, in steps.
         target_length: length of the longest target, in steps.
         scaling: scaling from the user's units to the units of the model, and back.
-        digests: SHA-256 digest of the files of each path in the config.
+        digests: SHA-256 digest of the files for each path in the config.
         frequency: step interval of all sequences, or None if intervals differ or are unknown.
-        roles: roles of the columns of the table, inferred or set by the user. The roles are None if
+        roles: roles of the columns in the table, inferred or set by the user. The roles are None if
             no table was read or if an earlier version wrote the checkpoint.
         units: unit of each feature that has a unit, by feature name.
     """
@@ -65,7 +65,8 @@ class DataSpec:
         )  # fmt: skip
 
     def as_plain(self) -> dict[str, Any]:
-        """Return JSON-serializable data with the keys of the first version, such as `said`."""
+        """Return JSON-serializable data with the keys of the first checkpoint version, such as
+        `said`."""
         return {
             "features": list(self.source_features), "said": list(self.target_features),
             "source_length": self.source_length, "target_length": self.target_length,

@@ -16,22 +16,25 @@ from seqattn.data.units import Units
 
 @dataclass(frozen=True)
 class Splits:
-    """A data set in three parts, with the values that were fitted on its training part.
+    """A data set in three parts, with the values that were fitted to the training part.
 
     Attributes:
         train: the training part, in the user's units.
         validation: the validation part, in the user's units.
         test: the test part, in the user's units.
         scaling: scaling from the user's units to the units of the model, and back.
-        rule: name and forecast function of the naive baseline of the task, or None.
+        rule: name and forecast function of the naive baseline of a generated task, or None if there
+            is no such baseline.
         notes: messages for the user about the files.
         split: tuple (series id, part, first step, last step) for each series from files.
-        digests: SHA-256 digest of the files of each path in the config.
-        digests_by_file: SHA-256 digest of each file by name, if a path covers several files.
+        digests: SHA-256 digest of the files for each path in the config.
+        digests_by_file: SHA-256 digest of each file by file name; empty if no path covers several
+            files.
         frequency: step interval of all training series, or None if intervals differ or are unknown.
         in_sample: season and error scales of the training series, or None for generated data.
-        fitted_on: the training sequences for fitting baselines, or None for all of them.
-        roles: roles of the columns of the table, or None if no table was read.
+        fitted_on: the training sequences for fitting baselines, or None for the whole training
+            part.
+        roles: roles of the columns in the table, or None if no table was read.
         units: unit of each feature that has a unit, by feature name.
     """
 

@@ -82,7 +82,8 @@ def _sizes(n: int, validation: float, test: float, items: str, name: str) -> tup
 
 
 def _split_in_time(series: Series, config: OwnFile) -> tuple[list[Spans], list[str]]:
-    """Split each series by time. The first steps are for training and the last for the test."""
+    """Split each series by time. The first steps are for training, the next steps for validation
+    and the last steps for the test."""
     name, window, split = series.name, config.window, config.split
     if series.target is not None:
         raise DataError(f"{name}: has separate targets, so there is no series to split by time.")

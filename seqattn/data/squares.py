@@ -1,4 +1,5 @@
-"""Noisy squares: the corners of a square in order, from any corner, in either direction.
+"""Generator of noisy squares. A sequence contains the corners of a square in order, starting from
+any corner, in either direction.
 
 The random draws and their order never change, so that a seed gives the same points in all versions.
 The draws come from NumPy's legacy generator (`RandomState(seed)`). The generator draws all starting
@@ -20,16 +21,16 @@ DIRECTIONS = ("counter-clockwise", "clockwise")
 def draw_walks(
     n: int, seed: int, *, noise: float = 0.1, variable_length: bool = False
 ) -> tuple[list[Floats], list[Floats], Integers]:
-    """Draw whole sequences before they are cut into source and target.
+    """Draw whole sequences, which are not yet cut into source and target.
 
     Args:
         n: number of sequences.
         seed: seed from 0 to 2**32 - 1.
-        noise: standard deviation of the normal noise of each coordinate.
+        noise: standard deviation of the normal noise in each coordinate.
         variable_length: whether sequences have 2, 3 or 4 corners instead of always 4.
 
     Returns:
-        points: n arrays (L, 2).
+        points: n arrays (L, 2) of noisy points.
         corners: n arrays (L, 2), the points without noise.
         directions: array (n,), 1 for clockwise and 0 for counter-clockwise.
     """
@@ -74,8 +75,8 @@ def generate_squares(
 def opposite_corner(source: Floats, source_lengths: Integers, steps: int) -> Floats:
     """Forecast each corner of a square as the negative of the corner two steps earlier.
 
-    After a single source corner, the next corner may be either neighbour. The forecast is the mean
-    of both neighbours, which is 0.
+    After a single source corner, the next corner may be either neighbour. The forecast is then the
+    mean of both neighbours, which is 0.
 
     Args:
         source: (N, S, 2) corners.
@@ -99,8 +100,9 @@ def opposite_corner(source: Floats, source_lengths: Integers, steps: int) -> Flo
 def _ideal_target(corners: Floats, cut: int) -> Floats:
     """Return the best forecast of the corners from index `cut` on, given the true earlier corners.
 
-    Two corners determine the direction, and thus all other corners. After one corner, its two
-    neighbours may come in either order. Their mean, the centre of the square, has the lowest error.
+    Two corners determine the direction, and thus all other corners. If only one corner is known,
+    its two neighbours may follow in either order. The mean of the two neighbours, which is the
+    centre of the square, has the lowest expected error.
     """
     rest = corners[cut:].copy()
     if cut == 1:
@@ -109,6 +111,7 @@ def _ideal_target(corners: Floats, cut: int) -> Floats:
 
 
 def _corners(base: int, direction: int) -> Floats:
-    """Return four corners clockwise from corner `base`. If `direction` is 0, reverse the order."""
+    """Return four corners in clockwise order, starting from corner `base`. If `direction` is 0,
+    reverse the order."""
     clockwise = CORNERS[(base + np.arange(4)) % 4]
     return clockwise if direction else clockwise[::-1]

@@ -1,4 +1,4 @@
-"""A store for series that are added chunk by chunk, in memory or in memory-mapped files."""
+"""A store in memory or in memory-mapped files, to which series are added chunk by chunk."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class PackedNames(collections.abc.Sequence[str]):
 
     Args:
         content: (bytes,) the concatenated strings in UTF-8.
-        lengths: (N,) number of bytes of each string.
+        lengths: (N,) number of bytes in each string.
     """
 
     def __init__(self, content: NDArray[np.uint8], lengths: Integers) -> None:
@@ -53,7 +53,7 @@ class PackedNames(collections.abc.Sequence[str]):
 
 
 class SeriesStore:
-    """A store that collects series of one layout.
+    """A store that collects series with the same layout.
 
     Args:
         folder: an empty folder for the rows, or None to keep the rows in memory.
@@ -149,11 +149,11 @@ class SeriesStore:
         _append_to(path, array.astype(dtype, copy=False))
 
     def series(self, name: str, digests: dict[str, str]) -> Series:
-        """Return all series of a store in memory.
+        """Return all series of a store that keeps its rows in memory.
 
         Args:
             name: name of the files, for messages.
-            digests: SHA-256 digest of each file by name.
+            digests: SHA-256 digest of each file by file name.
         """
         assert self.first is not None and self.folder is None
         arrays = {key: parts[0] if len(parts) == 1 else np.concatenate(parts)
@@ -162,11 +162,11 @@ class SeriesStore:
         return _build_series(self._metadata(name, digests), arrays, self.ids, groups)
 
     def write(self, name: str, digests: dict[str, str], more: dict[str, Any]) -> None:
-        """Write the metadata, after which the folder can be memory-mapped.
+        """Write the metadata. After that, `open_mapped` can open the folder.
 
         Args:
             name: name of the files, for messages.
-            digests: SHA-256 digest of each file by name.
+            digests: SHA-256 digest of each file by file name.
             more: additional entries of the metadata.
         """
         assert self.first is not None and self.folder is not None
@@ -210,7 +210,7 @@ def _widen(path: Path, before: np.dtype[Any], dtype: np.dtype[Any]) -> None:
 
 
 def open_mapped(folder: Path) -> Series | None:
-    """Return the series of a folder, or None if the folder is incomplete or of another version."""
+    """Return the series in a folder, or None if the folder is incomplete or has another version."""
     try:
         metadata = json.loads((folder / META).read_text())
         if metadata["version"] != VERSION:

@@ -4,7 +4,7 @@ Each target step of `copy`, `reverse`, `sort`, `recall` and `lag` is determined 
 The array `alignment` contains the index of this source step. A corner of a polygon follows from two
 other corners, so `polygons` has no alignment.
 
-Each random draw is a function of (seed, purpose). A change of the noise or the lengths leaves all
+Each random draw is a function of (seed, purpose). A change to the noise or the lengths leaves all
 other draws unchanged.
 """
 
@@ -56,8 +56,8 @@ def generate(task: Task, n: int, seed: int) -> Sequences:
 def naive_forecast_of(task: Task) -> tuple[str, NaiveForecast] | None:
     """Return the name and the forecast function of the naive baseline of a task.
 
-    The forecast applies the rule of the task to the noisy sources. Return None for copy, reverse,
-    sort and lag, because their rules reach the noise floor.
+    The forecast applies the rule of the task to the noisy sources. Return None for `copy`,
+    `reverse`, `sort` and `lag`, because the rules of these tasks reach the noise floor.
     """
     match task:
         case Squares():
@@ -78,7 +78,8 @@ def naive_forecast_of(task: Task) -> tuple[str, NaiveForecast] | None:
 def _generate_paths(
     task: Copy | Reverse | Sort, n: int, seed: int, order: Callable[[Floats, Integers], Integers]
 ) -> Sequences:
-    """Generate sources of random points in a square, and targets with the points reordered."""
+    """Generate sources of random points in a square, and targets with the same points in another
+    order."""
     lengths = _draw_lengths(n, seed, task.min_length, task.length)
     source = _draw_points(n, seed, "points", task.length, lengths)
     return _build_from_alignment(source, lengths, lengths, order(source, lengths), task.noise, seed)
@@ -161,7 +162,8 @@ def _generate_recall(task: Recall, n: int, seed: int) -> Sequences:
 
 
 def nearest_key_value(source: Floats, lengths: Integers, steps: int) -> Floats:
-    """Forecast recall: repeat the value with the key nearest to the query at every step.
+    """Forecast the task `recall` from the source alone. The forecast of every step is the value of
+    the key that is nearest to the query.
 
     Args:
         source: (N, S, F) alternating keys and values, followed by the query.
@@ -216,12 +218,12 @@ def _generate_polygons(task: Polygons, n: int, seed: int) -> Sequences:
 
 
 def rotate_on(source: Floats, lengths: Integers, steps: int) -> Floats:
-    """Forecast polygons: rotate the last source step about the centre by the angle between the last
-    two source steps.
+    """Forecast the task `polygons` from the source alone. Each forecast corner is the previous
+    corner, rotated about the centre by the angle between the last two source corners.
 
     Args:
         source: (N, S, 2) corners.
-        lengths: (N,) source lengths. A source of one step is repeated.
+        lengths: (N,) source lengths. For a source of one corner, the forecast repeats this corner.
         steps: T, the target length.
 
     Returns:

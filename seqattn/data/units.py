@@ -1,4 +1,4 @@
-"""Units of features, which are shown with values."""
+"""Units of features, such as degC, which are shown next to values."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def units_in_names(names: Sequence[str]) -> dict[str, str]:
 
 def with_unit(name: str, units: Units, shown: str | None = None) -> str:
     """Return a feature name with its unit, such as "temperature [degC]". Return the name alone if
-    the feature has no unit or if the name contains the unit.
+    the feature has no unit or if the name already contains the unit.
 
     Args:
         name: name of the feature.

@@ -4,7 +4,7 @@ Overlapping windows need no more memory than the rows that they cover. Rows of a
 are read batch by batch.
 
 In shapes, N is the number of sequences, n the number of gathered sequences, L the number of steps
-of the longest sequence, C the number of columns and F the number of features.
+in the longest sequence, C the number of columns and F the number of features.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from seqattn.data.sequences import Floats, Integers, Sequences, valid_mask
 from seqattn.data.spacing import Spacing
 
 CHUNK_NUMBERS = 2**18
-"""Number of values that `Windows.chunks` gathers together."""
+"""Number of values that `Windows.chunks` gathers at a time."""
 
 
 class WindowNames(collections.abc.Sequence[str]):
-    """Names of sequences: `series`, or `series@step` with the first step of the target.
+    """Names of sequences, in the form `series` or `series@step`. The step is the first target step.
 
     Args:
         of_series: names of all series.
-        series_index: (N,) index of the series of each sequence.
+        series_index: (N,) index of the series from which each sequence is cut.
         step: function that returns the first target step of sequence k as text, or None to use the
             names of the series alone.
     """
@@ -78,9 +78,9 @@ class SeriesSteps:
     """The times of the rows from which windows are cut.
 
     Attributes:
-        order: (rows,) time of each row, as numbers or dates, or None if steps are counted.
-        spacing: step interval of each series, or None without `order`.
-        series_index: (N,) index of the series of each window.
+        order: (rows,) time of each row, as numbers or dates, or None if steps are counted from 1.
+        spacing: step interval of each series, or None if `order` is None.
+        series_index: (N,) index of the series from which each window is cut.
     """
 
     order: NDArray[np.generic] | None
@@ -88,7 +88,7 @@ class SeriesSteps:
     series_index: Integers
 
     def select(self, indices: slice | Integers) -> SeriesSteps:
-        """Return the steps of some windows."""
+        """Return the steps of the given windows."""
         return replace(self, series_index=self.series_index[indices])
 
     def spacings(self) -> Spacing | None:
@@ -96,7 +96,7 @@ class SeriesSteps:
         return None if self.spacing is None else self.spacing.select(self.series_index)
 
     def of_rows(self, rows: Integers) -> NDArray[np.generic] | None:
-        """Return the times of rows, or None if steps are counted."""
+        """Return the times of the given rows, or None if steps are counted."""
         has_steps = self.order is not None and self.spacing is not None
         return np.asarray(self.order[rows]) if has_steps else None  # type: ignore[index]
 
@@ -105,8 +105,8 @@ class Windows(Sequences):
     """N sequences with values that are gathered each time they are read.
 
     The array attributes gather all sequences, which may not fit in memory; `chunks` and `select`
-    gather some of them. Empty source cells are interpolated linearly between the observed values of
-    the same source. At the ends, the nearest observed value is repeated.
+    gather only some sequences. Empty source cells are interpolated linearly between the observed
+    values of the same source. At the ends of a source, the nearest observed value is repeated.
 
     Args:
         sources: the rows of each source.

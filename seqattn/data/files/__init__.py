@@ -1,4 +1,4 @@
-"""Readers and writers of sequences in files of several formats."""
+"""Readers and writers of files that contain sequences, in several formats."""
 
 from __future__ import annotations
 
@@ -39,16 +39,16 @@ COMPRESSED_SUFFIXES = (".gz", ".zst")
 
 
 def read_chunks(path: Path, options: ReadOptions, *, whole: bool = False) -> Iterator[Chunk]:
-    """Yield the sequences of a file in chunks, in bounded memory.
+    """Yield the sequences of a file chunk by chunk, with bounded use of memory.
 
     Args:
         path: the file, or `-` for standard input.
         options: the options for reading the file.
-        whole: whether a memory-mapped file becomes a single chunk.
+        whole: whether to yield the sequences of a memory-mapped file as a single chunk.
 
     Raises:
         DataError: if the file cannot be used; the message states the row and the column, and
-            describes the correction.
+            explains how to correct the problem.
     """
     name = "standard input" if str(path) == "-" else str(path)
     seen = SeenIds()
@@ -68,7 +68,7 @@ def read_all(path: Path, options: ReadOptions) -> Chunk:
     """Read all sequences of a file as one chunk.
 
     Raises:
-        DataError: if the file cannot be used, or standard input has too many numbers.
+        DataError: if the file cannot be used, or if standard input contains too many values.
     """
     chunks, size = list[Chunk](), 0
     for chunk in read_chunks(path, options, whole=True):
@@ -85,8 +85,8 @@ def read_all(path: Path, options: ReadOptions) -> Chunk:
 def file_format(path: Path, given: str = "auto") -> str:
     """Return the format of a file.
 
-    The result is `given`, unless `given` is "auto". In this case, the suffix determines the format,
-    and the format of standard input is CSV.
+    If `given` is not "auto", return `given`. Otherwise, the suffix determines the format, and
+    standard input is CSV.
 
     Raises:
         DataError: if the suffix is unknown.
@@ -111,7 +111,8 @@ def format_of_suffix(path: Path) -> str | None:
 
 
 def file_kind(path: Path, form: str) -> str:
-    """Return the format of a file, with the prefix `NESTED` if each line is a whole sequence."""
+    """Return the format of a file, with the prefix `NESTED` if each line contains a whole
+    sequence."""
     return f"{NESTED}{form}" if form == "jsonl" and has_nested_points(path) else form
 
 

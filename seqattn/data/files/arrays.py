@@ -1,10 +1,11 @@
-"""Readers of NPY and NPZ files, which accept arrays of numbers but no pickles.
+"""Readers of NPY and NPZ files. The readers accept arrays of numbers, but no pickled objects.
 
-An NPY file contains one array (N, L, F), or (N, L) for one feature, which is memory-mapped.
+An NPY file contains one array (N, L, F), or (N, L) for one feature. The array is memory-mapped.
 Trailing steps that are NaN in every feature are padding. An NPZ file contains the arrays `source`
-and `target`, or the array `values` for both. Optional arrays are `source_lengths`, `target_lengths`
-or `lengths`, `ids`, `features` (names of source features) and `said` (names of target features), as
-in `predictions.npz` and the output of `seqattn data sample`. Features are selected by their names.
+and `target`, or an array with whole sequences, such as `values`. Optional arrays are `ids`,
+`features` (names of source features), `said` (names of target features), and `source_lengths`,
+`target_lengths` or `lengths` (numbers of valid steps), as in `predictions.npz` and the output of
+`seqattn data sample`. Features are selected by name.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ def read_npy(path: Path, options: ReadOptions, *, whole: bool = False) -> Iterat
         whole: whether to yield the whole file as one chunk.
 
     Raises:
-        DataError: if the file contains no array of numbers or the array has a wrong shape.
+        DataError: if the file contains no array of numbers or the array has the wrong shape.
     """
     with path.open("rb") as file:
         is_npz = file.read(len(ZIP_MAGIC)) == ZIP_MAGIC
@@ -45,7 +46,7 @@ def read_npy(path: Path, options: ReadOptions, *, whole: bool = False) -> Iterat
         raise DataError(f"{path}: is an NPZ file under another name. End it in .npz.")
     try:
         array = np.load(path, mmap_mode="r", allow_pickle=False)
-    except Exception as error:  # the header is parsed as Python and can fail in many ways
+    except Exception as error:  # parsing the header can fail in many ways
         raise DataError(f"{path}: is no NPY file of numbers ({first_line(error)}).") from None
     if array.ndim == 1:  # one sequence of one feature
         array = array[None, :]
@@ -67,7 +68,7 @@ def read_npz(file: Path | BinaryIO, name: str, options: ReadOptions) -> Iterator
     """Yield the single chunk of an NPZ file.
 
     Raises:
-        DataError: if the file is damaged or too large when decompressed, or if shapes disagree.
+        DataError: if the file is damaged, is too large when decompressed or has conflicting shapes.
     """
     arrays = read_npz_arrays(file, name)
     key = _main_array(arrays, name)
@@ -106,7 +107,7 @@ def read_npz(file: Path | BinaryIO, name: str, options: ReadOptions) -> Iterator
 
 
 def _main_array(arrays: dict[str, NDArray[Any]], name: str) -> str:
-    """Return the name of the array of sources or of whole sequences.
+    """Return the name of the array that contains the sources or the whole sequences.
 
     Raises:
         DataError: if no array or more than one array qualifies.
@@ -139,7 +140,7 @@ def _choose_target_features(
     """
     words, features = "said", None
     if words not in arrays and len(arrays.get("features", ())) == G:
-        words, features = "features", options.features  # the same names as in the source
+        words, features = "features", options.features  # same names as the source features
     elif words not in arrays:
         features = default_target_names(source, G)
     if options.source_and_target is not None:
@@ -185,7 +186,7 @@ class _FeatureChoice:
             words: name of the array with the feature names.
             name: name of the file, for messages.
             key: name of the array of values.
-            F: number of features of the array of values.
+            F: number of features in the array of values.
             options: the options for reading the file.
 
         Raises:
@@ -226,7 +227,8 @@ def _array_chunk(
     values: NDArray[np.floating], lengths: Integers | None, ids: tuple[str, ...],
     which: _FeatureChoice, key: str, first: int,
 ) -> Chunk:  # fmt: skip
-    """Convert an array (N, L, F) to a chunk. Without lengths, trailing steps of NaN are padding."""
+    """Convert an array (N, L, F) to a chunk. If `lengths` is None, trailing NaN steps are
+    padding."""
     if which.indices is not None:
         values = values[:, :, which.indices]
     N, L, F = values.shape

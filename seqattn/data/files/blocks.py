@@ -1,4 +1,5 @@
-"""Readers of text in blocks of whole lines. A slow pipe yields the lines that have arrived."""
+"""Readers of text in blocks of whole lines. A block from a slow pipe contains only the lines that
+have arrived so far."""
 
 from __future__ import annotations
 
@@ -18,14 +19,16 @@ def read_line_blocks(
 ) -> Iterator[tuple[bytes, bool]]:
     """Read the rest of a stream in blocks that end at the end of a line.
 
-    The blocks of a file depend only on the file. A block from a slow pipe contains the bytes that
-    arrived within `PIPE_WAIT_SECONDS`, so that these bytes can be processed before the pipe ends.
+    A regular file is always divided into the same blocks. A block from a slow pipe contains the
+    bytes that arrived within `PIPE_WAIT_SECONDS`, so that these bytes can be processed before the
+    pipe ends.
 
     Args:
         raw: a buffered stream.
         size: size of a block in bytes.
         longest: maximum length of a line in bytes.
-        too_long: function that makes the error for a longer line from the number of earlier lines.
+        too_long: function that returns the error for a line that is too long, given the number of
+            lines before this line.
 
     Yields:
         pairs (block, whether the sender pauses after the block).
@@ -54,7 +57,8 @@ def _read_block(raw: BinaryIO, size: int) -> tuple[bytes, bool]:
     """Read up to `size` bytes.
 
     Returns:
-        the bytes, which are empty at the end of the stream, and whether the sender then pauses.
+        the bytes, which are empty at the end of the stream, and whether the sender pauses after
+        the bytes.
     """
     data = bytearray(raw.read1(size))  # type: ignore[attr-defined]
     until = time.monotonic() + PIPE_WAIT_SECONDS

@@ -20,15 +20,16 @@ if TYPE_CHECKING:
     from seqattn.data.column_roles import ColumnRoles
 
 MAX_VALUE = 1e15
-"""Largest absolute value in a file; its square must be finite in float32."""
+"""Largest absolute value that a file may contain. The square of this value is finite in float32."""
 MAX_LINE_BYTES = 16 * 2**20
-"""Maximum length of a line of a text file in bytes. A longer line indicates a damaged file."""
+"""Maximum length, in bytes, of a line of a text file. A longer line indicates a damaged file."""
 MAX_PIPED = 2**24
-"""Maximum number of values from a pipe, for one sequence and for all sequences that are read at
-once, because a pipe may never end."""
+"""Maximum number of values that are read from a pipe. The limit applies to a single sequence and to
+all sequences that are read at once. A limit is necessary because a pipe may never end."""
 DATES = "datetime64[us]"
 Where = Callable[[int, int], str]
-"""Function that returns the location of a cell in the file as text, given its row and feature."""
+"""Function that returns the location of a cell in the file as text, given the row and the feature
+of the cell."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,7 +38,7 @@ class Ragged:
 
     Attributes:
         values: (rows, F) values; an empty cell is NaN.
-        offsets: (N + 1,) index of the first row of each sequence, and the end of the last sequence.
+        offsets: (N + 1,) index of the first row of each sequence, followed by the number of rows.
         features: names of the F features.
     """
 
@@ -57,7 +58,7 @@ class Ragged:
         return self.values[self.offsets[k] : self.offsets[k + 1]]
 
     def select(self, indices: Sequence[int] | Integers) -> Ragged:
-        """Return the sequences at these indices."""
+        """Return the sequences at the given indices."""
         lengths = self.lengths[np.asarray(indices, dtype=np.int64)]
         offsets = to_offsets(lengths)
         values = np.empty((int(offsets[-1]), self.values.shape[1]), dtype=self.values.dtype)
@@ -71,19 +72,19 @@ class Chunk:
     """Whole sequences in the order of the file.
 
     Attributes:
-        ids: N names of the sequences.
+        ids: names of the N sequences.
         points: values of the requested columns.
         where: function that takes the row and the feature of a cell of `points`, and returns the
             location of this cell in the file as text.
         target: separate targets of the same sequences, or None if the file has none.
-        where_target: function like `where` for the cells of `target`.
+        where_target: function like `where`, but for the cells of `target`.
         order: (rows,) time of each row of `points`, as numbers or dates that increase within each
             sequence, or None if the order of the rows is the time order.
-        groups: N group names, or None.
+        groups: name of the group of each sequence, or None if there are no groups.
         notes: notes for the user on how the file was read.
         is_wide: whether each row of the table was a sequence.
-        id_parts: parts of each id if ids join the values of several columns, otherwise None.
-        roles: roles of the columns of a table, or None if the file is not a table.
+        id_parts: the parts of each id if an id joins the values of several columns, otherwise None.
+        roles: roles of the columns in a table, or None if the file is not a table.
     """
 
     ids: tuple[str, ...]
@@ -124,8 +125,8 @@ def check_values(name: str, chunk: Chunk) -> None:
     """Check that no value is infinite or larger than `MAX_VALUE`. Empty cells are allowed.
 
     Raises:
-        DataError: if there is such a value; the message states the location of the first such
-            value.
+        DataError: if a value is infinite or too large; the message states the location of the first
+            such value.
     """
     for ragged, where in chunk.cells():
         for first, rows in row_blocks(ragged.values):
@@ -151,7 +152,7 @@ def raise_bad_value(place: str, value: float) -> None:
 
 
 def first_line(error: BaseException) -> str:
-    """Return the first line of an error message from a library, shortened if it is long."""
+    """Return the first line of an error message from a library. A long line is shortened."""
     lines = str(error).strip().splitlines() or [type(error).__name__]
     return re.sub(r"^[A-Z][A-Za-z ]+ Error: ", "", lines[0])[:200]
 
@@ -174,8 +175,8 @@ class SeenIds:
             twice = np.concatenate([twice, np.flatnonzero(part[at] == new)])
         if twice.size:
             return ids[int(twice.min())]
-        # The arrays have doubling sizes, so that a search visits few arrays and each hash is sorted
-        # a few times only.
+        # The sizes of the arrays double, so that a search visits few arrays and each hash is sorted
+        # only a few times.
         while self.sorted and len(self.sorted[-1]) <= len(ranked):
             ranked = np.sort(np.concatenate([self.sorted.pop(), ranked]))
         if ranked.size:

@@ -43,7 +43,7 @@ def select_features(
 
 
 def join_names(names: Sequence[str]) -> str:
-    """Join the first twelve names of a list for a message, and append the number of other names."""
+    """Join the first twelve names of a list for a message, and append how many names remain."""
     shown = list(map(shorten, names[:12]))
     more = [f"and {len(names) - 12} more"] if len(names) > 12 else []
     return ", ".join([*shown, *more]) or "nothing"

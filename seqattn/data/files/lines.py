@@ -1,8 +1,10 @@
-"""Reader of JSON lines: one object per sequence with `source`, and optionally `target` and `id`.
+"""Reader of JSON Lines files with one sequence per line.
+
+Each line is an object with the key `source`, and optionally with the keys `target` and `id`:
 
 {"id": "a", "source": [[-1.02, -0.97], [-1.05, 1.01]], "target": [[1.0, 1.0]]}
 
-A step is a list of numbers, or a single number if there is one feature. An empty cell is null.
+A step is a list of numbers, or a single number if there is only one feature. An empty cell is null.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ MAX_CHUNK_VALUES = 2**18  # number of values at which a chunk ends
 
 
 def has_nested_points(path: Path) -> bool:
-    """Return whether the first line indicates that each line is a whole sequence, not a row."""
+    """Return whether the first line indicates that each line contains a sequence, not a row."""
     with path.open("rb") as file:
         first = next((line for line in file if line.strip()), b"")
     if b'"target"' in first and b"[" in first:
@@ -37,10 +39,10 @@ def has_nested_points(path: Path) -> bool:
 
 
 def check_json_lines(path: Path, name: str) -> None:
-    """Check the lines of a file.
+    """Check that each line of a file is valid JSON.
 
     Raises:
-        DataError: if a line is too long or not valid JSON.
+        DataError: if a line is too long or is not valid JSON.
     """
     number = 0
     with path.open("rb") as file:
@@ -54,7 +56,7 @@ def check_json_lines(path: Path, name: str) -> None:
 
 
 def _parse_json(line: bytes, place: str, **hooks: Any) -> Any:
-    """Parse a line.
+    """Parse a line as JSON.
 
     Raises:
         DataError: if the line is not valid JSON.
@@ -68,11 +70,11 @@ def _parse_json(line: bytes, place: str, **hooks: Any) -> Any:
 
 
 def read_json_lines(raw: BinaryIO, name: str, options: ReadOptions) -> Iterator[Chunk]:
-    """Yield the chunks of a file.
+    """Yield the chunks of a JSON Lines file.
 
     Raises:
-        DataError: if a line cannot be used; the message states the line number and describes the
-            correction.
+        DataError: if a line cannot be used; the message states the line number and explains how to
+            correct the problem.
     """
     reader = _Reader(name, options)
     pending, size = list[_Line](), 0
@@ -106,7 +108,8 @@ def read_json_lines(raw: BinaryIO, name: str, options: ReadOptions) -> Iterator[
 
 
 class _Line(NamedTuple):
-    """A sequence with its source (S, F), and its target (T, G) or None."""
+    """A sequence with a source (S, F) and a target (T, G). The target is None if the line has
+    none."""
 
     number: int
     id: str
@@ -148,7 +151,8 @@ class _Reader:
         """Check the number of features.
 
         Raises:
-            DataError: if the number differs from earlier lines or from the number of names.
+            DataError: if the number differs from the number in earlier lines or from the number of
+                feature names.
         """
         names = self.options.features
         if self.widths is None and names is not None and len(names) != source:
@@ -217,7 +221,7 @@ class _Reader:
 
 
 def _parse_object(line: bytes, place: str) -> dict[str, Any]:
-    """Parse a line as an object.
+    """Parse a line as a JSON object.
 
     Raises:
         DataError: if the line is not a JSON object with a source.

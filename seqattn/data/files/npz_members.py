@@ -1,4 +1,5 @@
-"""Reader of the arrays in an NPZ archive, which accepts numbers and strings but no pickles."""
+"""Reader of the arrays in an NPZ archive. The reader accepts numbers and strings, but no pickled
+objects."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ from seqattn.runs.storage import MAX_UNPACKED_BYTES
 
 
 def read_npz_arrays(file: Path | BinaryIO, name: str) -> dict[str, NDArray[Any]]:
-    """Read all arrays of an NPZ file, and return them by name.
+    """Return all arrays of an NPZ file by name.
 
     Raises:
         DataError: if the file is damaged, is too large when decompressed, or contains Python
@@ -44,7 +45,7 @@ def read_npz_arrays(file: Path | BinaryIO, name: str) -> dict[str, NDArray[Any]]
             return arrays
     except DataError:
         raise
-    except Exception as error:  # damaged archives raise errors of several modules
+    except Exception as error:  # damaged archives raise errors from several modules
         raise DataError(f"{name}: is a damaged NPZ file ({first_line(error)}).") from None
 
 

@@ -19,17 +19,17 @@ class ReadOptions:
     attribute gives another meaning.
 
     Attributes:
-        format: csv, tsv, jsonl, json, npz, npy, parquet or arrow. With "auto", the suffix of the
-            file determines the format.
-        layout: layout of a table: long, wide or auto.
+        format: csv, tsv, jsonl, json, npz, npy, parquet or arrow. If "auto", the suffix of the file
+            determines the format.
+        layout: layout of a table, as one of the words long, wide and auto.
         delimiter: delimiter of a text file.
         comment: prefix of comment lines in a text file.
         encoding: encoding of a text file.
         has_header: whether a text file has a header.
         skip_rows: number of lines before the header of a text file.
         decimal: decimal mark of a text file.
-        thousands: thousands separator of a text file, or None if it has no separator.
-        na_values: words for empty cells in addition to the usual words. With None, only the usual
+        thousands: thousands separator of a text file, or None if the file has no separator.
+        na_values: words for empty cells in addition to the usual words. If None, only the usual
             words indicate an empty cell, and `is_training` determines the effect of a number that
             looks like a missing value.
         time_format: `strftime` format of dates.
@@ -38,7 +38,7 @@ class ReadOptions:
             order.
         group: name of the column with the group, or None if there is no group.
         features: names of the columns to read, in this order, or None for all columns without
-            another role. A feature from a `one_hot` column has the name column=word.
+            another role. A feature from a `one_hot` column is named `column=word`.
         ignore: names of columns to leave out.
         one_hot: names of columns that contain words. Each word becomes a feature.
         may_rename: whether to take the columns in order if there are as many columns as features
@@ -46,9 +46,9 @@ class ReadOptions:
         is_training: whether a number that looks like a missing value is an error. If False, such a
             number only causes a note.
         source_and_target: names of the source features and of the target features in an NPZ file
-            with separate arrays. With None, `features` applies to the source, and all target
-            features are read.
-        roles: roles of the columns of the training table, or None. These roles replace the value
+            with separate arrays. If None, `features` applies to the source, and all target features
+            are read.
+        roles: roles of the columns in the training table, or None. These roles replace the value
             "auto" of other attributes.
         max_values: maximum number of values in one sequence of a long table, or None for no limit.
     """

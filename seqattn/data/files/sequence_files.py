@@ -26,10 +26,10 @@ def write_sequences(
             written as one series. Otherwise, the target gets separate columns.
 
     Returns:
-        the content of the file, and the keys of the `data:` section that reads it.
+        the content of the file, and the keys that a `data:` section needs to read the file.
 
     Raises:
-        UsageError: if the format cannot represent these sequences, or if the format is Arrow and
+        UsageError: if the format cannot represent the sequences, or if the format is Arrow and
             pyarrow is not installed.
     """
     source = [p[:n] for p, n in zip(part.source, part.source_lengths, strict=True)]
@@ -71,10 +71,10 @@ def write_sequences(
 
 
 def _cut_section(part: Sequences) -> str:
-    """Return the config key that defines where all sources end.
+    """Return the line of the config that defines where the sources end.
 
     Raises:
-        UsageError: if neither all sources nor all targets have equal lengths.
+        UsageError: if the lengths of both sources and targets vary.
     """
     for key, lengths in (
         ("source_length", part.source_lengths), ("target_length", part.target_lengths),

@@ -1,4 +1,4 @@
-"""The style of a table file, so that forecasts are written in the same form as the input."""
+"""The style of a table file. Forecasts are written in the style of the input file."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ class TableStyle:
         decimal: decimal mark of a text file.
         series: names of the columns with the series id; empty if there are none.
         time: names of the columns with the time; empty if there are none.
-        time_formats: `strftime` format of each column in `time`, with %q for the quarter; empty for
-            ISO 8601 in one column.
+        time_formats: `strftime` format of each column in `time`, with `%q` for the quarter; empty
+            for a single column in ISO 8601 format.
     """
 
     separator: str | None = None
@@ -25,7 +25,7 @@ class TableStyle:
     time_formats: tuple[str, ...] = ()
 
     def without_format(self) -> TableStyle:
-        """Return the style with only the column names, for a file of another format."""
+        """Return the style with only the column names, for a file in another format."""
         return replace(self, separator=None, decimal=".", time=self.time[:1], time_formats=())
 
 

@@ -49,10 +49,10 @@ class TableFile:
     """A writer of rows to a file object, block by block.
 
     The database writes text to an unnamed temporary file, which disappears with the process. A
-    Parquet file is made from the text of all rows at the end, so that memory use is bounded.
+    Parquet file is created from the text of all rows at the end, so that memory use is bounded.
 
     Args:
-        file: the file object. Text is written after each block, and other formats on `close`.
+        file: the file object. Text is written after each block. `close` writes all other formats.
         form: csv, tsv, parquet or arrow.
         names: names of the columns.
         style: style of a text file.
@@ -97,7 +97,7 @@ class TableFile:
 
         Args:
             columns: arrays (rows,) of strings (dtype object), integers, floats or dates. NaN and
-                NaT are empty cells. Dates are a single array, even if the style has several time
+                NaT are empty cells. Dates form a single array, even if the style has several time
                 columns.
             counted: (rows,) integers that replace NaT dates in a text file.
         """
@@ -190,8 +190,8 @@ class TableFile:
         return [f"CASE WHEN isnan({name}) THEN NULL ELSE {text} END"]
 
     def _dates(self, name: str, column: NDArray[Any], may_count: bool) -> list[str]:
-        """Return the SQL expressions for dates. A date is written in the formats of the style if
-        they represent it exactly, otherwise in ISO 8601 format."""
+        """Return the SQL expressions for dates. A date is written in the formats of the style if no
+        information is lost, otherwise in ISO 8601 format."""
         known = column[~np.isnat(column)].astype("datetime64[us]").astype(np.int64)
         are_days, are_seconds = (not (known % unit).any() for unit in (DAY, SECOND))
         iso = "%Y-%m-%d" if are_days else "%Y-%m-%dT%H:%M:%S"
@@ -226,7 +226,7 @@ class TableFile:
 
 
 def _descriptor_path(file: Any) -> str:
-    """Return a path that opens an unnamed file."""
+    """Return a path through which an unnamed file can be opened."""
     return f"/dev/fd/{file.fileno()}"
 
 

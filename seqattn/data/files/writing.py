@@ -21,7 +21,7 @@ FLOAT32_DIGITS = 8  # number of significant digits of float32
 
 
 class ForecastSteps:
-    """The times of forecasts, which continue each sequence with its step interval.
+    """The times of forecasts, which continue each sequence at its own step interval.
 
     Args:
         last: (N,) time of the last step, as numbers or dates.
@@ -37,8 +37,8 @@ class ForecastSteps:
         return np.flatnonzero(~self.spacing.is_known)
 
     def after(self, steps: int) -> NDArray[Any]:
-        """Return the times after the last step as an array (N, steps) of numbers or dates. If the
-        step interval is unknown, numeric times are counted from 1 and dates are NaT."""
+        """Return the times after the last step as an array (N, steps) of numbers or dates. For a
+        sequence with an unknown step interval, the times are the numbers 1, 2, ... or NaT dates."""
         found = self.spacing.steps_after(self.last, steps)
         if found.dtype.kind != "M":
             found[self.unknown] = np.arange(1, steps + 1)
@@ -70,8 +70,8 @@ def round_forecast(forecast: Floats, scale: Floats | None = None) -> NDArray[np.
 
     Args:
         forecast: (N, T, F) forecast in the user's units.
-        scale: (F,) scale of each target feature, which determines the number of decimals, or None
-            if the forecast was not scaled. Without a scale, the forecast is cast to float32.
+        scale: (F,) scale of each target feature, or None if the forecast was not scaled. The scale
+            determines the number of decimals. Without a scale, the forecast is cast to float32.
     """
     if scale is None:
         return forecast.astype(np.float32)
@@ -81,7 +81,7 @@ def round_forecast(forecast: Floats, scale: Floats | None = None) -> NDArray[np.
 
 
 class TableWriter:
-    """A writer of forecasts as a long table to CSV, TSV, Parquet or Arrow, block by block.
+    """A writer of forecasts in the form of a long table. Forecasts are written block by block.
 
     Args:
         file: an open binary file.
@@ -109,7 +109,7 @@ class TableWriter:
         self, ids: Sequence[str | tuple[str, ...]], steps: NDArray[Any],
         values: NDArray[np.floating],
     ) -> None:  # fmt: skip
-        """Write some forecasts.
+        """Write the forecasts of N sequences.
 
         Args:
             ids: N names, or N tuples with one part per series column.
@@ -160,7 +160,7 @@ def _unused_name(name: str, taken: Sequence[str]) -> str:
 
 
 def json_line(name: str, described: dict[str, NDArray[np.floating]]) -> str:
-    """Return a line of JSON with the id and the lists of steps. NaN becomes null."""
+    """Return a line of JSON with the id of a sequence and its lists of steps. NaN becomes null."""
     lists = {
         key: [[_json_number(v) for v in point] for point in points]
         for key, points in described.items()
@@ -169,7 +169,7 @@ def json_line(name: str, described: dict[str, NDArray[np.floating]]) -> str:
 
 
 def _json_number(value: np.floating) -> float | None:
-    """Return the shortest decimal number that reads back exactly, or None for NaN."""
+    """Return the shortest decimal number that is read back as the same value, or None for NaN."""
     return float(str(value)) if np.isfinite(value) else None
 
 

@@ -1,7 +1,8 @@
 """Tables in CSV, TSV, JSON, Parquet and Arrow files, read by DuckDB.
 
 A file becomes a `Table` with raw columns. Each column becomes a `Column` of numbers, times or
-words. The columns determine a `LongLayout` or a `WideLayout`, and the layout makes a `Chunk`.
+words. The columns determine a `LongLayout` or a `WideLayout`. The layout determines how the rows
+become a `Chunk`.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ def infer_layout(table: Table, options: ReadOptions) -> LongLayout | WideLayout:
 
     Raises:
         DataError: if a column is missing or a cell is invalid.
-        AmbiguousData: if two readings are plausible.
+        AmbiguousData: if the table can be read in two plausible ways.
     """
     wide = wide_layout(table, options)
     if wide is not None:
@@ -94,7 +95,7 @@ def read_table(path: Path, kind: str, options: ReadOptions, *, whole: bool) -> I
 
     Raises:
         DataError: if the file cannot be read, a column is missing or a cell is invalid.
-        AmbiguousData: if two readings are plausible.
+        AmbiguousData: if the table can be read in two plausible ways.
     """
     with open_table(path, kind, options) as table:
         options = match_feature_names(table, options)

@@ -1,4 +1,4 @@
-"""Inference of whether table columns contain numbers, times or words, and SQL that casts them."""
+"""Inference of whether columns contain numbers, times or words, and SQL that casts the columns."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from seqattn.data.tables.time_formats import find_time_column
 SPACES = " \t\u00a0"
 """Characters that are stripped from cells."""
 SAMPLE_ROWS = 1000
-"""Number of rows of a sample. A column contains words if no cell of the sample looks like a number
+"""Number of rows in a sample. A column contains words if no cell of the sample looks like a number
 or a date."""
 NUMBERS = re.compile(
     r"BOOLEAN|U?(TINY|SMALL|BIG|HUGE)INT|U?INTEGER|DOUBLE|FLOAT|DECIMAL\(\d+,\d+\)"
@@ -26,7 +26,7 @@ NUMBERS = re.compile(
 
 
 def infer_columns(table: Table, options: ReadOptions, names: Sequence[str]) -> dict[str, Column]:
-    """Infer the kinds of some columns, and return the columns by name."""
+    """Infer the kinds of the given columns, and return the columns by name."""
     if not names:
         return {}
     found: dict[str, Column] = {}
@@ -73,7 +73,7 @@ def _plain_number_columns(
 def _cleaned_text(table: Table, name: str, options: ReadOptions) -> str:
     """Return SQL for the cells of a column as text. The SQL gives NULL for an empty cell.
 
-    The cells of a text file are cleaned once and in place, because most queries read them.
+    The cells of a text file are cleaned once and in place, because most queries read these cells.
     """
     cell = table.column(name)
     kind = table.types[table.header.index(name)]

@@ -1,4 +1,4 @@
-"""Checks of cells: invalid cells among numbers or dates, and empty cells."""
+"""Checks for invalid cells among numbers or dates, and for empty cells."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ def check_cells(table: Table, column: Column) -> None:
     """Check the cells of a column.
 
     Raises:
-        AmbiguousData: if a cell is neither empty nor of the kind of the column, or if the comma in
-            the numbers of the column may be a decimal mark or a thousands separator.
+        AmbiguousData: if a cell is neither empty nor a value of the same kind as most cells, or if
+            the comma in the numbers of the column may be a decimal mark or a thousands separator.
     """
     if column.either:
         raise AmbiguousData(
@@ -44,7 +44,8 @@ def check_cells(table: Table, column: Column) -> None:
 
 
 def first_non_number(table: Table, column: Column, options: ReadOptions) -> str:
-    """Describe the first cell of a column that is not a number, and its location in the file."""
+    """Describe the first cell of a column that does not contain a number, and the location of this
+    cell in the file."""
     text = column.text
     numerals = [f"({numeral.sql(text)}) IS NOT NULL" for numeral in allowed_numerals(options)]
     rows = table.query(
@@ -58,8 +59,8 @@ def first_non_number(table: Table, column: Column, options: ReadOptions) -> str:
 
 
 def describe_empty_cells(table: Table, column: Column) -> str:
-    """Return a note on the empty cells of a column and their text in the file, or "" if there are
-    no empty cells."""
+    """Return a note on the empty cells of a column and on the text of these cells in the file. The
+    note is "" if there are no empty cells."""
     (count,) = table.measure(column.empty_count)
     if not count:
         return ""

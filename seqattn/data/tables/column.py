@@ -8,7 +8,7 @@ from typing import Literal
 from seqattn.data.tables.table import ROW, ROWS, Table
 
 NA_VALUES = ("", "na", "n/a", "#n/a", "nan", "null", "none", "nil", "?", ".", "missing")
-"""Common contents of empty cells, compared without case."""
+"""Common contents of empty cells, in lower case. The comparison ignores case."""
 MIN_MATCHING_SHARE = 0.8
 """Minimum fraction of numbers (or dates) in a column at which all other cells count as errors."""
 Kind = Literal["number", "time", "words", "empty"]
@@ -16,11 +16,11 @@ Kind = Literal["number", "time", "words", "empty"]
 
 @dataclass(frozen=True)
 class Column:
-    """The inferred kind of a column, and the SQL that casts it.
+    """The inferred kind of a column, and the SQL that casts the column.
 
     Attributes:
         name: name of the column in the file.
-        kind: what the cells contain.
+        kind: "number", "time", "words" or "empty".
         sql: SQL expression for the values, of type DOUBLE, TIMESTAMP or VARCHAR; an empty cell is
             NULL.
         text: SQL expression for the text in the file; an empty cell is NULL.
@@ -65,7 +65,8 @@ class Column:
 
 
 def bad_cells(table: Table, text: str, sql: str) -> tuple[int, int]:
-    """Return the number of cells that are neither empty nor castable, and the row of the first."""
+    """Return the number of cells that are neither empty nor castable, and the row of the first such
+    cell. The row is 0 if there are no such cells."""
     wrong = f"{text} IS NOT NULL AND ({sql}) IS NULL"
     count, row = table.one(f"SELECT count(*), min({ROW}) FROM {ROWS} WHERE {wrong}")
     return count, row or 0

@@ -1,4 +1,4 @@
-"""Search for the columns of a Parquet file that are durations, which Parquet stores as integers.
+"""Search for duration columns in a Parquet file. Parquet stores durations as integers.
 
 Programs that write Parquet with Arrow store the Arrow schema as metadata. The schema is a
 FlatBuffers message in base64 (https://arrow.apache.org/docs/format/Columnar.html, Schema.fbs).
@@ -24,7 +24,7 @@ MILLISECOND = 1
 
 
 def read_durations(connection: duckdb.DuckDBPyConnection, path: Path) -> dict[str, float]:
-    """Return the length of the unit in seconds for each duration column by name.
+    """Return the length, in seconds, of the unit of each duration column, by column name.
 
     Raises:
         duckdb.Error: if the file is damaged.

@@ -1,4 +1,4 @@
-"""Facts about the columns of a table from which the column roles are inferred."""
+"""Facts about the columns of a table. The roles of the columns are inferred from these facts."""
 
 from __future__ import annotations
 
@@ -70,7 +70,8 @@ class TableFacts:
         return not self.count(column.broken_count)
 
     def increases(self, name: str) -> bool:
-        """Return whether the numbers of a column increase in at least three of four rows."""
+        """Return whether the numbers of a column increase in at least three quarters of the
+        rows."""
         if self.columns[name].kind != "number":
             return False
         return self._steps(name, "step <= 0 OR step IS NULL") * 4 <= self.rows
@@ -98,7 +99,7 @@ class TableFacts:
         return int(count) - 1
 
     def is_contiguous(self, name: str) -> bool:
-        """Return whether the rows of each value are contiguous."""
+        """Return whether the rows with the same value in a column are always contiguous."""
         text = self.columns[name].text
         changes = self.table.one(
             f"SELECT count(*) FILTER (word IS DISTINCT FROM before) FROM (SELECT {text} AS word,"
@@ -107,8 +108,8 @@ class TableFacts:
         return bool(changes == self.distinct(text))
 
     def identifies_rows(self, names: Sequence[str], time: TimeColumn) -> bool:
-        """Return whether columns and the time identify each row, with more than two rows per series
-        on average."""
+        """Return whether the given columns and the time together identify each row, and whether
+        each combination of values in the given columns has more than two rows on average."""
         texts = [self.columns[name].text for name in names]
         if not self.rows > 2 * self.distinct(*texts):
             return False
@@ -132,7 +133,7 @@ class TableFacts:
         )
 
     def to_time_column(self, name: str) -> TimeColumn:
-        """Convert a column to the time with the function `to_time_column`."""
+        """Convert a column to the times of the rows with the function `to_time_column`."""
         return to_time_column(self.table, self.columns[name], self.options)
 
     def find_counter(self, series: Sequence[str]) -> TimeColumn | None:

@@ -17,7 +17,7 @@ MONTH = re.compile(
     r"|[A-Za-z]{3,9}[ -]\d{2,4}|\d{4} ?[A-Za-z]{3}|\d{4} ?[Qq][1-4])( \d.*)?"
 )
 MAX_SHOWN = 60
-"""Maximum number of characters of a line in a message."""
+"""Maximum number of characters of a line that a message shows."""
 
 
 def is_comment(line: str, comment: str) -> bool:
@@ -40,7 +40,8 @@ def requested_names(options: ReadOptions) -> set[str]:
 
 
 def is_header(cells: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
-    """Return whether the first row is a header: names, or the steps of a wide table."""
+    """Return whether the first row is a header, which contains names or the steps of a wide
+    table."""
     values = [cell for cell in cells if is_like_value(cell)]
     if not values:
         return any(cells)
@@ -66,7 +67,7 @@ def _are_dates(cells: Sequence[str]) -> bool:
 
 
 def _is_arithmetic(cells: Sequence[str]) -> bool:
-    """Return whether cells are integers with a constant positive difference."""
+    """Return whether cells are integers that increase by a constant difference."""
     if len(cells) < 2 or not all(map(str.isdecimal, cells)):
         return False
     numbers = [int(cell) for cell in cells]
@@ -83,7 +84,7 @@ def value_columns(rows: Sequence[Sequence[str]]) -> list[int]:
 
 
 def _has_names_above_values(cells: Sequence[str], below: Sequence[Sequence[str]]) -> bool:
-    """Return whether the first row has words in most columns of values."""
+    """Return whether the first row has words in most of the columns that contain values below."""
     indices = value_columns(below) if below else []
     words = [i for i in indices if len(cells[i]) > 1 and not is_like_value(cells[i])]
     return len(words) * 2 > len(indices)
@@ -107,7 +108,8 @@ def complete_header(
 ) -> tuple[str, ...]:
     """Complete a header that lacks one name.
 
-    Such a header lacks the name of the row numbers, as in files from R, or of an empty last column.
+    Such a header lacks the name of the row numbers, as in files from R, or the name of an empty
+    last column.
 
     Raises:
         DataError: if the rows have one cell too many.

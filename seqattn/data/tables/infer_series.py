@@ -28,7 +28,8 @@ a usual name."""
 def find_series(
     facts: TableFacts, time: TimeColumn | None
 ) -> tuple[tuple[str, ...], TimeColumn | None]:
-    """Find the series id columns, and the time column if it depends on them.
+    """Find the series id columns. If `time` is None, also search for a column of numbers that
+    counts up within each series.
 
     Returns:
         the names of the series id columns, and the time column or None.
@@ -54,7 +55,7 @@ def find_series(
 def _series_of_times(
     facts: TableFacts, unassigned: Sequence[str], named: Sequence[str], time: TimeColumn
 ) -> tuple[str, ...]:
-    """Return the columns that make repeated times unique.
+    """Return the names of the columns that distinguish rows with the same time.
 
     Args:
         facts: facts about the table.
@@ -63,12 +64,12 @@ def _series_of_times(
         time: the time column.
 
     Raises:
-        AmbiguousData: if it is uncertain which columns make the times unique.
+        AmbiguousData: if it is uncertain which columns distinguish rows with the same time.
     """
     words = [n for n in unassigned if facts.columns[n].kind == "words" and n not in named]
     integers = [n for n in unassigned if n not in named and facts.is_integer(n)]
     if MIN_ROWS_PER_TIME * facts.distinct(time.sql) > facts.rows:
-        words = integers = []  # few repeated times are errors that any column could make unique
+        words = integers = []  # if few times repeat, many columns distinguish the rows by chance
     if facts.options.time == "auto":
         _check_hour_column(facts, time)
     keys = _key_columns(facts, named, words, time)
@@ -106,8 +107,8 @@ def _named_series(facts: TableFacts, named: Sequence[str]) -> tuple[str, ...]:
 
 
 def _block_series(facts: TableFacts, named: Sequence[str]) -> tuple[str, ...]:
-    """Return a column with the name of an id, such as `trip_id`. The rows of each value must be
-    contiguous, with two or more rows per value on average."""
+    """Return a column with the name of an id, such as `trip_id`. The rows with the same value must
+    be contiguous, and each value must have two or more rows on average."""
     for name in named:
         folded = fold_name(name)
         if folded not in SERIES_NAMES[:BLOCK_SERIES] and not folded.endswith("_id"):
@@ -122,7 +123,8 @@ def _block_series(facts: TableFacts, named: Sequence[str]) -> tuple[str, ...]:
 def _key_columns(
     facts: TableFacts, named: Sequence[str], words: Sequence[str], time: TimeColumn
 ) -> tuple[str, ...] | None:
-    """Return the fewest columns that make each time unique, or None if no columns do."""
+    """Return the names of the fewest columns that distinguish all rows with the same time, or None
+    if there are no such columns."""
     every = [*named, *words]
     single = [name for name in every if facts.identifies_rows((name,), time)]
     if single:
@@ -150,7 +152,7 @@ def _check_hour_column(facts: TableFacts, time: TimeColumn) -> None:
     """Check whether dates need an hour from another column.
 
     Raises:
-        AmbiguousData: if a date repeats and an hour in a separate column makes it unique.
+        AmbiguousData: if dates repeat, and an hour in a separate column makes the times unique.
     """
     if not time.is_date:
         return
@@ -191,8 +193,9 @@ def _series_without_time(
 ) -> tuple[tuple[str, ...], TimeColumn | None]:
     """Infer the series id columns of a table without a time.
 
-    A series id column has a usual name, or contains words in contiguous rows. A column that counts
-    up within each series becomes the time.
+    A series id column either has a usual name or contains words. In a column of words, the rows
+    with the same word must be contiguous. A column that counts up within each series becomes the
+    time.
 
     Returns:
         the names of the series id columns, and the time column or None.
@@ -203,7 +206,8 @@ def _series_without_time(
     time = facts.find_counter(())
     if time is not None:
         return (), time
-    # Look for integers in contiguous rows together with another column that counts up.
+    # Look for a column of integers in which equal values are contiguous, and for another column
+    # that counts up while this integer is constant.
     for name in unassigned:
         if name not in named and facts.is_integer(name) and facts.is_contiguous(name):
             time = facts.find_counter((name,))
@@ -217,7 +221,7 @@ def _series_without_time(
 def _repeated_words(
     facts: TableFacts, unassigned: Sequence[str], named: Sequence[str]
 ) -> tuple[str, ...]:
-    """Return a column in which values have two or more rows on average."""
+    """Return a column in which a value occurs in two or more rows on average."""
     words = [n for n in unassigned if facts.columns[n].kind == "words" and n not in named]
     for name in [*named, *words]:
         if 2 * facts.distinct(facts.columns[name].text) <= facts.rows and (

@@ -40,7 +40,7 @@ def find_time(facts: TableFacts) -> TimeColumn | None:
 
 
 def _choose_date_column(facts: TableFacts, dates: Sequence[str]) -> str:
-    """Choose the time column among columns of dates by name.
+    """Choose the time column by name if several columns contain dates.
 
     Raises:
         AmbiguousData: if no column has a usual name for a time.
@@ -63,7 +63,7 @@ def _check_broken_times(facts: TableFacts, names: Sequence[str]) -> None:
     """Check the columns with an unambiguous name for a time.
 
     Raises:
-        DataError: if a cell is not a time. Without this error, rows would be taken in order.
+        DataError: if a cell is not a time. Without this error, rows would be taken in file order.
     """
     for name in names:
         column = facts.columns[name]
@@ -94,8 +94,8 @@ def raise_split_time(facts: TableFacts, names: Sequence[str]) -> None:
     """Raise the error for a time that is divided into several columns.
 
     Raises:
-        AmbiguousData: always, because the time may consist of all columns, or all columns except
-            the last may be the series id.
+        AmbiguousData: always, because all columns may form the time, or all columns except the last
+            may form the series id.
     """
     together = ",".join(names)
     *before, last = names

@@ -80,7 +80,7 @@ def _series_sql(roles: LongLayout) -> str:
 
 
 def _id_parts(table: Table, roles: LongLayout) -> tuple[tuple[str, ...], ...]:
-    """Return the values of the series columns of each sequence, in the order of the file."""
+    """Return the values of the series columns for each sequence, in the order of the file."""
     texts = ", ".join(roles.columns[name].text for name in roles.series)
     return tuple(table.query(f"SELECT {texts} FROM {ROWS} GROUP BY ALL ORDER BY min({ROW})"))
 
@@ -122,7 +122,8 @@ def _feature_sql(
 
 
 def _one_hot_words(table: Table, name: str, text: str, options: ReadOptions) -> tuple[str, ...]:
-    """Return the words of a one-hot column that are features: the words in the options, or all.
+    """Return the words of a one-hot column that are features: the words in the options, or all
+    words if the options contain no words for this column.
 
     Raises:
         DataError: if the column contains a word that is not in the options.
@@ -149,8 +150,8 @@ def _one_hot_words(table: Table, name: str, text: str, options: ReadOptions) -> 
 def _sort(table: Table, roles: LongLayout, values: list[str]) -> tuple[str, ...]:
     """Create the view `SORTED` of the rows with their positions, and return notes for the user.
 
-    The view is sorted by sequence, in the order of the first row of each sequence, and by time. The
-    rows are copied only if they are not already sorted.
+    The view is sorted by sequence and then by time. The sequences are in the order of their first
+    rows in the file. The rows are copied only if they are not already sorted.
 
     Raises:
         DataError: if a series id is empty, or if a sequence has two rows with the same time.

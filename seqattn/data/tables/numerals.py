@@ -44,7 +44,7 @@ class Numeral:
         return rf"[+-]?({plain}){EXPONENT}"
 
     def sql(self, text: str) -> str:
-        """Return SQL that casts a cell to DOUBLE, or to NULL if it is in another notation."""
+        """Return SQL that casts a cell to DOUBLE, or to NULL if the cell is in another notation."""
         digits = text
         if self.thousands == " ":
             digits = f"regexp_replace({digits}, {literal(SPACES)}, '', 'g')"
@@ -145,7 +145,8 @@ def find_numeral(
 
 
 def _units_of_sample(sample: Sequence[str]) -> tuple[str, tuple[str, ...]]:
-    """Return the unit that all numbers of a sample share, or "", and the units if units differ."""
+    """Return a pair (unit, units) for a sample. The unit is "" unless all numbers share one unit.
+    The units are empty unless most numbers have one of several units."""
     found: dict[str, int] = {}
     for word in sample:
         match = UNIT.fullmatch(word)

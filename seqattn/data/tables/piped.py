@@ -29,15 +29,15 @@ MIN_LINES = 64
 
 
 def read_piped_table(raw: BinaryIO, name: str, options: ReadOptions, kind: str) -> Iterator[Chunk]:
-    """Yield each sequence as soon as it is complete. A sequence is complete if the next sequence
+    """Yield each sequence as soon as it is complete. A sequence is complete when the next sequence
     begins or the pipe ends.
 
     The format and the roles are inferred from the first block. The rows of a sequence must be
     contiguous.
 
     Raises:
-        DataError: if the table cannot be used; the message states the row and describes the
-            correction.
+        DataError: if the table cannot be used; the message states the row and explains how to
+            correct the problem.
     """
 
     def too_long(lines: int) -> DataError:
@@ -94,7 +94,8 @@ def _text_format(block: bytes, name: str, options: ReadOptions, kind: str) -> Te
 
 
 def _merge_first(blocks: Iterator[bytes], is_enough: Callable[[bytes], bool]) -> Iterator[bytes]:
-    """Yield the blocks, with the first blocks merged until they are sufficient."""
+    """Merge the first blocks until the merged block is sufficient. Yield the merged block and all
+    later blocks."""
     head = b""
     for block in blocks:
         head += block
@@ -110,7 +111,8 @@ def _merge_first(blocks: Iterator[bytes], is_enough: Callable[[bytes], bool]) ->
 def _is_enough(head: bytes, name: str, options: ReadOptions, kind: str) -> bool:
     """Return whether the first lines are sufficient to find the series id column.
 
-    A header and a row are sufficient if the options name this column or its name is unambiguous.
+    A header and a row are sufficient if the options name this column, or if the header contains an
+    unambiguous name for it.
     """
     lines = head.count(b"\n")
     if lines < 2 or lines >= MIN_LINES or len(head) >= BLOCK_BYTES:
@@ -127,7 +129,8 @@ def _line_counter(before: int) -> Any:
 
 
 def _append_chunk(incomplete: Chunk | None, chunk: Chunk) -> Chunk:
-    """Concatenate the incomplete last sequence and the next chunk, in which it may continue.
+    """Concatenate the incomplete last sequence and the next chunk, in which this sequence may
+    continue.
 
     Raises:
         DataError: if the times of the sequence do not increase.
@@ -162,7 +165,8 @@ def _append_chunk(incomplete: Chunk | None, chunk: Chunk) -> Chunk:
 
 
 def _split_last(chunk: Chunk, options: ReadOptions, name: str) -> tuple[Chunk, Chunk]:
-    """Split a chunk into all sequences except the last, possibly none, and the last sequence.
+    """Split a chunk into two chunks: all sequences except the last, and the last sequence. The
+    first of the two chunks may be empty.
 
     Raises:
         DataError: if the last sequence has too many values.

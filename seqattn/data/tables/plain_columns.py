@@ -1,4 +1,5 @@
-"""Reader of text columns of plain numbers or ISO dates, which get a type in the first pass.
+"""Reader of text columns that contain plain numbers or ISO dates. The first pass over the rows
+gives these columns a type.
 
 A sample of rows determines the candidates. A column gets a type only if the type preserves all
 information that later inference needs. All other columns remain text.
@@ -36,7 +37,7 @@ class PlainColumn:
 
     Attributes:
         type: BIGINT, DOUBLE or TIMESTAMP.
-        digits: for times, the number of characters of each cell.
+        digits: for times, the number of characters in each cell.
         between: for times, the separator between date and time of day, or "" for dates alone.
     """
 
@@ -45,8 +46,8 @@ class PlainColumn:
     between: str = ""
 
     def text(self, cell: str) -> str:
-        """Return SQL for the text of a typed cell in the file, or the canonical text of a decimal
-        number."""
+        """Return SQL for the text of a typed cell, as it is in the file. For a decimal number,
+        return SQL for the canonical text instead."""
         if self.type != "TIMESTAMP":
             return f"CAST({cell} AS VARCHAR)"
         text = f"left(CAST({cell} AS VARCHAR), {self.digits})"

@@ -1,7 +1,7 @@
 """Inference of the column roles of a long table: series id, time and features.
 
-Roles are inferred from names and values, each with a reason. If two readings are plausible and give
-different sequences, the table is ambiguous.
+Roles are inferred from names and values, and a reason is recorded for each role. If two readings of
+the table are plausible and give different sequences, the table is ambiguous.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class LongLayout:
         series: names of the columns with the series id; empty if all rows are one series.
         time: the time, or None if the order of the rows is the time order.
         features: names of the feature columns.
-        group: name of the column with the group, or None.
+        group: name of the column with the group, or None if there is no group.
         ignored: the reason for leaving out a column, by column name.
         reasons: one sentence for each inference.
         columns: the columns by name.
@@ -55,7 +55,7 @@ def infer_roles(table: Table, options: ReadOptions) -> LongLayout:
 
     Raises:
         DataError: if a requested column is missing or no column remains for features.
-        AmbiguousData: if two readings are plausible.
+        AmbiguousData: if the table can be read in two plausible ways.
     """
     facts = TableFacts(table, options)
     for name, column in facts.columns.items():
@@ -80,7 +80,7 @@ def check_later_rows(table: Table, roles: LongLayout) -> None:
     """Check later rows from a pipe against the columns of the first block.
 
     Raises:
-        DataError: if a cell does not fit its column.
+        DataError: if a cell cannot be converted to the kind of values in its column.
     """
     times = () if roles.time is None else roles.time.names
     for name in (*times, *roles.features):
@@ -124,7 +124,7 @@ def find_features(
     unassigned = facts.without_role(*assigned)
     reasons = {name: _reason_to_ignore(facts, name, series, len(unassigned)) for name in unassigned}
     found = [name for name, why in reasons.items() if not why]
-    if not found:  # without other columns, use the constant ones
+    if not found:  # without other columns, use the constant columns
         found = [name for name, why in reasons.items() if why.startswith(CONSTANT)]
     facts.ignored |= {name: why for name, why in reasons.items() if name not in found}
     if not found and not facts.options.one_hot:

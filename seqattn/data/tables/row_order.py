@@ -1,4 +1,4 @@
-"""Checks whether the rows of a table are sorted."""
+"""Check of whether the rows of a table are sorted."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ def distinct(*sql: str) -> str:
 
 
 def are_in_order(table: Table, keys: Sequence[str], step: str) -> bool:
-    """Return whether the rows of each series are contiguous with strictly increasing times.
+    """Return whether the rows of each series are contiguous and have strictly increasing times.
 
     Args:
         table: the rows.
         keys: SQL expressions for the series id columns; empty if all rows are one series.
         step: SQL expression for the time.
     """
-    rows = f"count(*) = max({ROW})"  # no row was removed, so row numbers are positions
+    rows = f"count(*) = max({ROW})"  # False if a row was removed from the table
     groups = distinct(*keys) if keys else "least(count(*), 1)"
     is_complete, num_series = table.measure(rows, groups)
     if not is_complete:

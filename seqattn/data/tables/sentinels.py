@@ -16,9 +16,10 @@ def check_sentinels(table: Table, roles: LongLayout, options: ReadOptions) -> No
     """Check features for numbers that may represent missing values.
 
     Raises:
-        AmbiguousData: if `data.na_values` is not set and a feature contains such a number outside
-            the range of its other values. Either the number is negative and the other values are
-            not, or the distance of the number from the range exceeds the width of the range.
+        AmbiguousData: if `data.na_values` is not set and a feature contains a number from
+            `SENTINELS` outside the range of the other values of the feature. Either the number is
+            negative and the other values are not, or the distance of the number from the range
+            exceeds the width of the range.
     """
     if options.na_values is not None:
         return

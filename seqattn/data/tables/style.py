@@ -1,4 +1,5 @@
-"""Detection of the style of a table, in which its forecasts are written."""
+"""Detection of the style of a table. Forecasts for a table are written in the style of this
+table."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ class Table:
         empty_words: contents of the empty cells in each text column that was cleaned, by column
             name.
         delimiter: delimiter of a text file, or None for other files.
-        texts: SQL expression for the text of each typed column of a text file.
+        texts: SQL expression for the text of each typed column of a text file, by column name.
         known: cached results of queries, which are valid until the rows change.
     """
 
@@ -57,15 +57,15 @@ class Table:
     known: dict[str, Any] = field(default_factory=dict)
 
     def query(self, sql: str) -> list[tuple[Any, ...]]:
-        """Return all rows of a result."""
+        """Execute a query, and return all rows of its result."""
         return self.connection.execute(sql).fetchall()
 
     def one(self, sql: str) -> tuple[Any, ...]:
-        """Return the first row of a result."""
+        """Execute a query, and return the first row of its result."""
         return self.query(sql)[0]
 
     def one_cached(self, sql: str) -> tuple[Any, ...]:
-        """Return the first row of a result from the cache, or compute it."""
+        """Return the first row of the result of a query. Each query is executed only once."""
         if sql not in self.known:
             self.known[sql] = self.one(sql)
         return tuple(self.known[sql])
@@ -83,11 +83,11 @@ class Table:
         self.known.clear()
 
     def column(self, name: str) -> str:
-        """Return SQL for a column."""
+        """Return SQL for the cells of a column."""
         return f"c{self.header.index(name)}"
 
     def text(self, name: str) -> str:
-        """Return SQL for the text of a column in the file."""
+        """Return SQL for the text that the cells of a column have in the file."""
         if name in self.texts:
             return self.texts[name]
         cell = self.column(name)

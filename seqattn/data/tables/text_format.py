@@ -1,7 +1,8 @@
 """Detection of the format of a text table: encoding, delimiter, lines before the header, header.
 
 The format is detected from the first lines of a file. DuckDB could detect most of the format, but
-it reads files of an unknown encoding without their header and renames columns that differ in case.
+it reads files of an unknown encoding without their header, and it renames columns if their names
+differ only in case.
 """
 
 from __future__ import annotations
@@ -145,7 +146,8 @@ def _skipped_line_notes(lines: Sequence[str], comment: str, *, is_skipped: bool)
 
 
 def _has_header(cells: Sequence[str], rows: Sequence[Sequence[str]], options: ReadOptions) -> bool:
-    """Return whether the first row is a header, according to the options or its cells."""
+    """Return whether the first row is a header, according to the options or the cells of the
+    row."""
     if options.has_header is not None:
         return options.has_header
     return bool(requested_names(options) & set(cells)) or is_header(cells, rows)
@@ -233,8 +235,8 @@ def _common_width(rows: Sequence[Sequence[str]]) -> int:
 
 
 def _first_row(rows: Sequence[Sequence[str]], width: int) -> int:
-    """Return the index of the first row of the table, which has `width` cells or is a header that
-    lacks one name."""
+    """Return the index of the first row of the table. This row has `width` cells, or is a header
+    that lacks one name."""
     for at, row in enumerate(rows):
         if len(row) == width:
             return at
@@ -245,7 +247,8 @@ def _first_row(rows: Sequence[Sequence[str]], width: int) -> int:
 
 
 def _detect_delimiter(lines: Sequence[str], comment: str, skip: int) -> str:
-    """Return the delimiter that splits most rows into the same number of cells, two or more."""
+    """Return the delimiter that splits most rows into the same number of cells. This number must be
+    two or more."""
     found = {
         sign: _regularity([row for at, row in _rows(lines[:500], sign, comment) if at >= skip])
         for sign in DELIMITERS
@@ -261,7 +264,8 @@ def _detect_delimiter(lines: Sequence[str], comment: str, skip: int) -> str:
 
 
 def _regularity(rows: Sequence[Sequence[str]]) -> tuple[float, int]:
-    """Return the fraction of rows with the most frequent number of cells, and this number."""
+    """Return two values: the fraction of rows with the most frequent number of cells, and this
+    number of cells."""
     if not rows:
         return 0.0, 0
     width = _common_width(rows)

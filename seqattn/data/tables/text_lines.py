@@ -1,4 +1,4 @@
-"""Lines of a text file: search for the line of a row, and conversion for the database."""
+"""Search for the line of a row in a text file, and conversion of text for the database."""
 
 from __future__ import annotations
 

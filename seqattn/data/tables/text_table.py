@@ -35,8 +35,8 @@ def open_text_table(
         name: name of the file, for messages.
         form: format of the file.
         read_options: the options for reading the file, or None to keep all columns as text, as for
-            a block of a pipe.
-        lines_before: number of lines before this block of a pipe, or None for a whole file.
+            a block from a pipe.
+        lines_before: number of lines before this block from a pipe, or None for a whole file.
 
     Raises:
         DataError: if the file cannot be read or its rows have different numbers of cells.

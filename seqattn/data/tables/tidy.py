@@ -9,7 +9,7 @@ from seqattn.data.tables.table import ROW, ROWS, Table
 from seqattn.errors import DataError
 
 TOTALS = ("total", "totals", "sum", "mean", "average", "count", "gesamt", "summe", "totaal")
-"""First words of a last row that contains totals."""
+"""First words that indicate a row of totals at the end of a table."""
 
 
 def clean_rows(table: Table, *, is_first: bool = True, is_last: bool = True) -> None:
@@ -51,7 +51,7 @@ def _is_empty(table: Table, index: int) -> bool:
 def _drop_repeated_headers(table: Table) -> None:
     """Remove rows that repeat the header, as in concatenated files."""
     if not all(map(is_like_value, table.texts)):
-        return  # a typed column cannot contain its name
+        return  # a typed column cannot contain the name of the column
     same = " AND ".join(
         f"trim(coalesce({table.text(name)}, '')) = {literal(name)}" for name in table.header
     )

@@ -31,7 +31,7 @@ class TimeColumn:
 
 
 def to_time_column(table: Table, column: Column, options: ReadOptions) -> TimeColumn:
-    """Make the time from one column.
+    """Convert one column to the times of the rows.
 
     Raises:
         AmbiguousData: if the order of day and month is ambiguous.
@@ -84,8 +84,8 @@ def check_filled(table: Table, name: str, sql: str) -> None:
 def _digits_of_dates(table: Table, column: Column) -> str | None:
     """Return SQL that reads integers such as 20011229 or 200112 as dates.
 
-    Return None if some integers are not dates from 1900 to 2099, or if the integers have a constant
-    difference.
+    Return None if some integers are not dates from 1900 to 2099, or if consecutive integers have a
+    constant difference.
     """
     value = column.sql
     low, high, fraction = table.one(
@@ -114,7 +114,8 @@ def _digits_of_dates(table: Table, column: Column) -> str | None:
 def combine_time_columns(
     table: Table, columns: Sequence[Column], options: ReadOptions
 ) -> TimeColumn:
-    """Make the time from several columns: year, month and so on, or a date and an hour.
+    """Combine several columns into the times of the rows. The columns contain the year, the month
+    and so on, or a date and an hour.
 
     Raises:
         DataError: if a cell is empty or out of range.

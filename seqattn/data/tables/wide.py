@@ -88,7 +88,7 @@ def _layout_of_steps(
         table: the rows.
         options: the options for reading the table.
         others: names of the columns without another role.
-        series: name of the series id column, or None.
+        series: name of the series id column, or None if there is no such column.
     """
     steps = wide_columns(others)
     if options.layout == "auto" and not _is_wide(table, options, others, steps, series):
@@ -115,7 +115,7 @@ def _layout_of_steps(
 
 
 def _step_range(table: Table, steps: dict[tuple[str, int], str], features: Sequence[str]) -> range:
-    """Return the steps, which all features share.
+    """Return the steps, and check that all features have the same steps.
 
     Raises:
         DataError: if a feature lacks a step.
