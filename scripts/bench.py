@@ -23,6 +23,8 @@ of their times. The script measures these rows:
     film     A with attention recorded every 20 epochs, and squares.yaml with attention recorded
              every 10 epochs, each against a training without recorded attention
     report   the HTML report of a run of squares.yaml
+    page     the live page in headless Chromium: its size, the seconds until the first drag is
+             answered, and the milliseconds of a drag step; only with `--only page`
     saving   B with a checkpoint every epoch, and B with a plain write and fsync of as many bytes
              every epoch, each against B without checkpoints
     busy     A while another process keeps a core busy, against A alone, with a measured number of
@@ -513,6 +515,10 @@ def main() -> None:
             )
         if is_selected("report"):
             bench_report(table, folder)
+        if selected and "page" in selected:
+            from bench_page import bench_pages
+
+            bench_pages(folder, arguments.repeats, table.row)
         if is_selected("saving"):
             saving(table, by_name["B"], folder)
         if is_selected("busy"):

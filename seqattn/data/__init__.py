@@ -50,5 +50,5 @@ def fixed_shape(config: Data) -> tuple[int, int] | None:
 
 __all__ = [
     "DataSpec", "InSample", "NaiveForecast", "Scaling", "Sequences", "Splits", "Windows",
-    "fixed_shape", "load",
+    "fixed_shape", "load_data",
 ]  # fmt: skip

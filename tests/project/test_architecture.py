@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import importlib
 import subprocess
 import sys
 from pathlib import Path
@@ -171,3 +172,13 @@ def test_an_import_loads_only_what_it_needs(statement: str, unloaded: list[str])
     loaded = set(done.stdout.rpartition("LOADED")[2].split())
     assert "seqattn" in loaded
     assert not loaded & set(unloaded)
+
+
+def test_what_a_package_lists_exists() -> None:
+    missing = {}
+    for path in sorted((ROOT / "seqattn").rglob("__init__.py")):
+        module = importlib.import_module(".".join(path.relative_to(ROOT).parent.parts))
+        missing[module.__name__] = [
+            name for name in getattr(module, "__all__", []) if not hasattr(module, name)
+        ]
+    assert not [*filter(None, missing.values())], missing
