@@ -3436,7 +3436,7 @@
     const ort = await loaded();
     let session;
     try {
-      session = await ort.InferenceSession.create(graphBytes, { executionProviders: ["wasm"], logSeverityLevel: FATAL });
+      session = await ort.InferenceSession.create(graphBytes, { executionProviders: ["wasm"], graphOptimizationLevel: "disabled", logSeverityLevel: FATAL });
     } catch (error2) {
       throw new RuntimeError(`The model in this page is damaged: ONNX Runtime cannot read its graph (${reasonOf(error2)}).`);
     }
@@ -4258,6 +4258,21 @@ ${text2}
     }
   }
 
+  // src/load_plotly.ts
+  function loadPlotly() {
+    const text2 = document.getElementById("plotly-script");
+    const own = document.querySelector("script[nonce]");
+    if (!text2 || !own) throw new Error("the page has no script of plotly");
+    const script = document.createElement("script");
+    script.nonce = own.nonce;
+    script.textContent = text2.textContent;
+    text2.remove();
+    document.head.append(script);
+  }
+  var nextTask = () => new Promise((resolve) => {
+    setTimeout(resolve);
+  });
+
   // src/main.ts
   function listParts() {
     for (const section of document.querySelectorAll("section[data-part]:not([hidden])")) {
@@ -4268,6 +4283,7 @@ ${text2}
   }
   async function showRun(content, live) {
     showCurves(content.curves, content.unit);
+    await nextTask();
     if (live) document.querySelector("#explorer")?.remove();
     if (live && hasResults(content)) {
       showErrors(content, {
@@ -4283,16 +4299,20 @@ ${text2}
         markWorst(state.example ?? -1);
       });
     } else if (hasResults(content)) await showExplorer(content);
+    await nextTask();
     if (content.attention_history) await showHistory(content.attention_history);
   }
   async function main() {
     const content = readContent();
     const live = await showLive(content);
-    if (content.kind === "comparison") showComparison(content);
-    else if (content.kind === "run") await showRun(content, live);
     showGlossary();
     listParts();
     followTheme();
+    await nextTask();
+    loadPlotly();
+    await nextTask();
+    if (content.kind === "comparison") showComparison(content);
+    else if (content.kind === "run") await showRun(content, live);
     document.documentElement.dataset.ready = "yes";
   }
   void main();

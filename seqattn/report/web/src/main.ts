@@ -10,6 +10,7 @@ import { markWorst, showErrors } from "./errors";
 import type { LiveExplorer } from "./live/explorer";
 import { showGlossary } from "./live/glossary";
 import { showLive } from "./live/live";
+import { loadPlotly, nextTask } from "./load_plotly";
 import { followTheme } from "./plots";
 
 function listParts(): void {
@@ -23,6 +24,7 @@ function listParts(): void {
 /** Show the explorer of a run: the live one where the page has the model, else the one of its test sequences. */
 async function showRun(content: RunContent, live: LiveExplorer | null): Promise<void> {
   showCurves(content.curves, content.unit);
+  await nextTask();
   if (live) document.querySelector("#explorer")?.remove();
   if (live && hasResults(content)) {
     showErrors(content, {
@@ -32,17 +34,21 @@ async function showRun(content: RunContent, live: LiveExplorer | null): Promise<
     });
     live.onAnswer(({ state }) => { markWorst(state.example ?? -1); });
   } else if (hasResults(content)) await showExplorer(content);
+  await nextTask();
   if (content.attention_history) await showHistory(content.attention_history);
 }
 
 async function main(): Promise<void> {
   const content = readContent();
   const live = await showLive(content);
-  if (content.kind === "comparison") showComparison(content);
-  else if (content.kind === "run") await showRun(content, live);
   showGlossary();
   listParts();
   followTheme();
+  await nextTask();
+  loadPlotly();
+  await nextTask();
+  if (content.kind === "comparison") showComparison(content);
+  else if (content.kind === "run") await showRun(content, live);
   document.documentElement.dataset.ready = "yes";
 }
 
