@@ -103,7 +103,7 @@ class AttentionMap:
             "partial": the weights are non-negative, and each row sums to at most 1; "strength": the
             weights are signed, and each is the coefficient of a past state in a read from fast
             weights.
-        layer: index of the layer among the layers of its kind, from 0.
+        layer: the index of the layer among the layers of the same kind, counted from 0.
     """
 
     weights: Tensor
@@ -243,8 +243,8 @@ class Seq2SeqModel(nn.Module, ABC):
         """Forecast `steps` steps from the source alone (free running, also called autoregressive).
 
         Args:
-            source: the sources (..., N, S, F). Values beyond a sequence's length are never read.
-            steps: number of steps T, 1 or more.
+            source: the sources (..., N, S, F). Values after the last valid step are never read.
+            steps: the number of steps T, 1 or more.
             source_lengths: number of valid steps of each source, (..., N); None if all S steps are
                 valid.
             with_attention: whether the output contains attention weights; False is faster.

@@ -1,8 +1,8 @@
 """Location-based addressing, in which the weights depend on source positions as well as on content.
 
-Letters: N sequences, S source length, L valid length of one source, T queries, H width of the
-decoder's states, A heads. "[A,]" denotes an axis that exists only with several heads.
-Shapes may have leading axes of runs.
+In shapes, N is the number of sequences, S the source length, T the number of queries, H the width
+of the decoder's states, and A the number of heads. The valid length of a source is L. "[A,]"
+denotes an axis that exists only with several heads. Shapes may have a leading axis of runs.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from seqattn.models.attention.normalizers import Normalizer
 from seqattn.models.layers import Linear, without_autocast
 
 LOCATIONS: dict[type[Section], type[Location]] = {}
-"""Mapping from config section to class."""
+"""A mapping from config section to class."""
 CONTENT_WEIGHTS = "Content weights"
 
 
 class Location(nn.Module, ABC):
-    """The interface of every location.
+    """The interface of every location. A location is a method of location-based addressing.
 
     A subclass registers the config section that selects it, as in `class LocalWindow(Location,
     knobs=LocalWindowConfig)`. A subclass that overrides `attention_weights` must also override
@@ -56,8 +56,8 @@ class Location(nn.Module, ABC):
 
         Args:
             normalizer: the normalizer, which turns scores into weights.
-            queries: (..., N, T, H).
-            scores: (..., N, [A,] T, S).
+            queries: the queries (..., N, T, H).
+            scores: the scores (..., N, [A,] T, S).
             keep: mask (..., N, [1,] S), True at valid source steps; None if all steps are valid.
             previous: the second result of the previous call; None at the first call.
 
@@ -67,8 +67,8 @@ class Location(nn.Module, ABC):
         """
 
     def initial_weights(self, keep: Tensor | None, content: Tensor) -> Tensor | None:
-        """Return the weights before the first step, (..., N, [A,] S), if each call depends on the
-        previous call; otherwise None."""
+        """Return the weights before the first step, (..., N, [A,] S), if the weights of a call
+        depend on the previous call; otherwise, return None."""
         return None
 
     def explain(self, step: AttentionStep, normalizer: Normalizer, scores: Array) -> Array:
@@ -117,8 +117,8 @@ class LocalWindow(Location, knobs=LocalWindowConfig):
         """Compute p for each query, (..., N, [A,] T, 1).
 
         Args:
-            queries: (..., N, T, H).
-            lengths: valid lengths, which broadcast to (..., N, [A,] T, 1).
+            queries: the queries (..., N, T, H).
+            lengths: the valid lengths, which broadcast to (..., N, [A,] T, 1).
         """
         # In bfloat16, the rounding error of the sigmoid times L would exceed the window.
         with without_autocast(queries):
@@ -149,7 +149,7 @@ class LocationShiftAddressing(Location, knobs=ShiftConfig):
         shifted(i) = sum over j of gated(i - j) s(j)             (8)
         weights = shifted^gamma / sum of shifted^gamma           (9)
 
-    As in the paper, the convolution is circular; it runs over the valid length of each source.
+    As in the paper, the convolution is circular. It runs over the valid steps of each source.
     Before the first step, all weight is on the last valid source step, which is the decoder's first
     input. The content weights (eq. 5 in the paper) come from the configured score and normalizer.
     """
@@ -182,10 +182,11 @@ class LocationShiftAddressing(Location, knobs=ShiftConfig):
         """Apply equations 7 to 9 to the queries, one after the other.
 
         Args:
-            queries: (..., N, T, H).
-            content: content weights (..., N, [A,] T, S).
+            queries: the queries (..., N, T, H).
+            content: the content weights (..., N, [A,] T, S).
             keep: mask (..., N, [1,] S), True at valid source steps; None if all steps are valid.
-            previous: weights of the previous query, (..., N, [A,] S); None for `initial_weights`.
+            previous: the weights of the previous query, (..., N, [A,] S); None to use
+                `initial_weights`.
 
         Returns:
             the weights (..., N, [A,] T, S), and the weights of the last query.
@@ -216,7 +217,7 @@ class LocationShiftAddressing(Location, knobs=ShiftConfig):
             gated = g_t * content.select(-2, t) + (1 - g_t) * previous
             rolled = gated.gather(-1, origins).unflatten(-1, (S, self.num_shifts))
             shifted_weights = (rolled * shift.select(-2, t).unsqueeze(-2)).sum(dim=-1)
-            # Compute the powers as logarithms, so that no row underflows to zeros if gamma is
+            # Powers are computed with logarithms, so that no row underflows to zeros if gamma is
             # large.
             powers = gamma.select(-2, t) * shifted_weights.clamp(min=smallest).log()
             previous = powers.masked_fill(~valid, -float("inf")).softmax(dim=-1)
@@ -257,8 +258,8 @@ def build_location(config: LocationConfig | None, hidden: int, heads: int) -> Lo
 
 
 def valid_lengths(keep: Tensor | None, like: Tensor) -> Tensor:
-    """Count the valid source steps of keep (..., N, [1,] S) as integers (..., N, [1,] 1). Without
-    `keep`, return S as a tensor () on the device of `like` (..., S)."""
+    """Count the valid source steps in the mask `keep` (..., N, [1,] S), and return integers (...,
+    N, [1,] 1). If `keep` is None, return S, the last size of `like`, as a tensor ()."""
     if keep is None:
         return torch.full((), like.shape[-1], device=like.device)
     return keep.sum(dim=-1, keepdim=True)
