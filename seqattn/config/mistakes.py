@@ -16,7 +16,7 @@ from seqattn.config.sections import SectionType, all_keys, field_variants, secti
 
 
 def describe_error(error: ErrorDetails) -> tuple[KeyPath, str]:
-    """Return the path of an error, and its message.
+    """Return the path and the message of an error.
 
     Args:
         error: one element of `ValidationError.errors()`.
@@ -45,7 +45,7 @@ EXPECTED = {
     "bool_type": "true or false", "bool_parsing": "true or false",
     "list_type": "a list such as [4, 16]", "string_type": "a text",
 }  # fmt: skip
-"""Mapping from pydantic's type of error to the expected value."""
+"""A mapping from pydantic's type of error to the expected value."""
 BOUNDS = {
     "greater_than_equal": "at least {ge:g}", "greater_than": "greater than {gt:g}",
     "less_than_equal": "at most {le:,g}", "less_than": "less than {lt:g}",
@@ -58,8 +58,8 @@ def describe_expectation(kind: str, context: Mapping[str, Any], path: KeyPath, g
 
     Args:
         kind: pydantic's type of the error.
-        context: pydantic's context of the error, such as a bound.
-        path: path of the key.
+        context: pydantic's context of the error, which contains, for example, a bound.
+        path: the path of the key.
         given: the actual value.
     """
     actual = f"got {describe_value(given)}."
@@ -94,7 +94,7 @@ def describe_expectation(kind: str, context: Mapping[str, Any], path: KeyPath, g
 
 
 def _correction(kind: str, given: Any) -> str:
-    """Suggest a correction for a string where a number or boolean is expected."""
+    """Return a suggested correction of a string that was given in place of a number or boolean."""
     if not isinstance(given, str):
         return ""
     if kind.startswith("bool"):
@@ -110,8 +110,8 @@ def _correction(kind: str, given: Any) -> str:
 
 
 def _without_tags(loc: Sequence[int | str]) -> tuple[KeyPath, SectionType, str]:
-    """Convert the location of a pydantic error to a path of keys. Return three values: the path,
-    the section that contains the last key, and the tag of this section."""
+    """Convert the location of a pydantic error to a path of keys. Return the path, the section that
+    contains the last key, and the tag of this section."""
     section: SectionType = ComparisonFile
     tag, path = "", list[str]()
     below: dict[str, SectionType] = {}
@@ -127,8 +127,8 @@ def _without_tags(loc: Sequence[int | str]) -> tuple[KeyPath, SectionType, str]:
 
 
 def _discriminator_key(path: KeyPath) -> str:
-    """Return the key that selects the variant of a section. This key is a `Literal` with one value
-    in each variant."""
+    """Return the key that selects the variant of a section. In each variant, the type of this key
+    is a `Literal` with one value."""
     tag, section = next(iter(sections_at(path).items()))
     return next(
         key
@@ -176,8 +176,8 @@ def _unknown_key(path: KeyPath, section: SectionType, tag: str, given: Any) -> s
 
 
 def _nearest_sibling(path: KeyPath, section: SectionType) -> str:
-    """Return the message for a misspelt key of a section or of another variant of the section, or
-    ""."""
+    """Return the message for a key that is a misspelt key of the section or of another variant of
+    the section; "" if no similar key exists."""
     *parents, key = path
     around = sections_at(parents)
     every = [name for each in around.values() for name in each.model_fields]

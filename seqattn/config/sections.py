@@ -1,4 +1,4 @@
-"""The keys of the config as data: all keys, and the variants of a section that have them."""
+"""Functions that return the keys of the config, and the variants of each section."""
 
 from __future__ import annotations
 
@@ -41,15 +41,16 @@ def field_variants(section: SectionType, key: str) -> dict[str, SectionType]:
 
 
 def choices(annotation: Any) -> tuple[Any, ...]:
-    """Return the values of the `Literal` in an annotation; empty if there is none."""
+    """Return the values of the `Literal` in an annotation; return no values if there is no
+    `Literal`."""
     if get_origin(annotation) is Literal:
         return get_args(annotation)
     return tuple(value for inner in get_args(annotation) for value in choices(inner))
 
 
 def sections_at(path: Sequence[str]) -> dict[str, SectionType]:
-    """Return all sections that are allowed at a path, by tag; empty if a plain value is expected at
-    the path."""
+    """Return all sections that are allowed at a path, by tag. The result is empty if the config has
+    a plain value at this path."""
     sections: dict[str, SectionType] = {"": ComparisonFile}
     for key in path:
         below: dict[str, SectionType] = {}
@@ -61,7 +62,7 @@ def sections_at(path: Sequence[str]) -> dict[str, SectionType]:
 
 
 def all_keys() -> Iterator[tuple[KeyPath, SectionType, str]]:
-    """Yield (path, section, tag of the section) for every key of every variant."""
+    """Yield a tuple (path, section, tag of the section) for every key of every variant."""
 
     def walk(section: SectionType, tag: str, path: KeyPath) -> Iterator[Any]:
         for key in section.model_fields:

@@ -1,4 +1,5 @@
-"""The NPZ files of a run folder: the arrays in these files, and the checks when a file is read.
+"""The NPZ files of a run folder: the arrays in these files, and the checks that reading a file
+performs.
 
 In shapes, N is the number of sequences, L the number of layers, A the number of heads, T the number
 of target steps, S the number of source steps, and F the number of features.
@@ -47,9 +48,10 @@ def attention_arrays(
         meaning: the meaning of the weights; see `seqattn.models.AttentionMap`.
         alignment: the true source step of each target step, (N, T), or -1 for a target step without
             a true source step; None if the alignment is unknown.
-        encoder_self: the self-attention weights of the encoder, (N, L, A, S, S); None without them.
-        decoder_self: the causal self-attention weights of the decoder, (N, L, A, T, T); None
-            without them.
+        encoder_self: the self-attention weights of the encoder, (N, L, A, S, S); None if the model
+            has no such weights.
+        decoder_self: the causal self-attention weights of the decoder, (N, L, A, T, T); None if the
+            model has no such weights.
     """
     maps = {"cross": weights, "encoder_self": encoder_self, "decoder_self": decoder_self}
     known = {kind: cells for kind, cells in maps.items() if cells is not None}

@@ -1,8 +1,8 @@
-"""Schemas of the JSON files in run, comparison and search folders, for the checks of a file that is
-read.
+"""The schemas of the JSON files in run, comparison and search folders. Each file is checked against
+its schema when it is read.
 
-Reading a damaged or edited file raises a `CheckpointError` that names the file, the key and the
-expected value. Unknown keys are ignored, so files of newer versions can be read.
+If a damaged or edited file does not match its schema, a `CheckpointError` names the file, the key
+and the expected value. Unknown keys are ignored, so files of newer versions can be read.
 """
 
 from __future__ import annotations
@@ -29,13 +29,15 @@ MAX_MISTAKES_SHOWN = 5
 
 
 class _Stored(BaseModel):
-    """Strict base class, which neither converts text to numbers nor accepts NaN."""
+    """The strict base class of the schemas, which neither converts text to numbers nor accepts
+    NaN."""
 
     model_config = ConfigDict(strict=True, extra="ignore", allow_inf_nan=False)
 
 
 class StoredByHead(_Stored):
-    """The values (L, A) of each attention metric, or None if the metric does not apply."""
+    """The values of each attention metric, (L, A) for L layers and A heads, or None if the metric
+    does not apply."""
 
     alignment_accuracy: list[list[float]] | None
     alignment_mass: list[list[float]] | None
@@ -78,8 +80,8 @@ class FeatureErrors(_Stored):
 
 
 class Metrics(_Stored):
-    """Errors of a run on a user's own data, in the units of the data; see
-    `seqattn.data.metrics`."""
+    """The errors of a run on a user's own data, in the units of the data. `seqattn.data.metrics`
+    defines the metrics."""
 
     season: Positive | None
     season_origin: Literal["given", "found"] | None
@@ -107,11 +109,11 @@ class Metrics(_Stored):
 
 
 class _EndedRun(_Stored):
-    """The keys of every `summary.json`. A run without this file has not ended.
+    """The schema of the keys of every `summary.json`. A run without this file has not ended.
 
     Attributes:
-        skipped_checkpoints: a line for each checkpoint that a resume could not use, with the
-            reason.
+        skipped_checkpoints: a line of text for each checkpoint that could not be used when the run
+            was resumed, with the reason.
         interrupted: whether the run was resumed from a checkpoint.
     """
 
@@ -122,7 +124,7 @@ class _EndedRun(_Stored):
 
 
 class Summary(_EndedRun):
-    """The `summary.json` of a run that ended with a finite test loss."""
+    """The schema of the `summary.json` of a run that ended with a finite test loss."""
 
     diverged: None = None
     test_loss: Loss
@@ -172,14 +174,15 @@ class Summary(_EndedRun):
 
 
 class DivergedAt(_Stored):
-    """The epoch and the step at which a run diverged; the step is None for a validation loss."""
+    """The epoch and the step at which a run diverged. The step is None if the validation loss
+    diverged."""
 
     epoch: Positive
     step: Positive | None
 
 
 class DivergedSummary(_EndedRun):
-    """The `summary.json` of a diverged run, which has no test loss."""
+    """The schema of the `summary.json` of a diverged run, which has no test loss."""
 
     diverged: Text
     diverged_at: DivergedAt | None = None  # None if the test loss diverged
@@ -190,7 +193,7 @@ class DivergedSummary(_EndedRun):
 
 
 class Environment(_Stored):
-    """The content of `environment.json`. Older versions wrote fewer keys, so no key is required."""
+    """The schema of `environment.json`. Older versions wrote fewer keys, so no key is required."""
 
     started: str | None = None
     command: str | None = None
@@ -203,7 +206,7 @@ class Environment(_Stored):
 
 
 class StoredSweep(_Stored):
-    """The key of a sweep, with the pair (series, value of the key) of each variant."""
+    """The key of a sweep, and for each variant, the pair (series, value of the key)."""
 
     key: str
     arms: dict[str, tuple[str, float]]
@@ -212,7 +215,8 @@ class StoredSweep(_Stored):
 
 
 class Manifest(_Stored):
-    """The content of `comparison.json`, with the config of each variant except its key `name`."""
+    """The schema of `comparison.json`. The config of each variant is stored without the key
+    `name`."""
 
     variants: Annotated[dict[Text, dict[str, Any]], Field(min_length=1)]
     along: StoredSweep | None = None
@@ -229,7 +233,7 @@ class Manifest(_Stored):
 
 
 class StoredRange(_Stored):
-    """A range of a search; see `seqattn.config.searching.Range`."""
+    """The schema of a range of a search, which `seqattn.config.searching.Range` describes."""
 
     path: Text
     kind: Literal["uniform", "log", "choice"]
@@ -240,7 +244,7 @@ class StoredRange(_Stored):
 
 
 class StoredSearch(_Stored):
-    """The content of `tune.json`. Older versions wrote only the ranges."""
+    """The schema of `tune.json`. Older versions wrote only the ranges."""
 
     ranges: Annotated[list[StoredRange], Field(min_length=1)]
     config: dict[str, Any] = {}
@@ -267,7 +271,7 @@ def read_summary(path: Path) -> dict[str, Any]:
 
 
 def read_environment(path: Path) -> dict[str, Any]:
-    """Read `environment.json`. The dict is empty if the file is missing.
+    """Read `environment.json`. Return an empty dict if the file is missing.
 
     Raises:
         CheckpointError: if the file does not match the schema.
@@ -326,7 +330,7 @@ def _reject_constant(name: str) -> None:
 
 
 def _describe_mistake(details: Any) -> str:
-    """Describe a mistake by the key and the expected value."""
+    """Return a description of a mistake, with the key and the expected value."""
     path, context = [str(part) for part in details["loc"]], details.get("ctx", {})
     match details["type"]:
         case "contradiction":

@@ -19,7 +19,7 @@ DISCRIMINATORS = ("kind", "score", "schedule")
 
 
 class Section(BaseModel):
-    """A section of a config, frozen and strict."""
+    """The base class of a section of a config, which is frozen and strict."""
 
     model_config = ConfigDict(
         frozen=True,
@@ -32,7 +32,8 @@ class Section(BaseModel):
 
     @classmethod
     def names(cls) -> list[str]:
-        """Return the names of the section's keys, with the discriminator, such as `kind`, first."""
+        """Return the names of the section's keys. A discriminator, such as `kind`, is the first
+        name."""
         first = [key for key in DISCRIMINATORS if key in cls.model_fields]
         return first + [key for key in cls.model_fields if key not in first]
 
@@ -59,8 +60,8 @@ def check_ordered(section: Section, low: str, high: str) -> None:
 
 
 def discriminator(key: str, default: str) -> Discriminator:
-    """Select the variant of a union by the value of `key`. If the key is missing, select the
-    variant `default`."""
+    """Build the discriminator of a union, which selects the variant by the value of `key`. If the
+    key is missing, the discriminator selects the variant `default`."""
 
     def tag(value: Any) -> str | None:
         if isinstance(value, dict):
