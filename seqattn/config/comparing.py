@@ -216,8 +216,8 @@ class _Design:
         return cls(grid, place, {} if vary else compare.variants, numbers)
 
     def arms(self) -> list[_VariantDraft]:
-        """Return every variant at every value of the sweep. If no key varies except the sweep key,
-        each value of the sweep is a variant."""
+        """Return every variant at every value of the sweep. If there are neither named variants nor
+        a grid, each value of the sweep is a variant."""
         variants = list(self.named.items()) or _combinations(self.grid)
         if not self.along:
             return [self._arm(name, changes, name, None) for name, changes in variants]

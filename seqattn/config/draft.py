@@ -100,7 +100,7 @@ class Draft:
         return draft
 
     def changed(self, changes: Mapping[str, Any], origin: str) -> Draft:
-        """Return a copy with changed values.
+        """Return a copy of the draft with changed values.
 
         Args:
             changes: the new values by dotted path.

@@ -1,5 +1,5 @@
-"""Error messages for the validation errors of pydantic. Each message names the path, the value, and
-the expected value."""
+"""Error messages for the validation errors of pydantic. Each message names the path of the key, the
+value, and the expected value."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def describe_error(error: ErrorDetails) -> tuple[KeyPath, str]:
     """Return the path and the message of an error.
 
     Args:
-        error: one element of `ValidationError.errors()`.
+        error: an element of the list that `ValidationError.errors()` returns.
     """
     path, section, tag = _without_tags(error["loc"])
     given, context = error["input"], error.get("ctx", {})
@@ -147,7 +147,7 @@ def _suggest_inside(path: KeyPath, given: Any) -> str:
 
 
 def _unknown_key(path: KeyPath, section: SectionType, tag: str, given: Any) -> str:
-    """Return the message for a key that its section does not have."""
+    """Return the message for a key that does not exist in the section."""
     *parents, key = path
     parent = ".".join(parents)
     holder = f"{parent} ({tag})" if tag else parent or "the top level"
@@ -197,7 +197,8 @@ def _name_variants(path: KeyPath, tags: Sequence[str]) -> str:
 
 
 def nearest(word: str, known: Sequence[str]) -> str | None:
-    """Return the known word that is most similar to a misspelt word, or None."""
+    """Return the known word that is most similar to a misspelt word, or None if no known word is
+    similar."""
     folded = {name.lower().replace("_", ""): name for name in known}
     found = difflib.get_close_matches(
         word.lower().replace("_", "").replace("-", ""), folded, 1, 0.6
@@ -216,7 +217,7 @@ def _not_a_choice(allowed: Sequence[str], given: Any) -> str:
 
 
 def _literal_options(expected: str) -> list[str]:
-    """Convert pydantic's text "'a', 'b' or 'c'" to a list."""
+    """Convert pydantic's text "'a', 'b' or 'c'" to a list of the choices."""
     spelt = {"True": "true", "False": "false"}
     options = [option.strip("'") for option in expected.replace(" or ", ", ").split(", ")]
     return [spelt.get(option, option) for option in options]

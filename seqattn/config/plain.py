@@ -27,7 +27,8 @@ NOT_IN_YAML = re.compile("[\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]
 
 
 def as_plain(config: Section) -> dict[str, Any]:
-    """Convert a config to plain data, in the order of its keys."""
+    """Convert a config to plain data. The keys of each section are in the order of
+    `Section.names`."""
     return _order_keys(config.model_dump(mode="json"))
 
 
@@ -68,7 +69,7 @@ def config_differences(old: Config, new: Config) -> dict[str, tuple[Any, Any]]:
 
 
 def without_paths(plain: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a plain config without the paths of its data files."""
+    """Return the plain data of a config without the paths of data files."""
     data = {key: value for key, value in plain["data"].items() if f"data.{key}" not in PATH_KEYS}
     return {**plain, "data": data}
 
@@ -147,7 +148,7 @@ def as_value(value: Any) -> str:
 def _in_quotes(value: Any) -> str:
     """Convert a string, or a list or mapping of strings, to JSON text that YAML can read.
     Characters beyond U+FFFF are not written as surrogate pairs, because YAML does not support
-    them."""
+    surrogate pairs."""
     return NOT_IN_YAML.sub(
         lambda sign: f"\\u{ord(sign.group()):04x}", json.dumps(value, ensure_ascii=False)
     )

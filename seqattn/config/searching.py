@@ -68,7 +68,7 @@ class Range:
         return int(self.high) - int(self.low) + 1 if self.whole else math.inf
 
     def value_of(self, label: Any) -> Any:
-        """Return the value that has a label."""
+        """Return the value with the given label."""
         return self.values[self.labels.index(label)] if self.kind == "choice" else label
 
     def index_of(self, label: Any) -> int:

@@ -15,8 +15,8 @@ SectionType = type[Section]
 
 
 def variants(annotation: Any) -> dict[str, SectionType]:
-    """Return the sections that an annotation allows, by tag. A section without variants has the tag
-    "".
+    """Return the sections that an annotation allows, as a mapping from tag to section. A section
+    without variants has the tag "".
 
     The result is empty if the annotation is a plain value.
     """
@@ -36,7 +36,8 @@ def variants(annotation: Any) -> dict[str, SectionType]:
 
 
 def field_variants(section: SectionType, key: str) -> dict[str, SectionType]:
-    """Return the sections that are allowed as the value of a key, by tag."""
+    """Return the sections that are allowed as the value of a key, as a mapping from tag to
+    section."""
     return variants(section.model_fields[key].annotation)
 
 
@@ -49,8 +50,8 @@ def choices(annotation: Any) -> tuple[Any, ...]:
 
 
 def sections_at(path: Sequence[str]) -> dict[str, SectionType]:
-    """Return all sections that are allowed at a path, by tag. The result is empty if the config has
-    a plain value at this path."""
+    """Return all sections that are allowed at a path, as a mapping from tag to section. The result
+    is empty if the config has a plain value at this path."""
     sections: dict[str, SectionType] = {"": ComparisonFile}
     for key in path:
         below: dict[str, SectionType] = {}

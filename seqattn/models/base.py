@@ -47,10 +47,10 @@ class FeatureSpec:
     """The features of the source and of the target.
 
     Attributes:
-        source_dim: number of features of a source step.
-        target_dim: number of features of a target step.
-        source_index_of_target: for each target feature, its index among the source features, or -1
-            if the source does not have this feature.
+        source_dim: the number of features of a source step.
+        target_dim: the number of features of a target step.
+        source_index_of_target: the index of each target feature among the source features, or -1 if
+            the source does not have the feature.
     """
 
     source_dim: int
@@ -92,17 +92,17 @@ class FeatureSpec:
 
 @dataclass(frozen=True)
 class AttentionMap:
-    """The weights of one attention layer and their meaning.
+    """The weights of one attention layer, and the meaning of these weights.
 
     Attributes:
         weights: the weights (..., N, A, queries, keys), which are 0 at padding.
-        kind: which sequence attends to which. "cross": the target attends to the source, (T, S);
-            "encoder_self": the source attends to itself, (S, S); "decoder_self": the target attends
-            to itself, (T, T), with weight 0 for later steps.
-        meaning: "distribution": the weights are non-negative, and each row sums to 1 over the keys;
-            "partial": the weights are non-negative, and each row sums to at most 1; "strength": the
-            weights are signed, and each is the coefficient of a past state in a read from fast
-            weights.
+        kind: the kind of attention. "cross" means that the target attends to the source, (T, S).
+            "encoder_self" means that the source attends to itself, (S, S). "decoder_self" means
+            that the target attends to itself, (T, T), with weight 0 for later steps.
+        meaning: the meaning of the weights. With "distribution", the weights are non-negative, and
+            each row sums to 1 over the keys. With "partial", the weights are non-negative, and each
+            row sums to at most 1. With "strength", the weights are signed, and each weight is the
+            coefficient of a past state in a read from fast weights.
         layer: the index of the layer among the layers of the same kind, counted from 0.
     """
 
@@ -182,7 +182,7 @@ class Seq2SeqModel(nn.Module, ABC):
 
         Args:
             source, lengths: the arguments `source` and `source_lengths` of `forward`.
-            segment_lengths: number of steps of each segment, in order from the first step.
+            segment_lengths: the number of steps of each segment, in the order of the segments.
 
         Returns:
             one tensor (..., N, steps, F) per segment, or one None per segment if the model has no

@@ -38,7 +38,7 @@ class Cell(nn.Module, ABC):
     Attributes:
         num_gates: the number of gates and candidates. A weight has `num_gates` * H rows.
         num_state_tensors: W / H, which is 2 for an LSTM and 1 for the other cells.
-        hidden: width H of the output.
+        hidden: the width H of the output.
         kernel: the function that computes one step; a compiled function may replace it.
         scan: a function that runs the cell over whole sequences; None for a Python loop over the
             steps. An exported graph accepts sources of any length only if `scan` is set.
@@ -172,7 +172,7 @@ class GRU(Cell):
     """A gated recurrent unit (Cho et al. 2014, "Learning Phrase Representations using RNN
     Encoder-Decoder for Statistical Machine Translation") in torch's variant.
 
-    The rows of the weights are in the order r, z, n. The input is x_t, and the state is h:
+    The rows of the weights are in the order r, z, n. With the input x_t and the state h, a step is:
 
         r = sigmoid(W_r x_t + b_r + U_r h + c_r)
         z = sigmoid(W_z x_t + b_z + U_z h + c_z)
@@ -191,7 +191,8 @@ class LSTM(Cell):
     """Long short-term memory (Hochreiter and Schmidhuber 1997, with the forget gate of Gers et al.
     2000) in torch's variant.
 
-    The rows of the weights are in the order i, f, g, o. The output is h, and the memory cell is c:
+    The rows of the weights are in the order i, f, g, o. With the input x_t, the output h and the
+    memory cell c, a step is:
 
         i, f, o = sigmoid(W x_t + b + U h + d), each with its own rows of the weights
         g = tanh(W_g x_t + b_g + U_g h + d_g)

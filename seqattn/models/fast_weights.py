@@ -14,7 +14,7 @@ Here f = tanh, and LN is layer normalization. Encoder and decoder have separate 
 share one memory, from which the decoder reads the encoder's states.
 
 Reading is a form of attention (section 3): A(t) h is the sum of the past states h(tau), each
-multiplied by its read weight
+multiplied by its read weight:
 
     rate * decay^(t - tau) * (h(tau) . h)
 
@@ -55,7 +55,8 @@ class StateMemory(NamedTuple):
 
     Attributes:
         states: the written states (..., N, L, H).
-        factors: rate * decay^age for each written state, (..., N, L); 0 for padding.
+        factors: the factor rate * decay^age of each written state, (..., N, L), where the age is
+            the number of later writes; 0 for padding.
     """
 
     states: Tensor
@@ -131,7 +132,7 @@ class FastWeightsModel(Seq2SeqModel):
         """Run all iterations of the inner loop.
 
         Args:
-            preactivation: z = W h + C x, (..., N, H).
+            preactivation: the preactivation z = W h + C x, (..., N, H).
             memory: the memory to read.
             norm: the layer normalization LN; None for no normalization.
 
@@ -270,8 +271,8 @@ class FastWeightsModel(Seq2SeqModel):
         return _strength_output(values, weights if with_attention else [])
 
     def _use_matrix(self, S: int, T: int, with_attention: bool) -> bool:
-        """Return whether the memory should be a matrix: it must be smaller than the list of states,
-        and no attention weights may be requested."""
+        """Return whether the memory should be a matrix. This is the case if the matrix is smaller
+        than the list of states, and if no attention weights are requested."""
         return self.inner_steps > 0 and self.hidden < S + T and not with_attention
 
 

@@ -9,10 +9,10 @@ With many runs and narrow states, the axis of sequences is innermost in memory: 
 H) keeps its shape but has the strides of (R, H, ..., N). If the features were innermost, an
 operation on some features of all sequences would access memory with a stride of two or four
 numbers, which takes longer than the arithmetic. Cells select the layout with
-`uses_batch_innermost`. The operations on the states of cells preserve the layout, and are correct
-for any strides.
+`uses_batch_innermost`. The operations on the states of cells preserve the layout, and give correct
+results for any strides.
 
-Under `torch.autocast`, matrix products are computed in bfloat16 and their results are converted to
+Under `torch.autocast`, matrix products are computed in bfloat16, and the results are converted to
 float32 (`at_least_float32`). Everything between two products is therefore in float32: states,
 positions, lengths, norms, softmax and losses. bfloat16 has only 8 significant bits, so it cannot
 represent the number 257.
@@ -89,7 +89,7 @@ def affine_columns(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         bias: the bias b, (R, out); None for no bias.
 
     Returns:
-        (R, out, n).
+        the result (R, out, n).
     """
     if bias is None:
         return at_least_float32(torch.bmm(weight, x))

@@ -19,7 +19,7 @@ Three identities simplify the two passes.
 1. Every score of the family is a bilinear form of a decoder state h and an encoder state e. With
    q = A h + a and k = B e + b (Vaswani et al. 2017, section 3.2.1),
 
-       q . k / sqrt(K) = h . M e + v . e + (a term that does not depend on e)
+       q . k / sqrt(K) = h^T M e + v . e + (a term that does not depend on e)
        M = A^T B / sqrt(K),  v = B^T a / sqrt(K)
 
    Softmax is invariant to a term that is equal for all e, so the gradient of b is zero. For
@@ -236,7 +236,7 @@ class AttentionPass:
     Attributes:
         memory: array (S + F, R, N, H + 1 + F). The last axis has the key (H), the bias (1) and the
             value (F).
-        joint, djoint: (R, N, T, S + F); the last F columns of `djoint` are the gradient of y.
+        joint, djoint: `joint` and its gradient, (R, N, T, S + F). The last F columns are dy.
     """
 
     def __init__(self, tape: OpTape, parameters: FlatGradient, gru: GRUPass, score: Score) -> None:
@@ -346,7 +346,7 @@ class AttentionPass:
         tape.matmul(self.y[:, :, first:last], weights, self.values, joint[..., S:])
 
     def b4_attend(self, first: int, last: int, djoint: Tensor | None = None) -> None:
-        """Compute dh and the first S columns of djoint (R, N, steps, S + F) from the other F."""
+        """Compute dh and the first S columns of djoint (R, N, steps, S + F) from the last F."""
         tape, (_, _, S, *_) = self.tape, self.gru.batch.shape
         djoint = self.djoint[:, :, first:last] if djoint is None else djoint
         weights, total = self.weights[:, :, first:last], self.total[:, :, first:last]

@@ -101,7 +101,7 @@ def scaled_dot_backward(dscores: Array, cache: Cache) -> tuple[Array, Array]:
 
 
 def general_forward(query: Array, key: Array, weight: Array) -> tuple[Array, Cache]:
-    """Compute q . W k (Luong et al. 2015, "Effective Approaches to Attention-based NMT", section
+    """Compute q^T W k (Luong et al. 2015, "Effective Approaches to Attention-based NMT", section
     3.1, general).
 
     Args:
@@ -286,8 +286,7 @@ def attention_forward(
         causal: whether query t may only attend to keys 0 to t.
 
     Returns:
-        the output (N..., T, O), and the cache. The first entry of the cache contains the attention
-            weights (N..., T, S).
+        the output (N..., T, O), and a cache that starts with the weights (N..., T, S).
 
     Raises:
         ValueError: if shapes do not fit together, or if all keys of a query are masked.
@@ -366,7 +365,7 @@ def glorot_weights(
     output: int | None,
     seed: int,
 ) -> dict[str, Array]:
-    """Draw initial weights for `attention_forward`; biases are 0.
+    """Draw initial weights for `attention_forward`. The initial biases are 0.
 
     Each matrix is drawn from U(-b, b), b = sqrt(6 / (inputs + outputs)) (Glorot and Bengio 2010,
     "Understanding the difficulty of training deep feedforward networks", eq. 16).

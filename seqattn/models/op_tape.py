@@ -30,8 +30,8 @@ MIN_SIGMOID_TANH_SIZE = 2048  # smallest size for which tanh is computed from si
 class OpTape:
     """A tape that records operations, replays these operations, and allocates their buffers.
 
-    `run` executes a function that consists of operations (`record`, `matmul`, ...) and records
-    these operations. When `run` is called again with the same function and arguments, it replays
+    The method `run` executes a function that consists of operations (`record`, `matmul`, ...), and
+    records these operations. A second call of `run` with the same function and arguments replays
     the record. The function must therefore not branch on values in a buffer, and must allocate all
     tensors with `new`.
 
@@ -115,7 +115,7 @@ class OpTape:
             self.record(x.tanh_)
 
     def softmax(self, out: Tensor, scores: Tensor) -> None:
-        """Compute the softmax over the last axis of scores (R, N, T, S). torch.softmax copies a
+        """Compute the softmax over the last axis of scores (R, N, T, S). `torch.softmax` copies a
         tensor that is not contiguous, so the axes are permuted to their order in memory."""
         axes = (1, 2, 3, 0) if self.runs_innermost else (0, 1, 2, 3)
         self.record(torch.softmax, scores.permute(axes), axes.index(3), out=out.permute(axes))
@@ -176,7 +176,7 @@ class OpTape:
                 self.record(torch.addcmul, before, column, row, out=out)
 
     def _matmul_by_terms(self, out: Tensor, a: Tensor, b: Tensor, plus: Tensor | None) -> None:
-        """Compute all products a_ik b_kj in one operation, and sum them over k."""
+        """Compute all products a_ik * b_kj in one operation, and sum the products over k."""
         terms = self.new(*out.shape, a.shape[-1])
         self.record(torch.mul, a.unsqueeze(-2), b.mT.unsqueeze(-3), out=terms)
         total = out if plus is None else self.new(*out.shape)

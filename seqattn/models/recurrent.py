@@ -344,8 +344,8 @@ class RecurrentModel(Seq2SeqModel):
 
 
 def _draw_noise(model: RecurrentModel, rng: RNG, N: int, T: int) -> Noise:
-    """Draw all random numbers of T decoder steps at once, so that they do not depend on teacher
-    forcing."""
+    """Draw all random numbers of T decoder steps at once, so that the numbers do not depend on
+    teacher forcing."""
     u, attention, p = None, model.attention, model.dropout
     if attention is not None and attention.normalizer.is_stochastic:
         A = attention.heads
@@ -364,7 +364,7 @@ def _encoder_layer(
 
 
 def _concat_outputs(attended: list[AttentionOutput]) -> AttentionOutput:
-    """Join the outputs of L single queries to one output of L queries. Only the last context is
+    """Join the outputs of L single queries into one output of L queries. Only the last context is
     kept."""
     log_prob = None
     if attended[0].log_prob is not None:

@@ -22,13 +22,14 @@ initialized to zero.
   small the gradient of this weight is. A high learning rate therefore destroys a fitted map with
   many weights.
 - `learned`: W and b are initialized to zero and trained. With `data.relative`, the initial forecast
-  repeats the last source point; otherwise, it is 0 everywhere.
+  repeats the last source point. Otherwise, the initial forecast is 0 everywhere.
 
 `build_model` sets W and b to zero and makes them trainable. `seqattn.experiments.skip_start` fits
 and freezes W and b before training.
 
-The map has a fixed shape, so all sources have S points and all forecasts have at most T points. In
-free running, the decoder input is the whole forecast, including the output of the map.
+The map has a fixed shape, so all sources must have S points, and all forecasts must have at most T
+points. In free running, each decoder input is the complete forecast of the previous step, including
+the output of the map.
 
 In shapes, N is the number of sequences, S the source length, T the target length, F the number of
 source features, and G the number of target features.

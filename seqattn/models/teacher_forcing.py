@@ -101,7 +101,7 @@ def _segments(all_forced: tuple[bool, ...], any_forced: tuple[bool, ...]) -> tup
 
 
 def check_source(source: Tensor, lengths: Tensor | None, features: FeatureSpec) -> None:
-    """Check the shape of a source (..., N, S, F) and of its lengths (..., N).
+    """Check the shapes of the sources (..., N, S, F) and the source lengths (..., N).
 
     The function checks the values of the lengths only if the lengths are on the CPU. On another
     device, the check would have to wait for this device.
@@ -131,7 +131,7 @@ def check_source(source: Tensor, lengths: Tensor | None, features: FeatureSpec) 
 def check_target(
     source: Tensor, target: Tensor, features: FeatureSpec, teacher_forcing: Tensor
 ) -> None:
-    """Check the shape of a target (..., N, T, F) and the type of the teacher-forcing mask.
+    """Check the shape of the targets (..., N, T, F) and the type of the teacher-forcing mask.
 
     Raises:
         ValueError: if the shape does not fit the source, or if the mask is not boolean.

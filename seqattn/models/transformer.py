@@ -247,7 +247,7 @@ class TransformerModel(Seq2SeqModel):
 
         Args:
             decoder_input: the decoder input (..., N, F).
-            memory, keep: the attributes of the result of `encode`.
+            memory, keep: the attributes `memory` and `keep` of the result of `encode`.
             caches: for each layer, the keys and values of the previous steps, or None at the first
                 step.
             with_weights: whether to return the weights.

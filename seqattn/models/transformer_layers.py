@@ -69,7 +69,8 @@ Positions = LearnedPositionalEmbedding | SinusoidalPositionalEncoding
 
 
 def build_positions(config: Transformer, width: int) -> Positions | None:
-    """Build the positional encoding that a config selects; return None if it selects none."""
+    """Build the positional encoding that a config selects; return None if the config selects
+    none."""
     match config.positions:
         case "learned":
             assert config.longest is not None

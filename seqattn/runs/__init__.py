@@ -1,4 +1,4 @@
-"""The run folder, and the reading, writing and checking of its files.
+"""The run folder, and functions that read, write and check its files.
 
     outputs/NAME/
       config.yaml        the resolved config with all defaults, to train the same run again
@@ -6,7 +6,7 @@
       train.log          the events of the run, one line each, with times
       metrics.csv        one row for each epoch
       checkpoints/       best.safetensors, last.safetensors, previous.safetensors
-      split.csv          the split of each sequence of your own files: train, validation or test
+      split.csv          the part (train, validation or test) of each sequence of your own files
       files.csv          the files that were read during training, with SHA-256 digests
       summary.json       losses, baselines and noise floor, or the epoch of the divergence
       predictions.npz    test sequences and their free-running forecasts

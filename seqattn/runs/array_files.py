@@ -94,7 +94,7 @@ def masked_weights(
     source_lengths: NDArray[np.int64],
     target_lengths: NDArray[np.int64],
 ) -> dict[str, NDArray[np.float32]]:
-    """Set the padded cells of attention weights to NaN.
+    """Return attention weights with NaN in padded cells.
 
     Args:
         maps: the weights (N, L, A, rows, columns) by kind. The kinds are `cross`, `encoder_self`
@@ -288,8 +288,8 @@ class _CheckedArrays:
         )
 
     def check_floats(self, key: str, *sizes: int | None) -> tuple[int, ...]:
-        """Check that an array contains floating-point numbers and has no empty axis, and return its
-        shape.
+        """Check that an array contains floating-point numbers and has no empty axis. Return the
+        shape of the array.
 
         Args:
             key: the name of the array.
@@ -315,8 +315,8 @@ class _CheckedArrays:
         return array
 
     def check_epochs(self, frames: int) -> None:
-        """Check that a history contains one epoch per frame, and that the epochs are not negative
-        and increase."""
+        """Check that a history has one epoch per frame, and that the epochs are non-negative and
+        increasing."""
         epochs = self.check_ints("epochs", (frames,))
         if (epochs < 0).any() or (np.diff(epochs) <= 0).any():
             raise self.error("epochs", "expected increasing epochs")
@@ -340,7 +340,7 @@ class _CheckedArrays:
                                  f" {int(lengths.min())} to {int(lengths.max())}")  # fmt: skip
 
     def check_attention(self, N: int, T: int, S: int) -> None:
-        """Check the meaning of the weights and the alignment."""
+        """Check the alignment, and the meaning of the weights."""
         meaning = self["meaning"]
         if meaning.ndim != 0 or str(meaning) not in get_args(Meaning):
             raise self.error("meaning", f"expected one of {', '.join(get_args(Meaning))}")

@@ -65,7 +65,7 @@ def write_metrics(path: Path, history: Sequence[EpochRecord]) -> None:
 
 
 def read_metrics(path: Path) -> list[EpochRecord]:
-    """Read the history of a run.
+    """Read `metrics.csv`, the history of a run.
 
     Raises:
         CheckpointError: if the file is missing, or is not a metrics file.

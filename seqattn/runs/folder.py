@@ -37,7 +37,7 @@ class _FilePath:
 
 @dataclass(frozen=True)
 class RunFolder:
-    """A run folder. The docstring of `seqattn.runs` describes the files in it."""
+    """A run folder. The docstring of `seqattn.runs` describes the files in a run folder."""
 
     path: Path
 
@@ -85,7 +85,7 @@ class RunFolder:
 
     @property
     def missing_files(self) -> str:
-        """The text for messages that lists which of the two files of `is_run` are missing."""
+        """The names of those files required by `is_run` that are missing, as text for messages."""
         needed = (self.config, self.environment)
         return " and ".join(f"no {file.name}" for file in needed if not file.is_file())
 
@@ -108,7 +108,7 @@ class RunFolder:
         )
 
     def clear_results(self) -> None:
-        """Remove the files that are written after training. This method is called before training
+        """Remove the files that are written after training. Call this method before training
         continues."""
         # The summary is removed first, because a reader that finds a summary expects the other
         # files.

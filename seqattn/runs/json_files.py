@@ -1,5 +1,5 @@
-"""The schemas of the JSON files in run, comparison and search folders. Each file is checked against
-its schema when it is read.
+"""The schemas of the JSON files in run, comparison and search folders. When a file is read, the
+content of the file is checked against the schema.
 
 If a damaged or edited file does not match its schema, a `CheckpointError` names the file, the key
 and the expected value. Unknown keys are ignored, so files of newer versions can be read.
@@ -68,9 +68,9 @@ class StoredAttentionMetrics(_Stored):
 
 
 class FeatureErrors(_Stored):
-    """The schema of `seqattn.data.metrics.Errors.as_plain`, with a value for each feature.
+    """The schema of `seqattn.data.metrics.Errors.as_plain`. Each list has one value per feature.
 
-    A value is None if it is undefined.
+    An undefined value is None.
     """
 
     mae: list[Loss | None]
@@ -109,7 +109,8 @@ class Metrics(_Stored):
 
 
 class _EndedRun(_Stored):
-    """The schema of the keys of every `summary.json`. A run without this file has not ended.
+    """The schema of the keys that every `summary.json` contains. A run without a `summary.json` has
+    not ended.
 
     Attributes:
         skipped_checkpoints: a line of text for each checkpoint that could not be used when the run

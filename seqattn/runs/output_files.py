@@ -60,7 +60,7 @@ def output_file(path: Path) -> Iterator[BinaryIO]:
 
 
 def check_outputs(outputs: Mapping[str, Path | None], inputs: Mapping[str, Path | None]) -> None:
-    """Check that no output of a command is one of its inputs or another output.
+    """Check that no output of a command is also an input or another output of the command.
 
     Args:
         outputs: the path of each output by the name of the option; None for an option that was not
@@ -85,8 +85,8 @@ def check_outputs(outputs: Mapping[str, Path | None], inputs: Mapping[str, Path 
 
 
 def _same_file(one: Path, other: Path) -> bool:
-    """Return whether two paths name the same file. If both files exist, compare their devices and
-    inodes.
+    """Return whether two paths name the same file. If both files exist, the function compares the
+    devices and inodes of the two files.
 
     The result is False for pipes and devices, because a write does not replace pipes and devices.
     """
@@ -98,7 +98,7 @@ def _same_file(one: Path, other: Path) -> bool:
 
 def _descriptor(path: Path) -> int | None:
     """Return the open descriptor of this process that a path such as /dev/stdout names, or None if
-    the path names none.
+    the path does not name a descriptor.
 
     If the output is redirected to a regular file, opening the path would overwrite the file from
     the beginning.

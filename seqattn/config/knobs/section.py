@@ -42,8 +42,8 @@ def contradiction(key: str, message: str) -> PydanticCustomError:
     """Build the error for keys that contradict each other.
 
     Args:
-        key: the key for which the message states the line.
-        message: text that continues the name of the key.
+        key: the key with which the message starts, and for which the message states the line.
+        message: the part of the message that follows the name of the key.
     """
     return PydanticCustomError("contradiction", "{message}", {"key": key, "message": message})
 

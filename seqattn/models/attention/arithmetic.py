@@ -83,7 +83,8 @@ class Record:
     def add_from_model(
         self, name: str, formula: str, numbers: Any, rows: Names = None, columns: Names = None
     ) -> Array:
-        """Add a stage whose numbers the model computed from parameters that are not printed."""
+        """Add a stage with numbers from the model, which depend on parameters that are not
+        printed."""
         self.computed_by_model.append(name)
         return self.add(name, formula, numbers, rows, columns)
 
@@ -96,7 +97,7 @@ class Record:
     def add_columns(
         self, name: str, formula: str, columns: Mapping[str, Any], rows: Names = None
     ) -> Array:
-        """Add a stage whose last column follows from the other columns.
+        """Add a stage in which the last column is computed from the other columns.
 
         Args:
             columns: the columns by name. Each column is an array (rows,), or one number for all
@@ -116,7 +117,7 @@ class Record:
 
         Args:
             formula: the formula of the stage, such as "q = W_q h + b_q".
-            inputs: the input vectors (rows, H), as printed.
+            inputs: the printed input vectors (rows, H).
             of_model: the model's result (rows, outputs), which is added instead of the arithmetic
                 if there are too many weights to print.
             outputs: the slice of the outputs that is printed, which contains the outputs of one
@@ -204,7 +205,7 @@ class AttentionStep:
 
 
 def as_printed(numbers: Any) -> Array:
-    """Convert numbers to float64, and round to the number of printed decimals."""
+    """Convert numbers to float64, and round the result to `DECIMALS` decimals."""
     array = numbers.detach().double().cpu().numpy() if isinstance(numbers, Tensor) else numbers
     result = np.round(np.asarray(array, dtype=np.float64), DECIMALS)
     return np.asarray(result + 0.0, dtype=np.float64)  # replaces -0 by 0

@@ -96,7 +96,8 @@ class Attention(nn.Module):
 
     @property
     def is_plain(self) -> bool:
-        """Whether the weights are the softmax of the scores of one head, without a location."""
+        """Whether the weights are the softmax of the scores of a single head, without
+        location-based addressing."""
         return self.heads == 1 and self.location is None and type(self.normalizer) is Softmax
 
     def precompute_memory(self, encoded: Tensor, keep: Tensor | None) -> AttentionMemory:

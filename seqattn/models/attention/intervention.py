@@ -22,13 +22,14 @@ SEED = 0
 
 
 class WeightIntervention(Protocol):
-    """A function that replaces attention weights in one forecast, from its first step on."""
+    """A function that replaces the attention weights of one forecast. The function is called for
+    all decoder steps in order."""
 
     def __call__(self, weights: Tensor, keep: Tensor | None, layer: int = 0) -> Tensor:
         """Return the weights (..., N, A, T, S) that replace `weights` (..., N, A, T, S).
 
         Args:
-            weights: the model's own weights of the next T decoder steps.
+            weights: the model's own weights for the next T decoder steps.
             keep: a mask that broadcasts to (..., N, A, S), True at valid source steps; None if all
                 steps are valid.
             layer: the index of the attention layer, counted from 0.
@@ -61,7 +62,7 @@ class Override:
         `zeros:LAYER:HEAD`.
 
         Raises:
-            UsageError: if the text has none of these forms.
+            UsageError: if the text has a different form.
         """
         mode, *parts = text.split(":")
         if all(part.isascii() and part.isdigit() and len(part) < 10 for part in parts):
@@ -104,24 +105,25 @@ class Override:
                 )
 
     def start(self) -> WeightIntervention:
-        """Start the intervention for one forecast, at the forecast's first step."""
+        """Return a new intervention for one forecast, which starts at the first decoder step."""
         return _OverrideIntervention(self)
 
 
 @dataclass(frozen=True, eq=False)
 class ForcedWeights:
-    """Given weights that replace the model's own weights in some rows.
+    """A tensor of weights that replaces the model's own weights in some rows.
 
     Attributes:
-        weights: (N, L, A, T, S) for a forecast of N sequences and T steps. NaN keeps the weight of
-            the model. Any other number replaces the weight, without normalization. A row of zeros
-            gives a context of 0. A forced row must have 0 at the padding of its source.
+        weights: the weights (N, L, A, T, S) for a forecast of N sequences and T steps. NaN keeps
+            the weight of the model. Any other number replaces the weight, without normalization. A
+            row of zeros gives a context of 0. A forced row must have 0 at the padding of its
+            source.
     """
 
     weights: Tensor
 
     def start(self) -> WeightIntervention:
-        """Start the intervention for one forecast, at the forecast's first step."""
+        """Return a new intervention for one forecast, which starts at the first decoder step."""
         return _ForcedIntervention(self.weights)
 
 

@@ -30,9 +30,9 @@ CONTENT_WEIGHTS = "Content weights"
 class Location(nn.Module, ABC):
     """The interface of every location. A location is a method of location-based addressing.
 
-    A subclass registers the config section that selects it, as in `class LocalWindow(Location,
-    knobs=LocalWindowConfig)`. A subclass that overrides `attention_weights` must also override
-    `explain`; otherwise its arithmetic is not explained.
+    A subclass registers the config section that selects the subclass, as in `class
+    LocalWindow(Location, knobs=LocalWindowConfig)`. A subclass that overrides `attention_weights`
+    must also override `explain`; otherwise, the arithmetic of the subclass is not explained.
     """
 
     def __init_subclass__(cls, *, knobs: type[Section] | None = None) -> None:
@@ -63,7 +63,7 @@ class Location(nn.Module, ABC):
 
         Returns:
             the weights (..., N, [A,] T, S), and the weights of the last query (..., N, [A,] S) if
-                the next call depends on them, otherwise None.
+                the next call depends on these weights, otherwise None.
         """
 
     def initial_weights(self, keep: Tensor | None, content: Tensor) -> Tensor | None:
@@ -85,9 +85,9 @@ class LocalWindow(Location, knobs=LocalWindowConfig):
         p = (L - 1) sigmoid(v . tanh(W q))
         weight = normalized score within |s - p| <= D, times exp(-(s - p)^2 / (2 sigma^2))
 
-    Here sigma = D / 2, as in the paper. As in eq. 10, the weights are not normalized again after
-    the multiplication by the Gaussian, so a row sums to at most 1. Positions run from 0 to L - 1;
-    in the paper they run from 1 to S.
+    Here, D is half the width of the window, and sigma = D / 2, as in the paper. As in eq. 10, the
+    weights are not normalized again after the multiplication by the Gaussian, so a row sums to at
+    most 1. Positions run from 0 to L - 1; in the paper, positions run from 1 to S.
     """
 
     def __init__(self, hidden: int, heads: int, window: int) -> None:
@@ -114,7 +114,7 @@ class LocalWindow(Location, knobs=LocalWindowConfig):
         return weights * gaussian, None
 
     def centres(self, queries: Tensor, lengths: Tensor) -> Tensor:
-        """Compute p for each query, (..., N, [A,] T, 1).
+        """Compute the predicted position p for each query, (..., N, [A,] T, 1).
 
         Args:
             queries: the queries (..., N, T, H).
@@ -149,9 +149,10 @@ class LocationShiftAddressing(Location, knobs=ShiftConfig):
         shifted(i) = sum over j of gated(i - j) s(j)             (8)
         weights = shifted^gamma / sum of shifted^gamma           (9)
 
-    As in the paper, the convolution is circular. It runs over the valid steps of each source.
-    Before the first step, all weight is on the last valid source step, which is the decoder's first
-    input. The content weights (eq. 5 in the paper) come from the configured score and normalizer.
+    As in the paper, the convolution is circular. The convolution runs over the valid steps of each
+    source. Before the first step, all weight is on the last valid source step, which is the
+    decoder's first input. The content weights (eq. 5 in the paper) come from the configured score
+    and normalizer.
     """
 
     def __init__(self, hidden: int, heads: int, num_shifts: int) -> None:
@@ -179,7 +180,7 @@ class LocationShiftAddressing(Location, knobs=ShiftConfig):
     def shift(
         self, queries: Tensor, content: Tensor, keep: Tensor | None, previous: Tensor | None
     ) -> tuple[Tensor, Tensor]:
-        """Apply equations 7 to 9 to the queries, one after the other.
+        """Apply equations 7 to 9 to one query after another.
 
         Args:
             queries: the queries (..., N, T, H).
@@ -252,14 +253,14 @@ class LocationShiftAddressing(Location, knobs=ShiftConfig):
 
 
 def build_location(config: LocationConfig | None, hidden: int, heads: int) -> Location | None:
-    """Build the location that a config selects, for decoder states of width `hidden`; return None
-    if the config has none."""
+    """Build the location that a config section selects, for decoder states of width `hidden`. If
+    `config` is None, return None."""
     return None if config is None else LOCATIONS[type(config)].from_config(config, hidden, heads)
 
 
 def valid_lengths(keep: Tensor | None, like: Tensor) -> Tensor:
     """Count the valid source steps in the mask `keep` (..., N, [1,] S), and return integers (...,
-    N, [1,] 1). If `keep` is None, return S, the last size of `like`, as a tensor ()."""
+    N, [1,] 1). If `keep` is None, return S, the size of the last axis of `like`, as a tensor ()."""
     if keep is None:
         return torch.full((), like.shape[-1], device=like.device)
     return keep.sum(dim=-1, keepdim=True)

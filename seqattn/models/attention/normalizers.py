@@ -42,9 +42,9 @@ class NormalizerOutput(NamedTuple):
 class Normalizer(nn.Module, ABC):
     """The interface of every normalizer.
 
-    A subclass registers the name that selects it, as in `class Softmax(Normalizer,
-    name="softmax")`. A subclass that overrides `normalize` must also override `explain`; otherwise
-    its arithmetic is not explained.
+    A subclass registers the name that selects the subclass, as in `class Softmax(Normalizer,
+    name="softmax")`. A subclass that overrides `normalize` must also override `explain`; otherwise,
+    the arithmetic of the subclass is not explained.
 
     Attributes:
         is_stochastic: whether the normalizer samples positions in training.
@@ -126,7 +126,8 @@ class Sparsemax(Normalizer, name="sparsemax"):
 
 class Hard(Normalizer):
     """Hard attention, which puts all weight of a query on one source step. In training, this step
-    is sampled from the softmax of the scores. Otherwise, it is the step with the largest score."""
+    is sampled from the softmax of the scores. In validation and forecasts, the step with the
+    largest score is used."""
 
     is_stochastic = True
 
@@ -150,8 +151,8 @@ class Hard(Normalizer):
 
 class StraightThrough(Hard, name="hard", estimator="straight_through"):
     """Hard attention with the straight-through gradient estimator (Bengio, Leonard and Courville
-    2013, "Estimating or Propagating Gradients Through Stochastic Neurons"). The backward pass is
-    that of the softmax. The estimator is biased and has low variance."""
+    2013, "Estimating or Propagating Gradients Through Stochastic Neurons"). The backward pass uses
+    the gradient of the softmax. The estimator is biased and has low variance."""
 
     def sample(self, soft: Tensor, u: Tensor) -> NormalizerOutput:
         choice = one_hot(sample_categorical(soft, u), soft)
@@ -164,7 +165,7 @@ class Reinforce(Hard, name="hard", estimator="reinforce"):
     section 4.1). The estimator is unbiased and has high variance.
 
     The baseline is a parameter that gradient descent fits to the returns (Mnih et al. 2014, section
-    3.2), so checkpoints and batches of runs store it with the other parameters.
+    3.2), so checkpoints and batches of runs store the baseline with the other parameters.
     """
 
     def __init__(self) -> None:
@@ -196,8 +197,8 @@ def explain_softmax(record: Record, name: str, scores: Array, inside: Bools) -> 
 
 
 def mask_scores(scores: Tensor, keep: Tensor | None) -> Tensor:
-    """Convert scores (..., N, T, S) to at least float32, and set them to -inf where `keep`
-    (..., N, S) is False."""
+    """Convert scores (..., N, T, S) to at least float32, and replace the scores by -inf where
+    `keep` (..., N, S) is False."""
     scores = at_least_float32(scores)
     return scores if keep is None else scores.masked_fill(~keep.unsqueeze(-2), -float("inf"))
 

@@ -4,8 +4,8 @@ A score has two methods: `keys` computes the keys of a source, and `scores` comp
 queries and keys. In shapes, N is the number of sequences, S the source length, T the number of
 queries, H the width of encoder and decoder states, K the width of queries and keys, and A the
 number of heads. All shapes may have a leading axis of runs. With several heads (Vaswani et al.
-2017, section 3.2.2), each head uses K / A features of query and key, and shapes have an axis of
-heads: keys are (..., N, A, S, K / A), and scores are (..., N, A, T, S).
+2017, section 3.2.2), each head uses K / A features of query and key. Keys then have the shape (...,
+N, A, S, K / A), and scores have the shape (..., N, A, T, S).
 
 To add a score, add its section to `seqattn/config/knobs/model.py` and define a class here that
 registers this section.
@@ -69,9 +69,9 @@ class ExplainedScores(NamedTuple):
 class Score(nn.Module, ABC):
     """The interface of every score.
 
-    A subclass registers the config section that selects it, as in `class DotScore(Score,
+    A subclass registers the config section that selects the subclass, as in `class DotScore(Score,
     knobs=DotAttention)`. A subclass that overrides `keys` or `scores` must also override `explain`;
-    otherwise its arithmetic is not explained.
+    otherwise, the arithmetic of the subclass is not explained.
 
     Args:
         heads: the number of heads, A.
@@ -212,7 +212,7 @@ class ScaledDotScore(ProjectedScore, knobs=ScaledDotAttention):
 
 
 class GeneralScore(Score, knobs=GeneralAttention):
-    """The bilinear form q . W k (Luong et al. 2015, section 3.1, general). Each head uses its own
+    """The bilinear form q^T W k (Luong et al. 2015, section 3.1, general). Each head uses its own
     slice of q and of W k."""
 
     def __init__(self, hidden: int, heads: int = 1) -> None:

@@ -139,7 +139,7 @@ def atomic_write(
             replaced.
 
     Raises:
-        OSError: if the write failed; the old file is unchanged.
+        OSError: if the write failed. The old file is then unchanged.
     """
     with open_atomic(path, backup_path, content if verify else None) as file:
         file.write(content)
@@ -158,7 +158,7 @@ def open_atomic(
             skip the check.
 
     Raises:
-        OSError: if the write failed; the old file is unchanged.
+        OSError: if the write failed. The old file is then unchanged.
     """
     if not path.name:
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
@@ -195,7 +195,7 @@ def open_atomic(
 
 
 def _create(temporary: Path) -> int:
-    """Create a file and its missing folders, and return the descriptor of the file."""
+    """Create a file and the missing folders of its path, and return the descriptor of the file."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
     try:
         return os.open(temporary, flags, 0o666)
@@ -232,8 +232,8 @@ def _fsync_folder(folder: Path) -> None:
 
 
 def remove_unfinished() -> None:
-    """Remove the temporary files of this process. This function is called before the process exits
-    without any other cleanup."""
+    """Remove the temporary files of this process. Call this function before an exit without any
+    other cleanup."""
     for temporary in tuple(_unfinished):
         with contextlib.suppress(OSError):
             temporary.unlink()
@@ -244,6 +244,6 @@ def write_json(path: Path, content: Mapping[str, Any]) -> None:
 
     Raises:
         ValueError: if a number is NaN or infinite.
-        OSError: if the write failed; the old file is unchanged.
+        OSError: if the write failed. The old file is then unchanged.
     """
     atomic_write(path, (json.dumps(content, indent=2, allow_nan=False) + "\n").encode())

@@ -35,7 +35,7 @@ class BackgroundWriter:
             pending.result()
 
     def raise_if_failed(self) -> None:
-        """Raise the error of the pending write if it has already failed.
+        """Raise the error of the pending write if this write has already failed.
 
         Raises:
             OSError: if the write failed.

@@ -18,11 +18,11 @@ def check_free_space(needed: Mapping[Path, int]) -> None:
     """Check that the disks of all folders have enough free space.
 
     Args:
-        needed: the number of bytes that will be written to each folder. A folder does not have to
-            exist.
+        needed: the number of bytes that will be written to each folder. The folders do not have to
+            exist yet.
 
     Raises:
-        StorageError: if the folders on a disk together need more than its free space.
+        StorageError: if the folders on a disk together need more than the free space of the disk.
     """
     disks: dict[int, tuple[Path, int]] = {}
     for folder, size in needed.items():

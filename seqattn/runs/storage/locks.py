@@ -19,7 +19,7 @@ LOCK_NAME = ".lock"
 
 @contextlib.contextmanager
 def exclusive_lock(folder: Path) -> Iterator[None]:
-    """Lock a folder during the block, and remove the temporary files of killed processes.
+    """Lock a folder during the `with` block, and remove the temporary files of killed processes.
 
     Readers need no lock.
 
@@ -38,8 +38,8 @@ def exclusive_lock(folder: Path) -> Iterator[None]:
 def folder_lock(
     folder: Path, timeout: float = 0.0, remedy: str = "choose another --name"
 ) -> Iterator[None]:
-    """Lock a folder during the block. The kernel releases the lock when the process ends, even if
-    the process is killed.
+    """Lock a folder during the `with` block. The kernel releases the lock when the process ends,
+    even if the process is killed.
 
     Args:
         folder: the folder.
