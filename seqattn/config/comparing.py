@@ -55,8 +55,8 @@ class Comparison:
 
     Attributes:
         name: the name of the comparison's folder.
-        variants: at least two variants, with different names and configs.
-        seeds: the seeds of each variant, at least two.
+        variants: two or more variants with different names and configs.
+        seeds: two or more seeds. Each variant is trained with all these seeds.
         along: the sweep key; "" if there is no sweep.
         resample_data: whether each seed draws new generated data; False if all data are files.
     """
@@ -82,8 +82,8 @@ class Comparison:
 
 
 def resample_data_seeds(config: Config) -> Config:
-    """Replace each data seed of a config by a seed that is derived from the data seed and the seed
-    of the run. If the data are files, return the config unchanged."""
+    """Replace each data seed of a config with a seed that is derived from the data seed and the
+    seed of the run. If the data are files, return the config unchanged."""
     if not isinstance(config.data, Generated):
         return config
     seeds = {
@@ -163,7 +163,7 @@ class _VariantDraft:
 
     Attributes:
         changes: the changed values by dotted path.
-        origin: the origin of the changes, for messages.
+        origin: the origin of the changes, which messages name.
         name, series, at: see `VariantConfig`.
     """
 
@@ -180,7 +180,7 @@ class _Design:
 
     Attributes:
         grid: the lists of values by dotted path. Every combination of values is a variant.
-        place: the origin of the grid, for messages.
+        place: the origin of the grid, which messages name.
         named: the variants by name. If there are named variants, the grid is not used.
         along: the dotted path of the sweep key, with the list of its numbers; empty if there is no
             sweep.

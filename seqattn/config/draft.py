@@ -104,7 +104,7 @@ class Draft:
 
         Args:
             changes: the new values by dotted path.
-            origin: the origin of the changes, for messages.
+            origin: the origin of the changes, which messages name.
         """
         copied = Draft(
             self.path, copy.deepcopy(self.content), dict(self.places), list(self.mistakes)
@@ -157,8 +157,8 @@ class Draft:
             self.places |= {(*path, *inner): origin for inner in document.lines}
 
     def _put(self, path: KeyPath, value: Any, origin: str) -> bool:
-        """Set one value. If a key above the value is not a section, add a mistake and return
-        False."""
+        """Set one value. If a key on the path to the value is not a section, add a mistake and
+        return False."""
         section = self.content
         for depth, key in enumerate(path[:-1], start=1):
             below = section.get(key)

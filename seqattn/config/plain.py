@@ -79,7 +79,7 @@ def from_plain(content: Mapping[str, Any], origin: str) -> Config:
 
     Args:
         content: the plain data.
-        origin: the origin of the data, for error messages.
+        origin: the origin of the data, which error messages name.
 
     Raises:
         ConfigError: if the data are not a valid config.

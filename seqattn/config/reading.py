@@ -119,7 +119,7 @@ def read_yaml_text(text: str, origin: str) -> Document:
 
     Args:
         text: the YAML text.
-        origin: the origin of the text, for error messages.
+        origin: the origin of the text, which error messages name.
 
     Raises:
         ConfigError: if the text is not plain YAML.

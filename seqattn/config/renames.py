@@ -80,7 +80,7 @@ def rename_keys(
 def _replace_stream(
     content: Mapping[str, Any], places: Mapping[KeyPath, str], *, warn: bool
 ) -> dict[str, Any]:
-    """Replace the former `data.kind: stream` by `kind: file`, which reads files of any size."""
+    """Replace the former `data.kind: stream` with `kind: file`, which reads files of any size."""
     section = content.get("data")
     if not isinstance(section, dict) or section.get("kind") != "stream":
         return dict(content)

@@ -127,7 +127,7 @@ class SampledActions:
 
 @dataclass(frozen=True)
 class ModelOutput:
-    """A forecast and the attention weights that produced it.
+    """A forecast, and the attention weights that produced the forecast.
 
     Attributes:
         values: the forecast, (..., N, T, F).

@@ -136,8 +136,8 @@ class BatchBuffers:
 
     def shift_right(self) -> None:
         """Fill the decoder inputs. The first input is the last valid source step, and each later
-        input is the previous target step. A decoder step without teacher forcing replaces its input
-        later."""
+        input is the previous target step. For a decoder step without teacher forcing, the method
+        `feed` replaces the input later."""
         record, x, (R, N, S, T, F, *_), D = self.tape.record, self.x, self.shape, self.shape.start
         if self.last_valid is None:
             record(x[:, D].copy_, x[:, S - 1])

@@ -81,7 +81,7 @@ class Cell(nn.Module, ABC):
         """
         *_, columns = inputs.shape
         weight: Tensor = self.weight_ih
-        if columns != weight.shape[-1]:  # slicing takes time in both passes
+        if columns != weight.shape[-1]:  # slicing takes time in the forward and the backward pass
             weight = weight[..., :columns]
         return self._project(inputs, weight, self.bias_ih)
 
@@ -270,7 +270,7 @@ def gru_step(projected: Tensor, state: Tensor | None, weight: Tensor, bias: Tens
     gates_x, new_x = torch.unsafe_split_with_sizes(projected, (2 * H, H), dim=features)
     gates_h, new_h = torch.unsafe_split_with_sizes(recurrent, (2 * H, H), dim=features)
     reset, update = torch.unsafe_chunk((gates_x + gates_h).sigmoid(), 2, dim=features)
-    new = (new_x + reset * new_h).tanh()  # addcmul has a slower backward
+    new = (new_x + reset * new_h).tanh()  # addcmul has a slower backward pass
     if state is None:
         return new - update * new
     return torch.lerp(new, state, update)  # new + update * (state - new)
@@ -301,7 +301,8 @@ def rnn_step(projected: Tensor, state: Tensor | None, weight: Tensor, bias: Tens
 
 
 def axis_of_features(weight: Tensor) -> int:
-    """Return the axis of features in the tensors that a kernel with this recurrent weight takes."""
+    """Return the axis of features in the tensors that a kernel with the given recurrent weight
+    takes."""
     return -2 if uses_batch_innermost(weight) else -1
 
 

@@ -51,7 +51,7 @@ from seqattn.models.teacher_forcing import (
 
 
 class StateMemory(NamedTuple):
-    """The memory as a list of the written states. Reading is attention over these states.
+    """The memory, stored as a list of the written states. Reading is attention over these states.
 
     Attributes:
         states: the written states (..., N, L, H).
@@ -80,7 +80,7 @@ class StateMemory(NamedTuple):
 
 
 class MatrixMemory(NamedTuple):
-    """The memory as the matrix A.
+    """The memory, stored as the matrix A.
 
     Attributes:
         A: the matrix (..., N, H, H).
@@ -256,7 +256,7 @@ class FastWeightsModel(Seq2SeqModel):
         check_source(source, source_lengths, self.features)
         check_steps(steps)
         if override is not None:
-            self.attention_shape()  # raises
+            self.attention_shape()  # raises a UsageError
         *_, S, _ = source.shape
         use_matrix = self._use_matrix(S, steps, with_attention)
         memory, state, output = self.encode(source, source_lengths, use_matrix=use_matrix)

@@ -97,7 +97,7 @@ def affine_columns(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
 
 
 def uses_batch_innermost(weight: Tensor) -> bool:
-    """Return whether a cell with this recurrent weight stores its states with the sequences
+    """Return whether a cell with the given recurrent weight stores states with the sequences
     innermost."""
     return weight.dim() == 3 and weight.shape[-1] <= MAX_INNERMOST_WIDTH
 

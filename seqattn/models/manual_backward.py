@@ -9,7 +9,7 @@ without it, autograd computes the gradient.
 The letters in shapes are defined in `seqattn.models.op_tape`. For any x, dx is the gradient of the
 loss with respect to x. A step maps the state in a slot to the state in the next slot:
 
-    slot     0       1 .. S     D + 1 .. D + T
+    slot     0       1 to S     D + 1 to D + T
     state    zeros   encoder    decoder
 
 Slot D contains the decoder's initial state. Without lengths, D = S, the slot of the encoder's last
@@ -135,7 +135,8 @@ class ManualLoss:
     def _load(
         self, source: Tensor, target: Tensor, lengths: Tensor | None, keep: Tensor | None
     ) -> ForwardBackward:
-        """Load a batch into the buffers of the passes for its shape, and return these passes."""
+        """Load a batch into the buffers of the passes for this batch shape, and return the
+        passes."""
         shape = BufferShape.of(source, target, lengths, keep, R=self.R, H=self.H)
         passes = self.passes.get(shape)
         if passes is None:

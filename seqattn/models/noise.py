@@ -36,8 +36,8 @@ class Noise(NamedTuple):
 
     Attributes:
         attention: numbers uniform over [0, 1], (..., N, [A,] L), from which hard attention samples
-            positions. Because of rounding to float32, a number can be 1.0. None selects the most
-            probable positions.
+            positions. Because of rounding to float32, a number can be 1.0. With None, hard
+            attention selects the most probable positions.
         layer_dropout: one tensor (..., N, L, H) per layer except the first, with the dropout
             factors of the layer's input.
         readout_dropout: dropout factors of the readout's input, (..., N, L, W); None for no

@@ -121,7 +121,7 @@ class OpTape:
         self.record(torch.softmax, scores.permute(axes), axes.index(3), out=out.permute(axes))
 
     def softmax_backward(self, grad: Tensor, weights: Tensor, total: Tensor) -> None:
-        """Replace `grad`, the gradient of the weights, by the gradient of the scores, weights *
+        """Replace `grad`, the gradient of the weights, with the gradient of the scores, weights *
         (grad - sum(weights * grad)). The tensor `total` is a buffer for the sum."""
         self.record(grad.mul_, weights)
         self.record(torch.sum, grad, -1, keepdim=True, out=total)
@@ -236,7 +236,7 @@ class OpTape:
 
     def steps_as_rows(self, x: Tensor) -> Tensor:
         """Reshape (steps, R, N, width) to (R, steps * N, width). The result is a view if the
-        strides allow it, otherwise a copy."""
+        strides allow a view, and otherwise a copy."""
         by_run = x.transpose(0, 1)
         flat = by_run.flatten(1, 2)
         if not shares_memory(flat, x):
@@ -245,8 +245,8 @@ class OpTape:
         return flat
 
     def _flatten_batch(self, x: Tensor) -> Tensor:
-        """Reshape (R, ..., m, n) to (R * ..., m, n). The result is a view if the strides allow it,
-        otherwise a copy."""
+        """Reshape (R, ..., m, n) to (R * ..., m, n). The result is a view if the strides allow a
+        view, and otherwise a copy."""
         flat = x.flatten(0, -3)
         if not shares_memory(flat, x):
             self.record(flat.view(x.shape).copy_, x)

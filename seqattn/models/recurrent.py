@@ -292,7 +292,7 @@ class RecurrentModel(Seq2SeqModel):
                 state = DecoderState(cells, None, attention.prev_weights)
                 readouts.append(self.top_layer_output(cells))
             else:
-                if state.attentional is not None:  # zeros before the first step
+                if state.attentional is not None:  # None stands for zeros
                     step = step + self.decoder.project_context(state.attentional)
                 cells = self.step_layers(step, state.cells, step_noise)
                 query = self.top_layer_output(cells).unsqueeze(-2)

@@ -19,7 +19,7 @@ initialized to zero.
   gradient.
 - `finetuned`: W and b start from the same ridge regression and are trained with the network. In
   each step, Adam changes each of the T * G * S * F weights by about the learning rate, however
-  small the gradient of this weight is. A high learning rate therefore destroys a fitted map with
+  small the gradient of the weight is. A high learning rate therefore destroys a fitted map with
   many weights.
 - `learned`: W and b are initialized to zero and trained. With `data.relative`, the initial forecast
   repeats the last source point. Otherwise, the initial forecast is 0 everywhere.

@@ -48,7 +48,7 @@ class LearnedPositionalEmbedding(nn.Module):
 
 class SinusoidalPositionalEncoding(nn.Module):
     """A sinusoidal encoding without parameters (section 3.5). At position t, feature 2i is sin(t /
-    10000^(2i / D)) and feature 2i + 1 is the cosine of the same angle."""
+    10000^(2i / D)), and feature 2i + 1 is the cosine of the same angle."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -89,8 +89,8 @@ def add_positions(x: Tensor, positions: Positions | None, first: int) -> Tensor:
 
 
 class KVCache(NamedTuple):
-    """The keys and values of the source or of the previous steps. Both have the shape (..., N, A,
-    S, D / A)."""
+    """The keys and values of the source or of the previous steps. Keys and values have the shape
+    (..., N, A, S, D / A)."""
 
     keys: Tensor
     values: Tensor

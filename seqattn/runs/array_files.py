@@ -144,7 +144,7 @@ def read_predictions(path: Path, max_rows: int | None = None) -> Arrays:
     _, T, outputs = arrays.check_floats("target", N, None, None)
     arrays.check_floats("forecast", N, T, outputs)
     arrays.check_texts("features", F)
-    if "said" in arrays.arrays:  # the target features; files of older versions lack them
+    if "said" in arrays.arrays:  # the target features; files of older versions lack this array
         arrays.check_texts("said", outputs)
     elif outputs != F:
         raise arrays.error("forecast", f"expected {F} features, got {outputs}")

@@ -120,7 +120,7 @@ class _EndedRun(_Stored):
 
     name: Text
     seed: Count
-    skipped_checkpoints: list[Text] = []  # files of older versions lack these two
+    skipped_checkpoints: list[Text] = []  # files of older versions lack this key and the next
     interrupted: bool = False
 
 
@@ -141,9 +141,9 @@ class Summary(_EndedRun):
     beats_best_baseline: bool
     scaled: bool
     features: Annotated[list[str], Field(min_length=1)]
-    units: dict[str, str] = {}  # files of older versions lack them
+    units: dict[str, str] = {}  # files of older versions lack this key
     rmse: dict[str, list[Loss | None]]
-    metrics: Metrics | None = None  # files of generated data and of older versions lack them
+    metrics: Metrics | None = None  # files of generated data and of older versions lack this key
     attention: StoredAttentionMetrics | None
     validation_loss: Loss
     validation_noise_floor: Loss | None
@@ -221,7 +221,7 @@ class Manifest(_Stored):
 
     variants: Annotated[dict[Text, dict[str, Any]], Field(min_length=1)]
     along: StoredSweep | None = None
-    resample_data: bool = False  # files of older versions lack it
+    resample_data: bool = False  # files of older versions lack this key
 
     @model_validator(mode="after")
     def _check_names(self) -> Self:

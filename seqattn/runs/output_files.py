@@ -49,7 +49,7 @@ def output_file(path: Path) -> Iterator[BinaryIO]:
         target = path if descriptor is None else os.dup(descriptor)
         with open(target, "wb") as file:  # noqa: PTH123  (may be a descriptor)
             yield file
-    except BrokenPipeError:  # otherwise it looks like an error of stdout
+    except BrokenPipeError:  # otherwise, the error would look like an error of stdout
         raise StorageError(
             f"{path}: {os.strerror(errno.EPIPE)}: its reader closed it before all was written."
         ) from None
@@ -63,10 +63,10 @@ def check_outputs(outputs: Mapping[str, Path | None], inputs: Mapping[str, Path 
     """Check that no output of a command is also an input or another output of the command.
 
     Args:
-        outputs: the path of each output by the name of the option; None for an option that was not
-            given.
-        inputs: the path of each input by the description of the input for messages; None for an
-            input that was not given.
+        outputs: a mapping from each output option to the path of the output, or to None if the
+            option was not given.
+        inputs: a mapping from the description of each input, which messages contain, to the path of
+            the input, or to None if the input was not given.
 
     Raises:
         UsageError: if an output would replace an input or another output.

@@ -208,7 +208,7 @@ def as_printed(numbers: Any) -> Array:
     """Convert numbers to float64, and round the result to `DECIMALS` decimals."""
     array = numbers.detach().double().cpu().numpy() if isinstance(numbers, Tensor) else numbers
     result = np.round(np.asarray(array, dtype=np.float64), DECIMALS)
-    return np.asarray(result + 0.0, dtype=np.float64)  # replaces -0 by 0
+    return np.asarray(result + 0.0, dtype=np.float64)  # replaces -0 with 0
 
 
 def point_names(count: int) -> list[str]:

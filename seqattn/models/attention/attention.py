@@ -158,7 +158,7 @@ class Attention(nn.Module):
     def _intervene(
         self, intervention: WeightIntervention, weights: Tensor, keep: Tensor | None
     ) -> Tensor:
-        """Replace the weights (..., N, [A,] T, S). The intervention always gets weights with an
+        """Replace the weights (..., N, [A,] T, S). The intervention always receives weights with an
         axis of heads."""
         if self.heads > 1:
             return intervention(weights, keep)

@@ -72,7 +72,8 @@ class Location(nn.Module, ABC):
         return None
 
     def explain(self, step: AttentionStep, normalizer: Normalizer, scores: Array) -> Array:
-        """Add the stages that compute the weights (S,) of one head from its printed scores (S,).
+        """Add the stages that compute the weights (S,) of one head from the printed scores (S,) of
+        this head.
 
         The default implementation adds the model's weights without arithmetic.
         """
@@ -83,7 +84,7 @@ class LocalWindow(Location, knobs=LocalWindowConfig):
     """Local attention with a predicted window, called local-p (Luong et al. 2015, eq. 9 and 10).
 
         p = (L - 1) sigmoid(v . tanh(W q))
-        weight = normalized score within |s - p| <= D, times exp(-(s - p)^2 / (2 sigma^2))
+        weight = (score, normalized over |s - p| <= D) * exp(-(s - p)^2 / (2 sigma^2))
 
     Here, D is half the width of the window, and sigma = D / 2, as in the paper. As in eq. 10, the
     weights are not normalized again after the multiplication by the Gaussian, so a row sums to at

@@ -76,7 +76,7 @@ class Normalizer(nn.Module, ABC):
         """
 
     def explain(self, step: AttentionStep, name: str, scores: Array, inside: Bools) -> Array:
-        """Add the stage that computes the weights of one head from its scores.
+        """Add the stage that computes the weights of one head from the scores of this head.
 
         The default implementation adds the model's weights without arithmetic.
 
@@ -197,7 +197,7 @@ def explain_softmax(record: Record, name: str, scores: Array, inside: Bools) -> 
 
 
 def mask_scores(scores: Tensor, keep: Tensor | None) -> Tensor:
-    """Convert scores (..., N, T, S) to at least float32, and replace the scores by -inf where
+    """Convert scores (..., N, T, S) to at least float32, and replace the scores with -inf where
     `keep` (..., N, S) is False."""
     scores = at_least_float32(scores)
     return scores if keep is None else scores.masked_fill(~keep.unsqueeze(-2), -float("inf"))
@@ -265,8 +265,7 @@ def sparsemax(scores: Tensor, keep: Tensor | None) -> Tensor:
     weights = (z - tau).clamp(min=0)
     if not z.requires_grad:
         return weights
-    # Autograd through tau would treat scores equal to tau as support, but the support is weights >
-    # 0.
+    # Autograd through tau would include scores that are equal to tau in the support J.
     weights = weights.detach()
     inside = weights > 0
     inside_scores = z.where(inside, 0)

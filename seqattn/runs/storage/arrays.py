@@ -124,8 +124,8 @@ def _read_array(archive: zipfile.ZipFile, name: str, max_rows: int | None) -> ND
 
 
 def _header(member: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
-    """Read the header of an NPY file. Return the shape, whether the array is in Fortran order, and
-    the dtype."""
+    """Read the header of an NPY file. Return the shape, a boolean that is True for Fortran order,
+    and the dtype."""
     npy = np.lib.format
     is_first = npy.read_magic(member) == (1, 0)
     read = npy.read_array_header_1_0 if is_first else npy.read_array_header_2_0

@@ -134,7 +134,7 @@ def atomic_write(
         path: the file.
         content: the new content.
         backup_path: the new path of the old file. A file that already has this path is replaced.
-            None removes the old file.
+            With None, the old file is removed.
         verify: whether to read the new file and compare it with `content` before the old file is
             replaced.
 

@@ -72,7 +72,7 @@ def _is_being_written(unfinished: Path) -> bool:
     """Return whether the process that writes a temporary file is alive on this machine.
 
     The name of the file contains the PID of the process. Reports and pictures are written without a
-    lock, so such a process can exist.
+    lock, so another process can be writing into a locked folder.
     """
     number = unfinished.name.removesuffix(TMP_SUFFIX).rpartition(".")[2]
     if os.name != "posix" or not (number.isascii() and number.isdigit()):
