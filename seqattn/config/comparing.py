@@ -298,8 +298,8 @@ def _is_generated(variant: VariantConfig) -> bool:
 
 
 def _check_data_seeds(variants: Sequence[VariantConfig]) -> list[str]:
-    """Return a mistake for each part of the data for which variants have different seeds, because
-    resampling would replace these seeds."""
+    """Return a mistake for each part of the data for which the variants have different data seeds.
+    Resampling would replace the different seeds."""
     generated = [variant.config.data for variant in variants if _is_generated(variant)]
     return [
         f"variants differ in data.{part}_seed, but each seed draws new data"

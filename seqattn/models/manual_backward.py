@@ -135,8 +135,7 @@ class ManualLoss:
     def _load(
         self, source: Tensor, target: Tensor, lengths: Tensor | None, keep: Tensor | None
     ) -> ForwardBackward:
-        """Load a batch into the buffers of the passes for this batch shape, and return the
-        passes."""
+        """Load a batch into the passes for the shape of the batch, and return these passes."""
         shape = BufferShape.of(source, target, lengths, keep, R=self.R, H=self.H)
         passes = self.passes.get(shape)
         if passes is None:

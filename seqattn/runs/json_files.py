@@ -80,8 +80,8 @@ class FeatureErrors(_Stored):
 
 
 class Metrics(_Stored):
-    """The errors of a run on a user's own data, in the units of the data. `seqattn.data.metrics`
-    defines the metrics."""
+    """The schema of the forecast errors of a run on a user's own data. Errors are in the units of
+    the data. `seqattn.data.metrics` defines the metrics."""
 
     season: Positive | None
     season_origin: Literal["given", "found"] | None
