@@ -97,8 +97,8 @@ def read_yaml_file(path: Path) -> Document:
 
 def _similar_files(path: Path) -> list[str]:
     """Return the YAML files with names that are similar to the name of a missing file. Files in the
-    folder of the missing file are first. Files in `configs/`, the folder of the shipped configs,
-    are next if the current folder, or the clone that contains this package, has this folder.
+    folder of the missing file come first. Files in `configs/`, the folder of the shipped configs,
+    come next if the current folder, or the clone that contains this package, has this folder.
     """
     clone = Path(__file__).parents[2] / "configs"
     shipped = Path("configs") if Path("configs").is_dir() else clone

@@ -67,8 +67,8 @@ class DecoderState(NamedTuple):
 
     Attributes:
         cells: one state (..., N, W) per layer.
-        attentional: the previous attentional vector (..., N, H) of input feeding; None before the
-            first step, and without input feeding.
+        attentional: the previous attentional vector (..., N, H); None before the first step, or if
+            the model does not use input feeding.
         prev_weights: the previous attention weights; see `AttentionOutput`.
     """
 

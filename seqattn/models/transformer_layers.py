@@ -125,7 +125,7 @@ class MultiHeadAttention(nn.Module):
         with_weights: bool,
         replace: ReplaceWeights | None = None,
     ) -> tuple[Tensor, Tensor | None]:
-        """Compute the attention result for queries that are projections of x.
+        """Compute the attention of L vectors to the cached keys and values.
 
         Args:
             x: the L vectors from which the queries are computed, (..., N, L, D).
