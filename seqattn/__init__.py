@@ -1,4 +1,4 @@
-"""seqattn: attention in sequence-to-sequence models, from Python and the command line."""
+"""A Python package and command-line tool for attention in sequence-to-sequence models."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ __all__ = ["DataNote", "Run", "__version__", "load", "train"]
 
 
 def __getattr__(name: str) -> Any:
-    """Import a name of the Python API on first use, because the API imports torch."""
+    """Import a name of the Python API on first use, so that `import seqattn` does not import
+    torch."""
     if name in ("DataNote", "Run", "load", "train"):
         from seqattn.experiments import api
 

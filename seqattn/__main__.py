@@ -1,4 +1,4 @@
-"""Entry point of `seqattn` and `python -m seqattn`."""
+"""The entry point of the commands `seqattn` and `python -m seqattn`."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ def main() -> None:
 
 
 def _open_closed_streams() -> None:
-    """Open each closed standard stream on the null device. Otherwise, the next files that the
-    process opens would get the descriptors of these streams, and the printed text would be written
-    to these files."""
+    """Connect each closed standard stream to the null device. Otherwise, the next files that the
+    process opens would get the descriptors of the closed streams, and text printed to a closed
+    stream would be written to one of these files."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: PTH123, SIM115

@@ -1,8 +1,8 @@
 """Errors that a user can correct, with their exit codes, and the format of counts in messages.
 
 The command line prints the message of such an error without a traceback and exits with the error's
-code. Each message states where the error is, what was found, and what to do. A bug raises another
-exception and keeps its traceback.
+code. Each message states where the error is, what was found, and what to do. An exception of any
+other class is a bug, and Python prints the traceback of the exception.
 """
 
 from __future__ import annotations
@@ -12,26 +12,26 @@ from collections.abc import Mapping, Sequence
 
 
 class SeqattnError(Exception):
-    """Base class of errors that a user can correct.
+    """The base class of errors that a user can correct.
 
     Attributes:
-        exit_code: exit code of the process.
+        exit_code: the exit code of the process.
     """
 
     exit_code = 1
 
 
 class UsageError(SeqattnError):
-    """Invalid arguments of a command (exit 2)."""
+    """An error in the arguments of a command (exit code 2)."""
 
     exit_code = 2
 
 
 class ConfigError(SeqattnError):
-    """All mistakes in a config file and its overrides (exit 2).
+    """An error that lists all mistakes in a config file and its overrides (exit code 2).
 
     Attributes:
-        mistakes: one line per mistake, with file, line, key and remedy.
+        mistakes: one line of text per mistake, with file, line, key and remedy.
     """
 
     exit_code = 2
@@ -42,17 +42,17 @@ class ConfigError(SeqattnError):
 
 
 class DataError(SeqattnError):
-    """Data that cannot be read or used (exit 3)."""
+    """An error in data that cannot be read or used (exit code 3)."""
 
     exit_code = 3
 
 
-class NoRows(DataError):  # noqa: N818  (names what is wrong)
-    """A table that has a header but no rows (exit 3)."""
+class NoRows(DataError):  # noqa: N818  (the name describes the mistake)
+    """The error for a table that has a header but no rows (exit code 3)."""
 
 
-class AmbiguousData(DataError):  # noqa: N818  (names what is wrong)
-    """A file that can be read in several ways with different results (exit 3).
+class AmbiguousData(DataError):  # noqa: N818  (the name describes the mistake)
+    """The error for a file that can be read in several ways with different results (exit code 3).
 
     Attributes:
         choices: one mapping per way of reading the file, with the keys of the `data` section that
@@ -65,38 +65,39 @@ class AmbiguousData(DataError):  # noqa: N818  (names what is wrong)
 
 
 class CheckpointError(SeqattnError):
-    """A checkpoint or a run folder that cannot be read (exit 4)."""
+    """The error for a checkpoint or a run folder that cannot be read (exit code 4)."""
 
     exit_code = 4
 
 
 class StorageError(SeqattnError):
-    """A failed read or write of a file, disk or pipe (exit 5)."""
+    """The error for a failed read or write of a file, disk or pipe (exit code 5)."""
 
     exit_code = 5
 
 
 class DistributedError(SeqattnError):
-    """A failure to reach a process or machine during distributed training (exit 5)."""
+    """The error for a process or machine that cannot be reached during distributed training (exit
+    code 5)."""
 
     exit_code = 5
 
 
 class FolderLockedError(SeqattnError):
-    """A folder that another process has locked for writing (exit 6)."""
+    """The error for a folder that another process has locked for writing (exit code 6)."""
 
     exit_code = 6
 
 
 class NonFiniteError(SeqattnError):
-    """A loss, gradient or update that is NaN or infinite (exit 7). A non-finite update is never
-    applied.
+    """The error for a loss, gradient or update that is NaN or infinite (exit code 7). A non-finite
+    update is never applied.
 
     Attributes:
-        epoch: epoch in which the value was found, counted from 1; None if it was found after
-            training.
-        step: step of the epoch, counted from 1; None if the value was found during the validation
-            after the epoch.
+        epoch: the epoch in which the value was found, counted from 1; None if the value was found
+            after training.
+        step: the step of the epoch, counted from 1; None if the value was found during the
+            validation after the epoch.
     """
 
     exit_code = 7
@@ -107,7 +108,7 @@ class NonFiniteError(SeqattnError):
 
 
 class Interrupted(SeqattnError):  # noqa: N818  (a signal is not an error)
-    """The interruption of a command by SIGINT or SIGTERM (exit 130 or 143)."""
+    """The interruption of a command by SIGINT (exit code 130) or SIGTERM (exit code 143)."""
 
     def __init__(self, number: int, message: str = "interrupted") -> None:
         self.exit_code = 128 + number

@@ -1,11 +1,13 @@
 """Counter-based random numbers: every generator is a function of (seed, stream, position).
 
-The numbers do not depend on earlier draws. Code that draws additional random numbers therefore
-changes no other draw, and a resumed run has no generator state to restore. The numbers come from
-Philox (Salmon et al. 2011, "Parallel Random Numbers: As Easy as 1, 2, 3"). The key of Philox is a
-function of seed and stream, and the highest word of its counter is the position. The generators are
-instances of NumPy's class `RandomState`, because NumPy guarantees that its numbers are the same in
-every version (NEP 19). The numbers of the newer class `Generator` may change.
+The numbers of a generator do not depend on draws from other generators. Code that uses an
+additional generator therefore changes no other draw, and a resumed run has no generator state to
+restore. The numbers come from Philox (Salmon et al. 2011, "Parallel Random Numbers: As Easy as 1,
+2, 3"). The key of Philox is a function of seed and stream, and the highest word of the counter of
+Philox is the position, or a hash of the position if the position is a name. The generators are
+instances of NumPy's class `RandomState`, because NumPy guarantees that the numbers of this class
+are the same in every version (NEP 19). The numbers of the newer class `Generator` may change from
+version to version.
 """
 
 from __future__ import annotations
@@ -23,12 +25,12 @@ StreamName = Literal["init", "shuffle", "coins", "dropout", "sampling", "data", 
 
 
 def rng_for(seed: int, name: StreamName, position: int | str) -> np.random.RandomState:
-    """Return a new generator for one purpose at one position.
+    """Return a new generator for a position of a stream.
 
     Args:
-        seed: the run's seed, 0 or more.
+        seed: the seed of the run, 0 or more.
         name: the stream, named after the purpose of the numbers.
-        position: an epoch, or the name of a parameter.
+        position: a number, such as an epoch, or a name, such as the name of a parameter.
     """
     counter = np.array([0, 0, 0, _position_word(position)], dtype=np.uint64)
     return np.random.RandomState(np.random.Philox(key=_philox_key(seed, name), counter=counter))
@@ -37,8 +39,9 @@ def rng_for(seed: int, name: StreamName, position: int | str) -> np.random.Rando
 def rngs_for(
     keys: Iterable[tuple[int, int | str]], name: StreamName
 ) -> Iterator[np.random.RandomState]:
-    """Yield the generators of `rng_for` for many keys, in a quarter of the time. Each generator is
-    valid until the caller requests the next generator of the same stream.
+    """Yield the generators of `rng_for` for many keys, in a quarter of the time that separate calls
+    of `rng_for` take. Each generator is valid until the caller requests the next generator of the
+    same stream.
 
     Args:
         keys: a pair of seed and position for each generator.
@@ -65,7 +68,8 @@ def _position_word(position: int | str) -> int:
 
 @functools.cache
 def _reusable_generator(name: StreamName) -> tuple[np.random.RandomState, Any]:
-    """Return a generator whose state is overwritten for every key, and its state at counter 0."""
+    """Return a generator, and the state of this generator at counter 0. The caller overwrites the
+    state for every key."""
     bits = np.random.Philox(0)
     initial: Any = bits.state
     initial["state"]["counter"] = np.zeros(4, dtype=np.uint64)

@@ -1,10 +1,11 @@
-"""The config of a run. `resolve` combines a YAML file and overrides into one frozen `Config`:
+"""The config of a run. The function `resolve` combines a YAML file and overrides into one frozen
+`Config`:
 
     resolved = resolve(Path("configs/squares.yaml"), ["training.epochs=10"])
     resolved.config.training.epochs            # 10
     resolved.origins["training.epochs"]        # "--set training.epochs=10"
 
-`to_yaml` writes a config back as YAML.
+The function `to_yaml` converts a config to YAML.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""The plan of a comparison: variants of one config, each with the same seeds."""
+"""The plan of a comparison: variants of one config, and the seeds with which each variant is
+trained."""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ FILES = frozenset({
     "comparison.json", "variants.csv", "pairs.csv", "seeds.csv", "comparison.md", "comparison.png",
     "curves.png", "attention.png", "along.png", "report.html",
 })  # fmt: skip
-"""Names of the files in the folder of a comparison. The folder of a variant cannot have such a
+"""The names of the files in the folder of a comparison. The folder of a variant cannot have such a
 name."""
 
 
@@ -36,10 +37,10 @@ class VariantConfig:
     """A variant of a comparison.
 
     Attributes:
-        name: name of the variant's folder, which is also used in tables.
+        name: the name of the variant's folder, which tables also show.
         config: the config, with the seed of the first run.
-        series: name without the value of the sweep key; the whole name if there is no sweep.
-        at: value of the sweep key (`compare.along`); None if there is no sweep.
+        series: the name without the value of the sweep key; the whole name if there is no sweep.
+        at: the value of the sweep key (`compare.along`); None if there is no sweep.
     """
 
     name: str
@@ -53,10 +54,10 @@ class Comparison:
     """The variants and seeds of a comparison.
 
     Attributes:
-        name: name of the comparison's folder.
-        variants: at least two variants, with different names and configs.
-        seeds: the seeds of each variant, at least two.
-        along: the sweep key, or "".
+        name: the name of the comparison's folder.
+        variants: two or more variants with different names and configs.
+        seeds: two or more seeds. Each variant is trained with all these seeds.
+        along: the sweep key; "" if there is no sweep.
         resample_data: whether each seed draws new generated data; False if all data are files.
     """
 
@@ -67,13 +68,13 @@ class Comparison:
     resample_data: bool = False
 
     def config_of(self, variant: VariantConfig, seed: int) -> Config:
-        """Return the config of the run of a variant with a seed."""
+        """Return the config with which a variant is trained with the given seed."""
         config = variant.config.model_copy(update={"seed": seed})
         return resample_data_seeds(config) if self.resample_data else config
 
     def as_plain(self) -> dict[str, Any]:
-        """Return the identity of the comparison as JSON-serializable data. The seeds are not part
-        of the identity."""
+        """Return JSON-serializable data that identify the comparison. The data do not contain the
+        seeds."""
         return {
             "variants": {variant.name: _identity_of(variant) for variant in self.variants},
             "resample_data": self.resample_data,
@@ -81,8 +82,8 @@ class Comparison:
 
 
 def resample_data_seeds(config: Config) -> Config:
-    """Replace the data seeds of a config by seeds that are derived from these data seeds and the
-    seed of the config. If the data are files, return the config unchanged."""
+    """Replace each data seed of a config with a seed that is derived from the data seed and the
+    seed of the run. If the data are files, return the config unchanged."""
     if not isinstance(config.data, Generated):
         return config
     seeds = {
@@ -96,13 +97,13 @@ def derive_data_seed(base: int, seed: int, part: str) -> int:
     """Derive the seed with which one run generates one part of its data.
 
     The result is the first 32-bit word of NumPy's SeedSequence([base, seed]), with the lowest two
-    bits replaced by the number of the part (0 for train, 1 for validation, 2 for test), so that
-    parts never share a seed.
+    bits replaced by the number of the part (0 for train, 1 for validation, 2 for test). Two parts
+    therefore never have the same seed.
 
     Args:
-        base: seed of the part in the config.
-        seed: seed of the run.
-        part: one of `PARTS`.
+        base: the seed of the part in the config.
+        seed: the seed of the run.
+        part: the name of the part, one of `PARTS`.
     """
     (word,) = np.random.SeedSequence([base, seed]).generate_state(1)
     return int(word) // 4 * 4 + PARTS.index(part)
@@ -117,14 +118,15 @@ def plan_comparison(
     seeds: int | None = None,
     resample_data: bool | None = None,
 ) -> Comparison:
-    """Read a config file and plan its comparison. The arguments replace the values in the file.
+    """Read a config file, and plan the comparison that it describes. The other arguments replace
+    values in the file.
 
     Args:
         path: the config file.
-        overrides: strings "PATH=VALUE", which apply to all variants.
+        overrides: strings "PATH=VALUE" that apply to all variants.
         vary: strings "PATH=A,B,...". Every combination of values is a variant.
         along: the sweep, "PATH=A,B,..." with numbers; None for the sweep in the file.
-        seeds: number of seeds; None for the number in the file.
+        seeds: the number of seeds; None for the number in the file.
         resample_data: whether each seed draws new data; None for the value in the file.
 
     Raises:
@@ -160,8 +162,8 @@ class _VariantDraft:
     """A variant before validation.
 
     Attributes:
-        changes: changed values by dotted path.
-        origin: origin of the changes, for messages.
+        changes: the changed values by dotted path.
+        origin: the origin of the changes, which messages name.
         name, series, at: see `VariantConfig`.
     """
 
@@ -174,13 +176,14 @@ class _VariantDraft:
 
 @dataclass(frozen=True)
 class _Design:
-    """The keys that are varied.
+    """The design of a comparison: the keys that vary, and their values.
 
     Attributes:
-        grid: lists of values by dotted path; every combination of values is a variant.
-        place: origin of the grid, for messages.
-        named: variants by name. If there are named variants, the grid is not used.
-        along: numbers by dotted path of the sweep key; empty if there is no sweep.
+        grid: the lists of values by dotted path. Every combination of values is a variant.
+        place: the origin of the grid, which messages name.
+        named: the variants by name. If there are named variants, the grid is not used.
+        along: the dotted path of the sweep key, with the list of its numbers; empty if there is no
+            sweep.
     """
 
     grid: Mapping[str, Sequence[Any]]
@@ -190,7 +193,8 @@ class _Design:
 
     @classmethod
     def read(cls, path: Path, compare: Compare, vary: Sequence[str], along: str | None) -> _Design:
-        """Read the design from the command line, or from the file if the command line has none.
+        """Read the design from the command line, or from the file if the command line contains no
+        design.
 
         Raises:
             ConfigError: if the grid or the sweep has mistakes; the error lists all mistakes.
@@ -212,8 +216,8 @@ class _Design:
         return cls(grid, place, {} if vary else compare.variants, numbers)
 
     def arms(self) -> list[_VariantDraft]:
-        """List every variant at every value of the sweep. If there are no variants, the values of
-        the sweep are compared with each other."""
+        """Return every variant at every value of the sweep. If there are neither named variants nor
+        a grid, each value of the sweep is a variant."""
         variants = list(self.named.items()) or _combinations(self.grid)
         if not self.along:
             return [self._arm(name, changes, name, None) for name, changes in variants]
@@ -294,8 +298,8 @@ def _is_generated(variant: VariantConfig) -> bool:
 
 
 def _check_data_seeds(variants: Sequence[VariantConfig]) -> list[str]:
-    """List a mistake for each part of the data for which the variants have different seeds, because
-    resampling would replace these seeds."""
+    """Return a mistake for each part of the data for which the variants have different data seeds.
+    Resampling would replace the different seeds."""
     generated = [variant.config.data for variant in variants if _is_generated(variant)]
     return [
         f"variants differ in data.{part}_seed, but each seed draws new data"
@@ -321,7 +325,7 @@ def _parse_section(section: Any, path: Path) -> Compare:
 
 
 def _parse_grid(vary: Sequence[str], mistakes: list[str]) -> dict[str, list[Any]]:
-    """Parse the lists of values of `--vary PATH=A,B,...`, in which the values are YAML."""
+    """Parse the texts `PATH=A,B,...` of the option `--vary`. Each value in a text is YAML."""
     grid: dict[str, list[Any]] = {}
     for option in vary:
         dotted, equals, text = option.partition("=")
@@ -356,7 +360,7 @@ def _check_grid(grid: Mapping[str, Sequence[Any]], place: str) -> list[str]:
 
 
 def _combinations(grid: Mapping[str, Sequence[Any]]) -> list[tuple[str, Mapping[str, Any]]]:
-    """Return every combination of values as (name, changes)."""
+    """Return a pair (name, changes) for every combination of values."""
     combinations = itertools.product(*grid.values()) if grid else ()
     arms = [dict(zip(grid, values, strict=True)) for values in combinations]
     return [
@@ -365,8 +369,8 @@ def _combinations(grid: Mapping[str, Sequence[Any]]) -> list[tuple[str, Mapping[
 
 
 def _value_name(key: str, value: Any) -> str:
-    """Return a name for a value. The name of a string is the string, as in `dot`. The name of a
-    number contains the key, as in `hidden_dim-16`."""
+    """Return a name for a value of a key. The name of a string is the string, such as `dot`. The
+    name of a number contains the key, as in `hidden_dim-16`."""
     if isinstance(value, dict):
         value = "-".join(str(inner) for inner in value.values())
     elif not isinstance(value, str):

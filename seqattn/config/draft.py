@@ -23,17 +23,17 @@ from seqattn.errors import ConfigError
 DEFAULT = "default"
 
 MAX_MISTAKES = 200
-"""Largest number of mistakes in a message."""
+"""The largest number of mistakes in a message."""
 
 
 @dataclass(frozen=True)
 class Resolved:
-    """A valid config with the origin of each value.
+    """A valid config, and the origin of each value.
 
     Attributes:
         config: the config with all defaults.
-        origins: origin of each value ("default", "FILE:LINE" or "--set PATH=VALUE"), by dotted
-            path.
+        origins: the origin of each value by dotted path. An origin is "default", "FILE:LINE" or
+            "--set PATH=VALUE".
     """
 
     config: Config
@@ -44,8 +44,8 @@ def resolve(path: Path | None, overrides: Sequence[str] = ()) -> Resolved:
     """Read a config file, apply overrides, and validate the result.
 
     Args:
-        path: a YAML file, or None to start from the defaults.
-        overrides: strings "PATH=VALUE" as for the option `--set`, where VALUE is YAML.
+        path: a YAML file; None to start from the defaults.
+        overrides: strings "PATH=VALUE", as in the option `--set`, where VALUE is YAML.
 
     Raises:
         ConfigError: if there are mistakes; the error lists all mistakes in the file and the
@@ -61,7 +61,7 @@ def resolve(path: Path | None, overrides: Sequence[str] = ()) -> Resolved:
 
 
 def read_stored(path: Path) -> Config:
-    """Read the config.yaml of a run folder, with the defaults of the version that wrote it.
+    """Read the `config.yaml` of a run folder, with the defaults of the version that wrote the file.
 
     Raises:
         ConfigError: if the file cannot be read, or is not a valid config.
@@ -76,9 +76,9 @@ class Draft:
     """A config before validation.
 
     Attributes:
-        path: path of the file; None if there is no file.
-        content: plain data.
-        places: origin of each key ("FILE:LINE" or "--set ..."), by path of keys.
+        path: the path of the file; None if there is no file.
+        content: the plain data of the config.
+        places: the origin of each key, "FILE:LINE" or "--set ...", by the path of keys.
         mistakes: the mistakes found so far.
     """
 
@@ -89,7 +89,7 @@ class Draft:
 
     @classmethod
     def read(cls, path: Path | None, overrides: Sequence[str] = ()) -> Draft:
-        """Read a file, and apply overrides "PATH=VALUE"."""
+        """Read a file, and apply the overrides "PATH=VALUE"."""
         draft = cls(path, {}, {}, [])
         if path is not None:
             document = read_yaml_file(path)
@@ -100,11 +100,11 @@ class Draft:
         return draft
 
     def changed(self, changes: Mapping[str, Any], origin: str) -> Draft:
-        """Return a copy with changed values.
+        """Return a copy of the draft with changed values.
 
         Args:
-            changes: new values by dotted path.
-            origin: origin of the changes, for messages.
+            changes: the new values by dotted path.
+            origin: the origin of the changes, which messages name.
         """
         copied = Draft(
             self.path, copy.deepcopy(self.content), dict(self.places), list(self.mistakes)
@@ -157,8 +157,8 @@ class Draft:
             self.places |= {(*path, *inner): origin for inner in document.lines}
 
     def _put(self, path: KeyPath, value: Any, origin: str) -> bool:
-        """Set one value. If a key above the value is not a section, add a mistake and return
-        False."""
+        """Set one value. If a key on the path to the value is not a section, add a mistake and
+        return False."""
         section = self.content
         for depth, key in enumerate(path[:-1], start=1):
             below = section.get(key)
@@ -176,13 +176,14 @@ class Draft:
 
 
 def _line(mistake: str) -> tuple[bool, int]:
-    """Return the sort key of a mistake. Mistakes with a line number come before other mistakes."""
+    """Return the sort key of a mistake. Mistakes with a line number are sorted before other
+    mistakes."""
     number = re.match(r"[^ ]+?:(\d+): ", mistake)
     return (number is None, int(number.group(1)) if number else 0)
 
 
 def _place(at: KeyPath, places: Mapping[KeyPath, str], path: Path | None) -> str:
-    """Return the origin of the value at a path: file and line, the override, or "default"."""
+    """Return the origin of the value at a path, which is "FILE:LINE", the override or "default"."""
     if at in places:
         return places[at]
     if path is None:

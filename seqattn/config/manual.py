@@ -21,14 +21,15 @@ default is "required" must be in the file.
 
 BOUNDS = {"minimum": "{} or more", "exclusiveMinimum": "above {}", "maximum": "{} at most",
           "exclusiveMaximum": "below {}"}  # fmt: skip
-"""Text for each bound of JSON Schema."""
+"""The text for each bound of JSON Schema."""
 
 
 def render_manual(schema: Mapping[str, Any]) -> str:
-    """Render the reference in Markdown, with a heading per section and a table row per key.
+    """Render the reference of all keys in Markdown, with a heading per section and a table row per
+    key.
 
     Args:
-        schema: `seqattn.config.json_schema()`.
+        schema: the JSON Schema that `seqattn.config.json_schema` returns.
     """
     sections: dict[tuple[KeyPath, str], list[str]] = {}
     descriptions: dict[tuple[KeyPath, str], str] = {}
@@ -72,7 +73,7 @@ def _default_text(value: Any, found: Mapping[str, Any]) -> str:
 
 
 def _value_types(found: Mapping[str, Any]) -> str:
-    """Describe the allowed values as text."""
+    """Return a description of the allowed values."""
     if "const" in found:
         return f"`{found['const']}`"
     if "enum" in found:

@@ -1,5 +1,5 @@
-"""Error messages for the validation errors of pydantic. Each message names the path, the value, and
-the expected value."""
+"""Error messages for the validation errors of pydantic. Each message names the path of the key, the
+value, and the expected value."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from seqattn.config.sections import SectionType, all_keys, field_variants, secti
 
 
 def describe_error(error: ErrorDetails) -> tuple[KeyPath, str]:
-    """Return the path of an error, and its message.
+    """Return the path and the message of an error.
 
     Args:
-        error: one element of `ValidationError.errors()`.
+        error: an element of the list that `ValidationError.errors()` returns.
     """
     path, section, tag = _without_tags(error["loc"])
     given, context = error["input"], error.get("ctx", {})
@@ -45,7 +45,7 @@ EXPECTED = {
     "bool_type": "true or false", "bool_parsing": "true or false",
     "list_type": "a list such as [4, 16]", "string_type": "a text",
 }  # fmt: skip
-"""Mapping from pydantic's type of error to the expected value."""
+"""A mapping from pydantic's type of error to the expected value."""
 BOUNDS = {
     "greater_than_equal": "at least {ge:g}", "greater_than": "greater than {gt:g}",
     "less_than_equal": "at most {le:,g}", "less_than": "less than {lt:g}",
@@ -58,8 +58,8 @@ def describe_expectation(kind: str, context: Mapping[str, Any], path: KeyPath, g
 
     Args:
         kind: pydantic's type of the error.
-        context: pydantic's context of the error, such as a bound.
-        path: path of the key.
+        context: pydantic's context of the error, which contains, for example, a bound.
+        path: the path of the key.
         given: the actual value.
     """
     actual = f"got {describe_value(given)}."
@@ -94,7 +94,7 @@ def describe_expectation(kind: str, context: Mapping[str, Any], path: KeyPath, g
 
 
 def _correction(kind: str, given: Any) -> str:
-    """Suggest a correction for a string where a number or boolean is expected."""
+    """Return a suggested correction of a string that was given in place of a number or boolean."""
     if not isinstance(given, str):
         return ""
     if kind.startswith("bool"):
@@ -110,8 +110,8 @@ def _correction(kind: str, given: Any) -> str:
 
 
 def _without_tags(loc: Sequence[int | str]) -> tuple[KeyPath, SectionType, str]:
-    """Convert the location of a pydantic error to a path of keys. Return three values: the path,
-    the section that contains the last key, and the tag of this section."""
+    """Convert the location of a pydantic error to a path of keys. Return the path, the section that
+    contains the last key, and the tag of this section."""
     section: SectionType = ComparisonFile
     tag, path = "", list[str]()
     below: dict[str, SectionType] = {}
@@ -127,8 +127,8 @@ def _without_tags(loc: Sequence[int | str]) -> tuple[KeyPath, SectionType, str]:
 
 
 def _discriminator_key(path: KeyPath) -> str:
-    """Return the key that selects the variant of a section. This key is a `Literal` with one value
-    in each variant."""
+    """Return the key that selects the variant of a section. In each variant, the type of this key
+    is a `Literal` with one value."""
     tag, section = next(iter(sections_at(path).items()))
     return next(
         key
@@ -147,7 +147,7 @@ def _suggest_inside(path: KeyPath, given: Any) -> str:
 
 
 def _unknown_key(path: KeyPath, section: SectionType, tag: str, given: Any) -> str:
-    """Return the message for a key that its section does not have."""
+    """Return the message for a key that does not exist in the section."""
     *parents, key = path
     parent = ".".join(parents)
     holder = f"{parent} ({tag})" if tag else parent or "the top level"
@@ -176,8 +176,8 @@ def _unknown_key(path: KeyPath, section: SectionType, tag: str, given: Any) -> s
 
 
 def _nearest_sibling(path: KeyPath, section: SectionType) -> str:
-    """Return the message for a misspelt key of a section or of another variant of the section, or
-    ""."""
+    """Return the message for a key that is a misspelt key of the section or of another variant of
+    the section; "" if no similar key exists."""
     *parents, key = path
     around = sections_at(parents)
     every = [name for each in around.values() for name in each.model_fields]
@@ -197,7 +197,8 @@ def _name_variants(path: KeyPath, tags: Sequence[str]) -> str:
 
 
 def nearest(word: str, known: Sequence[str]) -> str | None:
-    """Return the known word that is most similar to a misspelt word, or None."""
+    """Return the known word that is most similar to a misspelt word, or None if no known word is
+    similar."""
     folded = {name.lower().replace("_", ""): name for name in known}
     found = difflib.get_close_matches(
         word.lower().replace("_", "").replace("-", ""), folded, 1, 0.6
@@ -216,7 +217,7 @@ def _not_a_choice(allowed: Sequence[str], given: Any) -> str:
 
 
 def _literal_options(expected: str) -> list[str]:
-    """Convert pydantic's text "'a', 'b' or 'c'" to a list."""
+    """Convert pydantic's text "'a', 'b' or 'c'" to a list of the choices."""
     spelt = {"True": "true", "False": "false"}
     options = [option.strip("'") for option in expected.replace(" or ", ", ").split(", ")]
     return [spelt.get(option, option) for option in options]

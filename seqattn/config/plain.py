@@ -1,5 +1,5 @@
-"""Conversion of a config to plain data (dicts, lists, strings, numbers, booleans, None) or YAML,
-and back."""
+"""The conversion of a config to plain data (dicts, lists, strings, numbers, booleans, None) or
+YAML, and the conversion back to a config."""
 
 from __future__ import annotations
 
@@ -19,15 +19,16 @@ from seqattn.config.renames import apply_old_defaults, rename_keys
 from seqattn.errors import ConfigError
 
 MAPPINGS = (("data", "units"),)
-"""Paths of the values that are mappings. All other mappings are sections."""
+"""The paths of the values that are mappings. All other mappings are sections."""
 PATH_KEYS = ("data.path", "data.validation_path", "data.test_path")
-"""Keys of the paths of data files."""
+"""The keys with the paths of data files."""
 NOT_IN_YAML = re.compile("[\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]")
-"""Characters that YAML treats as line ends or rejects, unless they are escaped."""
+"""The characters that YAML treats as line ends or rejects if they are not escaped."""
 
 
 def as_plain(config: Section) -> dict[str, Any]:
-    """Convert a config to plain data, in the order of its keys."""
+    """Convert a config to plain data. The keys of each section are in the order of
+    `Section.names`."""
     return _order_keys(config.model_dump(mode="json"))
 
 
@@ -47,7 +48,7 @@ def is_section(value: Any, path: KeyPath) -> bool:
 
 
 def leaves(content: Mapping[str, Any], path: KeyPath = ()) -> list[tuple[KeyPath, Any]]:
-    """Return (path, value) of every value that is not a section."""
+    """Return a pair (path, value) for every value that is not a section."""
     found: list[tuple[KeyPath, Any]] = []
     for key, value in content.items():
         at = (*path, key)
@@ -56,7 +57,8 @@ def leaves(content: Mapping[str, Any], path: KeyPath = ()) -> list[tuple[KeyPath
 
 
 def config_differences(old: Config, new: Config) -> dict[str, tuple[Any, Any]]:
-    """Return the values that differ between two configs, as (old, new) by dotted path."""
+    """Return the values that differ between two configs. The result is a mapping from dotted path
+    to a pair (old, new)."""
     before = {".".join(at): value for at, value in leaves(as_plain(old))}
     after = {".".join(at): value for at, value in leaves(as_plain(new))}
     return {
@@ -67,7 +69,7 @@ def config_differences(old: Config, new: Config) -> dict[str, tuple[Any, Any]]:
 
 
 def without_paths(plain: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a plain config without the paths of its data files."""
+    """Return the plain data of a config without the paths of data files."""
     data = {key: value for key, value in plain["data"].items() if f"data.{key}" not in PATH_KEYS}
     return {**plain, "data": data}
 
@@ -76,8 +78,8 @@ def from_plain(content: Mapping[str, Any], origin: str) -> Config:
     """Build a config from stored plain data, such as the data in a checkpoint.
 
     Args:
-        content: plain data.
-        origin: origin of the data, for error messages.
+        content: the plain data.
+        origin: the origin of the data, which error messages name.
 
     Raises:
         ConfigError: if the data are not a valid config.
@@ -94,8 +96,8 @@ def from_plain(content: Mapping[str, Any], origin: str) -> Config:
 
 
 def upgrade_stored(content: Mapping[str, Any], origin: str) -> dict[str, Any]:
-    """Convert stored sections of a config to the keys and defaults of this version. Sections that
-    are not valid are returned unchanged."""
+    """Convert stored sections of a config to the keys and defaults of this version. Return invalid
+    sections unchanged."""
     try:
         found = as_plain(from_plain({"name": "stored", **content}, origin))
     except ConfigError:
@@ -104,7 +106,8 @@ def upgrade_stored(content: Mapping[str, Any], origin: str) -> dict[str, Any]:
 
 
 def to_yaml(config: Config, origins: Mapping[str, str] | None = None) -> str:
-    """Write a config as YAML, with the origin of each value as a comment if `origins` are given."""
+    """Convert a config to YAML text. If `origins` are given, add the origin of each value as a
+    comment."""
     lines: list[tuple[str, str]] = []
 
     def write(section: Mapping[str, Any], path: KeyPath) -> None:
@@ -134,7 +137,7 @@ def _on_one_line(text: str) -> str:
 
 
 def as_value(value: Any) -> str:
-    """Write a value as YAML on one line."""
+    """Convert a value to YAML text on one line."""
     if isinstance(value, float):
         return repr(value)  # the shortest text that YAML reads as the same number
     if isinstance(value, str) and _is_plain(value):
@@ -143,8 +146,9 @@ def as_value(value: Any) -> str:
 
 
 def _in_quotes(value: Any) -> str:
-    """Write a string, or a list or mapping of strings, as JSON that YAML can read. Characters
-    beyond U+FFFF are not written as surrogate pairs, because YAML does not support them."""
+    """Convert a string, or a list or mapping of strings, to JSON text that YAML can read.
+    Characters beyond U+FFFF are not written as surrogate pairs, because YAML does not support
+    surrogate pairs."""
     return NOT_IN_YAML.sub(
         lambda sign: f"\\u{ord(sign.group()):04x}", json.dumps(value, ensure_ascii=False)
     )
@@ -152,7 +156,7 @@ def _in_quotes(value: Any) -> str:
 
 @functools.cache
 def _is_plain(text: str) -> bool:
-    """Return whether YAML reads the string back without quotes."""
+    """Return whether YAML reads a string without quotes as the same string."""
     try:
         return bool(
             read_yaml_text(f"a:\n  b: {text}  # c\nd: 1", "").content == {"a": {"b": text}, "d": 1}

@@ -1,9 +1,9 @@
-"""Reader of YAML as plain data, with the line number of every key.
+"""A reader of YAML that returns plain data with the line number of every key.
 
-The reader rejects features that configs do not need (tags, anchors and aliases, several documents,
-duplicate keys, keys that are not strings), and files that are too large or too deeply nested.
-Scalars follow the core schema of YAML 1.2, so `1e-4` is a number, while `off`, `no` and `12:30` are
-strings.
+The reader rejects features that configs do not need: tags, anchors, aliases, several documents,
+duplicate keys and keys that are not strings. The reader also rejects files that are too large or
+too deeply nested. Scalars follow the core schema of YAML 1.2, so `1e-4` is a number, while `off`,
+`no` and `12:30` are strings.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ _MAX_DIGITS = 400
 
 @dataclass(frozen=True)
 class Document:
-    """Plain data with line numbers.
+    """Plain data with the line number of each key.
 
     Attributes:
-        content: dicts, lists, strings, numbers, booleans and None.
-        lines: line number, counted from 1, by path of keys.
+        content: the plain data, which consist of dicts, lists, strings, numbers, booleans and None.
+        lines: the line number of each key, counted from 1, by the path of keys.
     """
 
     content: Any
@@ -96,9 +96,9 @@ def read_yaml_file(path: Path) -> Document:
 
 
 def _similar_files(path: Path) -> list[str]:
-    """Return the YAML files with names that are similar to the name of a missing file. The files in
-    the folder of the missing file come first. The files in `configs/`, the folder of the shipped
-    configs, follow if the current folder or the clone that contains this package has such a folder.
+    """Return the YAML files with names that are similar to the name of a missing file. Files in the
+    folder of the missing file come first. Files in `configs/`, the folder of the shipped configs,
+    come next if the current folder, or the clone that contains this package, has this folder.
     """
     clone = Path(__file__).parents[2] / "configs"
     shipped = Path("configs") if Path("configs").is_dir() else clone
@@ -119,7 +119,7 @@ def read_yaml_text(text: str, origin: str) -> Document:
 
     Args:
         text: the YAML text.
-        origin: origin of the text, for error messages.
+        origin: the origin of the text, which error messages name.
 
     Raises:
         ConfigError: if the text is not plain YAML.
@@ -211,8 +211,8 @@ def _check_yaml_features(text: str, origin: str) -> None:
 def _to_plain(
     node: yaml.Node, path: KeyPath, lines: dict[KeyPath, int], mistakes: list[str], origin: str
 ) -> Any:
-    """Convert a node to plain data. Add the lines of the node's keys to `lines`, and the mistakes
-    in the node to `mistakes`."""
+    """Convert a YAML node to plain data. Add the line numbers of the node's keys to `lines`, and
+    add the mistakes in the node to `mistakes`."""
     if isinstance(node, yaml.ScalarNode):
         try:
             return _parse_scalar(node)

@@ -1,4 +1,4 @@
-"""Keys of earlier versions, which work for one release and cause a warning."""
+"""The keys of earlier versions. Each old key works for one release and causes a warning."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ RENAMED: dict[KeyPath, tuple[KeyPath, str]] = {
     ("data", "sequence"): (("data", "series"), "sequence"),
     ("data", "order"): (("data", "time"), "step"),
 }
-"""Mapping from each old key to its new key and its old default value. `auto` replaces the old
-default."""
+"""A mapping from each old key to the new key and the old default value. The value `auto` replaces
+the old default value."""
 
 
 STREAM_SPLIT = {"validation": 0.01, "test": 0.01}
-"""Default shares of the former `kind: stream`."""
+"""The default shares of the parts for the former `kind: stream`."""
 
 
 def apply_old_defaults(content: Mapping[str, Any]) -> dict[str, Any]:
@@ -40,16 +40,16 @@ def rename_keys(
 ) -> tuple[dict[str, Any], dict[KeyPath, str]]:
     """Replace keys of earlier versions.
 
-    If a config has both names of a key, the function does not replace the old name. The old name is
-    then an unknown key.
+    If a config has both the old and the new key, the function does not replace the old key.
+    Validation then reports the old key as unknown.
 
     Args:
-        content: plain data.
+        content: the plain data.
         places: for each key, the file and line or the override that set the key.
-        warn: whether to warn.
+        warn: whether to emit a warning for each replaced key.
 
     Returns:
-        the content and the places, with the new keys.
+        the plain data and the places with the new keys.
     """
     found, moved = _replace_stream(content, dict(places), warn=warn), dict(places)
     for old, (new, default) in RENAMED.items():
@@ -80,7 +80,7 @@ def rename_keys(
 def _replace_stream(
     content: Mapping[str, Any], places: Mapping[KeyPath, str], *, warn: bool
 ) -> dict[str, Any]:
-    """Replace the former `data.kind: stream` by `kind: file`, which reads files of any size."""
+    """Replace the former `data.kind: stream` with `kind: file`, which reads files of any size."""
     section = content.get("data")
     if not isinstance(section, dict) or section.get("kind") != "stream":
         return dict(content)

@@ -18,25 +18,26 @@ from seqattn.config.reading import read_yaml_text
 from seqattn.errors import ConfigError
 
 SEARCHED_DATA = ("data.n_train", "data.train_seed")
-"""Keys of `data` that change neither the validation part nor the units of its loss."""
+"""The keys of `data` that change neither the validation part nor the units of the validation
+loss."""
 EPOCHS = "training.epochs"
 FORMS = "log(A,B), uniform(A,B), or values separated by commas"
 TrialConfig = Callable[[Mapping[str, Any]], Config]
 Label = None | bool | int | float | str
-"""The form of a value in the database of trials."""
+"""The type of a value in the database of trials."""
 
 
 @dataclass(frozen=True)
 class Range:
-    """The range of values of one key.
+    """The range of the values of one key.
 
     Attributes:
-        path: dotted path of the key.
+        path: the dotted path of the key.
         kind: "uniform" or "log" for numbers from `low` to `high`, distributed uniformly or
             log-uniformly; "choice" for one of `values`.
-        low, high: bounds.
+        low, high: the bounds of the numbers.
         whole: whether only integers are allowed.
-        values: the values of a choice; empty for other kinds.
+        values: the values of a choice; empty for numbers.
     """
 
     path: str
@@ -49,8 +50,8 @@ class Range:
     @property
     def labels(self) -> tuple[Label, ...]:
         """The labels of `values`. The label of None, a number, a boolean or a string is the value
-        itself, and the label of any other value is its JSON text. If two labels would be equal, as
-        1 and True are, all labels are JSON texts."""
+        itself. The label of any other value is the JSON text of the value. If this rule would give
+        two equal labels, as for 1 and True, all labels are JSON texts."""
         labels = tuple(
             value if isinstance(value, Label) else json.dumps(value, sort_keys=True)
             for value in self.values
@@ -61,24 +62,24 @@ class Range:
 
     @property
     def size(self) -> float:
-        """The number of values; infinite for ranges of real numbers."""
+        """The number of values; infinite for a range of real numbers."""
         if self.kind == "choice":
             return len(self.values)
         return int(self.high) - int(self.low) + 1 if self.whole else math.inf
 
     def value_of(self, label: Any) -> Any:
-        """Return the value that has a label."""
+        """Return the value with the given label."""
         return self.values[self.labels.index(label)] if self.kind == "choice" else label
 
     def index_of(self, label: Any) -> int:
-        """Return the index of a label among the `size` labels."""
+        """Return the index of a label, from 0 to `size` - 1."""
         return self.labels.index(label) if self.kind == "choice" else int(label) - int(self.low)
 
     def label_of_index(self, index: int) -> Label:
         return self.labels[index] if self.kind == "choice" else int(self.low) + index
 
     def as_text(self) -> str:
-        """Write the range as text for `--search PATH=RANGE`."""
+        """Return the range as text for the option `--search PATH=RANGE`."""
         if self.kind != "choice":
             return f"{self.kind}({self.low:.10g},{self.high:.10g})"
         return ",".join(
@@ -91,10 +92,10 @@ class Search:
     """A search space.
 
     Attributes:
-        name: name of the search's folder.
+        name: the name of the search's folder.
         base: the config that trials change.
         ranges: the ranges, one per key.
-        config: a function that builds the config of a trial from a value per key.
+        config: a function that builds the config of a trial from one value for each searched key.
     """
 
     name: str
@@ -130,18 +131,19 @@ class Search:
 
     @property
     def ordered(self) -> list[Range]:
-        """The ranges sorted by key, so that draws do not depend on the order of options."""
+        """The ranges, sorted by key. Random draws use this order, so the draws do not depend on the
+        order of the options."""
         return sorted(self.ranges, key=lambda each: each.path)
 
     def index_of(self, labels: Mapping[str, Any]) -> int:
-        """Return the index of a combination among the `size` combinations."""
+        """Return the index of a combination of values, from 0 to `size` - 1."""
         index = 0
         for each in self.ordered:
             index = index * int(each.size) + each.index_of(labels[each.path])
         return index
 
     def labels_of_index(self, index: int) -> dict[str, Label]:
-        """Return the combination with this index."""
+        """Return the combination of labels with the given index."""
         labels = dict[str, Label]()
         for each in reversed(self.ordered):
             index, remainder = divmod(index, int(each.size))
@@ -149,8 +151,8 @@ class Search:
         return labels
 
     def as_plain(self) -> dict[str, Any]:
-        """Return the identity of the search as JSON-serializable data. The identity consists of the
-        ranges, and of all values that the trials share, except the name."""
+        """Return JSON-serializable data that identify the search. The data consist of the ranges
+        and of all values that the trials have in common, except the name."""
         shared = {
             path: value
             for at, value in leaves(as_plain(self.base))
@@ -164,11 +166,11 @@ class Search:
 
 
 def plan_search(path: Path, overrides: Sequence[str], texts: Sequence[str]) -> Search:
-    """Read a config and ranges, and validate the bounds of every range.
+    """Read a config file, parse the ranges, and validate the bounds of every range.
 
     Args:
         path: the config file.
-        overrides: strings "PATH=VALUE", which apply to all trials.
+        overrides: strings "PATH=VALUE" that apply to all trials.
         texts: strings "PATH=RANGE".
 
     Raises:
@@ -224,7 +226,7 @@ def _check_key(key: str, ranges: Sequence[Range], path: Path) -> None:
 
 
 def _check_nesting(key: str, ranges: Sequence[Range]) -> list[str]:
-    """Report a mistake if a key is searched together with a section that contains it."""
+    """Report a mistake if both a key and a section that contains the key are searched."""
     pairs = [sorted((key, each.path), key=len) for each in ranges]
     return [
         f"--search {inner}: is a part of {outer}, which is also searched. Search only {outer}, with"
@@ -244,8 +246,8 @@ def _to_integer_range(found: Range, config: TrialConfig) -> Range:
 
 
 def _check_values(found: Range, config: TrialConfig) -> list[str]:
-    """List the mistakes in the bounds or values of a range, and the values that give the same
-    config."""
+    """Return the mistakes in the bounds or values of a range. Two values with the same config are
+    also a mistake."""
     ends = found.values or (found.low, found.high)
     mistakes = [words for end in ends for words in _config_mistakes(config, found.path, end)]
     if mistakes:
@@ -260,7 +262,7 @@ def _check_values(found: Range, config: TrialConfig) -> list[str]:
 
 
 def _config_mistakes(config: TrialConfig, key: str, value: Any) -> list[str]:
-    """List the mistakes in a config in which the key has this value."""
+    """Return the mistakes in the config in which a key has the given value."""
     try:
         config({key: value})
     except ConfigError as error:

@@ -1,4 +1,4 @@
-"""The keys of the config as data: all keys, and the variants of a section that have them."""
+"""Functions that return the keys of the config, and the variants of each section."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ SectionType = type[Section]
 
 
 def variants(annotation: Any) -> dict[str, SectionType]:
-    """Return the sections that an annotation allows, by tag. A section without variants has the tag
-    "".
+    """Return the sections that an annotation allows, as a mapping from tag to section. A section
+    without variants has the tag "".
 
     The result is empty if the annotation is a plain value.
     """
@@ -36,20 +36,22 @@ def variants(annotation: Any) -> dict[str, SectionType]:
 
 
 def field_variants(section: SectionType, key: str) -> dict[str, SectionType]:
-    """Return the sections that are allowed as the value of a key, by tag."""
+    """Return the sections that are allowed as the value of a key, as a mapping from tag to
+    section."""
     return variants(section.model_fields[key].annotation)
 
 
 def choices(annotation: Any) -> tuple[Any, ...]:
-    """Return the values of the `Literal` in an annotation; empty if there is none."""
+    """Return the values of the `Literal` in an annotation; return no values if there is no
+    `Literal`."""
     if get_origin(annotation) is Literal:
         return get_args(annotation)
     return tuple(value for inner in get_args(annotation) for value in choices(inner))
 
 
 def sections_at(path: Sequence[str]) -> dict[str, SectionType]:
-    """Return all sections that are allowed at a path, by tag; empty if a plain value is expected at
-    the path."""
+    """Return all sections that are allowed at a path, as a mapping from tag to section. The result
+    is empty if a plain value is expected at the path."""
     sections: dict[str, SectionType] = {"": ComparisonFile}
     for key in path:
         below: dict[str, SectionType] = {}
@@ -61,7 +63,7 @@ def sections_at(path: Sequence[str]) -> dict[str, SectionType]:
 
 
 def all_keys() -> Iterator[tuple[KeyPath, SectionType, str]]:
-    """Yield (path, section, tag of the section) for every key of every variant."""
+    """Yield a tuple (path, section, tag of the section) for every key of every variant."""
 
     def walk(section: SectionType, tag: str, path: KeyPath) -> Iterator[Any]:
         for key in section.model_fields:

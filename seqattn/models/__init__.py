@@ -27,13 +27,13 @@ from seqattn.models.transformer import TransformerModel
 def build_model(
     config: Model, features: FeatureSpec | int, seed: int, lengths: Lengths | None = None
 ) -> Seq2SeqModel:
-    """Build the model of a config and initialize its parameters.
+    """Build the model that a config selects, and initialize the parameters of the model.
 
     Args:
         config: the `model` section.
-        features: the features of source and target, or their number if source and target have the
-            same features.
-        seed: the run's seed, which determines the initial parameters.
+        features: the features of source and target, or the number of features if source and target
+            have the same features.
+        seed: the seed of the run, which determines the initial parameters.
         lengths: the common length of all sources and the common length of all targets, which `skip:
             linear` requires; None if the lengths vary.
     """

@@ -1,8 +1,8 @@
 """The interface of every model: a forward pass for training, a free-running forecast, and outputs
-that carry their attention weights.
+that contain the attention weights.
 
-Letters: N sequences, S source length, T target length, F features, A heads. Every shape may have a
-leading axis of R runs.
+In shapes, N is the number of sequences, S the source length, T the target length, F the number of
+features, and A the number of heads. Every shape may have a leading axis of R runs.
 """
 
 from __future__ import annotations
@@ -27,15 +27,17 @@ WeightSemantics = Literal["distribution", "partial", "strength"]
 
 
 class RNG(Protocol):
-    """The random numbers of one training step, drawn from the named streams of each run."""
+    """A source of the random numbers of one training step. Each run has its own named streams of
+    random numbers."""
 
     def uniform(self, name: Literal["sampling", "dropout"], *shape: int) -> Tensor:
         """Draw new numbers from the uniform distribution over [0, 1].
 
         Args:
             name: name of the stream.
-            shape: the shape for one run. With several runs, the result has a leading axis of runs,
-                and each run gets the numbers that it would get if it were trained alone.
+            shape: the shape of the result for one run. With several runs, the result has a leading
+                axis of runs, and each run gets the numbers that it would get if it were trained
+                alone.
         """
         ...
 
@@ -45,10 +47,10 @@ class FeatureSpec:
     """The features of the source and of the target.
 
     Attributes:
-        source_dim: number of features of a source step.
-        target_dim: number of features of a target step.
-        source_index_of_target: for each target feature, its index among the source features, or -1
-            if the source does not have this feature.
+        source_dim: the number of features of a source step.
+        target_dim: the number of features of a target step.
+        source_index_of_target: the index of each target feature among the source features, or -1 if
+            the source does not have the feature.
     """
 
     source_dim: int
@@ -76,8 +78,8 @@ class FeatureSpec:
     def start_token(self, last_source: Tensor) -> Tensor:
         """Return the first decoder input, (..., N, target_dim).
 
-        The first decoder input consists of the target features of the last valid source step, with
-        0 for each feature that the source does not have.
+        The first decoder input consists of the target features of the last valid source step. A
+        target feature that the source does not have is 0.
 
         Args:
             last_source: the last valid source step, (..., N, source_dim).
@@ -90,18 +92,18 @@ class FeatureSpec:
 
 @dataclass(frozen=True)
 class AttentionMap:
-    """The weights of one attention layer and their meaning.
+    """The weights of one attention layer, and the meaning of these weights.
 
     Attributes:
         weights: the weights (..., N, A, queries, keys), which are 0 at padding.
-        kind: which sequence attends to which. "cross": the target attends to the source, (T, S);
-            "encoder_self": the source attends to itself, (S, S); "decoder_self": the target attends
-            to itself, (T, T), with weight 0 for later steps.
-        meaning: "distribution": the weights are non-negative, and each row sums to 1 over the keys;
-            "partial": the weights are non-negative, and each row sums to at most 1; "strength": the
-            weights are signed, and each is the coefficient of a past state in a read from fast
-            weights.
-        layer: index of the layer among the layers of its kind, from 0.
+        kind: the kind of attention. "cross" means that the target attends to the source, (T, S).
+            "encoder_self" means that the source attends to itself, (S, S). "decoder_self" means
+            that the target attends to itself, (T, T), with weight 0 for later steps.
+        meaning: the meaning of the weights. With "distribution", the weights are non-negative, and
+            each row sums to 1 over the keys. With "partial", the weights are non-negative, and each
+            row sums to at most 1. With "strength", the weights are signed, and each weight is the
+            coefficient of a past state in a read from fast weights.
+        layer: the index of the layer among the layers of the same kind, counted from 0.
     """
 
     weights: Tensor
@@ -115,8 +117,8 @@ class SampledActions:
     """The sampled positions of hard attention, for REINFORCE (Williams 1992).
 
     Attributes:
-        log_prob: (..., N, T), log-probability of the position that was sampled at each step.
-        baseline: (..., 1, 1), expected squared error of one step.
+        log_prob: log-probability of the position that was sampled at each step, (..., N, T).
+        baseline: expected squared error of one step, (..., 1, 1).
     """
 
     log_prob: Tensor
@@ -125,11 +127,11 @@ class SampledActions:
 
 @dataclass(frozen=True)
 class ModelOutput:
-    """A forecast and the attention weights that produced it.
+    """A forecast, and the attention weights that produced the forecast.
 
     Attributes:
         values: the forecast, (..., N, T, F).
-        attention: one map per layer; empty for a model without attention.
+        attention: one map per attention layer; empty for a model without attention.
         actions: the sampled positions that REINFORCE needs; None if the model samples no positions.
     """
 
@@ -139,14 +141,15 @@ class ModelOutput:
 
 
 class Seq2SeqModel(nn.Module, ABC):
-    """The interface of every model. A module stores only parameters; intermediate results are part
-    of its output.
+    """The interface of every model. A model stores only parameters. Intermediate results are
+    returned and not stored.
 
     Attributes:
         features: the features of source and target.
-        max_length: the greatest length of a source and of a target; None if there is no limit.
-        skip: a linear map from the source, whose output is added to the output of the network; None
-            if the model has no skip connection.
+        max_length: the greatest length that a source or a target may have; None if there is no
+            limit.
+        skip: the skip connection, a linear map of the source that is added to the output of the
+            network; None if the model has no skip connection.
     """
 
     features: FeatureSpec
@@ -164,11 +167,11 @@ class Seq2SeqModel(nn.Module, ABC):
         return frozenset(f"skip.{name}" for name, _ in self.skip.named_parameters())
 
     def attention_shape(self) -> tuple[int, int]:
-        """Return the numbers of layers and heads of the attention weights over the source, which an
-        override replaces.
+        """Return the number of layers and the number of heads of the attention weights over the
+        source. An override replaces these weights.
 
         Raises:
-            UsageError: the model has no weights that can be replaced.
+            UsageError: if the model has no weights that can be replaced.
         """
         raise UsageError("the model has no attention (model.attention: null).")
 
@@ -179,7 +182,7 @@ class Seq2SeqModel(nn.Module, ABC):
 
         Args:
             source, lengths: the arguments `source` and `source_lengths` of `forward`.
-            segment_lengths: number of steps of each segment, in order from the first step.
+            segment_lengths: the number of steps of each segment, in the order of the segments.
 
         Returns:
             one tensor (..., N, steps, F) per segment, or one None per segment if the model has no
@@ -187,7 +190,7 @@ class Seq2SeqModel(nn.Module, ABC):
 
         Raises:
             DataError: if a source has a length for which the skip connection has no weights.
-            UsageError: if there are more steps than the skip connection has weights for.
+            UsageError: if the skip connection has no weights for some of the steps.
         """
         if self.skip is None:
             return [None] * len(segment_lengths)
@@ -205,21 +208,23 @@ class Seq2SeqModel(nn.Module, ABC):
         with_attention: bool = True,
         rng: RNG | None = None,
     ) -> ModelOutput:
-        """Run the training pass: forecast T steps, with teacher forcing at some or all of them.
+        """Run the training pass, which forecasts T steps. The mask `teacher_forcing` selects the
+        steps with teacher forcing.
 
         Args:
-            source: (..., N, S, F).
-            target: the targets (..., N, T, F). F may differ from the F of the source; see
-                `FeatureSpec`.
-            source_lengths: (..., N), number of valid steps of each source; None if all S steps are
+            source: the sources (..., N, S, F).
+            target: the targets (..., N, T, F). The number of features F may differ between source
+                and target; see `FeatureSpec`.
+            source_lengths: number of valid steps of each source, (..., N); None if all S steps are
                 valid.
-            teacher_forcing: booleans on the CPU that broadcast to (..., N, T). If the value is
-                True, the input of step t is the target at step t - 1. If the value is False, the
-                input is the model's own output at step t - 1. The input of step 0 is the last valid
-                source step in both cases.
+            teacher_forcing: booleans on the CPU that broadcast to (..., N, T). If the value of a
+                step t > 0 is True, the input of step t is the target at step t - 1. If the value is
+                False, the input is the model's own output at step t - 1. The input of step 0 is
+                always the last valid source step.
             with_attention: whether the output contains attention weights; False is faster.
-            rng: random numbers for dropout and hard attention. With None, as in validation, there
-                is no dropout, and hard attention selects the most probable position.
+            rng: source of the random numbers for dropout and hard attention. With None, as in
+                validation, there is no dropout, and hard attention selects the most probable
+                position.
 
         Raises:
             ValueError: if shapes or lengths do not fit together.
@@ -238,9 +243,9 @@ class Seq2SeqModel(nn.Module, ABC):
         """Forecast `steps` steps from the source alone (free running, also called autoregressive).
 
         Args:
-            source: the sources (..., N, S, F). Values beyond a sequence's length are never read.
-            steps: number of steps T, 1 or more.
-            source_lengths: (..., N), number of valid steps of each source; None if all S steps are
+            source: the sources (..., N, S, F). Values after the last valid step are never read.
+            steps: the number of steps T, 1 or more.
+            source_lengths: number of valid steps of each source, (..., N); None if all S steps are
                 valid.
             with_attention: whether the output contains attention weights; False is faster.
             override: the override that replaces the attention weights; None keeps the model's own

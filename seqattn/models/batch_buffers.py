@@ -1,7 +1,7 @@
-"""The buffers that recorded operations read and write: a batch, the parameters, their gradient and
-the loss.
+"""The buffers that recorded operations read and write: the batch, the parameters, the gradient of
+the parameters, and the loss.
 
-Letters are as in `seqattn.models.op_tape`.
+The letters in shapes are defined in `seqattn.models.op_tape`.
 """
 
 from __future__ import annotations
@@ -15,13 +15,14 @@ from seqattn.models.op_tape import OpTape
 
 
 class FlatGradient:
-    """The parameters of R runs, and one matrix with their gradients.
+    """The parameters of R runs, and one matrix with the gradients of all parameters.
 
     Attributes:
         weight: views of the parameters by name, (R, ...), where R is 1 if the parameters have no
             axis of runs.
         grad: views of `gradient` by parameter name, (R, ...).
-        gradient: the gradients (R, P), with the columns in the order of the parameters.
+        gradient: the gradients (R, P), where P is the number of parameter values of a run. The
+            columns are in the order of the parameters.
     """
 
     def __init__(self, model: nn.Module, gradient: Tensor, *, has_runs: bool) -> None:
@@ -37,7 +38,8 @@ class FlatGradient:
             self.grad[name] = gradient[:, columns].unflatten(1, weight.shape[1:])
 
     def adjacent(self, first: str, second: str) -> Tensor:
-        """Return the gradients of two adjacent vectors as one view, (R, sum of their lengths)."""
+        """Return the gradients of two adjacent parameter vectors as one view, (R, sum of the
+        lengths of the two vectors)."""
         start, end = self.columns[first], self.columns[second]
         assert start.stop == end.start
         return self.gradient[:, start.start : end.stop]
@@ -48,9 +50,9 @@ class BufferShape(NamedTuple):
 
     Attributes:
         R, N, S, T, F, H: see `seqattn.models.op_tape`.
-        ragged: whether the sources have lengths.
-        mask: size of the last axis of the target's mask, which is 0 without a mask, 1 with one
-            value per step, and F with one value per feature.
+        ragged: whether the batch has source lengths.
+        mask: size of the last axis of the target mask. The size is 0 if there is no mask, 1 if the
+            mask has one value per step, and F if the mask has one value per feature.
     """
 
     R: int
@@ -67,16 +69,16 @@ class BufferShape(NamedTuple):
         cls, source: Tensor, target: Tensor, lengths: Tensor | None, keep: Tensor | None,
         *, R: int, H: int,
     ) -> BufferShape:  # fmt: skip
-        """Determine the sizes of a batch; see `ManualLoss.value_and_grad`."""
+        """Determine the sizes of a batch. `ManualLoss.value_and_grad` describes the arguments."""
         (*_, N, S, F), (*_, T, _) = source.shape, target.shape
         mask = 0 if keep is None else F if keep.dim() == target.dim() else 1
         return cls(R, N, S, T, F, H, lengths is not None, mask)
 
     @property
     def start(self) -> int:
-        """The slot of the decoder's initial state. Without lengths, the slot is S, the slot of the
-        last encoder state. With lengths, the slot is S + 1 and contains a copy of each sequence's
-        last valid state."""
+        """The slot of the decoder's initial state. Without source lengths, the slot is S, which is
+        the slot of the last encoder state. With source lengths, the slot is S + 1, which contains a
+        copy of each sequence's last valid state."""
         return self.S + 1 if self.ragged else self.S
 
 
@@ -84,16 +86,17 @@ class BatchBuffers:
     """The buffers of a batch.
 
     Attributes:
-        x: (R, slots, N, F), where slot k is the input of the step that starts from state k; `load`
-            fills the first S slots.
-        target: (R, N, T, F).
-        padding: mask (R, N, S), True at padding of the source; None without lengths.
-        last_valid: (1, R, N, H), index of the last valid source step for `gather`; None without
-            lengths.
-        ignored: mask (R, N, T, mask), True at masked target values; None without a mask.
-        forced: mask (T, R, N, 1), True at teacher-forced steps.
-        scale: (R,), the reciprocal of the number of unmasked target values.
-        twice_scale: (R,), twice the value of `scale`.
+        x: the inputs (R, slots, N, F). Slot k contains the input of the step that starts from state
+            k. The method `load` fills the first S slots.
+        target: the targets (R, N, T, F).
+        padding: mask (R, N, S), True at padding of the source; None without source lengths.
+        last_valid: index of the last valid source step of each sequence, (1, R, N, H), as an
+            argument of `torch.gather`; None without source lengths.
+        ignored: mask (R, N, T, 1 or F), True at the target values that the loss ignores; None if
+            the loss uses all target values.
+        forced: mask (T, R, N, 1), True at the steps with teacher forcing.
+        scale: the reciprocal of the number of target values that the loss uses, (R,).
+        twice_scale: twice the value of `scale`, (R,).
     """
 
     def __init__(self, tape: OpTape, shape: BufferShape, *, has_runs: bool) -> None:
@@ -113,10 +116,10 @@ class BatchBuffers:
     def load(
         self, source: Tensor, target: Tensor, lengths: Tensor | None, keep: Tensor | None
     ) -> None:
-        """Copy a batch into the buffers; see `ManualLoss.value_and_grad`."""
+        """Copy a batch into the buffers. `ManualLoss.value_and_grad` describes the arguments."""
         if keep is not None and self.ignored is not None:
             self.ignored.copy_(~keep.view(self.ignored.shape))
-            if keep.dim() < target.dim():  # unobserved values stay, because they are decoder inputs
+            if keep.dim() < target.dim():  # unobserved values stay as decoder inputs
                 target = target.masked_fill(~keep.unsqueeze(-1), 0)
             features = self.target.shape[-1] // self.ignored.shape[-1]
             counted = (~self.ignored).sum(dim=(1, 2, 3)).clamp(min=1) * features
@@ -132,8 +135,9 @@ class BatchBuffers:
         self.target_buffer.copy_(target)
 
     def shift_right(self) -> None:
-        """Fill the decoder inputs with the last valid source step and the target shifted right. A
-        step without teacher forcing overwrites its input later."""
+        """Fill the decoder inputs. The first input is the last valid source step, and each later
+        input is the previous target step. For a decoder step without teacher forcing, the method
+        `feed` replaces the input later."""
         record, x, (R, N, S, T, F, *_), D = self.tape.record, self.x, self.shape, self.shape.start
         if self.last_valid is None:
             record(x[:, D].copy_, x[:, S - 1])
@@ -148,12 +152,12 @@ class BatchBuffers:
 
         Args:
             t: the decoder step.
-            y: (R, N, F).
+            y: the output of step t - 1, (R, N, F).
             mixed: whether some sequences are teacher-forced at step t; the inputs of these
                 sequences are not changed.
 
         Returns:
-            (R, N, F).
+            the input of step t, (R, N, F).
         """
         x = self.x[:, self.shape.start + t]
         if mixed:
@@ -163,18 +167,19 @@ class BatchBuffers:
         return x
 
     def load_teacher_forcing(self, teacher_forcing: Tensor) -> None:
-        """Copy the mask of teacher-forced steps into its buffer; see `Seq2SeqModel.forward`."""
+        """Copy the mask of teacher-forced steps into the buffer `forced`; see
+        `Seq2SeqModel.forward`."""
         T, R, N, _ = self.forced.shape
         forced = teacher_forcing.expand(*teacher_forcing.shape[:-2], N, T)
         self.forced.copy_(forced.expand(R, N, T).permute(2, 0, 1).unsqueeze(-1))
 
 
 class MeanSquaredError:
-    """The mean squared error of each run over unmasked target values: scale * sum(error^2).
+    """The mean squared error of each run over the unmasked target values, scale * sum(error^2).
 
     Args:
         batch: the buffers with the targets.
-        y: (R, N, T, F), the buffer of outputs.
+        y: the buffer of the model's outputs, (R, N, T, F).
     """
 
     def __init__(self, batch: BatchBuffers, y: Tensor) -> None:
@@ -188,7 +193,7 @@ class MeanSquaredError:
         return self.result.clone()
 
     def forward(self) -> None:
-        """Compute the loss from y."""
+        """Compute the loss from the outputs `y`."""
         record, error = self.batch.tape.record, self.error
         record(torch.sub, self.y, self.batch.target, out=error)
         if self.batch.ignored is not None:

@@ -1,16 +1,17 @@
 """Recurrent cells: GRU, LSTM, RNN and bidirectional encoders.
 
-Shapes may have leading axes: (N, F), (N, L, F) or, for R runs in one batch, (R, N, L, F), where
-every weight is (R, out, in). Letters: N sequences, L steps, H width of a cell's output, W width of
-its state. W is H, except for the LSTM: its state consists of its output and its memory cell, so W
-is 2H.
+In shapes, R is the number of runs in one batch, N the number of sequences, L the number of steps, F
+the number of features, H the width of a cell's output, and W the width of a cell's state. Tensors
+may have leading axes, as in (N, F), (N, L, F) or, for R runs, (R, N, L, F). The weights of R runs
+have the shape (R, out, in). For a GRU and an RNN, W equals H. The state of an LSTM consists of the
+output and the memory cell, so W is 2H.
 
-One matmul computes the input projection W x + b of all known steps (`project_steps`), and a step
-adds the recurrent part. If that layout is faster, projected inputs have the axis of features before
-the axis of sequences, (R, gates H, N) (see `seqattn.models.layers`), so only `step` and `unroll` of
-the same cell can use them.
+One matmul computes the input projection of all known steps (`project_steps`), and each step adds
+the recurrent part. Projected inputs have the layout (R, gates * H, N), with the axis of features
+before the axis of sequences, if this layout is faster (see `seqattn.models.layers`). Projected
+inputs must therefore only be passed to `step` and `unroll` of the same cell.
 
-Weights have torch's layout and initial distribution: U(-b, b), b = 1/sqrt(H).
+Weights have torch's layout and torch's initial distribution, U(-b, b) with b = 1/sqrt(H).
 """
 
 from __future__ import annotations
@@ -35,12 +36,12 @@ class Cell(nn.Module, ABC):
     """The interface of every cell.
 
     Attributes:
-        num_gates: number of gates and candidates; a weight has `num_gates` * H rows.
+        num_gates: the number of gates and candidates. A weight has `num_gates` * H rows.
         num_state_tensors: W / H, which is 2 for an LSTM and 1 for the other cells.
-        hidden: width H of the output.
+        hidden: the width H of the output.
         kernel: the function that computes one step; a compiled function may replace it.
         scan: a function that runs the cell over whole sequences; None for a Python loop over the
-            steps. An exported graph needs such a function to accept sources of any length.
+            steps. An exported graph accepts sources of any length only if `scan` is set.
     """
 
     num_gates: ClassVar[int]
@@ -63,31 +64,33 @@ class Cell(nn.Module, ABC):
         """Return the function that computes one step: (projected, state or None, weight_hh,
         bias_hh) -> state.
 
-        The tensors of this function are (..., N, features), or (R, features, N) if
-        `uses_batch_innermost` is True for its weight.
+        The function takes and returns tensors (..., N, features), or tensors (R, features, N) if
+        `uses_batch_innermost` is True for `weight_hh`.
         """
 
     def output(self, state: Tensor) -> Tensor:
-        """Return the cell's output (..., H), which is a part of its state (..., W)."""
+        """Return the cell's output (..., H), which is a part of the cell's state (..., W)."""
         return state
 
     def project(self, inputs: Tensor) -> Tensor:
-        """Compute W x + b for all gates: inputs (..., N, inputs) -> the projected input of a step.
+        """Compute the projected input of a step, W x + b for all gates, from inputs x (..., N,
+        inputs).
 
         If the cell's input is the concatenation of an input and a context, pass the input alone
         here and add the result of `project_context`. The last columns of W belong to the context.
         """
         *_, columns = inputs.shape
         weight: Tensor = self.weight_ih
-        if columns != weight.shape[-1]:  # slicing takes time in both passes
+        if columns != weight.shape[-1]:  # slicing takes time in the forward and the backward pass
             weight = weight[..., :columns]
         return self._project(inputs, weight, self.bias_ih)
 
     def project_context(self, context: Tensor) -> Tensor:
-        """Compute W_c c without bias, where W_c are the last columns of the input weight.
+        """Compute W_c c without a bias, where c is the context and W_c consists of the last columns
+        of the input weight.
 
         Args:
-            context: (..., N, C).
+            context: the context c, (..., N, C).
 
         Returns:
             a term to add to the result of `project`.
@@ -103,8 +106,9 @@ class Cell(nn.Module, ABC):
         """Apply `project` to L known inputs (..., N, L, inputs) at once, and return the projected
         inputs of the L steps.
 
-        The axis of steps moves to the front before the product, when the rows are still narrow. The
-        gates of each step are then contiguous, and the backward pass concatenates without a copy.
+        Before the product, while the rows are still narrow, the axis of steps is moved in front of
+        the axis of sequences. The gates of each step are then contiguous, and the backward pass
+        concatenates the gradients of the steps without a copy.
         """
         *_, N, L, _ = inputs.shape
         if L == 1:
@@ -126,8 +130,8 @@ class Cell(nn.Module, ABC):
         """Run the cell over known inputs.
 
         Args:
-            steps: L projected inputs.
-            state: initial state (..., N, W), or None for zeros.
+            steps: the projected inputs of L steps.
+            state: the initial state (..., N, W); None for a state of zeros.
 
         Returns:
             all states (..., N, L, W) and the last state (..., N, W).
@@ -151,7 +155,7 @@ class Cell(nn.Module, ABC):
 
         Args:
             inputs: the inputs (..., N, L, inputs), with finite values in the padding.
-            lengths: (..., N), number of valid steps of each sequence; None if all L steps are
+            lengths: number of valid steps of each sequence, (..., N); None if all L steps are
                 valid.
 
         Returns:
@@ -168,7 +172,7 @@ class GRU(Cell):
     """A gated recurrent unit (Cho et al. 2014, "Learning Phrase Representations using RNN
     Encoder-Decoder for Statistical Machine Translation") in torch's variant.
 
-    The rows of the weights are r, z, n; x_t is the input and h the state:
+    The rows of the weights are in the order r, z, n. With the input x_t and the state h, a step is:
 
         r = sigmoid(W_r x_t + b_r + U_r h + c_r)
         z = sigmoid(W_z x_t + b_z + U_z h + c_z)
@@ -187,7 +191,8 @@ class LSTM(Cell):
     """Long short-term memory (Hochreiter and Schmidhuber 1997, with the forget gate of Gers et al.
     2000) in torch's variant.
 
-    The rows of the weights are i, f, g, o; h is the output and c the memory cell:
+    The rows of the weights are in the order i, f, g, o. With the input x_t, the output h and the
+    memory cell c, a step is:
 
         i, f, o = sigmoid(W x_t + b + U h + d), each with its own rows of the weights
         g = tanh(W_g x_t + b_g + U_g h + d_g)
@@ -221,8 +226,9 @@ class Bidirectional(nn.Module):
         output_s = M [forwards_s; backwards_s] + m
         last     = tanh(B [forwards_L; backwards_1] + b)
 
-    `last` initializes the decoder as in Bahdanau et al. 2015, appendix A.2.2, which uses
-    backwards_1 alone. An LSTM's memory cell has its own projection, without the tanh.
+    The vector `last` initializes the decoder, as in Bahdanau et al. 2015, appendix A.2.2. The paper
+    computes `last` from backwards_1 alone. The memory cell of an LSTM has its own projection,
+    without the tanh.
     """
 
     def __init__(self, cell: type[Cell], inputs: int, hidden: int) -> None:
@@ -235,8 +241,8 @@ class Bidirectional(nn.Module):
         self.hidden, self.num_state_tensors = hidden, cell.num_state_tensors
 
     def forward(self, inputs: Tensor, lengths: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Run both directions; see `Cell.forward`. The backward direction starts at the last valid
-        step."""
+        """Run both directions. The backward direction starts at the last valid step. `Cell.forward`
+        describes the arguments."""
         outputs, last = self.forwards.forward(inputs, lengths)
         reverse, first = self.backwards.forward(reverse_padded(inputs, lengths), lengths)
         merged = self.merge(torch.cat([outputs, reverse_padded(reverse, lengths)], dim=-1))
@@ -252,30 +258,32 @@ def gru_step(projected: Tensor, state: Tensor | None, weight: Tensor, bias: Tens
     """Compute one step of `GRU`.
 
     Args:
-        projected: W x + b for all gates, (..., N, 3H), or (R, 3H, N) if `uses_batch_innermost` is
-            True for the weight.
-        state: h, (..., N, H), or (R, H, N); None means zeros and saves a matmul.
-        weight, bias: U (..., 3H, H) and c (..., 3H).
+        projected: the projected input W x + b for all gates, (..., N, 3H), or (R, 3H, N) if
+            `uses_batch_innermost` is True for the weight.
+        state: the previous state h, (..., N, H) or (R, H, N). None means a state of zeros and saves
+            a matmul.
+        weight, bias: the recurrent weight U (..., 3H, H) and the recurrent bias c (..., 3H).
     """
     H, features = weight.shape[-1], axis_of_features(weight)
     recurrent = _recurrent_term(state, weight, bias)
-    # The unsafe versions are faster; they are only unsafe if their results are changed in place.
+    # The unsafe functions are faster, and are unsafe only if their results are changed in place.
     gates_x, new_x = torch.unsafe_split_with_sizes(projected, (2 * H, H), dim=features)
     gates_h, new_h = torch.unsafe_split_with_sizes(recurrent, (2 * H, H), dim=features)
     reset, update = torch.unsafe_chunk((gates_x + gates_h).sigmoid(), 2, dim=features)
-    new = (new_x + reset * new_h).tanh()  # addcmul has a slower backward
+    new = (new_x + reset * new_h).tanh()  # addcmul has a slower backward pass
     if state is None:
         return new - update * new
     return torch.lerp(new, state, update)  # new + update * (state - new)
 
 
 def lstm_step(projected: Tensor, state: Tensor | None, weight: Tensor, bias: Tensor) -> Tensor:
-    """Compute one step of `LSTM`. State and result are [h; c], (..., N, 2H), or (R, 2H, N).
+    """Compute one step of `LSTM`. The state and the result are [h; c], (..., N, 2H) or (R, 2H, N).
 
     Args:
-        projected: W x + b for all gates, (..., N, 4H), or (R, 4H, N); see `gru_step`.
-        state: the previous state, or None for zeros.
-        weight, bias: U (..., 4H, H) and d (..., 4H).
+        projected: the projected input W x + b for all gates, (..., N, 4H) or (R, 4H, N); see
+            `gru_step`.
+        state: the previous state; None for a state of zeros.
+        weight, bias: the recurrent weight U (..., 4H, H) and the recurrent bias d (..., 4H).
     """
     H, features = weight.shape[-1], axis_of_features(weight)
     h, c = (None, None) if state is None else state.split(H, dim=features)
@@ -288,13 +296,13 @@ def lstm_step(projected: Tensor, state: Tensor | None, weight: Tensor, bias: Ten
 
 
 def rnn_step(projected: Tensor, state: Tensor | None, weight: Tensor, bias: Tensor) -> Tensor:
-    """Compute one step of `RNN`. The shapes are the same as in `gru_step`, but with H rows instead
-    of 3H."""
+    """Compute one step of `RNN`. The shapes are those of `gru_step`, with H in place of 3H."""
     return (projected + _recurrent_term(state, weight, bias)).tanh()
 
 
 def axis_of_features(weight: Tensor) -> int:
-    """Return the axis of features in the tensors of a kernel with this recurrent weight."""
+    """Return the axis of features in the tensors that a kernel with the given recurrent weight
+    takes."""
     return -2 if uses_batch_innermost(weight) else -1
 
 
@@ -324,7 +332,7 @@ def reverse_padded(rows: Tensor, lengths: Tensor | None) -> Tensor:
 
 
 def cell_class(name: Literal["gru", "lstm", "rnn"]) -> type[Cell]:
-    """Return the class that a config's `cell` selects."""
+    """Return the class of the cell that the config key `cell` selects."""
     match name:
         case "gru":
             return GRU

@@ -13,17 +13,18 @@ An inner loop that reads the memory computes the next state:
 Here f = tanh, and LN is layer normalization. Encoder and decoder have separate slow weights and
 share one memory, from which the decoder reads the encoder's states.
 
-Reading is a form of attention (section 3): A(t) h is the sum of the past states h(tau), with the
-weights
+Reading is a form of attention (section 3): A(t) h is the sum of the past states h(tau), each
+multiplied by its read weight:
 
-    rate decay^(t - tau) (h(tau) . h)
+    rate * decay^(t - tau) * (h(tau) . h)
 
-No H x H matrix is therefore needed while there are fewer states than H. The attention weights of
-this model are these read weights in the last iteration of the inner loop. The read weights are
-signed and not normalized.
+As long as fewer than H states have been written, the matrix A (H, H) is therefore not needed. The
+attention weights of this model are the read weights of the last iteration of the inner loop. Read
+weights are signed and not normalized.
 
-Letters: N sequences, S source length, T target length, F features, H width of the state, L number
-of states in memory. Shapes may have leading axes of runs.
+In shapes, N is the number of sequences, S the source length, T the target length, F the number of
+features, H the width of the state, and L the number of states in memory. Shapes may have a leading
+axis of runs.
 """
 
 from __future__ import annotations
@@ -50,25 +51,26 @@ from seqattn.models.teacher_forcing import (
 
 
 class StateMemory(NamedTuple):
-    """The memory as a list of the written states. Reading is attention over these states.
+    """The memory, stored as a list of the written states. Reading is attention over these states.
 
     Attributes:
-        states: (..., N, L, H).
-        factors: rate decay^age of each state, (..., N, L); 0 for padding.
+        states: the written states (..., N, L, H).
+        factors: the factor rate * decay^age of each written state, (..., N, L), where the age is
+            the number of later writes; 0 for padding.
     """
 
     states: Tensor
     factors: Tensor
 
     def read(self, state: Tensor) -> tuple[Tensor, Tensor]:
-        """Compute A h for a state h (..., N, H). Return the result with the read weight of each
-        past state, (..., N, L)."""
+        """Compute A h for a state h (..., N, H). Return the product, and the read weights of the
+        written states, (..., N, L)."""
         weights = self.factors * matmul(self.states, state.unsqueeze(-1)).squeeze(-1)
         return matmul(weights.unsqueeze(-2), self.states).squeeze(-2), weights
 
     def write(self, state: Tensor, keep: Tensor | None, decay: float, rate: float) -> StateMemory:
-        """Return the memory after a state (..., N, H) was written for the sequences with `keep`
-        (..., N) True."""
+        """Return the memory after a write of a state (..., N, H). The write changes only the
+        sequences for which `keep` (..., N) is True, or all sequences if `keep` is None."""
         valid = state.new_ones(state.shape[:-1]) if keep is None else keep.to(state.dtype)
         factors = self.factors * (1 - valid * (1 - decay)).unsqueeze(-1)
         return StateMemory(
@@ -78,22 +80,22 @@ class StateMemory(NamedTuple):
 
 
 class MatrixMemory(NamedTuple):
-    """The memory as the matrix A.
+    """The memory, stored as the matrix A.
 
     Attributes:
-        A: (..., N, H, H).
+        A: the matrix (..., N, H, H).
     """
 
     A: Tensor
 
     def read(self, state: Tensor) -> tuple[Tensor, None]:
-        """Compute A h for a state h (..., N, H). The second result is None, because the matrix does
-        not give the weights of single states."""
+        """Compute A h for a state h (..., N, H). The second result is None, because the read
+        weights of single states cannot be computed from the matrix."""
         return matmul(self.A, state.unsqueeze(-1)).squeeze(-1), None
 
     def write(self, state: Tensor, keep: Tensor | None, decay: float, rate: float) -> MatrixMemory:
-        """Return the memory after a state (..., N, H) was written for the sequences with `keep`
-        (..., N) True."""
+        """Return the memory after a write of a state (..., N, H). The write changes only the
+        sequences for which `keep` (..., N) is True, or all sequences if `keep` is None."""
         A = decay * self.A + rate * state.unsqueeze(-1) * state.unsqueeze(-2)
         return MatrixMemory(A if keep is None else A.where(keep[..., None, None], self.A))
 
@@ -102,7 +104,7 @@ FastWeightMemory = StateMemory | MatrixMemory
 
 
 class FastWeightsModel(Seq2SeqModel):
-    """An encoder-decoder with fast weights; the module's docstring has the equations."""
+    """An encoder-decoder with fast weights. The docstring of the module gives the equations."""
 
     def __init__(
         self, config: FastWeights, features: FeatureSpec, lengths: Lengths | None = None
@@ -130,13 +132,13 @@ class FastWeightsModel(Seq2SeqModel):
         """Run all iterations of the inner loop.
 
         Args:
-            preactivation: z = W h + C x, (..., N, H).
+            preactivation: the preactivation z = W h + C x, (..., N, H).
             memory: the memory to read.
-            norm: the layer norm LN; None for no norm.
+            norm: the layer normalization LN; None for no normalization.
 
         Returns:
-            the new state (..., N, H), and the read weights of the last iteration, (..., N, L) or
-                None.
+            the new state (..., N, H), and the read weights of the last iteration, (..., N, L), or
+                None if the memory is a matrix.
         """
         query = self.iterate_inner_loop(preactivation, memory, self.inner_steps - 1, norm)
         read, read_weights = memory.read(query)
@@ -158,7 +160,8 @@ class FastWeightsModel(Seq2SeqModel):
     def encode(
         self, source: Tensor, lengths: Tensor | None, *, use_matrix: bool
     ) -> tuple[FastWeightMemory, Tensor, Tensor]:
-        """Return the memory, the state and the start token after the last valid source step.
+        """Encode the source. Return the memory and the state after the last valid source step, and
+        the start token of the decoder.
 
         Padding is not written to the memory, and the memory does not decay at padded steps.
         """
@@ -195,13 +198,15 @@ class FastWeightsModel(Seq2SeqModel):
             memory: the memory before the step.
 
         Returns:
-            the output (..., N, F) without the skip connection, the new state, the read weights over
-                all states in memory, (..., N, L) or None, and the memory after the new state was
-                written.
+            the output (..., N, F) without the skip connection; the new state; the read weights of
+                all states in memory, (..., N, L), or None if the memory is a matrix; and the memory
+                after the write of the new state.
         """
         preactivation = projected + self.decoder_state(state)
         state, read_weights = self.inner_loop(preactivation, memory, self.decoder_norm)
-        output = self.output(state)  # before the write, because it fixes the order of gradient sums
+        # The output is computed before the write, because the order of these two lines determines
+        # the order in which autograd sums gradients.
+        output = self.output(state)
         return output, state, read_weights, memory.write(state, None, self.decay, self.rate)
 
     def forward(
@@ -251,7 +256,7 @@ class FastWeightsModel(Seq2SeqModel):
         check_source(source, source_lengths, self.features)
         check_steps(steps)
         if override is not None:
-            self.attention_shape()  # raises
+            self.attention_shape()  # raises a UsageError
         *_, S, _ = source.shape
         use_matrix = self._use_matrix(S, steps, with_attention)
         memory, state, output = self.encode(source, source_lengths, use_matrix=use_matrix)
@@ -266,8 +271,8 @@ class FastWeightsModel(Seq2SeqModel):
         return _strength_output(values, weights if with_attention else [])
 
     def _use_matrix(self, S: int, T: int, with_attention: bool) -> bool:
-        """Return whether the matrix is smaller than the list of states and no weights are
-        needed."""
+        """Return whether the memory should be a matrix. This is the case if the matrix is smaller
+        than the list of states, and if no attention weights are requested."""
         return self.inner_steps > 0 and self.hidden < S + T and not with_attention
 
 

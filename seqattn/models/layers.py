@@ -1,20 +1,21 @@
 """Linear maps, layer norm, matrix products and parameter initialization.
 
-All functions work on the last axes. Shapes may have leading axes: (N, F), (N, S, F) or, for R runs
-in one batch, (R, N, S, F), where every weight is (R, out, in). Letters: N sequences, S source
-length, F features, H width of the state, R runs.
+All functions operate on the last axes. In shapes, R is the number of runs in one batch, N the
+number of sequences, S the source length, F the number of features, and H the width of the state.
+Tensors may have leading axes, as in (N, F), (N, S, F) or, for R runs, (R, N, S, F). The weights of
+R runs have the shape (R, out, in).
 
-With many runs and narrow states, the axis of sequences is innermost in memory: a tensor
-(R, N, ..., H) keeps its shape but has the strides of (R, H, ..., N). If the features were
-innermost, an operation on some features of all sequences would access memory with a stride of two
-or four numbers, and this takes longer than the arithmetic. Cells choose the layout
-(`uses_batch_innermost`). The operations on the states of cells preserve the layout, and are correct
-for any strides.
+With many runs and narrow states, the axis of sequences is innermost in memory: a tensor (R, N, ...,
+H) keeps its shape but has the strides of (R, H, ..., N). If the features were innermost, an
+operation on some features of all sequences would access memory with a stride of two or four
+numbers, which takes longer than the arithmetic. Cells select the layout with
+`uses_batch_innermost`. The operations on the states of cells preserve the layout, and give correct
+results for any strides.
 
-Under `torch.autocast`, matrix products are computed in bfloat16 and their results are converted to
+Under `torch.autocast`, matrix products are computed in bfloat16, and the results are converted to
 float32 (`at_least_float32`). Everything between two products is therefore in float32: states,
-positions, lengths, norms, softmax and losses. bfloat16 has 8 significant bits and cannot represent
-257.
+positions, lengths, norms, softmax and losses. bfloat16 has only 8 significant bits, so it cannot
+represent the number 257.
 """
 
 from __future__ import annotations
@@ -29,12 +30,12 @@ from torch import Tensor, nn
 
 from seqattn.rng import rngs_for
 
-# Measured thresholds; none of them changes a result by more than rounding.
-MAX_INNERMOST_WIDTH = 8  # largest H for which several runs have the sequences innermost
-MAX_ELEMENTWISE_TERMS = 256  # largest L K M of elementwise products (sequences innermost)
-MAX_SLOW_TERMS = 400  # L K M from which torch.bmm no longer uses its slow loop on the CPU
-MIN_SLOW_SIDE = 64  # smallest max(K, M) for which that loop is the slower way,
-MIN_SLOW_TOTAL = 8192  # if the batch has at least so many terms
+# Measured thresholds. No threshold changes a result by more than rounding.
+MAX_INNERMOST_WIDTH = 8  # largest H for which the sequences of several runs are innermost
+MAX_ELEMENTWISE_TERMS = 256  # largest L * K * M of elementwise products (sequences innermost)
+MAX_SLOW_TERMS = 400  # smallest L * K * M for which torch.bmm avoids its slow loop on the CPU
+MIN_SLOW_SIDE = 64  # smallest max(K, M) for which elementwise products are faster than this loop
+MIN_SLOW_TOTAL = 8192  # smallest number of terms for which elementwise products are faster
 
 
 def at_least_float32(x: Tensor) -> Tensor:
@@ -56,12 +57,12 @@ def without_autocast(x: Tensor) -> AbstractContextManager[object]:
 
 
 def affine(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """Compute x W^T + b on the last axis.
+    """Compute x W^T + b along the last axis of x.
 
     Args:
-        x: (..., in), or (R, N, ..., in) if the weight has an axis of runs.
-        weight: (out, in) or (R, out, in).
-        bias: (out,) or (R, out), or None for no bias.
+        x: the input (..., in), or (R, N, ..., in) if the weight has an axis of runs.
+        weight: the weight W, (out, in) or (R, out, in).
+        bias: the bias b, (out,) or (R, out); None for no bias.
     """
     if weight.dim() == 2:
         return at_least_float32(F.linear(x, weight, bias))
@@ -80,15 +81,15 @@ def affine(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
 
 
 def affine_columns(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """Compute W x + b for columns.
+    """Compute W x + b for each column of x.
 
     Args:
-        x: (R, in, n).
-        weight: (R, out, in).
-        bias: (R, out), or None for no bias.
+        x: the input (R, in, n).
+        weight: the weight W, (R, out, in).
+        bias: the bias b, (R, out); None for no bias.
 
     Returns:
-        (R, out, n).
+        the result (R, out, n).
     """
     if bias is None:
         return at_least_float32(torch.bmm(weight, x))
@@ -96,7 +97,7 @@ def affine_columns(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
 
 
 def uses_batch_innermost(weight: Tensor) -> bool:
-    """Return whether a cell with this recurrent weight stores its states with the sequences
+    """Return whether a cell with the given recurrent weight stores states with the sequences
     innermost."""
     return weight.dim() == 3 and weight.shape[-1] <= MAX_INNERMOST_WIDTH
 
@@ -107,8 +108,8 @@ def is_batch_innermost(x: Tensor) -> bool:
 
 
 def concat_features(parts: Sequence[Tensor]) -> Tensor:
-    """Concatenate tensors along the last axis, and preserve a layout with the sequences
-    innermost."""
+    """Concatenate tensors along the last axis. If the sequences are innermost in memory, the result
+    has the same layout."""
     if parts[0].dim() < 3 or not is_batch_innermost(parts[0]):
         return torch.cat(list(parts), dim=-1)
     return torch.cat([part.transpose(1, -1) for part in parts], dim=1).transpose(1, -1)
@@ -138,7 +139,7 @@ def matmul(left: Tensor, right: Tensor) -> Tensor:
 
 
 class Linear(nn.Module):
-    """A learned affine map, initialized like torch's Linear: U(-b, b), b = 1/sqrt(in)."""
+    """A learned affine map, initialized like torch's `Linear` from U(-b, b) with b = 1/sqrt(in)."""
 
     def __init__(self, inputs: int, outputs: int, *, bias: bool = True) -> None:
         super().__init__()
@@ -147,8 +148,8 @@ class Linear(nn.Module):
         self.init_bound = 1 / math.sqrt(inputs)
 
     def __call__(self, x: Tensor) -> Tensor:
-        """Apply the map: (..., in) -> (..., out). The call skips torch's module hooks, because they
-        take time at every call."""
+        """Apply the map: (..., in) -> (..., out). The call skips torch's module hooks, which take
+        time at every call."""
         return affine(x, self.weight, self.bias)
 
 
@@ -156,8 +157,8 @@ class LearnedVector(nn.Module):
     """A learned vector with a constant initial value, such as a temperature or a baseline.
 
     Args:
-        init: initial value of all elements.
-        size: number of elements.
+        init: the initial value of all elements.
+        size: the number of elements.
     """
 
     def __init__(self, init: float, size: int = 1) -> None:
@@ -174,11 +175,11 @@ class LearnedVector(nn.Module):
 
 class LayerNorm(nn.Module):
     """Layer normalization (Ba, Kiros and Hinton 2016, "Layer Normalization", eq. 4). Each row is
-    normalized to mean 0 and variance 1, then multiplied by a learned gain; finally a learned bias
-    is added.
+    normalized to mean 0 and variance 1 and multiplied by a learned gain, and a learned bias is
+    added.
 
     Args:
-        width: length of a row.
+        width: the length of a row.
     """
 
     def __init__(self, width: int) -> None:
@@ -203,9 +204,9 @@ def init_parameters(model: nn.Module, seed: int) -> None:
     modules.
 
     Args:
-        model: a model in which every module with parameters of its own is a `LearnedVector` or has
-            `init_bound`, the b of the initial distribution U(-b, b).
-        seed: the run's seed.
+        model: the model. Each module that directly contains parameters is a `LearnedVector`, or has
+            the attribute `init_bound`, which is the bound b of the initial distribution U(-b, b).
+        seed: the seed of the run.
 
     Raises:
         TypeError: if a module with parameters has no initial distribution.

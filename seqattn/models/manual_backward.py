@@ -1,29 +1,28 @@
 """The loss of the default model family, with a hand-written backward pass.
 
-Autograd records every operation, and for small models the records take longer than the arithmetic.
-This file contains the forward and backward pass of one model family, the GRU encoder-decoder of
-`recurrent.py` with `context: output`, `readout: linear` and a dot-product score. Each forward stage
-F1 to F4 is followed by its gradient B1 to B4. The file is optional: without it, autograd computes
-the gradient.
+Autograd records every operation, and for small models the recording takes longer than the
+arithmetic. This file contains the forward and backward pass of one model family, the GRU
+encoder-decoder of `recurrent.py` with `context: output`, `readout: linear` and a dot-product score.
+Each forward stage, F1 to F4, is followed by its backward stage, B1 to B4. The file is optional:
+without it, autograd computes the gradient.
 
-Letters: R runs, N sequences, S source length, T target length, F features, H width of the state; dx
-is the gradient of the loss with respect to x. A step maps the state in its slot to the state in the
-next slot:
+The letters in shapes are defined in `seqattn.models.op_tape`. For any x, dx is the gradient of the
+loss with respect to x. A step maps the state in a slot to the state in the next slot:
 
-    slot     0       1 .. S     D + 1 .. D + T
+    slot     0       1 to S     D + 1 to D + T
     state    zeros   encoder    decoder
 
 Slot D contains the decoder's initial state. Without lengths, D = S, the slot of the encoder's last
 state. With lengths, D = S + 1, and slot D contains a copy of the state at the last valid step.
-Three identities shorten the passes.
+Three identities simplify the two passes.
 
-1. Every score of the family is a bilinear form of decoder state h and encoder state e. With
+1. Every score of the family is a bilinear form of a decoder state h and an encoder state e. With
    q = A h + a and k = B e + b (Vaswani et al. 2017, section 3.2.1),
 
-       q . k / sqrt(K) = h . M e + v . e + (a term that does not depend on e)
+       q . k / sqrt(K) = h^T M e + v . e + (a term that does not depend on e)
        M = A^T B / sqrt(K),  v = B^T a / sqrt(K)
 
-   Softmax is invariant to a term that is the same for all e, so the gradient of b is zero. For
+   Softmax is invariant to a term that is equal for all e, so the gradient of b is zero. For
    `general` (Luong et al. 2015, section 3.1), M = W and v = 0. Without projections, M is a multiple
    of the identity.
 2. Weights sum to 1, so the output projection W_c of the context can be applied to the values:
@@ -50,11 +49,11 @@ from seqattn.models.op_tape import GRUGates, OpTape
 from seqattn.models.recurrent import RecurrentModel
 from seqattn.models.teacher_forcing import Segment, segments
 
-# Measured thresholds; none of them changes a result by more than rounding.
+# Measured thresholds. No threshold changes a result by more than rounding.
 MAX_FUSED_TARGET_LENGTH = 8  # largest T for which all segments of a plan are one record
-MIN_INNERMOST_RUNS, MAX_INNERMOST_WIDTH = 8, 4  # R and H for the runs innermost
+MIN_INNERMOST_RUNS, MAX_INNERMOST_WIDTH = 8, 4  # smallest R, largest H with the runs innermost
 
-# A supported model has modules of these classes only. Their subclasses may compute something else.
+# Every module of a supported model has one of these classes. A subclass may compute something else.
 SUPPORTED_CLASSES = frozenset({
     RecurrentModel, nn.ModuleList, GRU, Linear, Attention, Softmax,
     DotScore, ScaledDotScore, GeneralScore,
@@ -77,18 +76,18 @@ def supports(model: object) -> bool:
 
 
 def prefers_runs_innermost(model: RecurrentModel, runs: int) -> bool:
-    """Return whether a layout with the runs innermost is faster, as it is for very small
-    matrices."""
+    """Return whether the layout with the axis of runs innermost is faster. This is the case for
+    very small matrices."""
     return runs >= MIN_INNERMOST_RUNS and model.encoder.hidden <= MAX_INNERMOST_WIDTH
 
 
 class ManualLoss:
-    """The mean squared error of a supported model and its gradient.
+    """The mean squared error of a supported model, and the gradient of this error.
 
     Args:
-        model: a model with parameters that are only changed in place. The parameters have the shape
-            (R, ...) if there are several runs.
-        gradient: the output buffer of `value_and_grad`, (R, P), in the order of the parameters.
+        model: a model with parameters that are changed only in place. With several runs, the
+            parameters have the shape (R, ...).
+        gradient: the output buffer of `value_and_grad`, (R, P), with P values in parameter order.
     """
 
     def __init__(self, model: RecurrentModel, gradient: Tensor) -> None:
@@ -101,7 +100,7 @@ class ManualLoss:
         self, source: Tensor, target: Tensor, *, source_lengths: Tensor | None,
         target_keep: Tensor | None, teacher_forcing: Tensor,
     ) -> Tensor:  # fmt: skip
-        """Return the loss of each run, (R,), or () without runs. Write the gradients to `gradient`.
+        """Return the loss, (R,), or () without an axis of runs. Write the gradients to `gradient`.
 
         Args:
             target_keep: mask (..., N, T), True at valid target steps, or (..., N, T, F), True at
@@ -129,14 +128,14 @@ class ManualLoss:
             passes.tape.run(passes.encode)
             passes.decode((Segment(0, T, "forced"),))
             forced = passes.error.loss()
-            # Both losses share step 0. In free running, each later input is the previous output.
+            # Both losses have the same step 0. In free running, the previous output is the input.
             passes.decode(tuple(Segment(t, t + 1, "free") for t in range(1, T)))
         return passes.error.loss(), forced
 
     def _load(
         self, source: Tensor, target: Tensor, lengths: Tensor | None, keep: Tensor | None
     ) -> ForwardBackward:
-        """Load a batch into the buffers of the passes for its shape, and return these passes."""
+        """Load a batch into the passes for the shape of the batch, and return these passes."""
         shape = BufferShape.of(source, target, lengths, keep, R=self.R, H=self.H)
         passes = self.passes.get(shape)
         if passes is None:
@@ -146,12 +145,13 @@ class ManualLoss:
 
 
 class GRUPass:
-    """The GRUs of encoder and decoder (Cho et al. 2014, in the variant of `cells.GRU`):
+    """The GRUs of the encoder and the decoder (Cho et al. 2014, in the variant of `cells.GRU`):
 
         gi = W x + b,  gh = U h + c,  h' = gates of gi, gh and h; see `GRUGates`
 
     Attributes:
-        states, dstates: (slots + 1, R, N, H); `encoded` and `decoded` are views, (S or T, R, N, H).
+        states, dstates: the states and the gradients of the states, (slots + 1, R, N, H). The views
+            `encoded` and `decoded` have the shape (S or T, R, N, H).
     """
 
     def __init__(self, tape: OpTape, parameters: FlatGradient, batch: BatchBuffers) -> None:
@@ -176,8 +176,8 @@ class GRUPass:
             self.affine(self.gi[cell], self.batch.x[:, slots].flatten(1, 2), cell, "ih")
 
     def b1_inputs(self) -> None:
-        """Compute dW = dgi^T x, dU = dgh^T h, and db and dc as sums of dgi and dgh, over all
-        steps."""
+        """Compute dW = dgi^T x and dU = dgh^T h over all steps, and the sums db of dgi and dc of
+        dgh."""
         tape, grad = self.tape, self.parameters.grad
         self.gates.inputs_backward(slice(None))
         for cell, slots in self.slots.items():
@@ -234,9 +234,9 @@ class AttentionPass:
         y      = (state's term) + softmax(scores) values
 
     Attributes:
-        memory: array (S + F, R, N, H + 1 + F), in which the columns are the keys, the bias and the
-            values.
-        joint, djoint: (R, N, T, S + F); the last F columns of `djoint` are the gradient of y.
+        memory: array (S + F, R, N, H + 1 + F). The last axis has the key (H), the bias (1) and the
+            value (F).
+        joint, djoint: `joint` and its gradient, (R, N, T, S + F). The last F columns are dy.
     """
 
     def __init__(self, tape: OpTape, parameters: FlatGradient, gru: GRUPass, score: Score) -> None:
@@ -257,12 +257,12 @@ class AttentionPass:
         self.weights, self.total, self.y = new(R, N, T, S), new(R, N, T, 1), new(R, N, T, F)
 
     def unpack(self, memory: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return views: keys (R, N, S + F, H), biases (R, N, 1, S + F) and values (R, N, S, F)."""
+        """Return views of keys (R, N, S + F, H), biases (R, N, 1, S + F), values (R, N, S, F)."""
         (_, _, S, _, _, H, *_), each = self.gru.batch.shape, memory.permute(1, 2, 0, 3)
         return each[..., :H], each[..., H].unsqueeze(2), each[:, :, :S, H + 1 :]
 
     def f3_memory(self) -> None:
-        """Compute key, bias and value of each encoder state, and the output's keys and biases."""
+        """Compute keys, biases and values of the source, and keys and biases of the output."""
         tape, padding, memory = self.tape, self.gru.batch.padding, self.memory
         _, _, S, _, _, H, *_ = self.gru.batch.shape
         self.f3_weights()
@@ -291,7 +291,7 @@ class AttentionPass:
         self.b3_weights()
 
     def f3_weights(self) -> None:
-        """Compute [M; v; W_c V], and the output's bias b + W_c u."""
+        """Compute the matrix [M; v; W_c V], and the bias b + W_c u of the output."""
         tape, w, (*_, F, H, _, _) = self.tape, self.w, self.gru.batch.shape
         M, v, W_cV = self.to_memory.split([H, 1, F], dim=1)
         W_c = w["output.weight"][..., :H]
@@ -337,7 +337,7 @@ class AttentionPass:
             tape.record(dW_c.copy_, dW_cV)
 
     def f4_attend(self, first: int, last: int) -> None:
-        """Compute attention and output of the decoder steps `first` to `last - 1`."""
+        """Compute the attention and the output of the decoder steps `first` to `last - 1`."""
         tape, (_, _, S, *_) = self.tape, self.gru.batch.shape
         queries = self.gru.decoded[first:last].permute(1, 2, 0, 3)
         joint, weights = self.joint[:, :, first:last], self.weights[:, :, first:last]
@@ -346,7 +346,7 @@ class AttentionPass:
         tape.matmul(self.y[:, :, first:last], weights, self.values, joint[..., S:])
 
     def b4_attend(self, first: int, last: int, djoint: Tensor | None = None) -> None:
-        """Compute djoint (R, N, steps, S + F) and dh from dy, the last F columns of djoint."""
+        """Compute dh and the first S columns of djoint (R, N, steps, S + F) from the last F."""
         tape, (_, _, S, *_) = self.tape, self.gru.batch.shape
         djoint = self.djoint[:, :, first:last] if djoint is None else djoint
         weights, total = self.weights[:, :, first:last], self.total[:, :, first:last]
@@ -357,7 +357,7 @@ class AttentionPass:
 
 
 class ForwardBackward:
-    """The forward and backward pass for one batch shape."""
+    """The forward pass and the backward pass for one batch shape."""
 
     def __init__(self, model: RecurrentModel, parameters: FlatGradient, shape: BufferShape) -> None:
         R, N, S, _, F, *_ = shape
@@ -372,18 +372,18 @@ class ForwardBackward:
         self.dfed, self.djoint_prev = tape.new(R, N, F), tape.new(R, N, 1, S + F)
 
     def encode(self) -> None:
-        """Run F1 to F3. The tape stores them as one record."""
+        """Run the stages F1 to F3, which the tape stores as one record."""
         self.gru.f1_inputs()
         self.gru.f2_encode()
         self.attention.f3_memory()
 
     def decode(self, plan: tuple[Segment, ...]) -> None:
-        """Run F4 and compute the error."""
+        """Run the stage F4 and compute the error."""
         self.run_segments(self.f4_decode, plan)
         self.tape.run(self.error.forward)
 
     def backward(self, plan: tuple[Segment, ...]) -> None:
-        """Run the backward pass, from the gradient of the error to B1."""
+        """Run the backward pass, from the gradient of the error to the stage B1."""
         self.tape.run(self.start_backward)
         self.run_segments(self.b4_decode, plan)
         self.tape.run(self.b3_to_b1)
@@ -408,7 +408,7 @@ class ForwardBackward:
                 run(self.gru.step, slot, "decoder")
             if is_stepwise or last < T:  # the next step reads this output
                 run(self.attention.f4_attend, last - 1, last)
-        if not is_stepwise:  # all steps at once, including those already computed
+        if not is_stepwise:  # recomputes the steps that were computed above
             run(self.attention.f4_attend, 0, T)
 
     def b4_decode(self, plan: tuple[Segment, ...]) -> None:
@@ -425,7 +425,7 @@ class ForwardBackward:
                 run(self.b4_input, first, feed, is_stepwise)
 
     def f4_input(self, t: int, feed: str) -> None:
-        """Compute gi = W x + b; x is the previous step's y, or the target if teacher-forced."""
+        """Compute gi = W x + b, where x is the previous output or, if forced, the target."""
         x = self.batch.feed(t, self.attention.y[:, :, t - 1], mixed=feed == "mixed")
         self.gru.affine(self.gru.gi_of_slot[self.batch.shape.start + t], x, "decoder", "ih")
 

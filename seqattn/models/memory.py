@@ -1,8 +1,8 @@
-"""Estimates of the number of values that a model stores per sequence. The rules are approximate,
-and overestimate the numbers rather than underestimate them.
+"""Estimates of the number of values that a model stores per sequence. The estimates are approximate
+and are meant to be upper bounds.
 
-Letters: S source length, T target length, H width of a state, D width of a Transformer, K width of
-the keys.
+Here, S is the source length, T the target length, H the width of a recurrent state, D the width of
+a Transformer, and K the width of the keys.
 """
 
 from __future__ import annotations
@@ -20,18 +20,21 @@ from seqattn.config import (
 
 
 def activations_per_sequence(model: Model, S: int, T: int, *, alone: bool = True) -> int:
-    """Estimate how many numbers forward and backward pass store for one sequence of a batch.
+    """Estimate how many numbers the forward and the backward pass store for one sequence of a
+    batch.
 
-    - A recurrent model stores 40 numbers per step and unit of H, for each layer and direction. A
-      recurrent model also stores 6 numbers per head for each pair of a source step and a target
-      step. An additive score adds 4 K numbers per pair, and a location adds a few.
-    - A model with fast weights stores, at every step and iteration of the inner loop, the past
-      states or the matrix, whichever is smaller.
-    - A Transformer stores the activations of every sublayer. torch's fused attention stores nothing
-      per pair, but it works for one run only. Batched runs store two numbers per pair.
+    - A recurrent model stores 40 * H numbers per step, for each layer and direction. For each pair
+      of a source step and a target step, a recurrent model also stores 6 numbers per head. An
+      additive score adds 4 * K numbers per pair, and location-based addressing adds a few numbers
+      per pair and head.
+    - At every step and in every iteration of the inner loop, a model with fast weights stores the
+      past states or the matrix, whichever is smaller.
+    - A Transformer stores the activations of every sublayer. If the run is trained alone, torch's
+      fused attention stores no attention weights. In a batch of runs, a Transformer stores two
+      numbers per attention weight.
 
     Args:
-        S, T: lengths of source and target.
+        S, T: the length of the source and the length of the target.
         alone: whether the run is trained alone, not in a batch with other runs.
     """
     match model:
@@ -62,10 +65,10 @@ def activations_per_sequence(model: Model, S: int, T: int, *, alone: bool = True
 
 
 def attention_weights_per_sequence(model: Model, S: int, T: int) -> int:
-    """Count the attention weights of one sequence, over all layers, heads and kinds.
+    """Count the attention weights of one sequence over all layers, heads and kinds of attention.
 
     Args:
-        S, T: lengths of source and target.
+        S, T: the length of the source and the length of the target.
     """
     if not model.has_attention:
         return 0

@@ -1,6 +1,7 @@
 """Random numbers of a forward pass, for dropout and hard attention.
 
-Letters: N sequences, L steps, A heads, H width of the state, W width of the readout's input.
+In shapes, N is the number of sequences, L the number of steps, A the number of heads, H the width
+of the state, and W the width of the readout's input.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ class Dropout(NamedTuple):
     """The dropout of a Transformer's forward pass.
 
     Attributes:
-        rng: source of the random numbers; None for no dropout.
-        p: probability that an element is set to zero.
+        rng: the source of the random numbers; None for no dropout.
+        p: the probability that an element is set to zero.
     """
 
     rng: RNG | None
@@ -34,11 +35,12 @@ class Noise(NamedTuple):
     """The random numbers of L decoder steps of a recurrent model.
 
     Attributes:
-        attention: (..., N, [A,] L), uniform over [0, 1], to sample the positions of hard attention.
-            Rounding to float32 can result in 1.0. Pass None to select the most probable positions.
-        layer_dropout: dropout factors of the input of each layer except the first, (..., N, L, H)
-            each.
-        readout_dropout: (..., N, L, W), dropout factors of the readout's input; None for no
+        attention: numbers uniform over [0, 1], (..., N, [A,] L), from which hard attention samples
+            positions. Because of rounding to float32, a number can be 1.0. With None, hard
+            attention selects the most probable positions.
+        layer_dropout: one tensor (..., N, L, H) per layer except the first, with the dropout
+            factors of the layer's input.
+        readout_dropout: dropout factors of the readout's input, (..., N, L, W); None for no
             dropout.
     """
 
@@ -47,7 +49,7 @@ class Noise(NamedTuple):
     readout_dropout: Tensor | None = None
 
     def slice_steps(self, first: int, last: int) -> Noise:
-        """Return the numbers of the steps `first` to `last - 1`."""
+        """Return the random numbers of the steps `first` to `last - 1`."""
         if self is NO_NOISE:
             return self
         return Noise(
@@ -65,6 +67,7 @@ NO_NOISE = Noise()
 
 
 def dropout_factors(rng: RNG, p: float, like: Tensor, *shape: int) -> Tensor:
-    """Draw dropout factors in the dtype of `like`: 0 with probability p, otherwise 1 / (1 - p)."""
+    """Draw dropout factors in the dtype of `like`. A factor is 0 with probability p, and otherwise
+    1 / (1 - p)."""
     kept = rng.uniform("dropout", *shape) >= p
     return kept.to(like.dtype) / (1 - p)

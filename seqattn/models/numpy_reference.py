@@ -1,24 +1,25 @@
-"""Attention in NumPy with hand-written gradients. This module is the reference implementation for
-tests.
+"""Attention in NumPy with hand-written gradients. Tests compare other implementations with this
+module.
 
 The code is simple rather than fast. Each forward function has a backward function. The forward
 function returns its result and a cache of intermediate values. The backward function takes the
 gradient of the loss with respect to that result and returns the gradients with respect to all
-inputs. The backward function goes through the forward lines from last to first, and a comment
-quotes the forward line before each gradient.
+inputs. The backward function goes through the lines of the forward function from last to first, and
+before each gradient, a comment quotes the forward line.
 
     weights = glorot_weights("scaled_dot", query=3, key=5, value=7, width=2, output=4, seed=1)
     output, cache = attention_forward(query, key, value, weights)
     gradients = attention_backward(doutput, cache)
 
-Three rules suffice for any loss L, where `dx` means dL/dx, which has the shape of x:
+Three rules suffice for any loss L. Here, `dx` means dL/dx and has the shape of x:
 
     y = a @ b       da = dy @ b^T,  db = a^T @ dy       (matrix product)
     y = f(x)        dx = dy * f'(x)                     (elementwise function)
     y = x, x        dx = dy1 + dy2                      (used twice: the gradients add up)
 
-Sizes: N any number of leading axes (batch, heads); T queries; S keys and values; Q, C and V widths
-of query, key and value; K width of projected queries and keys; O width of the output.
+In shapes, "N..." is any number of leading axes (batch, heads), T is the number of queries, and S
+the number of keys and values. The widths of query, key and value are Q, C and V. The width of
+projected queries and keys is K, and the width of the output is O.
 """
 
 from __future__ import annotations
@@ -43,11 +44,11 @@ def linear_forward(x: Array, weight: Array) -> tuple[Array, Cache]:
     """Compute y = x W.
 
     Args:
-        x: (N..., L, inputs).
-        weight: (inputs, outputs).
+        x: the input, with L rows, (N..., L, inputs).
+        weight: the matrix W, (inputs, outputs).
 
     Returns:
-        y (N..., L, outputs), and the cache.
+        the output y (N..., L, outputs), and the cache.
     """
     y = x @ weight
     return y, (x, weight)
@@ -72,14 +73,14 @@ def scaled_dot_forward(query: Array, key: Array) -> tuple[Array, Cache]:
 
     If the components of q and k are independent with mean 0 and variance 1, q . k has mean 0 and
     variance K. Division by the square root of the *width* (not of the number of keys) gives
-    standard deviation 1. If the mean is not 0, the variance is larger.
+    standard deviation 1. If the mean of the components is not 0, the variance is larger.
 
     Args:
-        query: (N..., T, K).
-        key: (N..., S, K).
+        query: the queries (N..., T, K).
+        key: the keys (N..., S, K).
 
     Returns:
-        scores (N..., T, S), and the cache.
+        the scores (N..., T, S), and the cache.
     """
     *_, K = key.shape
     products = query @ key.swapaxes(-1, -2)
@@ -100,16 +101,16 @@ def scaled_dot_backward(dscores: Array, cache: Cache) -> tuple[Array, Array]:
 
 
 def general_forward(query: Array, key: Array, weight: Array) -> tuple[Array, Cache]:
-    """Compute q . W k (Luong et al. 2015, "Effective Approaches to Attention-based NMT", section
+    """Compute q^T W k (Luong et al. 2015, "Effective Approaches to Attention-based NMT", section
     3.1, general).
 
     Args:
-        query: (N..., T, Q).
-        key: (N..., S, C).
+        query: the queries (N..., T, Q).
+        key: the keys (N..., S, C).
         weight: the matrix W, (Q, C).
 
     Returns:
-        scores (N..., T, S), and the cache.
+        the scores (N..., T, S), and the cache.
     """
     q = query @ weight  # (N..., T, C)
     scores = q @ key.swapaxes(-1, -2)
@@ -133,15 +134,15 @@ def additive_forward(
     """Compute v . tanh(q W + k U + b) (Bahdanau et al. 2015, appendix A.1.2, plus a bias).
 
     Args:
-        query: (N..., T, Q).
-        key: (N..., S, C).
-        W: (Q, K).
-        U: (C, K).
-        b: (K,).
-        v: (K,).
+        query: the queries (N..., T, Q).
+        key: the keys (N..., S, C).
+        W: the weight of the query, (Q, K).
+        U: the weight of the key, (C, K).
+        b: the bias, (K,).
+        v: the output vector, (K,).
 
     Returns:
-        scores (N..., T, S), and the cache.
+        the scores (N..., T, S), and the cache.
     """
     q = query @ W
     k = key @ U + b
@@ -180,12 +181,12 @@ def softmax_forward(scores: Array, keep: Bools | None = None) -> tuple[Array, Ca
     prevents overflow.
 
     Args:
-        scores: (N..., T, S).
+        scores: the scores (N..., T, S).
         keep: a mask that broadcasts to (N..., T, S), True at valid keys; None if all keys are
             valid.
 
     Returns:
-        weights (N..., T, S), where each row sums to 1, and the cache.
+        the weights (N..., T, S), in which each row sums to 1, and the cache.
 
     Raises:
         ValueError: if all keys of a row are masked.
@@ -226,8 +227,8 @@ def causal_mask(T: int, S: int) -> Bools:
 
 
 def weighted_sum_forward(weights: Array, values: Array) -> tuple[Array, Cache]:
-    """Compute the context: (N..., T, S) and (N..., S, O) -> (N..., T, O). Return the context with
-    the cache."""
+    """Compute the context (N..., T, O) from weights (N..., T, S) and values (N..., S, O). Return
+    the context and the cache."""
     context = weights @ values
     return context, (weights, values)
 
@@ -249,8 +250,9 @@ class Gradients:
     """The gradients with respect to the inputs of `attention_forward`.
 
     Attributes:
-        query, key, value: gradients, shaped like the inputs. If one array is several of the inputs
-            (self-attention), its gradient is the sum of their gradients.
+        query, key, value: gradients with respect to the three inputs, shaped like the inputs. If
+            the same array was passed as several inputs (self-attention), the gradient of the array
+            is the sum of the gradients of these inputs.
         weights: gradients by parameter name, shaped like the parameters.
     """
 
@@ -273,9 +275,9 @@ def attention_forward(
     """Average the values for each query, weighted by the softmax of the scores (attention).
 
     Args:
-        query: (N..., T, Q).
-        key: (N..., S, C).
-        value: (N..., S, V).
+        query: the queries (N..., T, Q).
+        key: the keys (N..., S, C).
+        value: the values (N..., S, V).
         weights: W_Q (Q, K) and W_K (C, K) for `scaled_dot`; W (Q, C) for `general`; W (Q, K), U
             (C, K), b (K,) and v (K,) for `additive`. W_V (V, O) is optional and projects the
             values.
@@ -284,7 +286,7 @@ def attention_forward(
         causal: whether query t may only attend to keys 0 to t.
 
     Returns:
-        output (N..., T, O), and the cache, whose first entry is the attention weights (N..., T, S).
+        the output (N..., T, O), and a cache that starts with the weights (N..., T, S).
 
     Raises:
         ValueError: if shapes do not fit together, or if all keys of a query are masked.
@@ -326,7 +328,7 @@ def attention_backward(doutput: Array, cache: Cache) -> Gradients:
     """Return the gradients with respect to all inputs of `attention_forward`.
 
     Args:
-        doutput: (N..., T, O), the gradient of the loss with respect to the output.
+        doutput: the gradient of the loss with respect to the output, (N..., T, O).
         cache: the cache that `attention_forward` returned.
     """
     _, score, score_cache, softmax_cache, value_cache, sum_cache = cache
@@ -363,16 +365,16 @@ def glorot_weights(
     output: int | None,
     seed: int,
 ) -> dict[str, Array]:
-    """Draw initial weights for `attention_forward`; biases are 0.
+    """Draw initial weights for `attention_forward`. The initial biases are 0.
 
     Each matrix is drawn from U(-b, b), b = sqrt(6 / (inputs + outputs)) (Glorot and Bengio 2010,
     "Understanding the difficulty of training deep feedforward networks", eq. 16).
 
     Args:
         query, key, value: the widths Q, C and V.
-        width: the width K; ignored by `general`, whose W is (Q, C).
-        output: the width O; None for no W_V.
-        seed: seed of NumPy's default generator.
+        width: the width K. The score `general` ignores this argument, because its W is (Q, C).
+        output: the width O; None for no matrix W_V.
+        seed: the seed of NumPy's default generator.
     """
     rng = np.random.default_rng(seed)
     shapes: dict[str, tuple[int, int]]

@@ -1,12 +1,13 @@
 """A tape of tensor operations on preallocated buffers. The operations are recorded for the first
 batch of a shape and replayed for all other batches of this shape. A tape is similar to a CUDA
-graph, but works on any device.
+graph, but it works on any device.
 
 `manual_backward.py` consists of operations on a tape. An operation writes into a buffer and reads
-views of buffers. The buffers are the same tensors for every batch, so a list of operations with
-their arguments is a program, and a replay of the list executes no other Python code.
+views of buffers. The buffers are the same tensors for every batch. A list of operations with their
+arguments is therefore a program, and a replay of this list executes no other Python code.
 
-Letters: R runs, N sequences, S source length, T target length, F features, H width of the state.
+In shapes, R is the number of runs, N the number of sequences, S the source length, T the target
+length, F the number of features, and H the width of the state.
 """
 
 from __future__ import annotations
@@ -18,24 +19,24 @@ from typing import Any
 import torch
 from torch import Tensor
 
-# Measured thresholds; none of them changes a result by more than rounding.
-MAX_PROGRAMS = 4096  # largest number of programs for one batch shape
-MAX_NARROW = 8  # largest k or n of a product for which one bmm is not the fastest way
-MAX_PRODUCT_TERMS = 200_000  # largest R m k n of a product that is computed elementwise
-MAX_STRIDED_TERMS = 400  # m k n below which a strided output does not slow down bmm
+# Measured thresholds. No threshold changes a result by more than rounding.
+MAX_PROGRAMS = 4096  # largest number of programs of a tape
+MAX_NARROW = 8  # largest k or n of a product for which one bmm is not fastest
+MAX_PRODUCT_TERMS = 200_000  # largest R * m * k * n of an elementwise product
+MAX_STRIDED_TERMS = 400  # m * k * n below which bmm is fast despite a strided output
 MIN_SIGMOID_TANH_SIZE = 2048  # smallest size for which tanh is computed from sigmoid
 
 
 class OpTape:
-    """A tape that records operations, replays them, and allocates their buffers.
+    """A tape that records operations, replays these operations, and allocates their buffers.
 
-    `run` executes a function that consists of operations (`record`, `matmul`, ...) and records
-    these operations. When `run` is called again with the same function and arguments, it replays
+    The method `run` executes a function that consists of operations (`record`, `matmul`, ...), and
+    records these operations. A second call of `run` with the same function and arguments replays
     the record. The function must therefore not branch on values in a buffer, and must allocate all
     tensors with `new`.
 
     Args:
-        like: (R, ..., ...), a tensor with the dtype and device of the buffers.
+        like: a tensor (R, ..., ...) that has the dtype and the device of the buffers.
         runs_innermost: whether the axis of runs is innermost in memory.
     """
 
@@ -50,8 +51,8 @@ class OpTape:
         """Allocate a buffer without initializing it.
 
         Args:
-            shape: shape of the buffer.
-            runs: index of the buffer's axis of runs.
+            shape: the shape of the buffer.
+            runs: the index of the axis of runs in the buffer.
         """
         if not self.runs_innermost:
             return self.like.new_empty(shape)
@@ -61,11 +62,12 @@ class OpTape:
     # --- record and replay ------------------------------------------------------------------------
 
     def run(self, function: Callable[..., None], *arguments: object) -> None:
-        """Replay the record of `function(*arguments)`, or execute and record the call.
+        """Replay the record of `function(*arguments)`. If there is no record, execute and record
+        the call.
 
         Within another `run`, the operations are added to the record of that outer call. The key of
-        a record is the function's qualified name, so that a tape has no reference to the objects
-        that use it.
+        a record consists of the function's qualified name and the arguments, so that a tape has no
+        reference to the objects that use the tape.
         """
         if self.recording is not None:
             function(*arguments)
@@ -99,8 +101,8 @@ class OpTape:
 
     def tanh_(self, x: Tensor) -> None:
         """Compute tanh(x) = 2 sigmoid(2 x) - 1 in place. On the CPU, torch computes the sigmoid of
-        a large float32 tensor so much faster than its tanh that these three operations are faster
-        than one tanh."""
+        a large float32 tensor much faster than the tanh, so the three operations recorded here are
+        faster than one tanh."""
         if (
             x.device.type == "cpu"
             and x.dtype == torch.float32
@@ -113,13 +115,13 @@ class OpTape:
             self.record(x.tanh_)
 
     def softmax(self, out: Tensor, scores: Tensor) -> None:
-        """Compute the softmax over the last axis of scores (R, N, T, S). torch.softmax copies a
+        """Compute the softmax over the last axis of scores (R, N, T, S). `torch.softmax` copies a
         tensor that is not contiguous, so the axes are permuted to their order in memory."""
         axes = (1, 2, 3, 0) if self.runs_innermost else (0, 1, 2, 3)
         self.record(torch.softmax, scores.permute(axes), axes.index(3), out=out.permute(axes))
 
     def softmax_backward(self, grad: Tensor, weights: Tensor, total: Tensor) -> None:
-        """Compute the gradient of the scores from the gradient of the weights, in place: weights *
+        """Replace `grad`, the gradient of the weights, with the gradient of the scores, weights *
         (grad - sum(weights * grad)). The tensor `total` is a buffer for the sum."""
         self.record(grad.mul_, weights)
         self.record(torch.sum, grad, -1, keepdim=True, out=total)
@@ -129,10 +131,11 @@ class OpTape:
         """Compute `out = plus + a @ b`.
 
         Args:
-            out: (R, ..., m, n).
-            a: (R, ..., m, k).
-            b: (R, ..., k, n).
-            plus: a tensor that broadcasts to `out`, and that may be `out` itself; None for 0.
+            out: the buffer of the result, (R, ..., m, n).
+            a: the left factor, (R, ..., m, k).
+            b: the right factor, (R, ..., k, n).
+            plus: the tensor to add, which broadcasts to `out` and may be `out` itself; None to add
+                nothing.
         """
         if self.runs_innermost and a.shape[-1] <= MAX_NARROW:
             self._matmul_by_columns(out, a, b, plus)
@@ -142,12 +145,12 @@ class OpTape:
             self._matmul_by_bmm(out, a, b, plus)
 
     def matmul_by_gate(self, out: Tensor, x: Tensor, weight: Tensor, bias: Tensor) -> None:
-        """Compute W x + b, with the gates as the first axis.
+        """Compute W x + b, with the axis of gates as the first axis of the result.
 
         Args:
-            out: (gates, R, n, H).
-            x: (R, n, in).
-            weight, bias: (R, gates * H, in) and (R, gates * H).
+            out: the buffer of the result, (gates, R, n, H).
+            x: the inputs (R, n, in).
+            weight, bias: the weight W, (R, gates * H, in), and the bias b, (R, gates * H).
         """
         gates, (R, n, columns) = len(out), x.shape
         weights = weight.unflatten(1, (gates, -1)).permute(1, 0, 3, 2)  # (gates, R, in, H)
@@ -163,7 +166,7 @@ class OpTape:
             self.record(out.copy_, joined.unflatten(-1, (gates, -1)).permute(2, 0, 1, 3))
 
     def _matmul_by_columns(self, out: Tensor, a: Tensor, b: Tensor, plus: Tensor | None) -> None:
-        """Sum, over k, the outer products of column k of a and row k of b."""
+        """Compute the sum over k of the outer products of column k of a and row k of b."""
         columns, rows = a.split(1, dim=-1), b.split(1, dim=-2)
         for i, (column, row) in enumerate(zip(columns, rows, strict=True)):
             before = plus if i == 0 else out
@@ -173,7 +176,7 @@ class OpTape:
                 self.record(torch.addcmul, before, column, row, out=out)
 
     def _matmul_by_terms(self, out: Tensor, a: Tensor, b: Tensor, plus: Tensor | None) -> None:
-        """Compute all products a_ik b_kj in one operation, and sum them over k."""
+        """Compute all products a_ik * b_kj in one operation, and sum the products over k."""
         terms = self.new(*out.shape, a.shape[-1])
         self.record(torch.mul, a.unsqueeze(-2), b.mT.unsqueeze(-3), out=terms)
         total = out if plus is None else self.new(*out.shape)
@@ -182,9 +185,9 @@ class OpTape:
             self.record(torch.add, plus, total, out=out)
 
     def _matmul_by_bmm(self, out: Tensor, a: Tensor, b: Tensor, plus: Tensor | None) -> None:
-        """Call torch.bmm, but avoid its two slow cases on the CPU. For a strided `out`, bmm
-        multiplies the matrices one by one. A narrow result takes several times as long as its
-        transpose."""
+        """Call `torch.bmm`, but avoid the two cases in which it is slow on the CPU. For a strided
+        `out`, `torch.bmm` multiplies the matrices one by one. Computing a narrow result takes
+        several times as long as computing the transpose of this result."""
         (m, k), n = a.shape[-2:], b.shape[-1]
         a, b, flat = self._flatten_batch(a), self._flatten_batch(b), out.flatten(0, -3)
         is_fast = m * k * n < MAX_STRIDED_TERMS or (out.is_contiguous() and n > MAX_NARROW)
@@ -217,9 +220,9 @@ class OpTape:
         """Compute `out = rows @ b` or `out += rows @ b`.
 
         Args:
-            out: (steps, R, N, n).
-            rows: a matrix (R, steps * N, k); see `steps_as_rows`.
-            b: (R, k, n).
+            out: the buffer of the result, (steps, R, N, n).
+            rows: the left factor, (R, steps * N, k); see `steps_as_rows`.
+            b: the right factor, (R, k, n).
             accumulate: whether the product is added to `out`.
         """
         by_run = out.transpose(0, 1)
@@ -232,8 +235,8 @@ class OpTape:
         self.record(by_run.add_ if accumulate else by_run.copy_, product.view_as(by_run))
 
     def steps_as_rows(self, x: Tensor) -> Tensor:
-        """Reshape (steps, R, N, width) to (R, steps * N, width). The result is a view, or a copy
-        with several runs."""
+        """Reshape (steps, R, N, width) to (R, steps * N, width). The result is a view if the
+        strides allow a view, and otherwise a copy."""
         by_run = x.transpose(0, 1)
         flat = by_run.flatten(1, 2)
         if not shares_memory(flat, x):
@@ -242,8 +245,8 @@ class OpTape:
         return flat
 
     def _flatten_batch(self, x: Tensor) -> Tensor:
-        """Reshape (R, ..., m, n) to (R * ..., m, n). The result is a view if the strides allow it,
-        otherwise a copy."""
+        """Reshape (R, ..., m, n) to (R * ..., m, n). The result is a view if the strides allow a
+        view, and otherwise a copy."""
         flat = x.flatten(0, -3)
         if not shares_memory(flat, x):
             self.record(flat.view(x.shape).copy_, x)
@@ -256,24 +259,25 @@ def shares_memory(view: Tensor, x: Tensor) -> bool:
 
 
 class GRUGates:
-    """The gates of a GRU (Cho et al. 2014, in the variant of `cells.GRU`) over L steps:
+    """The gates of a GRU (Cho et al. 2014, in the variant of `cells.GRU`) for L steps:
 
         r = sigmoid(gi_r + gh_r),  z = sigmoid(gi_z + gh_z),  n = tanh(gi_n + r gh_n)
         h' = (1 - z) n + z h
 
-    The elementwise derivatives of h' are, with respect to
+    The elementwise derivatives of h' with respect to each operand are:
 
         gi_n: a = (1 - z) (1 - n^2)        gh_n: a r        h: z
         gi_r and gh_r: a gh_n r (1 - r)    gi_z and gh_z: (h - n) z (1 - z)
 
     Attributes:
-        states: (L + 1, R, N, H), the state h before each step. The h of step l is the h' of step l
-            - 1.
-        dstates: (L + 1, R, N, H), the gradient of `states`.
-        gh: (L, 3, R, N, H).
-        dgi, dgh: (R, L, N, 3, H), the two halves of dg (R, L, N, 2, 3, H).
-        dh_dgi_n: (L, R, N, H), derivative of h' with respect to gi_n.
-        dh_dgh: (L, 3, R, N, H), derivatives of h' with respect to gh.
+        states: the state h before each step, (L + 1, R, N, H). The state h of step l is the state
+            h' of step l - 1.
+        dstates: the gradient of `states`, (L + 1, R, N, H).
+        gh: the values of gh at all steps, (L, 3, R, N, H).
+        dgi, dgh: the gradients of gi and gh, (R, L, N, 3, H). Both are views of the buffer `dg` (R,
+            L, N, 2, 3, H).
+        dh_dgi_n: the derivatives of h' with respect to gi_n, (L, R, N, H).
+        dh_dgh: the derivatives of h' with respect to gh, (L, 3, R, N, H).
     """
 
     def __init__(self, tape: OpTape, states: Tensor, dstates: Tensor) -> None:
@@ -295,16 +299,15 @@ class GRUGates:
         record(torch.lerp, n, self.states[step], gates[1], out=self.states[step + 1])
 
     def step_backward(self, step: int) -> None:
-        """Compute dgh from dh', and add the term z dh' to dh. `compute_jacobians` must run
-        first."""
+        """Compute dgh from dh', and add the term z * dh' to dh. Call `compute_jacobians` first."""
         dh_next, dgh = self.dstates[step + 1], self.dgh[:, step].permute(2, 0, 1, 3)
         self.tape.record(torch.mul, self.dh_dgh[step], dh_next, out=dgh)
         if step > 0:  # the initial state is constant
             self.tape.record(self.dstates[step].addcmul_, dh_next, self.gates[step, 1])
 
     def inputs_backward(self, steps: slice) -> None:
-        """Compute dgi from dh' and dgh. The gates r and z depend on gi + gh, so for these gates dgi
-        and dgh are equal."""
+        """Compute dgi from dh' and dgh. The gates r and z depend on gi + gh, so dgi and dgh are
+        equal for these two gates."""
         dgi, dgi_n = self.dgi[:, steps], self.dgi[:, steps, :, 2].transpose(0, 1)
         self.tape.record(dgi[..., :2, :].copy_, self.dgh[:, steps, :, :2])
         self.tape.record(torch.mul, self.dh_dgi_n[steps], self.dstates[1:][steps], out=dgi_n)

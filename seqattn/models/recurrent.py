@@ -1,11 +1,11 @@
 """The recurrent encoder-decoder (Sutskever et al. 2014, Cho et al. 2014), with or without
 attention.
 
-Letters: N sequences, S source length, T target length, F features, H width of a cell's output, W
-width of its state (see `cells`), L number of decoder steps in a segment, A heads. Shapes may have
-leading axes of runs. The encoder maps the source to states (N, S, H). The decoder starts from the
-encoder state at the last valid source step, and its first input is this source step. The decoder
-outputs one step at a time.
+In shapes, N is the number of sequences, S the source length, T the target length, F the number of
+features, H the width of a cell's output, W the width of a cell's state, L the number of steps in a
+segment, and A the number of heads. Shapes may have a leading axis of runs. The encoder maps the
+source to states (N, S, H). The decoder starts from the encoder state at the last valid source step,
+and the first decoder input is this source step. The decoder outputs one step at a time.
 
 With `context: output` (Luong et al. 2015, section 3), the query is the new state h_t. The readout
 maps context and state to the output:
@@ -13,9 +13,9 @@ maps context and state to the output:
     readout: linear     y_t = W [c_t; h_t] + b
     readout: tanh       a_t = tanh(W_a [c_t; h_t] + b_a),   y_t = W a_t + b     (Luong, eq. 5)
 
-The paper has the tanh readout, without biases, and calls a_t the attentional vector. The linear
-readout is not from the paper. `input_feeding` (Luong et al. 2015, section 3.3) concatenates a_t to
-the next input, so it always uses the tanh readout.
+The paper uses the tanh readout, without biases, and calls a_t the attentional vector. The linear
+readout is not from the paper. With `input_feeding` (Luong et al. 2015, section 3.3), a_t is
+concatenated to the next input, so the readout is always the tanh readout.
 
 With `context: input` (Bahdanau et al. 2015, section 3.1 and appendix A.2), the query is the
 previous state h_{t-1}, and the context is concatenated to the input of the next state. The output
@@ -67,8 +67,8 @@ class DecoderState(NamedTuple):
 
     Attributes:
         cells: one state (..., N, W) per layer.
-        attentional: the previous attentional vector (..., N, H) with input feeding; None before the
-            first step.
+        attentional: the previous attentional vector (..., N, H); None before the first step, or if
+            the model does not use input feeding.
         prev_weights: the previous attention weights; see `AttentionOutput`.
     """
 
@@ -82,8 +82,8 @@ class RecurrentEncoderOutput(NamedTuple):
 
     Attributes:
         memory: keys and values of the source; None without attention.
-        state: initial decoder state.
-        start_token: (..., N, F), the first decoder input, which is the last valid source step.
+        state: the initial decoder state.
+        start_token: the first decoder input (..., N, F), which is the last valid source step.
     """
 
     memory: AttentionMemory | None
@@ -92,7 +92,7 @@ class RecurrentEncoderOutput(NamedTuple):
 
 
 class RecurrentModel(Seq2SeqModel):
-    """A recurrent encoder-decoder; the module's docstring has the equations."""
+    """A recurrent encoder-decoder. The docstring of the module gives the equations."""
 
     def __init__(
         self, config: Recurrent, features: FeatureSpec, lengths: Lengths | None = None
@@ -235,13 +235,13 @@ class RecurrentModel(Seq2SeqModel):
         """Run one step of the decoder.
 
         Args:
-            decoder_input: (..., N, F).
+            decoder_input: the decoder input (..., N, F).
             state: the state that `encode` or the previous step returned.
             memory: the memory that `encode` returned.
 
         Returns:
-            the output (..., N, 1, F) without the skip connection, context and weights (None without
-                attention), and the new state.
+            the output (..., N, 1, F) without the skip connection; the context and the weights, or
+                None without attention; and the new state.
         """
         return self._decode([self.decoder.project(decoder_input)], state, memory, NO_NOISE)
 
@@ -249,8 +249,8 @@ class RecurrentModel(Seq2SeqModel):
         self, projected: list[Tensor], state: DecoderState, memory: AttentionMemory | None,
         noise: Noise,
     ) -> tuple[Tensor, AttentionOutput | None, DecoderState]:  # fmt: skip
-        """Decode a segment of L projected inputs. Return the output (..., N, L, F), context and
-        weights of L queries, and the state after the segment."""
+        """Decode a segment of L projected inputs. Return the output (..., N, L, F), the context and
+        the weights of L queries, and the state after the segment."""
         if self.is_sequential:
             return self._decode_sequentially(projected, state, memory, noise)
         states, last = self.decoder.unroll(projected, state.cells[0])
@@ -292,7 +292,7 @@ class RecurrentModel(Seq2SeqModel):
                 state = DecoderState(cells, None, attention.prev_weights)
                 readouts.append(self.top_layer_output(cells))
             else:
-                if state.attentional is not None:  # zeros before the first step
+                if state.attentional is not None:  # None stands for zeros
                     step = step + self.decoder.project_context(state.attentional)
                 cells = self.step_layers(step, state.cells, step_noise)
                 query = self.top_layer_output(cells).unsqueeze(-2)
@@ -312,8 +312,8 @@ class RecurrentModel(Seq2SeqModel):
         """Compute the states of all decoder layers after one step.
 
         Args:
-            projected: projected input of the first layer.
-            cells: the states (..., N, W) before the step.
+            projected: the projected input of the first layer.
+            cells: the state (..., N, W) of each layer before the step.
             noise: the random numbers of the step.
         """
         new = [self.decoder.step(projected, cells[0])]
@@ -328,7 +328,7 @@ class RecurrentModel(Seq2SeqModel):
         return tuple(new)
 
     def top_layer_output(self, cells: tuple[Tensor, ...]) -> Tensor:
-        """Return the output (..., N, H) of the last decoder layer for the states (..., N, W)."""
+        """Return the output (..., N, H) of the last decoder layer for the states of all layers."""
         layer = self._upper_layers[-1] if self.is_deep else self.decoder
         return layer.output(cells[-1])
 
@@ -344,8 +344,8 @@ class RecurrentModel(Seq2SeqModel):
 
 
 def _draw_noise(model: RecurrentModel, rng: RNG, N: int, T: int) -> Noise:
-    """Draw all random numbers of T decoder steps at once, so that they do not depend on teacher
-    forcing."""
+    """Draw all random numbers of T decoder steps at once, so that the numbers do not depend on
+    teacher forcing."""
     u, attention, p = None, model.attention, model.dropout
     if attention is not None and attention.normalizer.is_stochastic:
         A = attention.heads
@@ -364,7 +364,7 @@ def _encoder_layer(
 
 
 def _concat_outputs(attended: list[AttentionOutput]) -> AttentionOutput:
-    """Join L outputs of one query each into one output of L queries. Only the last context is
+    """Join the outputs of L single queries into one output of L queries. Only the last context is
     kept."""
     log_prob = None
     if attended[0].log_prob is not None:

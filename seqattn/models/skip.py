@@ -2,35 +2,37 @@
 
     forecast[t, g] = network[t, g] + sum over s, f of W[t, g, s, f] source[s, f] + b[t, g]
 
-Many real series are close to linear in their past values. For such series, one linear map from the
-window to all steps of the forecast is a strong baseline (Zeng et al. 2023, "Are Transformers
-Effective for Time Series Forecasting?", LTSF-Linear). The network learns the residual of the map.
+In many real series, a value is close to a linear function of past values. For such series, one
+linear map from the window to all steps of the forecast is a strong baseline (Zeng et al. 2023, "Are
+Transformers Effective for Time Series Forecasting?", LTSF-Linear). The network learns the residual
+of the map.
 
-Weight and bias of the network's output layer are initialized to zero, so the initial forecast is
-the output of the map alone. ReZero (Bachlechner et al. 2020, "ReZero is All You Need") initializes
-a residual branch to zero with a scalar factor; here, the last layer of the branch is initialized to
-zero.
+The weight and the bias of the network's output layer are initialized to zero, so the initial
+forecast is the output of the map alone. ReZero (Bachlechner et al. 2020, "ReZero is All You Need")
+initializes a residual branch to zero with a scalar factor; here, the last layer of the branch is
+initialized to zero.
 
 `model.skip_map` selects how W and b are determined:
 
 - `frozen`: ridge regression on the training sequences (`seqattn.data.ridge`) determines W and b,
-  and training does not change them. At the first step, only the output layer has a gradient other
-  than zero.
+  and training does not change them. At the first training step, only the output layer has a nonzero
+  gradient.
 - `finetuned`: W and b start from the same ridge regression and are trained with the network. In
   each step, Adam changes each of the T * G * S * F weights by about the learning rate, however
-  small the gradient of the weight. A high learning rate therefore destroys a fitted map with many
-  weights.
-- `learned`: W and b are initialized to zero and trained. The initial forecast is 0 everywhere, or
-  the last source point with `data.relative`.
+  small the gradient of the weight is. A high learning rate therefore destroys a fitted map with
+  many weights.
+- `learned`: W and b are initialized to zero and trained. With `data.relative`, the initial forecast
+  repeats the last source point. Otherwise, the initial forecast is 0 everywhere.
 
 `build_model` sets W and b to zero and makes them trainable. `seqattn.experiments.skip_start` fits
 and freezes W and b before training.
 
-The map has a fixed shape, so all sources have S points and all forecasts have at most T points. In
-free running, the decoder input is the whole forecast, including the output of the map.
+The map has a fixed shape, so all sources must have S points, and all forecasts must have at most T
+points. In free running, each decoder input is the complete forecast of the previous step, including
+the output of the map.
 
-Letters: N sequences, S source length, T target length, F features of a source point, G features of
-a target point.
+In shapes, N is the number of sequences, S the source length, T the target length, F the number of
+source features, and G the number of target features.
 """
 
 from __future__ import annotations
@@ -55,17 +57,17 @@ class Lengths(NamedTuple):
 
 
 class LinearSkip(nn.Module):
-    """The map W and b that the module's docstring defines.
+    """A linear map with the weight W and the bias b, which the docstring of the module defines.
 
     Args:
         lengths: the lengths S and T.
-        source_dim: number of source features, F.
-        target_dim: number of target features, G.
+        source_dim: the number of source features, F.
+        target_dim: the number of target features, G.
 
     Attributes:
-        weight: (T, G, S, F), or (R, T, G, S, F) with runs.
-        bias: (T, G), or (R, T, G) with runs.
-        init_bound: 0, so that weight and bias are initialized to zero.
+        weight: the weight W, (T, G, S, F), or (R, T, G, S, F) for R runs.
+        bias: the bias b, (T, G), or (R, T, G) for R runs.
+        init_bound: the number 0, so that weight and bias are initialized to zero.
         is_trainable: whether an optimizer changes weight and bias.
     """
 
@@ -84,16 +86,17 @@ class LinearSkip(nn.Module):
             self.bias.copy_(torch.from_numpy(bias))
 
     def __call__(self, source: Tensor, lengths: Tensor | None, steps: int) -> Tensor:
-        """Compute the output of the map, in the dtype of its weights even under autocast. If the
+        """Compute the output of the map in the dtype of the weights, even under autocast. If the
         output were in bfloat16, the network would have to learn the rounding errors of the map.
 
         Args:
-            source: (..., N, L, F) with L >= S; values beyond S are never read.
-            lengths: (..., N), number of valid steps of each source; None if all L steps are valid.
-            steps: number of forecast steps, at most T.
+            source: the sources (..., N, L, F) with L >= S. Steps after the first S are never read.
+            lengths: the number of valid steps of each source, (..., N); None if all L steps are
+                valid.
+            steps: the number of forecast steps, at most T.
 
         Returns:
-            (..., N, steps, G).
+            the output (..., N, steps, G).
 
         Raises:
             DataError: if the length of a source is not S.
@@ -105,7 +108,7 @@ class LinearSkip(nn.Module):
         return self.apply_weights(source, steps)
 
     def apply_weights(self, source: Tensor, steps: int) -> Tensor:
-        """Compute the output like `__call__`, but without its checks."""
+        """Compute the output like `__call__`, but without checks of the lengths and the steps."""
         S, _ = self.lengths
         parameters: tuple[Tensor, Tensor] = self.weight, self.bias
         if not self.is_trainable:
@@ -120,8 +123,8 @@ class LinearSkip(nn.Module):
         """Check that the map has weights for all sources.
 
         Args:
-            lengths: length of each source.
-            ids: sequence ids for the error message, or None.
+            lengths: the length of each source.
+            ids: the sequence ids for the error message; None if the ids are unknown.
 
         Raises:
             DataError: if a length is not S.
@@ -159,12 +162,12 @@ def build_skip(
 
     Args:
         kind: the value of `model.skip`.
-        lengths: the lengths S and T; None if they vary or are unknown.
+        lengths: the lengths S and T; None if the lengths vary or are unknown.
         source_dim, target_dim: the numbers of features F and G.
         output: the model's last layer.
 
     Returns:
-        the skip connection; None if the model has none.
+        the skip connection, or None if `kind` is `none`.
 
     Raises:
         ValueError: if `kind` is `linear` and `lengths` is None.

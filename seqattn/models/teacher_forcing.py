@@ -1,7 +1,7 @@
 """Decoder inputs in training. The input of a step is the target (teacher forcing, Williams and
 Zipser 1989) or the model's own output, as in scheduled sampling (Bengio et al. 2015).
 
-Shapes may have leading axes of runs. Letters are as in `seqattn.models.base`.
+The letters in shapes are defined in `seqattn.models.base`. Shapes may have a leading axis of runs.
 """
 
 from __future__ import annotations
@@ -19,16 +19,17 @@ from seqattn.models.base import FeatureSpec
 def shift_right(
     start_token: Tensor, target: Tensor, forced_steps: Sequence[int] | None = None
 ) -> Tensor:
-    """Return the teacher-forced decoder inputs: the start token and the target, shifted right by
-    one step.
+    """Return the teacher-forced decoder inputs: the start token, followed by the target without its
+    last step.
 
     Args:
-        start_token: (..., N, F).
-        target: (..., N, T, F).
-        forced_steps: the teacher-forced steps without step 0, in order; None means all steps.
+        start_token: the start token (..., N, F).
+        target: the targets (..., N, T, F).
+        forced_steps: the steps after step 0 that are teacher-forced, in order; None for all steps
+            after step 0.
 
     Returns:
-        (..., N, 1 + number of forced steps, F).
+        the inputs (..., N, 1 + number of forced steps, F).
     """
     first, steps = start_token.unsqueeze(-2), target.shape[-2] - 1
     if forced_steps is None or len(forced_steps) == steps:
@@ -41,14 +42,14 @@ def shift_right(
 def select_decoder_input(
     teacher_forcing: Tensor, target: Tensor, output: Tensor, step: int
 ) -> Tensor:
-    """Return the input of a step after the first, (..., N, F). The input is the target at `step -
-    1` for sequences with teacher forcing at this step, and the model's output for all other
-    sequences.
+    """Return the decoder input (..., N, F) of a step after step 0. For sequences with teacher
+    forcing at this step, the input is the target at `step - 1`. For all other sequences, the input
+    is the model's output.
 
     Args:
-        teacher_forcing: booleans that broadcast to (..., N, T).
-        target: (..., N, T, F).
-        output: the model's output at step - 1, (..., N, F).
+        teacher_forcing: booleans that broadcast to (..., N, T); True means teacher forcing.
+        target: the targets (..., N, T, F).
+        output: the model's output at `step - 1`, (..., N, F).
         step: the step that receives the input, 1 or more.
     """
     forced = teacher_forcing if teacher_forcing.shape[-1] == 1 else teacher_forcing[..., step, None]
@@ -56,8 +57,8 @@ def select_decoder_input(
 
 
 def find_forced_steps(teacher_forcing: Tensor, steps: int) -> tuple[list[bool], list[bool]]:
-    """Find for each step whether all sequences of all runs are teacher-forced, and whether any
-    sequence is teacher-forced."""
+    """Return two lists with a value per step: whether all sequences of all runs are teacher-forced,
+    and whether any sequence is teacher-forced."""
     if teacher_forcing.dim() == 1:
         forced = teacher_forcing.tolist()
         forced = forced * steps if len(forced) == 1 else forced
@@ -71,13 +72,13 @@ InputMode = Literal["forced", "free", "mixed"]
 
 
 class Segment(NamedTuple):
-    """The decoder steps `first` to `last - 1`. Only the first of these steps may need an output of
-    the model as its input.
+    """A segment of decoder steps, from `first` to `last - 1`. Only the first step of a segment may
+    need an output of the model as its input.
 
     Attributes:
-        feed: the input of the first step. "forced" is the target (the start token at step 0);
-            "free" is the model's output; "mixed" is the target for some sequences and the model's
-            output for the others.
+        feed: the input of the first step. "forced" means the target, or the start token at step 0.
+            "free" means the model's output. "mixed" means the target for some sequences and the
+            model's output for the other sequences.
     """
 
     first: int
@@ -86,7 +87,8 @@ class Segment(NamedTuple):
 
 
 def segments(teacher_forcing: Tensor, steps: int) -> tuple[Segment, ...]:
-    """Split the decoder steps before each step that needs the output of the previous step."""
+    """Split the decoder steps into segments. Each step that needs the model's output of the
+    previous step starts a new segment."""
     all_forced, any_forced = find_forced_steps(teacher_forcing, steps)
     return _segments(tuple(all_forced), tuple(any_forced))
 
@@ -99,10 +101,10 @@ def _segments(all_forced: tuple[bool, ...], any_forced: tuple[bool, ...]) -> tup
 
 
 def check_source(source: Tensor, lengths: Tensor | None, features: FeatureSpec) -> None:
-    """Check the shape of a source (..., N, S, F) and of its lengths (..., N).
+    """Check the shapes of the sources (..., N, S, F) and the source lengths (..., N).
 
-    The function checks the values of the lengths only if they are on the CPU. On another device,
-    the check would have to wait for the device.
+    The function checks the values of the lengths only if the lengths are on the CPU. On another
+    device, the check would have to wait for this device.
 
     Raises:
         ValueError: if a shape or a length is invalid.
@@ -129,7 +131,7 @@ def check_source(source: Tensor, lengths: Tensor | None, features: FeatureSpec) 
 def check_target(
     source: Tensor, target: Tensor, features: FeatureSpec, teacher_forcing: Tensor
 ) -> None:
-    """Check the shape of a target (..., N, T, F) and the type of the teacher-forcing mask.
+    """Check the shape of the targets (..., N, T, F) and the type of the teacher-forcing mask.
 
     Raises:
         ValueError: if the shape does not fit the source, or if the mask is not boolean.

@@ -6,12 +6,13 @@ softmax. With `norm: post`, a sublayer is x -> LN(x + sublayer(x)), as in the pa
 pre`, a sublayer is x -> x + sublayer(LN(x)), and each stack ends with one more LN (Xiong et al.
 2020, "On Layer Normalization in the Transformer Architecture").
 
-The decoder inputs are the same as in the other models: the last valid source step, then the target.
-In training, one pass over the target shifted right computes all steps. Free running computes one
+As in the other models, the first decoder input is the last valid source step. In training, each
+later input is the previous target step, and one pass computes all steps. Free running computes one
 step at a time, with the keys and values of the previous steps in a cache.
 
-Letters: N sequences, S source length, T target length, L number of steps, F features, D width of a
-layer, A heads. Shapes may have leading axes of runs.
+In shapes, N is the number of sequences, S the source length, T the target length, L the number of
+steps, F the number of features, D the width of a layer, and A the number of heads. Shapes may have
+a leading axis of runs.
 """
 
 from __future__ import annotations
@@ -76,9 +77,9 @@ class CrossAttentionTrace(NamedTuple):
     """The tensors of one decoder layer's cross-attention.
 
     Attributes:
-        queries: (N, A, T, D / A).
-        keys, values: (N, A, S, D / A).
-        context: (N, A, T, D / A), the weighted sums of the values.
+        queries: the queries (N, A, T, D / A).
+        keys, values: the keys and the values, each (N, A, S, D / A).
+        context: the weighted sums of the values, (N, A, T, D / A).
         out: the output projection.
     """
 
@@ -93,10 +94,11 @@ class TransformerEncoderOutput(NamedTuple):
     """The encoder's output.
 
     Attributes:
-        memory: keys and values of the source for each decoder layer.
+        memory: the keys and values of the source for each decoder layer.
         keep: mask (..., N, S), True at valid source steps; None if all steps are valid.
-        start_token: (..., N, F), the first decoder input, which is the last valid source step.
-        weights: one tensor (..., N, A, S, S) per encoder layer; empty unless requested.
+        start_token: the first decoder input (..., N, F), which is the last valid source step.
+        weights: the self-attention weights (..., N, A, S, S) of each encoder layer; empty if no
+            weights were requested.
     """
 
     memory: list[KVCache]
@@ -106,7 +108,7 @@ class TransformerEncoderOutput(NamedTuple):
 
 
 class TransformerModel(Seq2SeqModel):
-    """An encoder-decoder Transformer; the module's docstring describes it."""
+    """An encoder-decoder Transformer, which the docstring of the module describes."""
 
     def __init__(
         self, config: Transformer, features: FeatureSpec, lengths: Lengths | None = None
@@ -142,7 +144,7 @@ class TransformerModel(Seq2SeqModel):
         rng: RNG | None = None,
         with_weights: bool,
     ) -> TransformerEncoderOutput:
-        """Encode the source (..., N, S, F), with its padding masked."""
+        """Encode the source (..., N, S, F). The padding of the source is masked."""
         *_, S, _ = source.shape
         keep, last = None, source.select(-2, -1)
         if lengths is not None:
@@ -154,7 +156,7 @@ class TransformerModel(Seq2SeqModel):
         all_weights = list[Tensor]()
         for layer in cast(list[EncoderLayer], self.encoder):
             x, weights = layer.forward(x, keep, dropout, with_weights)
-            if weights is not None:  # rows of padded queries are never used
+            if weights is not None:  # the rows of padded queries are never used
                 valid = weights if keep is None else weights * keep[..., None, :, None]
                 all_weights.append(valid)
         if self.encoder_norm is not None:
@@ -244,9 +246,9 @@ class TransformerModel(Seq2SeqModel):
         """Run one step of the decoder.
 
         Args:
-            decoder_input: (..., N, F).
-            memory, keep: results of `encode`.
-            caches: for each layer, keys and values of the previous steps, or None at the first
+            decoder_input: the decoder input (..., N, F).
+            memory, keep: the attributes `memory` and `keep` of the result of `encode`.
+            caches: for each layer, the keys and values of the previous steps, or None at the first
                 step.
             with_weights: whether to return the weights.
             intervention: the intervention that replaces the weights of the cross-attention; None
@@ -254,8 +256,9 @@ class TransformerModel(Seq2SeqModel):
 
         Returns:
             the output (..., N, F) without the skip connection; for each layer, the weights over the
-                target (..., N, A, 1, t) and over the source (..., N, A, 1, S), both empty unless
-                requested; and the new caches.
+                target (..., N, A, 1, t); for each layer, the weights over the source (..., N, A, 1,
+                S); and the new caches. The two lists of weights are empty if no weights were
+                requested.
         """
         t = 0 if caches[0] is None else caches[0].keys.shape[-2]
         x = add_positions(self.target_in(decoder_input.unsqueeze(-2)), self.target_places, t)
@@ -304,8 +307,8 @@ class TransformerModel(Seq2SeqModel):
 
         Args:
             source: the sources (N, S, F), without padding.
-            steps: number of forecast steps, 1 or more.
-            layer: index of the decoder layer, from 0.
+            steps: the number of forecast steps, 1 or more.
+            layer: the index of the decoder layer, counted from 0.
         """
         values = self.forecast(source, steps, with_attention=False).values
         start = self.encode(source, None, with_weights=False)

@@ -1,7 +1,7 @@
-"""The layers of the Transformer: positional encodings, attention with a cache, encoder and decoder
-layers.
+"""The layers of the Transformer: positional encodings, attention with a cache, encoder layers and
+decoder layers.
 
-Section and equation numbers refer to Vaswani et al. 2017. Letters are as in
+Section and equation numbers refer to Vaswani et al. 2017. The letters in shapes are defined in
 `seqattn.models.transformer`.
 """
 
@@ -22,15 +22,15 @@ from seqattn.models.layers import LayerNorm, Linear, at_least_float32
 from seqattn.models.noise import Dropout
 
 ReplaceWeights = Callable[[Tensor, Tensor | None], Tensor]
-"""A function (weights, keep) -> weights, where the weights are (..., L, S), and the mask `keep`
-broadcasts to (..., S) or is None."""
+"""A function (weights, keep) -> weights. The weights are (..., L, S). The mask `keep` broadcasts to
+(..., S), or is None."""
 
 
 class LearnedPositionalEmbedding(nn.Module):
-    """A learned vector for each of the first positions (Gehring et al. 2017, "Convolutional
-    Sequence to Sequence Learning", section 3.1). Each vector is initialized from U(-b, b) with b =
-    1/sqrt(D), so its expected squared norm is 1/3 for every D. The paper uses a normal
-    distribution."""
+    """A learned vector for each of the first `max_length` positions (Gehring et al. 2017,
+    "Convolutional Sequence to Sequence Learning", section 3.1). Each vector is initialized from
+    U(-b, b) with b = 1/sqrt(D), so its expected squared norm is 1/3 for every D. The paper uses a
+    normal distribution."""
 
     def __init__(self, max_length: int, width: int) -> None:
         super().__init__()
@@ -39,8 +39,8 @@ class LearnedPositionalEmbedding(nn.Module):
         self.max_length = max_length
 
     def encode(self, first: int, last: int, like: Tensor) -> Tensor:
-        """Return the vectors of positions `first` to `last - 1`, to add to `like` (..., N, L,
-        D)."""
+        """Return the vectors of positions `first` to `last - 1` in a shape that broadcasts to
+        `like` (..., N, L, D)."""
         assert last <= self.max_length
         embeddings = self.weight[..., first:last, :]
         return embeddings if embeddings.dim() == 2 else embeddings.unsqueeze(-3)
@@ -48,14 +48,15 @@ class LearnedPositionalEmbedding(nn.Module):
 
 class SinusoidalPositionalEncoding(nn.Module):
     """A sinusoidal encoding without parameters (section 3.5). At position t, feature 2i is sin(t /
-    10000^(2i / D)) and feature 2i + 1 is the cosine of the same angle."""
+    10000^(2i / D)), and feature 2i + 1 is the cosine of the same angle."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
         self.width = width
 
     def encode(self, first: int, last: int, like: Tensor) -> Tensor:
-        """Return the encodings, (L, D); see `LearnedPositionalEmbedding.encode`."""
+        """Return the encodings (L, D) of positions `first` to `last - 1` in the dtype of `like`, or
+        in float32 if this dtype is narrower."""
         dtype = torch.promote_types(like.dtype, torch.float32)
         place = torch.arange(first, last, dtype=dtype, device=like.device).unsqueeze(-1)
         even = torch.arange(0, self.width, 2, dtype=dtype, device=like.device)
@@ -68,7 +69,8 @@ Positions = LearnedPositionalEmbedding | SinusoidalPositionalEncoding
 
 
 def build_positions(config: Transformer, width: int) -> Positions | None:
-    """Build the positional encoding that a config selects; return None if it selects none."""
+    """Build the positional encoding that a config selects; return None if the config selects
+    none."""
     match config.positions:
         case "learned":
             assert config.longest is not None
@@ -87,16 +89,17 @@ def add_positions(x: Tensor, positions: Positions | None, first: int) -> Tensor:
 
 
 class KVCache(NamedTuple):
-    """The keys and values of the source or of the previous steps, each (..., N, A, S, D / A)."""
+    """The keys and values of the source or of the previous steps. Keys and values have the shape
+    (..., N, A, S, D / A)."""
 
     keys: Tensor
     values: Tensor
 
 
 class MultiHeadAttention(nn.Module):
-    """Multi-head attention (eq. 1 and section 3.2.2). A heads of width D / A attend with linear
-    projections of queries, keys and values. The results of the heads are concatenated and
-    projected."""
+    """Multi-head attention (eq. 1 and section 3.2.2). Each of the A heads has the width D / A and
+    its own linear projections of queries, keys and values. The results of the heads are
+    concatenated and projected."""
 
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
@@ -122,18 +125,19 @@ class MultiHeadAttention(nn.Module):
         with_weights: bool,
         replace: ReplaceWeights | None = None,
     ) -> tuple[Tensor, Tensor | None]:
-        """Compute the attention of queries from x (..., N, L, D).
+        """Compute the attention of L vectors to the cached keys and values.
 
         Args:
-            x: (..., N, L, D).
-            cache: keys and values of length S.
+            x: the L vectors from which the queries are computed, (..., N, L, D).
+            cache: the keys and values of S steps.
             keep: mask (..., N, S), True at valid keys; None if all keys are valid.
             causal: whether query t may only attend to keys 0 to t; L must then equal S.
             with_weights: whether to return the weights; False allows torch's fused attention.
             replace: a function that replaces the weights; None keeps the weights.
 
         Returns:
-            the result (..., N, L, D), and the weights (..., N, A, L, S) or None.
+            the result (..., N, L, D), and the weights (..., N, A, L, S), or None if torch's fused
+                attention was used.
         """
         keys, values = cache
         queries = self.queries(x)
@@ -183,7 +187,7 @@ class EncoderLayer(nn.Module):
         self, x: Tensor, keep: Tensor | None, dropout: Dropout, with_weights: bool
     ) -> tuple[Tensor, Tensor | None]:
         """Apply the layer to x (..., N, S, D). Return the output (..., N, S, D), and the weights
-        (..., N, A, S, S) or None."""
+        (..., N, A, S, S), or None if no weights were requested."""
         inner = self.attend_norm(x) if self.pre_norm else x
         cache = self.attend.cache(inner)
         sublayer, weights = self.attend.attend(inner, cache, keep, with_weights=with_weights)
@@ -217,19 +221,20 @@ class DecoderLayer(nn.Module):
         """Apply the layer to all steps at once, or to one step after the cached steps.
 
         Args:
-            x: (..., N, L, D).
-            memory: keys and values of the source, computed by `cross.cache`.
+            x: the input of the layer, (..., N, L, D).
+            memory: the keys and values of the source, computed by `cross.cache`.
             keep: mask (..., N, S), True at valid source steps; None if all steps are valid.
             dropout: the dropout, which is applied to the output of each sublayer.
             with_weights: whether to return the weights.
-            prev: keys and values of the previous steps, if L is 1; None if there are none.
+            prev: the keys and values of the previous steps, in which case L must be 1; None if
+                there are no previous steps.
             replace: a function that replaces the weights of the cross-attention; see
                 `MultiHeadAttention.attend`.
 
         Returns:
-            the output (..., N, L, D); the weights over the target (..., N, A, L, t) and over the
-                source (..., N, A, L, S), or None for both; and the cache, extended by the keys and
-                values of x.
+            the output (..., N, L, D); the weights over the target (..., N, A, L, t); the weights
+                over the source (..., N, A, L, S); and the cache, extended by the keys and values of
+                x. The weights are None if they were not requested.
         """
         inner = self.attend_norm(x) if self.pre_norm else x
         cache = self.attend.cache(inner)
@@ -251,5 +256,6 @@ class DecoderLayer(nn.Module):
 
 
 def add_residual(x: Tensor, sublayer: Tensor, norm: LayerNorm, pre_norm: bool) -> Tensor:
-    """Add the residual connection of a sublayer, followed by the norm if `norm` is `post`."""
+    """Add the output of a sublayer to the input x of the sublayer. Normalize the sum unless
+    `pre_norm` is True."""
     return x + sublayer if pre_norm else norm(x + sublayer)

@@ -1,14 +1,14 @@
-"""The run folder, and the reading, writing and checking of its files.
+"""The run folder, and functions that read, write and check its files.
 
     outputs/NAME/
-      config.yaml        the resolved config, with defaults; it trains the same run again
+      config.yaml        the resolved config with all defaults, to train the same run again
       environment.json   versions, device, threads, git revision
       train.log          the events of the run, one line each, with times
       metrics.csv        one row for each epoch
       checkpoints/       best.safetensors, last.safetensors, previous.safetensors
-      split.csv          the split of each sequence of your own files: train, validation or test
-      files.csv          the files that were read during training, with their SHA-256
-      summary.json       losses, baselines and noise floor, or where the run diverged
+      split.csv          the part (train, validation or test) of each sequence of your own files
+      files.csv          the files that were read during training, with SHA-256 digests
+      summary.json       losses, baselines and noise floor, or the epoch of the divergence
       predictions.npz    test sequences and their free-running forecasts
       film.npz           attention of some validation sequences over the epochs, if recorded
       parameter_history.npz  the parameters at the same epochs, if recorded
@@ -32,11 +32,11 @@ from seqattn.runs.json_files import read_environment, read_manifest, read_search
 from seqattn.runs.lookup import check_folder_available, check_summary, find_run
 
 COMPARISON = "comparison.json"
-"""Name of the manifest of a comparison folder."""
+"""The name of the manifest of a comparison folder."""
 SEARCH = "tune.json"
-"""Name of the manifest of a search folder."""
+"""The name of the manifest of a search folder."""
 PAGE = "report.html"
-"""Name of the report of a run or comparison, in its folder."""
+"""The name of the report in the folder of a run or a comparison."""
 
 __all__ = [
     "COMPARISON", "METRICS", "PAGE", "SEARCH", "EpochRecord", "RunFolder", "attention_arrays",

@@ -1,6 +1,8 @@
-"""The NPZ files of a run folder: their arrays, and the checks of a file that is read.
+"""The NPZ files of a run folder: the arrays in these files, and the checks that reading a file
+performs.
 
-Sizes: N sequences, L layers, A heads, T target steps, S source steps, F features.
+In shapes, N is the number of sequences, L the number of layers, A the number of heads, T the number
+of target steps, S the number of source steps, and F the number of features.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ PER_SEQUENCE = frozenset({
     "source", "target", "forecast", "weights", "encoder_self", "decoder_self", "ids", "labels",
     "source_lengths", "target_lengths", "alignment",
 })  # fmt: skip
-"""The names of the arrays that have sequences as their first axis."""
+"""The names of the arrays that have an axis of sequences as the first axis."""
 
 
 def attention_arrays(
@@ -39,14 +41,17 @@ def attention_arrays(
     """Return the arrays of an attention file, with NaN in padded cells.
 
     Args:
-        weights: cross-attention weights (N, L, A, T, S).
-        ids: ids of the N sequences.
-        source_lengths: source length of each sequence, (N,).
-        target_lengths: target length of each sequence, (N,).
+        weights: the cross-attention weights (N, L, A, T, S).
+        ids: the ids of the N sequences.
+        source_lengths: the source length of each sequence, (N,).
+        target_lengths: the target length of each sequence, (N,).
         meaning: the meaning of the weights; see `seqattn.models.AttentionMap`.
-        alignment: true source step of each target step, (N, T), or -1 if there is none.
-        encoder_self: encoder self-attention weights (N, L, A, S, S).
-        decoder_self: causal decoder self-attention weights (N, L, A, T, T).
+        alignment: the true source step of each target step, (N, T), or -1 for a target step without
+            a true source step; None if the alignment is unknown.
+        encoder_self: the self-attention weights of the encoder, (N, L, A, S, S); None if the model
+            has no such weights.
+        decoder_self: the causal self-attention weights of the decoder, (N, L, A, T, T); None if the
+            model has no such weights.
     """
     maps = {"cross": weights, "encoder_self": encoder_self, "decoder_self": decoder_self}
     known = {kind: cells for kind, cells in maps.items() if cells is not None}
@@ -68,7 +73,7 @@ def attention_contents(
     """Return the arrays of an attention file, in the order of the file.
 
     Args:
-        masked: weights by array name; see `masked_weights`.
+        masked: the weights by array name; see `masked_weights`.
         ids, source_lengths, target_lengths, meaning, alignment: see `attention_arrays`.
     """
     return {
@@ -89,15 +94,16 @@ def masked_weights(
     source_lengths: NDArray[np.int64],
     target_lengths: NDArray[np.int64],
 ) -> dict[str, NDArray[np.float32]]:
-    """Set the padded cells of attention weights to NaN.
+    """Return attention weights with NaN in padded cells.
 
     Args:
-        maps: weights (N, L, A, rows, columns) by kind: cross, encoder_self, decoder_self.
-        source_lengths: source length of each sequence, (N,).
-        target_lengths: target length of each sequence, (N,).
+        maps: the weights (N, L, A, rows, columns) by kind. The kinds are `cross`, `encoder_self`
+            and `decoder_self`.
+        source_lengths: the source length of each sequence, (N,).
+        target_lengths: the target length of each sequence, (N,).
 
     Returns:
-        the weights by their array name in the file.
+        the weights by array name in the file.
     """
     *_, T, S = maps["cross"].shape
     of_target = np.arange(T) < target_lengths[:, None]
@@ -123,11 +129,12 @@ def read_predictions(path: Path, max_rows: int | None = None) -> Arrays:
 
     Args:
         path: the file.
-        max_rows: number of sequences to read from a large file, or None for all sequences.
+        max_rows: the largest number of sequences to read from a large file; None to read all
+            sequences.
 
     Returns:
-        arrays by name: `source` (N, S, F), `target` and `forecast` (N, T, F'), ids, labels and
-        lengths.
+        the arrays by name: `source` (N, S, F), `target` and `forecast` (N, T, G) with G target
+            features, the ids, the labels and the lengths.
 
     Raises:
         CheckpointError: if the file is missing, or is not a predictions file.
@@ -137,7 +144,7 @@ def read_predictions(path: Path, max_rows: int | None = None) -> Arrays:
     _, T, outputs = arrays.check_floats("target", N, None, None)
     arrays.check_floats("forecast", N, T, outputs)
     arrays.check_texts("features", F)
-    if "said" in arrays.arrays:  # the target features; files of older versions lack them
+    if "said" in arrays.arrays:  # the target features; files of older versions lack this array
         arrays.check_texts("said", outputs)
     elif outputs != F:
         raise arrays.error("forecast", f"expected {F} features, got {outputs}")
@@ -150,11 +157,13 @@ def read_attention(path: Path, max_rows: int | None = None) -> Arrays:
 
     Args:
         path: the file.
-        max_rows: number of sequences to read from a large file, or None for all sequences.
+        max_rows: the largest number of sequences to read from a large file; None to read all
+            sequences.
 
     Returns:
-        arrays by name: `weights` (N, L, A, T, S), `alignment` (N, T), ids and lengths. The file of
-        a Transformer also has `encoder_self` (N, L, A, S, S) and `decoder_self` (N, L, A, T, T).
+        the arrays by name: `weights` (N, L, A, T, S), `alignment` (N, T), the ids and the lengths.
+            The file of a Transformer also has `encoder_self` (N, L, A, S, S) and `decoder_self` (N,
+            L, A, T, T).
 
     Raises:
         CheckpointError: if the file is missing, or is not an attention file.
@@ -170,12 +179,14 @@ def read_attention(path: Path, max_rows: int | None = None) -> Arrays:
 
 
 def read_matching_attention(predictions: Path, path: Path, max_rows: int | None = None) -> Arrays:
-    """Read an attention file, and check that it has the sequences of the predictions file.
+    """Read an attention file, and check that it contains the same sequences as the predictions
+    file.
 
     Args:
         predictions: the predictions file, which may be missing.
         path: the attention file.
-        max_rows: number of sequences to read from a large file, or None for all sequences.
+        max_rows: the largest number of sequences to read from a large file; None to read all
+            sequences.
 
     Raises:
         CheckpointError: if a file cannot be read, or if the files contain different sequences.
@@ -209,8 +220,8 @@ def read_film(path: Path) -> Arrays:
     """Read `film.npz`.
 
     Returns:
-        arrays by name: `weights` (frames, P, L, A, T, S) of P probe sequences, `epochs` (frames,),
-        ids, labels and lengths.
+        the arrays by name: `weights` (E, P, L, A, T, S) of P probe sequences at E epochs, `epochs`
+            (E,), the ids, the labels and the lengths.
 
     Raises:
         CheckpointError: if the file is missing, or is not an attention history.
@@ -224,11 +235,15 @@ def read_film(path: Path) -> Arrays:
 
 
 def read_parameter_history(path: Path) -> Arrays:
-    """Read parameter_history.npz: parameters (E, P) of E epochs, epochs (E,), and names and shapes
-    of the K parameters that a row joins: names (K,), shapes (K, D) with -1 behind the last axis.
+    """Read `parameter_history.npz`.
+
+    Returns:
+        the arrays by name: `parameters` (E, P) at E epochs, `epochs` (E,), and the `names` (K,) and
+            `shapes` (K, D) of the K parameters that a row of `parameters` concatenates. A shape
+            with fewer than D axes ends with -1.
 
     Raises:
-        CheckpointError: the file is missing, or is not a parameter history.
+        CheckpointError: if the file is missing, or is not a parameter history.
     """
     arrays = _CheckedArrays(path)
     E, P = arrays.check_floats("parameters", None, None)
@@ -245,7 +260,8 @@ def read_parameter_history(path: Path) -> Arrays:
 
 
 class _CheckedArrays:
-    """The arrays of an NPZ file, with checks that raise errors naming the file and the array."""
+    """The arrays of an NPZ file, with checks. If a check fails, the error names the file and the
+    array."""
 
     def __init__(self, path: Path, max_rows: int | None = None, *, truncate: bool = True) -> None:
         self.path, self.arrays = path, read_arrays(path, max_rows)
@@ -253,7 +269,8 @@ class _CheckedArrays:
             self._truncate()
 
     def _truncate(self) -> None:
-        """Truncate all arrays to the number of rows that was read from the large arrays."""
+        """Truncate all arrays with an axis of sequences to the number of rows that were read from
+        the large arrays."""
         rows = min((len(array) for array in self.arrays.values() if array.ndim >= 3), default=0)
         if "ids" in self.arrays and rows < len(self["ids"]):
             for key in PER_SEQUENCE & self.arrays.keys():
@@ -271,12 +288,12 @@ class _CheckedArrays:
         )
 
     def check_floats(self, key: str, *sizes: int | None) -> tuple[int, ...]:
-        """Check that an array contains floating-point numbers and has no empty axis, and return its
-        shape.
+        """Check that an array contains floating-point numbers and has no empty axis. Return the
+        shape of the array.
 
         Args:
-            key: name of the array.
-            sizes: expected size of each axis; None accepts any size.
+            key: the name of the array.
+            sizes: the expected size of each axis; None accepts any size.
         """
         array = self[key]
         if array.dtype.kind != "f" or array.ndim != len(sizes) or 0 in array.shape:
@@ -298,7 +315,8 @@ class _CheckedArrays:
         return array
 
     def check_epochs(self, frames: int) -> None:
-        """Check the epochs of the frames of a history."""
+        """Check that a history has one epoch per frame, and that the epochs are non-negative and
+        increasing."""
         epochs = self.check_ints("epochs", (frames,))
         if (epochs < 0).any() or (np.diff(epochs) <= 0).any():
             raise self.error("epochs", "expected increasing epochs")
@@ -310,7 +328,8 @@ class _CheckedArrays:
                              f" {array.shape}")  # fmt: skip
 
     def check_sequences(self, N: int, S: int, T: int, *, labels: bool = False) -> None:
-        """Check the ids of N sequences, and their lengths of at most S and T steps."""
+        """Check the ids and the lengths of N sequences. A source has at most S steps, and a target
+        has at most T steps."""
         self.check_texts("ids", N)
         if labels:
             self.check_texts("labels", N, 0)
@@ -321,7 +340,7 @@ class _CheckedArrays:
                                  f" {int(lengths.min())} to {int(lengths.max())}")  # fmt: skip
 
     def check_attention(self, N: int, T: int, S: int) -> None:
-        """Check the meaning of the weights and the alignment."""
+        """Check the alignment, and the meaning of the weights."""
         meaning = self["meaning"]
         if meaning.ndim != 0 or str(meaning) not in get_args(Meaning):
             raise self.error("meaning", f"expected one of {', '.join(get_args(Meaning))}")

@@ -19,16 +19,17 @@ class EpochRecord:
     """A row of `metrics.csv`.
 
     Attributes:
-        epoch: number of the epoch, from 1.
-        train_loss: mean squared error of the training batches, with the teacher forcing of the
+        epoch: the number of the epoch, counted from 1.
+        train_loss: the mean squared error on the training batches, with the teacher forcing of the
             epoch.
-        validation_loss: mean squared error on the validation part, free running.
-        validation_loss_teacher_forced: mean squared error on the validation part with the true
-            previous step as input.
-        learning_rate: learning rate of the epoch.
-        teacher_forcing: teacher-forcing probability of the epoch.
-        seconds: wall time of the epoch in seconds, including validation. In a group it is the wall
-            time of the group, divided by the number of runs that trained in the epoch.
+        validation_loss: the free-running mean squared error on the validation part.
+        validation_loss_teacher_forced: the mean squared error on the validation part if each
+            decoder input is the true previous step.
+        learning_rate: the learning rate of the epoch.
+        teacher_forcing: the teacher-forcing probability of the epoch.
+        seconds: the wall time of the epoch in seconds, including validation. If runs are trained in
+            a group, `seconds` is the wall time of the group, divided by the number of runs that
+            trained in the epoch.
     """
 
     epoch: int
@@ -64,7 +65,7 @@ def write_metrics(path: Path, history: Sequence[EpochRecord]) -> None:
 
 
 def read_metrics(path: Path) -> list[EpochRecord]:
-    """Read the history of a run.
+    """Read `metrics.csv`, the history of a run.
 
     Raises:
         CheckpointError: if the file is missing, or is not a metrics file.
@@ -82,12 +83,13 @@ def read_metrics(path: Path) -> list[EpochRecord]:
 
 
 def write_split(path: Path, split: Sequence[tuple[str, str, str, str]]) -> None:
-    """Write the id, the part, and the first and last time step of each sequence."""
+    """Write `split.csv`, with the id, the part, and the first and last time step of each
+    sequence."""
     _write_rows(path, ("sequence", "part", "first_step", "last_step"), split)
 
 
 def read_split(path: Path) -> list[tuple[str, ...]]:
-    """Read `split.csv`. The list is empty if the file is missing or unreadable."""
+    """Read `split.csv`. Return an empty list if the file is missing or unreadable."""
     try:
         return [tuple(row) for row in _read_rows(path)[1:]]
     except (OSError, ValueError):
@@ -95,12 +97,13 @@ def read_split(path: Path) -> list[tuple[str, ...]]:
 
 
 def write_data_files(path: Path, digests: Mapping[str, str]) -> None:
-    """Write the names and the SHA-256 digests of the files that are read during training."""
+    """Write `files.csv`, with the names and the SHA-256 digests of the files that training
+    reads."""
     _write_rows(path, ("file", "sha256"), digests.items())
 
 
 def read_data_files(path: Path) -> dict[str, str]:
-    """Read `files.csv`. The dict is empty if the file is missing or unreadable."""
+    """Read `files.csv`. Return an empty dict if the file is missing or unreadable."""
     try:
         return dict(_read_rows(path)[1:])
     except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""The run folder: the paths of its files, and methods that read, write and remove them."""
+"""The run folder: the paths of its files, and methods that read, write and remove these files."""
 
 from __future__ import annotations
 
@@ -21,11 +21,12 @@ DERIVED_ARTIFACTS = re.compile(
     r"|attention(-(grid|input|best|last|previous|encoder_self|decoder_self|layer\d+|head\d+))*"
     r"\.(png|svg|pdf)"
 )
-"""Default names of the report and of the pictures that commands draw after training."""
+"""A pattern for the default names of the report and of the pictures that commands draw after
+training."""
 
 
 class _FilePath:
-    """Descriptor for the path of a file in a `RunFolder`."""
+    """A descriptor that returns the path of a file in a `RunFolder`."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -36,7 +37,7 @@ class _FilePath:
 
 @dataclass(frozen=True)
 class RunFolder:
-    """A run folder; `seqattn.runs` describes its files."""
+    """A run folder. The docstring of `seqattn.runs` describes the files in a run folder."""
 
     path: Path
 
@@ -78,12 +79,13 @@ class RunFolder:
 
     @property
     def is_run(self) -> bool:
-        """Whether `config.yaml` and `environment.json` exist, which a run writes first."""
+        """Whether `config.yaml` and `environment.json` exist. A run writes these two files
+        first."""
         return self.config.is_file() and self.environment.is_file()
 
     @property
     def missing_files(self) -> str:
-        """The names of the files of `is_run` that are missing, for messages."""
+        """The names of those files required by `is_run` that are missing, as text for messages."""
         needed = (self.config, self.environment)
         return " and ".join(f"no {file.name}" for file in needed if not file.is_file())
 
@@ -91,7 +93,7 @@ class RunFolder:
     def is_available(self) -> bool:
         """Whether a new run may use the path.
 
-        The result is True if the path does not exist, if the folder is empty, or if the folder
+        The value is True if the path does not exist, if the folder is empty, or if the folder
         contains only files of a run that was killed before training.
         """
         if not os.path.lexists(self.path):
@@ -106,15 +108,17 @@ class RunFolder:
         )
 
     def clear_results(self) -> None:
-        """Remove the files that are written after training. This method is called before training
+        """Remove the files that are written after training. Call this method before training
         continues."""
-        # The summary comes first, because a reader that finds it expects the other files.
+        # The summary is removed first, because a reader that finds a summary expects the other
+        # files.
         for file in (self.summary, *self._results, *self._derived_artifacts()):
             file.unlink(missing_ok=True)
 
     def clear(self) -> None:
         """Remove the files of a run, except the config and the environment. The next run replaces
-        these two files. A folder without these files is not recognized as a run folder.
+        these two files. A folder without the config or the environment is not recognized as a run
+        folder.
         """
         for file in (*self.files, *self._derived_artifacts()):
             if file not in (self.config, self.environment):
@@ -123,7 +127,8 @@ class RunFolder:
 
     def clear_training(self) -> None:
         """Remove the checkpoints, the metrics and the histories."""
-        # The metrics come first: a run with metrics but no checkpoint cannot be resumed.
+        # The metrics are removed first, because a run with metrics but no checkpoint cannot be
+        # resumed.
         saved = (self.last, self.previous, self.best, self.film, self.parameter_history)
         for file in (self.metrics, *saved):
             file.unlink(missing_ok=True)
@@ -191,7 +196,7 @@ class RunFolder:
         return array_files.read_predictions(self.predictions, max_rows)
 
     def read_attention(self, max_rows: int | None = None) -> dict[str, NDArray[Any]]:
-        """Read `attention.npz`, and check that it has the sequences of `predictions.npz`."""
+        """Read `attention.npz`, and check that it has the same sequences as `predictions.npz`."""
         return array_files.read_matching_attention(self.predictions, self.attention, max_rows)
 
     def read_film(self) -> dict[str, NDArray[Any]]:

@@ -1,8 +1,8 @@
-"""Schemas of the JSON files in run, comparison and search folders, for the checks of a file that is
-read.
+"""The schemas of the JSON files in run, comparison and search folders. When a file is read, the
+content of the file is checked against the schema.
 
-Reading a damaged or edited file raises a `CheckpointError` that names the file, the key and the
-expected value. Unknown keys are ignored, so files of newer versions can be read.
+If a damaged or edited file does not match its schema, a `CheckpointError` names the file, the key
+and the expected value. Unknown keys are ignored, so files of newer versions can be read.
 """
 
 from __future__ import annotations
@@ -29,13 +29,15 @@ MAX_MISTAKES_SHOWN = 5
 
 
 class _Stored(BaseModel):
-    """Strict base class, which neither converts text to numbers nor accepts NaN."""
+    """The strict base class of the schemas, which neither converts text to numbers nor accepts
+    NaN."""
 
     model_config = ConfigDict(strict=True, extra="ignore", allow_inf_nan=False)
 
 
 class StoredByHead(_Stored):
-    """The values (L, A) of each attention metric, or None if the metric does not apply."""
+    """The values of each attention metric, (L, A) for L layers and A heads, or None if the metric
+    does not apply."""
 
     alignment_accuracy: list[list[float]] | None
     alignment_mass: list[list[float]] | None
@@ -66,9 +68,9 @@ class StoredAttentionMetrics(_Stored):
 
 
 class FeatureErrors(_Stored):
-    """The schema of `seqattn.data.metrics.Errors.as_plain`, with a value for each feature.
+    """The schema of `seqattn.data.metrics.Errors.as_plain`. Each list has one value per feature.
 
-    A value is None if it is undefined.
+    An undefined value is None.
     """
 
     mae: list[Loss | None]
@@ -78,8 +80,8 @@ class FeatureErrors(_Stored):
 
 
 class Metrics(_Stored):
-    """Errors of a run on a user's own data, in the units of the data; see
-    `seqattn.data.metrics`."""
+    """The schema of the forecast errors of a run on a user's own data. Errors are in the units of
+    the data. `seqattn.data.metrics` defines the metrics."""
 
     season: Positive | None
     season_origin: Literal["given", "found"] | None
@@ -107,22 +109,23 @@ class Metrics(_Stored):
 
 
 class _EndedRun(_Stored):
-    """The keys of every `summary.json`. A run without this file has not ended.
+    """The schema of the keys that every `summary.json` contains. A run without a `summary.json` has
+    not ended.
 
     Attributes:
-        skipped_checkpoints: a line for each checkpoint that a resume could not use, with the
-            reason.
+        skipped_checkpoints: a line of text for each checkpoint that could not be used when the run
+            was resumed, with the reason.
         interrupted: whether the run was resumed from a checkpoint.
     """
 
     name: Text
     seed: Count
-    skipped_checkpoints: list[Text] = []  # files of older versions lack these two
+    skipped_checkpoints: list[Text] = []  # files of older versions lack this key and the next
     interrupted: bool = False
 
 
 class Summary(_EndedRun):
-    """The `summary.json` of a run that ended with a finite test loss."""
+    """The schema of the `summary.json` of a run that ended with a finite test loss."""
 
     diverged: None = None
     test_loss: Loss
@@ -138,9 +141,9 @@ class Summary(_EndedRun):
     beats_best_baseline: bool
     scaled: bool
     features: Annotated[list[str], Field(min_length=1)]
-    units: dict[str, str] = {}  # files of older versions lack them
+    units: dict[str, str] = {}  # files of older versions lack this key
     rmse: dict[str, list[Loss | None]]
-    metrics: Metrics | None = None  # files of generated data and of older versions lack them
+    metrics: Metrics | None = None  # files of generated data and of older versions lack this key
     attention: StoredAttentionMetrics | None
     validation_loss: Loss
     validation_noise_floor: Loss | None
@@ -172,14 +175,15 @@ class Summary(_EndedRun):
 
 
 class DivergedAt(_Stored):
-    """The epoch and the step at which a run diverged; the step is None for a validation loss."""
+    """The epoch and the step at which a run diverged. The step is None if the validation loss
+    diverged."""
 
     epoch: Positive
     step: Positive | None
 
 
 class DivergedSummary(_EndedRun):
-    """The `summary.json` of a diverged run, which has no test loss."""
+    """The schema of the `summary.json` of a diverged run, which has no test loss."""
 
     diverged: Text
     diverged_at: DivergedAt | None = None  # None if the test loss diverged
@@ -190,7 +194,7 @@ class DivergedSummary(_EndedRun):
 
 
 class Environment(_Stored):
-    """The content of `environment.json`. Older versions wrote fewer keys, so no key is required."""
+    """The schema of `environment.json`. Older versions wrote fewer keys, so no key is required."""
 
     started: str | None = None
     command: str | None = None
@@ -203,7 +207,7 @@ class Environment(_Stored):
 
 
 class StoredSweep(_Stored):
-    """The key of a sweep, with the pair (series, value of the key) of each variant."""
+    """The key of a sweep, and for each variant, the pair (series, value of the key)."""
 
     key: str
     arms: dict[str, tuple[str, float]]
@@ -212,11 +216,12 @@ class StoredSweep(_Stored):
 
 
 class Manifest(_Stored):
-    """The content of `comparison.json`, with the config of each variant except its key `name`."""
+    """The schema of `comparison.json`. The config of each variant is stored without the key
+    `name`."""
 
     variants: Annotated[dict[Text, dict[str, Any]], Field(min_length=1)]
     along: StoredSweep | None = None
-    resample_data: bool = False  # files of older versions lack it
+    resample_data: bool = False  # files of older versions lack this key
 
     @model_validator(mode="after")
     def _check_names(self) -> Self:
@@ -229,7 +234,7 @@ class Manifest(_Stored):
 
 
 class StoredRange(_Stored):
-    """A range of a search; see `seqattn.config.searching.Range`."""
+    """The schema of a range of a search, which `seqattn.config.searching.Range` describes."""
 
     path: Text
     kind: Literal["uniform", "log", "choice"]
@@ -240,7 +245,7 @@ class StoredRange(_Stored):
 
 
 class StoredSearch(_Stored):
-    """The content of `tune.json`. Older versions wrote only the ranges."""
+    """The schema of `tune.json`. Older versions wrote only the ranges."""
 
     ranges: Annotated[list[StoredRange], Field(min_length=1)]
     config: dict[str, Any] = {}
@@ -267,7 +272,7 @@ def read_summary(path: Path) -> dict[str, Any]:
 
 
 def read_environment(path: Path) -> dict[str, Any]:
-    """Read `environment.json`. The dict is empty if the file is missing.
+    """Read `environment.json`. Return an empty dict if the file is missing.
 
     Raises:
         CheckpointError: if the file does not match the schema.
@@ -326,7 +331,7 @@ def _reject_constant(name: str) -> None:
 
 
 def _describe_mistake(details: Any) -> str:
-    """Describe a mistake by the key and the expected value."""
+    """Return a description of a mistake, with the key and the expected value."""
     path, context = [str(part) for part in details["loc"]], details.get("ctx", {})
     match details["type"]:
         case "contradiction":

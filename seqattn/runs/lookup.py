@@ -1,4 +1,5 @@
-"""Functions that find the run of a command, check its summary, and check that a folder is free."""
+"""Functions that find the run of a command, check the summary of a run, and check that training may
+write to a folder."""
 
 from __future__ import annotations
 
@@ -12,10 +13,11 @@ from seqattn.runs.folder import RunFolder
 
 
 def find_run(path: Path) -> tuple[RunFolder, Path]:
-    """Find the folder and the checkpoint of a RUN argument.
+    """Find the folder and the checkpoint that a RUN argument of a command selects.
 
     Args:
-        path: a checkpoint file or a run folder. For a run folder, the best checkpoint is found.
+        path: a checkpoint file or a run folder. A run folder selects the best checkpoint of the
+            run.
 
     Returns:
         the run folder, and the path of the checkpoint.
@@ -42,8 +44,8 @@ def check_summary(folder: RunFolder, model: Mapping[str, Any], seed: int) -> dic
 
     Args:
         folder: the run folder.
-        model: section `model` of the config.
-        seed: seed of the config.
+        model: the section `model` of the config.
+        seed: the seed in the config.
 
     Raises:
         CheckpointError: if a file cannot be read, or if the files belong to different runs.
@@ -66,7 +68,8 @@ def check_summary(folder: RunFolder, model: Mapping[str, Any], seed: int) -> dic
 
 
 def _common_keys_equal(stored: Mapping[str, Any], current: Mapping[str, Any]) -> bool:
-    """Return whether all common keys have equal values. A newer version may have more keys."""
+    """Return whether all common keys have equal values. A newer version of seqattn may have more
+    keys."""
     old, new = dict(leaves(stored)), dict(leaves(current))
     return all(old[key] == new[key] for key in old.keys() & new.keys())
 

@@ -1,4 +1,4 @@
-"""Output files that a user names in an option or in a call from Python."""
+"""Functions for output files that a user names in an option or in a Python call."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from seqattn.runs.storage import open_atomic
 
 DESCRIPTORS = re.compile(r"/dev/fd|/proc/(self|thread-self|\d+)/fd")
 MAX_LINKS = 40
-"""Maximum length of a chain of symbolic links that operating systems follow."""
+"""The maximum length of a chain of symbolic links that operating systems follow."""
 
 
 def write_output(path: Path, content: bytes) -> None:
@@ -29,14 +29,13 @@ def write_output(path: Path, content: bytes) -> None:
 def output_file(path: Path) -> Iterator[BinaryIO]:
     """Open an output file for writing in several pieces.
 
-    A regular file is replaced atomically when the block ends. Symbolic links are followed, so that
-    the linked file is replaced and the links are kept. Any other output (a pipe, a device, or an
-    open descriptor such as /dev/stdout) is written directly, so a reader may see an incomplete
-    file.
+    When the block ends, a regular file is replaced atomically. Symbolic links are followed, so the
+    linked file is replaced and the links are kept. Any other output (a pipe, a device, or an open
+    descriptor such as /dev/stdout) is written directly, so a reader may see an incomplete file.
 
     Raises:
         OSError: if the file cannot be written.
-        StorageError: if the file is a pipe that its reader closed early.
+        StorageError: if the file is a pipe, and the reader of the pipe closed it early.
     """
     if path.is_dir():
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
@@ -50,7 +49,7 @@ def output_file(path: Path) -> Iterator[BinaryIO]:
         target = path if descriptor is None else os.dup(descriptor)
         with open(target, "wb") as file:  # noqa: PTH123  (may be a descriptor)
             yield file
-    except BrokenPipeError:  # otherwise it looks like an error of stdout
+    except BrokenPipeError:  # otherwise, the error would look like an error of stdout
         raise StorageError(
             f"{path}: {os.strerror(errno.EPIPE)}: its reader closed it before all was written."
         ) from None
@@ -61,11 +60,13 @@ def output_file(path: Path) -> Iterator[BinaryIO]:
 
 
 def check_outputs(outputs: Mapping[str, Path | None], inputs: Mapping[str, Path | None]) -> None:
-    """Check that no output of a command is one of its inputs or another output.
+    """Check that no output of a command is also an input or another output of the command.
 
     Args:
-        outputs: path of each output option, or None for an option that was not given.
-        inputs: path of each input, by the description of the input in messages.
+        outputs: a mapping from each output option to the path of the output, or to None if the
+            option was not given.
+        inputs: a mapping from the description of each input, which messages contain, to the path of
+            the input, or to None if the input was not given.
 
     Raises:
         UsageError: if an output would replace an input or another output.
@@ -84,10 +85,10 @@ def check_outputs(outputs: Mapping[str, Path | None], inputs: Mapping[str, Path 
 
 
 def _same_file(one: Path, other: Path) -> bool:
-    """Return whether two paths name the same file. If both files exist, compare their devices and
-    inodes.
+    """Return whether two paths name the same file. If both files exist, the function compares the
+    devices and inodes of the two files.
 
-    The result is False for pipes and devices, which a write does not replace.
+    The result is False for pipes and devices, because a write does not replace pipes and devices.
     """
     try:
         return one.samefile(other) and (one.is_file() or one.is_dir())
@@ -96,9 +97,11 @@ def _same_file(one: Path, other: Path) -> bool:
 
 
 def _descriptor(path: Path) -> int | None:
-    """Return the open descriptor of this process that a path such as /dev/stdout names, or None.
+    """Return the open descriptor of this process that a path such as /dev/stdout names, or None if
+    the path does not name a descriptor.
 
-    Opening the path instead would overwrite a redirected regular file from its beginning.
+    If the output is redirected to a regular file, opening the path would overwrite the file from
+    the beginning.
     """
     for _ in range(MAX_LINKS):
         parent = os.path.realpath(path.parent)

@@ -1,9 +1,9 @@
 """The log of a run, `train.log`, with one line for each event.
 
-Each line is a record of the logger `seqattn.run` with the run folder as `record.run_folder`. The
-record is always written to `train.log`, whatever the configuration of `logging` is, because the log
-belongs to the run. Then the handlers of the program receive the record, subject to levels, filters
-and `logging.disable`.
+Each line is a record of the logger `seqattn.run`. The attribute `run_folder` of the record is the
+run folder. The record is always written to `train.log`, independently of the configuration of
+`logging`, because the log belongs to the run. The handlers of the program then receive the record,
+subject to levels, filters and `logging.disable`.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from seqattn.runs.storage import open_to_append
 
 TRAIN_LOG = "train.log"
 PACKAGE, LOGGER = logging.getLogger("seqattn"), logging.getLogger("seqattn.run")
-if PACKAGE.level == logging.NOTSET:  # the level of the root logger hides INFO
+if PACKAGE.level == logging.NOTSET:  # the level of the root logger would hide INFO
     PACKAGE.setLevel(logging.INFO)
 
 
 class TrainLogHandler(logging.Handler):
-    """Handler that appends a record to the `train.log` of `record.run_folder`.
+    """A handler that appends a record to the `train.log` in the folder `record.run_folder`.
 
     The file is closed after each line, so threads, forked processes and many runs can share the
     handler.
@@ -31,7 +31,8 @@ class TrainLogHandler(logging.Handler):
         """Append the record.
 
         Raises:
-            OSError: if the line cannot be written; `logging` would print the error and continue.
+            OSError: if the line cannot be written. Other handlers of `logging` print such an error
+                and continue.
         """
         folder: Path = vars(record)["run_folder"]
         stamp = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(record.created))
@@ -48,7 +49,7 @@ def log_line(folder: Path, text: str, stacklevel: int = 1) -> None:
     Args:
         folder: the run folder.
         text: one or more lines.
-        stacklevel: number of stack frames up to the caller named in the records, as in
+        stacklevel: the number of stack frames up to the caller that the records name, as in
             `logging.Logger.log`.
 
     Raises:

@@ -237,7 +237,7 @@ class Split(Section):
 
 
 def column_names(given: list[str] | None) -> tuple[str, ...]:
-    """Return the columns that a value names, or an empty tuple for `auto` and `null`."""
+    """Return the columns that a value names. For `auto` and `null`, return an empty tuple."""
     return () if given is None or given == ["auto"] else tuple(given)
 
 

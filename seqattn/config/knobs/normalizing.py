@@ -1,4 +1,4 @@
-"""Common checks of `data.normalize`, `data.scaling` and `data.relative`."""
+"""Checks of the keys `data.normalize`, `data.scaling` and `data.relative`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def with_scaling(content: Any) -> Any:
 
 
 def check_normalization(section: Section) -> Section:
-    """Check that the three keys of a section do not contradict each other.
+    """Check that `normalize`, `scaling` and `relative` in a section do not contradict each other.
 
     Raises:
         PydanticCustomError: if two of the keys contradict each other.

@@ -19,7 +19,7 @@ DISCRIMINATORS = ("kind", "score", "schedule")
 
 
 class Section(BaseModel):
-    """A section of a config, frozen and strict."""
+    """The base class of a section of a config, which is frozen and strict."""
 
     model_config = ConfigDict(
         frozen=True,
@@ -32,7 +32,8 @@ class Section(BaseModel):
 
     @classmethod
     def names(cls) -> list[str]:
-        """Return the names of the section's keys, with the discriminator, such as `kind`, first."""
+        """Return the names of the section's keys. A discriminator, such as `kind`, is the first
+        name."""
         first = [key for key in DISCRIMINATORS if key in cls.model_fields]
         return first + [key for key in cls.model_fields if key not in first]
 
@@ -41,8 +42,8 @@ def contradiction(key: str, message: str) -> PydanticCustomError:
     """Build the error for keys that contradict each other.
 
     Args:
-        key: the key for which the message states the line.
-        message: text that continues the name of the key.
+        key: the key with which the message starts, and for which the message states the line.
+        message: the part of the message that follows the name of the key.
     """
     return PydanticCustomError("contradiction", "{message}", {"key": key, "message": message})
 
@@ -59,8 +60,8 @@ def check_ordered(section: Section, low: str, high: str) -> None:
 
 
 def discriminator(key: str, default: str) -> Discriminator:
-    """Select the variant of a union by the value of `key`. If the key is missing, select the
-    variant `default`."""
+    """Build the discriminator of a union, which selects the variant by the value of `key`. If the
+    key is missing, the discriminator selects the variant `default`."""
 
     def tag(value: Any) -> str | None:
         if isinstance(value, dict):

@@ -1,11 +1,11 @@
-"""One attention step as a table of arithmetic that can be checked with a pocket calculator.
+"""The arithmetic of one attention step, as tables that a reader can check with a pocket calculator.
 
-Every stage is computed from the *printed* (rounded) numbers of the stages above it, so a reader who
-types these numbers into a calculator gets the printed result. Scores, normalizers and locations add
-their stages (`Score.explain`, `Normalizer.explain`, `Location.explain`).
+Every stage is computed from the *printed* (rounded) numbers of the previous stages, so a reader who
+types these numbers into a calculator gets the printed result. The methods `Score.explain`,
+`Normalizer.explain` and `Location.explain` add the stages.
 
-Letters: S source length, H width of the state, K width of queries and keys, A heads. "[A,]" denotes
-an axis that exists only with several heads.
+In shapes, S is the source length, H the width of the state, K the width of queries and keys, and A
+the number of heads. "[A,]" denotes an axis that exists only with several heads.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from seqattn.models.layers import Linear
 
 DECIMALS = 4
 MAX_PRINTED_SIDE = 8
-"""Largest number of rows, and of columns, of a weight matrix that is printed."""
+"""The largest number of rows, and the largest number of columns, of a weight matrix that is
+printed."""
 
 Array = NDArray[np.float64]
 Bools = NDArray[np.bool_]
@@ -34,10 +35,11 @@ class Stage:
     """A table with the numbers of one computed quantity.
 
     Attributes:
-        name: name of the quantity.
-        formula: how the quantity follows from the stages above; empty for inputs and parameters.
-        columns: column names.
-        rows: for each row, its name and one number per column.
+        name: the name of the quantity.
+        formula: the formula that computes the quantity from previous stages; empty for inputs and
+            parameters.
+        columns: the names of the columns.
+        rows: for each row, the name of the row and one number per column.
     """
 
     name: str
@@ -48,13 +50,13 @@ class Stage:
 
 @dataclass(kw_only=True)
 class Record:
-    """The stages of an attention step, each computed from the stages above it. A method that adds a
-    stage returns the printed numbers of this stage.
+    """The stages of an attention step. Each stage is computed from previous stages. A method that
+    adds a stage returns the printed numbers of this stage.
 
     Attributes:
         stages: the stages in order, from the source to the output.
-        computed_by_model: names of the stages that do not follow from printed numbers alone,
-            because their parameters are not printed.
+        computed_by_model: the names of the stages that cannot be computed from printed numbers,
+            because parameters of these stages are not printed.
     """
 
     stages: list[Stage] = field(default_factory=list)
@@ -67,9 +69,9 @@ class Record:
 
         Args:
             name, formula: see `Stage`.
-            numbers: (rows, columns).
-            rows: row names; None for the names of the source points.
-            columns: column names; None for numbers from 1.
+            numbers: the numbers, (rows, columns).
+            rows: the names of the rows; None for the names of the source points.
+            columns: the names of the columns; None for the numbers from 1 on.
         """
         printed = as_printed(numbers)
         rows = point_names(len(printed)) if rows is None else rows
@@ -81,26 +83,28 @@ class Record:
     def add_from_model(
         self, name: str, formula: str, numbers: Any, rows: Names = None, columns: Names = None
     ) -> Array:
-        """Add a stage whose numbers the model computed from parameters that are not printed."""
+        """Add a stage with numbers from the model, which depend on parameters that are not
+        printed."""
         self.computed_by_model.append(name)
         return self.add(name, formula, numbers, rows, columns)
 
     def add_row(
         self, name: str, formula: str, row: str, numbers: Any, columns: Names = None
     ) -> Array:
-        """Add a stage with one row, (columns,)."""
+        """Add a stage with one row of numbers, (columns,)."""
         return self.add(name, formula, numbers[None], [row], columns).reshape(-1)
 
     def add_columns(
         self, name: str, formula: str, columns: Mapping[str, Any], rows: Names = None
     ) -> Array:
-        """Add a stage whose last column follows from the other columns.
+        """Add a stage in which the last column is computed from the other columns.
 
         Args:
-            columns: the columns by name, each (rows,) or one number for all rows.
+            columns: the columns by name. Each column is an array (rows,), or one number for all
+                rows.
 
         Returns:
-            the last column, (rows,).
+            the printed last column, (rows,).
         """
         table = np.column_stack(np.broadcast_arrays(*columns.values()))
         printed: Array = self.add(name, formula, table, rows, list(columns))[:, -1]
@@ -108,15 +112,16 @@ class Record:
 
     def add_map(self, name: str, formula: str, linear: Linear, inputs: Array, of_model: Array,
                 outputs: slice, rows: Names = None) -> Array:  # fmt: skip
-        """Add a linear layer's output for printed vectors. If the weights of the layer are few
-        enough to print, they are added as a stage before the output.
+        """Add a stage with the output of a linear layer for printed vectors. If the weights of the
+        layer are few enough to print, add a stage with the weights before this stage.
 
         Args:
-            formula: for example "q = W_q h + b_q".
-            inputs: the input vectors (rows, H), as printed.
+            formula: the formula of the stage, such as "q = W_q h + b_q".
+            inputs: the printed input vectors (rows, H).
             of_model: the model's result (rows, outputs), which is added instead of the arithmetic
                 if there are too many weights to print.
-            outputs: slice of the outputs to print (the outputs of one head).
+            outputs: the slice of the outputs that is printed, which contains the outputs of one
+                head.
         """
         weight, columns = as_printed(linear.weight)[outputs], column_numbers(linear.weight.shape[1])
         if max(weight.shape) > MAX_PRINTED_SIDE:
@@ -132,18 +137,18 @@ class Record:
 
 @dataclass(frozen=True)
 class AttentionStep:
-    """The unrounded tensors of one query, and the record that explains one of the attention heads.
+    """The unrounded tensors of one query, and the record that explains one attention head.
 
     Attributes:
         record: the record to which stages are added.
-        states: encoder states (1, S, H).
-        query: decoder state (1, H).
-        keys: (1, [A,] S, K), computed by `Score.keys`.
-        scores: (1, [A,] 1, S).
-        weights: (1, [A,] 1, S).
-        previous: (1, [A,] S), the weights of the previous step for location-based addressing;
+        states: the encoder states (1, S, H).
+        query: the decoder state (1, H).
+        keys: the keys (1, [A,] S, K) that `Score.keys` computed.
+        scores: the scores (1, [A,] 1, S).
+        weights: the weights (1, [A,] 1, S).
+        previous: the weights of the previous step, (1, [A,] S), for location-based addressing;
             otherwise None.
-        heads: number of heads, A.
+        heads: the number of heads, A.
         head: the head to explain, counted from 0.
     """
 
@@ -158,12 +163,12 @@ class AttentionStep:
     head: int
 
     def of_head(self, x: Tensor) -> Tensor:
-        """Select the explained head: (1, [A,] ...) -> (...)."""
+        """Return the part of x (1, [A,] ...) that belongs to the explained head, (...)."""
         return x[0, self.head] if self.heads > 1 else x[0]
 
     def head_slice(self, width: int) -> slice:
-        """Return the explained head's slice of an axis of this width, which is divided among the
-        heads."""
+        """Return the slice of the explained head in an axis of length `width` that is divided among
+        the heads."""
         width //= self.heads
         return slice(self.head * width, (self.head + 1) * width)
 
@@ -186,24 +191,24 @@ class AttentionStep:
                                    outputs, [row]).reshape(-1)  # fmt: skip
 
     def map_states(self, name: str, formula: str, linear: Linear, of_model: Tensor) -> Array:
-        """Add a projection of the encoder states, (S, K); `Record.add_map` describes `of_model`."""
+        """Add a projection of the encoder states, (S, K). `Record.add_map` describes `of_model`."""
         outputs = self.head_slice(len(linear.weight))
         return self.record.add_map(name, formula, linear, as_printed(self.states[0]),
                                    as_printed(of_model), outputs)  # fmt: skip
 
     def add_unexplained(self, name: str, by: object, numbers: Tensor, column: str) -> Array:
-        """Add numbers (1, [A,] 1, S) that come from a module without a method `explain`. Return the
-        printed numbers (S,)."""
+        """Add a stage with numbers (1, [A,] 1, S) from a module that has no method `explain`.
+        Return the printed numbers (S,)."""
         formula = f"by {type(by).__name__}, which does not explain its arithmetic"
         table = self.of_head(numbers).mT
         return self.record.add_from_model(name, formula, table, columns=[column]).reshape(-1)
 
 
 def as_printed(numbers: Any) -> Array:
-    """Convert numbers to float64 and round them to the printed decimals."""
+    """Convert numbers to float64, and round the result to `DECIMALS` decimals."""
     array = numbers.detach().double().cpu().numpy() if isinstance(numbers, Tensor) else numbers
     result = np.round(np.asarray(array, dtype=np.float64), DECIMALS)
-    return np.asarray(result + 0.0, dtype=np.float64)  # replaces -0 by 0
+    return np.asarray(result + 0.0, dtype=np.float64)  # replaces -0 with 0
 
 
 def point_names(count: int) -> list[str]:
@@ -212,5 +217,5 @@ def point_names(count: int) -> list[str]:
 
 
 def column_numbers(count: int) -> list[str]:
-    """Return the default column names, the numbers from 1."""
+    """Return the default names of columns, which are the numbers from 1 on."""
     return [str(i) for i in range(1, count + 1)]

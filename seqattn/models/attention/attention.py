@@ -1,4 +1,5 @@
-"""The attention of a recurrent decoder: score, normalizer, optional location and weighted sum."""
+"""The attention of a recurrent decoder: the score, the normalizer, optional location-based
+addressing, and the weighted sum."""
 
 from __future__ import annotations
 
@@ -28,9 +29,9 @@ class AttentionMemory:
     Attributes:
         keys: the keys (..., N, S, K), or (..., N, A, S, K / A) with several heads.
         values: the values (..., N, S, H), or (..., N, A, S, H / A) with several heads.
-        keep: mask (..., N, S), or (..., N, 1, S) with several heads. The mask is True at valid
-            source steps and False at masked steps, like the boolean mask of torch's
-            `scaled_dot_product_attention`. None means that all steps are valid.
+        keep: mask (..., N, S), or (..., N, 1, S) with several heads. As in torch's
+            `scaled_dot_product_attention`, the mask is True at valid source steps and False at
+            masked steps. None means that all steps are valid.
         intervention: the intervention that replaces the weights; None keeps the model's own
             weights.
     """
@@ -45,13 +46,13 @@ class AttentionOutput(NamedTuple):
     """The context and the weights of T queries.
 
     Attributes:
-        context: (..., N, T, H), the weighted sum of the values.
+        context: the weighted sum of the values, (..., N, T, H).
         weights: the weights (..., N, T, S), or (..., N, A, T, S) with several heads.
         prev_weights: the weights of the last query, (..., N, [A,] S), from which location-based
             addressing computes the weights of the next query; None without location-based
             addressing.
-        log_prob: log-probability of each sampled position, shaped like `weights` without S, for
-            REINFORCE; otherwise None.
+        log_prob: the log-probability of each sampled position, which REINFORCE needs, in the shape
+            of `weights` without the axis S; None for other normalizers.
     """
 
     context: Tensor
@@ -68,13 +69,14 @@ class Attention(nn.Module):
         (weights, _), _ = attention.attention_weights(queries, memory)    # (..., N, T, S)
         context = weighted_sum(weights, memory.values)                    # (..., N, T, H)
 
-    `attend` returns context and weights, for any number of heads.
+    The method `attend` returns the context and the weights, for any number of heads.
 
     Args:
         score: the score, which computes the compatibility of a query and a key.
         normalizer: the normalizer, which turns scores into weights; None for softmax.
         location: location-based addressing; None if the weights depend on content only.
-        value: projection from encoder states to values; None if the encoder states are the values.
+        value: the projection from encoder states to values; None if the encoder states are the
+            values.
     """
 
     def __init__(
@@ -94,7 +96,8 @@ class Attention(nn.Module):
 
     @property
     def is_plain(self) -> bool:
-        """Whether the weights are the softmax of the scores of one head, without a location."""
+        """Whether the weights are the softmax of the scores of a single head, without
+        location-based addressing."""
         return self.heads == 1 and self.location is None and type(self.normalizer) is Softmax
 
     def precompute_memory(self, encoded: Tensor, keep: Tensor | None) -> AttentionMemory:
@@ -114,15 +117,15 @@ class Attention(nn.Module):
         """Compute the attention weights of each query over the source.
 
         Args:
-            queries: (..., N, T, H).
+            queries: the queries (..., N, T, H).
             memory: the memory that `precompute_memory` returned.
             prev_weights: the `prev_weights` that the previous call returned; None at the first
                 call.
-            u: numbers uniform over [0, 1], shaped like the weights without S, to sample the
-                positions of hard attention; None to select the most probable positions.
+            u: numbers uniform over [0, 1], in the shape of the weights without the axis S, from
+                which hard attention samples positions; None to select the most probable positions.
 
         Returns:
-            the weights (..., N, T, S), or with several heads (..., N, A, T, S), and the
+            the weights, (..., N, T, S), or (..., N, A, T, S) with several heads; and the
                 `prev_weights` for the next call.
         """
         scores = self.score.scores(queries, memory.keys)
@@ -140,8 +143,8 @@ class Attention(nn.Module):
         prev_weights: Tensor | None = None,
         u: Tensor | None = None,
     ) -> AttentionOutput:
-        """Compute the context and the weights of queries (..., N, T, H). The arguments are
-        described in `attention_weights`."""
+        """Compute the context and the weights of queries (..., N, T, H). `attention_weights`
+        describes the arguments."""
         if self.is_plain and memory.intervention is None:  # the same result with fewer calls
             weights = softmax(self.score.scores(queries, memory.keys), memory.keep)
             return AttentionOutput(weighted_sum(weights, memory.values), weights)
@@ -155,7 +158,8 @@ class Attention(nn.Module):
     def _intervene(
         self, intervention: WeightIntervention, weights: Tensor, keep: Tensor | None
     ) -> Tensor:
-        """Replace weights (..., N, [A,] T, S); an intervention always gets the axis of heads."""
+        """Replace the weights (..., N, [A,] T, S). The intervention always receives weights with an
+        axis of heads."""
         if self.heads > 1:
             return intervention(weights, keep)
         keep = None if keep is None else keep.unsqueeze(-2)

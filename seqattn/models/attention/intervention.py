@@ -1,8 +1,9 @@
 """Interventions on attention weights. An intervention replaces the weights in a forecast, to test
-how much the forecast depends on them.
+how much the forecast depends on the weights.
 
-Letters: N sequences, L attention layers, A heads, T decoder steps, S source steps; any leading axes
-of runs.
+In shapes, N is the number of sequences, L the number of attention layers, A the number of heads, T
+the number of decoder steps, and S the number of source steps. Shapes may have a leading axis of
+runs.
 """
 
 from __future__ import annotations
@@ -21,15 +22,17 @@ SEED = 0
 
 
 class WeightIntervention(Protocol):
-    """A function that replaces attention weights in one forecast, from its first step on."""
+    """A function that replaces the attention weights of one forecast. The function is called for
+    all decoder steps in order."""
 
     def __call__(self, weights: Tensor, keep: Tensor | None, layer: int = 0) -> Tensor:
         """Return the weights (..., N, A, T, S) that replace `weights` (..., N, A, T, S).
 
         Args:
-            weights: the model's own weights of the next T decoder steps.
-            keep: broadcasts to (..., N, A, S), True at valid source steps; None: all are valid.
-            layer: index of the attention layer, from 0.
+            weights: the model's own weights for the next T decoder steps.
+            keep: a mask that broadcasts to (..., N, A, S), True at valid source steps; None if all
+                steps are valid.
+            layer: the index of the attention layer, counted from 0.
         """
         ...
 
@@ -42,7 +45,7 @@ class Override:
         mode: `uniform` gives equal weights to all valid source steps; `shuffled` randomly permutes
             the model's own weights among the valid steps of each row; `previous` uses the weights
             of the previous decoder step (the first step keeps its own weights); `one_hot` puts all
-            weight on one source step; `zeros` gives no weight, so that the context is 0.
+            weight on one source step; `zeros` sets all weights to 0, so that the context is 0.
         index: the source step of `one_hot`, counted from 0.
         layer: the layer of `zeros`, counted from 0; None for all layers.
         head: the head of `zeros` in that layer, counted from 0; None for all heads.
@@ -59,7 +62,7 @@ class Override:
         `zeros:LAYER:HEAD`.
 
         Raises:
-            UsageError: if the text has none of these forms.
+            UsageError: if the text has a different form.
         """
         mode, *parts = text.split(":")
         if all(part.isascii() and part.isdigit() and len(part) < 10 for part in parts):
@@ -77,15 +80,16 @@ class Override:
         )
 
     def check(self, shortest: int, shape: tuple[int, int]) -> None:
-        """Check that every source has the step of `one_hot`, and the model the head of `zeros`.
+        """Check that every source has the step of `one_hot`, and that the model has the layer and
+        the head of `zeros`.
 
         Args:
-            shortest: length of the shortest source.
-            shape: numbers of layers and heads; see `Seq2SeqModel.attention_shape`.
+            shortest: the length of the shortest source.
+            shape: the number of layers and the number of heads; see `Seq2SeqModel.attention_shape`.
 
         Raises:
-            UsageError: if the shortest source does not have this step, or the model does not have
-                this layer or head.
+            UsageError: if the shortest source does not have the step, or if the model does not have
+                the layer or the head.
         """
         if self.mode == "one_hot" and self.index >= shortest:
             raise UsageError(
@@ -101,24 +105,25 @@ class Override:
                 )
 
     def start(self) -> WeightIntervention:
-        """Start the intervention for one forecast, at the forecast's first step."""
+        """Return a new intervention for one forecast, which starts at the first decoder step."""
         return _OverrideIntervention(self)
 
 
 @dataclass(frozen=True, eq=False)
 class ForcedWeights:
-    """Given weights that replace the model's own weights in some rows.
+    """A tensor of weights that replaces the model's own weights in some rows.
 
     Attributes:
-        weights: (N, L, A, T, S) for a forecast of N sequences and T steps. NaN keeps the weight of
-            the model; any other number replaces the weight as it is, without a normalization. A row
-            of zeros gives a context of 0. A forced row must have 0 at the padding of its source.
+        weights: the weights (N, L, A, T, S) for a forecast of N sequences and T steps. NaN keeps
+            the weight of the model. Any other number replaces the weight, without normalization. A
+            row of zeros gives a context of 0. A forced row must have 0 at the padding of its
+            source.
     """
 
     weights: Tensor
 
     def start(self) -> WeightIntervention:
-        """Start the intervention for one forecast, at the forecast's first step."""
+        """Return a new intervention for one forecast, which starts at the first decoder step."""
         return _ForcedIntervention(self.weights)
 
 
@@ -164,7 +169,7 @@ class _OverrideIntervention:
 
 
 class _ForcedIntervention:
-    """`ForcedWeights` applied to one forecast. It counts the steps of each layer."""
+    """`ForcedWeights` applied to one forecast. The intervention counts the steps of each layer."""
 
     def __init__(self, weights: Tensor) -> None:
         self.weights = weights
@@ -190,9 +195,10 @@ class _ForcedIntervention:
 
 
 AttentionOverride = Override | ForcedWeights
-"""What replaces the attention weights of a model in a forecast."""
+"""An object that replaces the attention weights of a model in a forecast."""
 
 
 def index_range(count: int) -> str:
-    """Return the indices from 0 below `count` in words, for messages."""
+    """Return the range of the indices of `count` items as text for messages, such as `within 0 and
+    3`."""
     return "0" if count == 1 else f"within 0 and {count - 1}"

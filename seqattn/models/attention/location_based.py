@@ -1,8 +1,8 @@
 """Location-based addressing, in which the weights depend on source positions as well as on content.
 
-Letters: N sequences, S source length, L valid length of one source, T queries, H width of the
-decoder's states, A heads. "[A,]" denotes an axis that exists only with several heads.
-Shapes may have leading axes of runs.
+In shapes, N is the number of sequences, S the source length, T the number of queries, H the width
+of the decoder's states, and A the number of heads. The valid length of a source is L. "[A,]"
+denotes an axis that exists only with several heads. Shapes may have a leading axis of runs.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from seqattn.models.attention.normalizers import Normalizer
 from seqattn.models.layers import Linear, without_autocast
 
 LOCATIONS: dict[type[Section], type[Location]] = {}
-"""Mapping from config section to class."""
+"""A mapping from config section to class."""
 CONTENT_WEIGHTS = "Content weights"
 
 
 class Location(nn.Module, ABC):
-    """The interface of every location.
+    """The interface of every location. A location is a method of location-based addressing.
 
-    A subclass registers the config section that selects it, as in `class LocalWindow(Location,
-    knobs=LocalWindowConfig)`. A subclass that overrides `attention_weights` must also override
-    `explain`; otherwise its arithmetic is not explained.
+    A subclass registers the config section that selects the subclass, as in `class
+    LocalWindow(Location, knobs=LocalWindowConfig)`. A subclass that overrides `attention_weights`
+    must also override `explain`; otherwise, the arithmetic of the subclass is not explained.
     """
 
     def __init_subclass__(cls, *, knobs: type[Section] | None = None) -> None:
@@ -56,23 +56,24 @@ class Location(nn.Module, ABC):
 
         Args:
             normalizer: the normalizer, which turns scores into weights.
-            queries: (..., N, T, H).
-            scores: (..., N, [A,] T, S).
+            queries: the queries (..., N, T, H).
+            scores: the scores (..., N, [A,] T, S).
             keep: mask (..., N, [1,] S), True at valid source steps; None if all steps are valid.
             previous: the second result of the previous call; None at the first call.
 
         Returns:
             the weights (..., N, [A,] T, S), and the weights of the last query (..., N, [A,] S) if
-                the next call depends on them, otherwise None.
+                the next call depends on these weights, otherwise None.
         """
 
     def initial_weights(self, keep: Tensor | None, content: Tensor) -> Tensor | None:
-        """Return the weights before the first step, (..., N, [A,] S), if each call depends on the
-        previous call; otherwise None."""
+        """Return the weights before the first step, (..., N, [A,] S), if the weights of a call
+        depend on the previous call; otherwise, return None."""
         return None
 
     def explain(self, step: AttentionStep, normalizer: Normalizer, scores: Array) -> Array:
-        """Add the stages that compute the weights (S,) of one head from its printed scores (S,).
+        """Add the stages that compute the weights (S,) of one head from the printed scores (S,) of
+        this head.
 
         The default implementation adds the model's weights without arithmetic.
         """
@@ -83,11 +84,11 @@ class LocalWindow(Location, knobs=LocalWindowConfig):
     """Local attention with a predicted window, called local-p (Luong et al. 2015, eq. 9 and 10).
 
         p = (L - 1) sigmoid(v . tanh(W q))
-        weight = normalized score within |s - p| <= D, times exp(-(s - p)^2 / (2 sigma^2))
+        weight = (score, normalized over |s - p| <= D) * exp(-(s - p)^2 / (2 sigma^2))
 
-    Here sigma = D / 2, as in the paper. As in eq. 10, the weights are not normalized again after
-    the multiplication by the Gaussian, so a row sums to at most 1. Positions run from 0 to L - 1;
-    in the paper they run from 1 to S.
+    Here, D is half the width of the window, and sigma = D / 2, as in the paper. As in eq. 10, the
+    weights are not normalized again after the multiplication by the Gaussian, so a row sums to at
+    most 1. Positions run from 0 to L - 1; in the paper, positions run from 1 to S.
     """
 
     def __init__(self, hidden: int, heads: int, window: int) -> None:
@@ -114,11 +115,11 @@ class LocalWindow(Location, knobs=LocalWindowConfig):
         return weights * gaussian, None
 
     def centres(self, queries: Tensor, lengths: Tensor) -> Tensor:
-        """Compute p for each query, (..., N, [A,] T, 1).
+        """Compute the predicted position p for each query, (..., N, [A,] T, 1).
 
         Args:
-            queries: (..., N, T, H).
-            lengths: valid lengths, which broadcast to (..., N, [A,] T, 1).
+            queries: the queries (..., N, T, H).
+            lengths: the valid lengths, which broadcast to (..., N, [A,] T, 1).
         """
         # In bfloat16, the rounding error of the sigmoid times L would exceed the window.
         with without_autocast(queries):
@@ -149,9 +150,10 @@ class LocationShiftAddressing(Location, knobs=ShiftConfig):
         shifted(i) = sum over j of gated(i - j) s(j)             (8)
         weights = shifted^gamma / sum of shifted^gamma           (9)
 
-    As in the paper, the convolution is circular; it runs over the valid length of each source.
-    Before the first step, all weight is on the last valid source step, which is the decoder's first
-    input. The content weights (eq. 5 in the paper) come from the configured score and normalizer.
+    As in the paper, the convolution is circular. The convolution runs over the valid steps of each
+    source. Before the first step, all weight is on the last valid source step, which is the
+    decoder's first input. The content weights (eq. 5 in the paper) come from the configured score
+    and normalizer.
     """
 
     def __init__(self, hidden: int, heads: int, num_shifts: int) -> None:
@@ -179,13 +181,14 @@ class LocationShiftAddressing(Location, knobs=ShiftConfig):
     def shift(
         self, queries: Tensor, content: Tensor, keep: Tensor | None, previous: Tensor | None
     ) -> tuple[Tensor, Tensor]:
-        """Apply equations 7 to 9 to the queries, one after the other.
+        """Apply equations 7 to 9 to one query after another.
 
         Args:
-            queries: (..., N, T, H).
-            content: content weights (..., N, [A,] T, S).
+            queries: the queries (..., N, T, H).
+            content: the content weights (..., N, [A,] T, S).
             keep: mask (..., N, [1,] S), True at valid source steps; None if all steps are valid.
-            previous: weights of the previous query, (..., N, [A,] S); None for `initial_weights`.
+            previous: the weights of the previous query, (..., N, [A,] S); None to use
+                `initial_weights`.
 
         Returns:
             the weights (..., N, [A,] T, S), and the weights of the last query.
@@ -216,7 +219,7 @@ class LocationShiftAddressing(Location, knobs=ShiftConfig):
             gated = g_t * content.select(-2, t) + (1 - g_t) * previous
             rolled = gated.gather(-1, origins).unflatten(-1, (S, self.num_shifts))
             shifted_weights = (rolled * shift.select(-2, t).unsqueeze(-2)).sum(dim=-1)
-            # Compute the powers as logarithms, so that no row underflows to zeros if gamma is
+            # Powers are computed with logarithms, so that no row underflows to zeros if gamma is
             # large.
             powers = gamma.select(-2, t) * shifted_weights.clamp(min=smallest).log()
             previous = powers.masked_fill(~valid, -float("inf")).softmax(dim=-1)
@@ -251,14 +254,14 @@ class LocationShiftAddressing(Location, knobs=ShiftConfig):
 
 
 def build_location(config: LocationConfig | None, hidden: int, heads: int) -> Location | None:
-    """Build the location that a config selects, for decoder states of width `hidden`; return None
-    if the config has none."""
+    """Build the location that a config section selects, for decoder states of width `hidden`. If
+    `config` is None, return None."""
     return None if config is None else LOCATIONS[type(config)].from_config(config, hidden, heads)
 
 
 def valid_lengths(keep: Tensor | None, like: Tensor) -> Tensor:
-    """Count the valid source steps of keep (..., N, [1,] S) as integers (..., N, [1,] 1). Without
-    `keep`, return S as a tensor () on the device of `like` (..., S)."""
+    """Count the valid source steps in the mask `keep` (..., N, [1,] S), and return integers (...,
+    N, [1,] 1). If `keep` is None, return S, the size of the last axis of `like`, as a tensor ()."""
     if keep is None:
         return torch.full((), like.shape[-1], device=like.device)
     return keep.sum(dim=-1, keepdim=True)

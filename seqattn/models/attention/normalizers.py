@@ -1,8 +1,8 @@
 """Normalizers, which turn scores into attention weights. The mask `keep` is True at valid source
 steps.
 
-Letters: N sequences, T queries, S source length. Shapes may have leading axes of runs, and an axis
-of heads.
+In shapes, N is the number of sequences, T the number of queries, and S the source length. Shapes
+may have a leading axis of runs, and an axis of heads.
 
 To add a normalizer, add its name to `seqattn/config/knobs/model.py` and define a class here that
 registers this name.
@@ -23,16 +23,16 @@ from seqattn.models.layers import LearnedVector, at_least_float32, is_batch_inne
 
 MAX_FAST_SOURCE_LENGTH, MIN_FAST_SCORES = 8, 2048
 NORMALIZERS: dict[tuple[str, str | None], type[Normalizer]] = {}
-"""Mapping from (normalizer, estimator) in a config to the class."""
+"""A mapping from the values of `normalizer` and `estimator` in a config to the class."""
 
 
 class NormalizerOutput(NamedTuple):
     """Attention weights, and the log-probabilities of sampled positions.
 
     Attributes:
-        weights: (..., N, T, S).
-        log_prob: (..., N, T), log-probability of each sampled position, for REINFORCE; otherwise
-            None.
+        weights: the weights (..., N, T, S).
+        log_prob: the log-probability of each sampled position, (..., N, T), which REINFORCE needs;
+            None for other normalizers.
     """
 
     weights: Tensor
@@ -42,12 +42,12 @@ class NormalizerOutput(NamedTuple):
 class Normalizer(nn.Module, ABC):
     """The interface of every normalizer.
 
-    A subclass registers the name that selects it, as in `class Softmax(Normalizer,
-    name="softmax")`. A subclass that overrides `normalize` must also override `explain`; otherwise
-    its arithmetic is not explained.
+    A subclass registers the name that selects the subclass, as in `class Softmax(Normalizer,
+    name="softmax")`. A subclass that overrides `normalize` must also override `explain`; otherwise,
+    the arithmetic of the subclass is not explained.
 
     Attributes:
-        is_stochastic: whether training samples positions.
+        is_stochastic: whether the normalizer samples positions in training.
         baseline: the learned baseline of REINFORCE; None for other normalizers.
     """
 
@@ -69,20 +69,20 @@ class Normalizer(nn.Module, ABC):
         """Compute attention weights from scores.
 
         Args:
-            scores: (..., N, T, S).
+            scores: the scores (..., N, T, S).
             keep: mask (..., N, S), True at valid source steps; None if all steps are valid.
-            u: numbers uniform over [0, 1], (..., N, T), to sample positions in training; None for
-                no sampling.
+            u: numbers uniform over [0, 1], (..., N, T), from which positions are sampled in
+                training; None for no sampling.
         """
 
     def explain(self, step: AttentionStep, name: str, scores: Array, inside: Bools) -> Array:
-        """Add the stage that computes the weights of one head from its scores.
+        """Add the stage that computes the weights of one head from the scores of this head.
 
         The default implementation adds the model's weights without arithmetic.
 
         Args:
             step: the attention step to explain.
-            name: name of the stage.
+            name: the name of the stage.
             scores: the scores (S,), as printed.
             inside: mask (S,), False at masked positions.
 
@@ -95,7 +95,7 @@ class Normalizer(nn.Module, ABC):
 
 
 class Softmax(Normalizer, name="softmax"):
-    """The normalizer that applies the function `softmax`."""
+    """A normalizer that applies the function `softmax`."""
 
     def normalize(self, scores: Tensor, keep: Tensor | None, u: Tensor | None) -> NormalizerOutput:
         return NormalizerOutput(softmax(scores, keep))
@@ -105,7 +105,7 @@ class Softmax(Normalizer, name="softmax"):
 
 
 class Sparsemax(Normalizer, name="sparsemax"):
-    """The normalizer that applies the function `sparsemax`."""
+    """A normalizer that applies the function `sparsemax`."""
 
     def normalize(self, scores: Tensor, keep: Tensor | None, u: Tensor | None) -> NormalizerOutput:
         return NormalizerOutput(sparsemax(scores, keep))
@@ -126,13 +126,15 @@ class Sparsemax(Normalizer, name="sparsemax"):
 
 class Hard(Normalizer):
     """Hard attention, which puts all weight of a query on one source step. In training, this step
-    is sampled from the softmax; otherwise it is the step with the largest score."""
+    is sampled from the softmax of the scores. In validation and forecasts, the step with the
+    largest score is used."""
 
     is_stochastic = True
 
     @abstractmethod
     def sample(self, soft: Tensor, u: Tensor) -> NormalizerOutput:
-        """Sample one-hot weights from `soft` (..., N, T, S) with uniform numbers u (..., N, T)."""
+        """Sample one-hot weights from the weights `soft` (..., N, T, S) with uniform random numbers
+        u (..., N, T)."""
 
     def normalize(self, scores: Tensor, keep: Tensor | None, u: Tensor | None) -> NormalizerOutput:
         soft = softmax(scores, keep)
@@ -149,8 +151,8 @@ class Hard(Normalizer):
 
 class StraightThrough(Hard, name="hard", estimator="straight_through"):
     """Hard attention with the straight-through gradient estimator (Bengio, Leonard and Courville
-    2013, "Estimating or Propagating Gradients Through Stochastic Neurons"). The backward pass is
-    the backward pass of the softmax. The estimator is biased and has low variance."""
+    2013, "Estimating or Propagating Gradients Through Stochastic Neurons"). The backward pass uses
+    the gradient of the softmax. The estimator is biased and has low variance."""
 
     def sample(self, soft: Tensor, u: Tensor) -> NormalizerOutput:
         choice = one_hot(sample_categorical(soft, u), soft)
@@ -163,7 +165,7 @@ class Reinforce(Hard, name="hard", estimator="reinforce"):
     section 4.1). The estimator is unbiased and has high variance.
 
     The baseline is a parameter that gradient descent fits to the returns (Mnih et al. 2014, section
-    3.2), so checkpoints and batches of runs store it with the other parameters.
+    3.2), so checkpoints and batches of runs store the baseline with the other parameters.
     """
 
     def __init__(self) -> None:
@@ -182,8 +184,8 @@ def build_normalizer(config: AttentionKnobs) -> Normalizer:
 
 
 def explain_softmax(record: Record, name: str, scores: Array, inside: Bools) -> Array:
-    """Add the softmax of printed scores (S,). Return the weights (S,), which are 0 where `inside`
-    (S,) is False."""
+    """Add a stage with the softmax of printed scores (S,). Return the printed weights (S,), which
+    are 0 where `inside` (S,) is False."""
     exponentials = as_printed(np.where(inside, np.exp(scores - scores[inside].max()), 0))
     formula = "softmax: weight = exp(score - largest) / sum of these"
     columns = {
@@ -195,8 +197,8 @@ def explain_softmax(record: Record, name: str, scores: Array, inside: Bools) -> 
 
 
 def mask_scores(scores: Tensor, keep: Tensor | None) -> Tensor:
-    """Convert scores (..., N, T, S) to at least float32, and set them to -inf where `keep`
-    (..., N, S) is False."""
+    """Convert scores (..., N, T, S) to at least float32, and replace the scores with -inf where
+    `keep` (..., N, S) is False."""
     scores = at_least_float32(scores)
     return scores if keep is None else scores.masked_fill(~keep.unsqueeze(-2), -float("inf"))
 
@@ -204,20 +206,20 @@ def mask_scores(scores: Tensor, keep: Tensor | None) -> Tensor:
 def softmax(scores: Tensor, keep: Tensor | None) -> Tensor:
     """Compute the softmax over the source. The weights are exactly 0 at masked positions.
 
-    If all positions of a row are masked, the row is NaN, not uniform over the padding. Data with
-    such rows are rejected when they are loaded.
+    If all positions of a row are masked, the weights of the row are NaN rather than uniform over
+    the padding. Data with such rows are rejected during loading.
 
     Args:
-        scores: (..., N, T, S).
+        scores: the scores (..., N, T, S).
         keep: mask (..., N, S), True at valid source steps; None if all steps are valid.
 
     Returns:
-        (..., N, T, S), where each row sums to 1.
+        the weights (..., N, T, S), in which each row sums to 1.
     """
     scores = mask_scores(scores, keep)
     *_, S = scores.shape
-    # torch takes 40 ns per row even if the row is short, so short rows are faster along another
-    # axis. A compiled graph must not depend on the shape.
+    # If rows are short, the softmax along another axis is faster, because torch takes at least 40
+    # ns per row. A compiled graph must not depend on the shape.
     if (
         not torch.compiler.is_compiling()
         and S <= MAX_FAST_SOURCE_LENGTH
@@ -236,20 +238,21 @@ def sparsemax(scores: Tensor, keep: Tensor | None) -> Tensor:
     With the scores in descending order z_(1) >= z_(2) >= ..., the support size is the largest k
     with 1 + k z_(k) > z_(1) + ... + z_(k). The threshold is tau = (z_(1) + ... + z_(k) - 1) / k,
     and each weight is max(z - tau, 0). The largest score is subtracted first. The subtraction
-    changes no weight, and keeps the term 1 from being lost to rounding in sums of large scores.
+    changes no weight, and prevents the term 1 from being lost to rounding in sums of large scores.
 
-    On the support S = {j : weight_j > 0}, the gradient is the upstream gradient minus its mean over
-    S; elsewhere it is 0. This gradient corresponds to the Jacobian Diag(s) - s s^T / |S| of the
-    paper's section 2.5, where s is 1 on S and 0 elsewhere. A score that equals tau has weight 0 and
-    is not in S. Sparsemax is not differentiable at such a score, and the gradient used here is one
-    of its generalized Jacobians.
+    On the support J = {j : weight_j > 0}, the gradient is the upstream gradient minus the mean of
+    the upstream gradient over J. Outside J, the gradient is 0. This gradient corresponds to the
+    Jacobian Diag(s) - s s^T / |J| of the paper's section 2.5, where s is 1 on J and 0 elsewhere. A
+    score that equals tau has weight 0 and is not in J. Sparsemax is not differentiable at such a
+    score, and the gradient used here is one of the generalized Jacobians of sparsemax.
 
     Args:
-        scores: (..., N, T, S).
+        scores: the scores (..., N, T, S).
         keep: mask (..., N, S), True at valid source steps; None if all steps are valid.
 
     Returns:
-        (..., N, T, S), where each row sums to 1. A row is NaN if all its positions are masked.
+        the weights (..., N, T, S), in which each row sums to 1. A row is NaN if all positions of
+            the row are masked.
     """
     z = mask_scores(scores, keep)
     z = z - z.detach().amax(dim=-1, keepdim=True)
@@ -262,8 +265,7 @@ def sparsemax(scores: Tensor, keep: Tensor | None) -> Tensor:
     weights = (z - tau).clamp(min=0)
     if not z.requires_grad:
         return weights
-    # Autograd through tau would treat scores equal to tau as support, but the support is weights >
-    # 0.
+    # Autograd through tau would include scores that are equal to tau in the support J.
     weights = weights.detach()
     inside = weights > 0
     inside_scores = z.where(inside, 0)
@@ -273,9 +275,9 @@ def sparsemax(scores: Tensor, keep: Tensor | None) -> Tensor:
 
 
 def sample_categorical(weights: Tensor, u: Tensor) -> Tensor:
-    """Sample positions (..., N, T) from weights (..., N, T, S), by inverting the cumulative sum of
-    the weights at u (..., N, T), uniform over [0, 1]. The function never samples a position of
-    weight 0 after the last valid position."""
+    """Sample positions (..., N, T) from weights (..., N, T, S). The function inverts the cumulative
+    sum of the weights at u (..., N, T), which is uniform over [0, 1]. The function never samples a
+    position after the last position with a positive weight, even if u is 1."""
     sums = weights.cumsum(dim=-1)
     return (sums < u.unsqueeze(-1) * sums[..., -1:]).sum(dim=-1)
 

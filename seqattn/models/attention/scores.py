@@ -1,10 +1,11 @@
 """Score functions, which compute the compatibility of a query and a key.
 
-A score has two methods: `keys` is called once per source, and `scores` once per query. Letters: N
-sequences, S source length, T queries, H width of encoder and decoder states, K width of queries and
-keys, A heads. All shapes may have leading axes of runs. With several heads (Vaswani et al. 2017,
-section 3.2.2), each head uses K / A features of query and key, and shapes have an axis of heads:
-keys (..., N, A, S, K / A), scores (..., N, A, T, S).
+A score has two methods: `keys` computes the keys of a source, and `scores` computes the scores of
+queries and keys. In shapes, N is the number of sequences, S the source length, T the number of
+queries, H the width of encoder and decoder states, K the width of queries and keys, and A the
+number of heads. All shapes may have a leading axis of runs. With several heads (Vaswani et al.
+2017, section 3.2.2), each head uses K / A features of query and key. Keys then have the shape (...,
+N, A, S, K / A), and scores have the shape (..., N, A, T, S).
 
 To add a score, add its section to `seqattn/config/knobs/model.py` and define a class here that
 registers this section.
@@ -34,7 +35,7 @@ from seqattn.models.attention.arithmetic import Array, AttentionStep, Record, as
 from seqattn.models.layers import LearnedVector, Linear, matmul
 
 SCORES: dict[type[AttentionKnobs], type[Score]] = {}
-"""Mapping from config section to class."""
+"""A mapping from config section to class."""
 
 
 def split_heads(x: Tensor, heads: int) -> Tensor:
@@ -49,12 +50,13 @@ def join_heads(x: Tensor, heads: int) -> Tensor:
 
 
 class ExplainedScores(NamedTuple):
-    """The scores of one head, with the query and keys from which they were computed, as printed.
+    """The printed scores of one head, and the printed query and keys from which the scores were
+    computed.
 
     Attributes:
-        query: the query (K,), or None if the scores do not depend on the query.
-        keys: (S, K).
-        scores: (S,).
+        query: the query (K,); None if the scores do not depend on the query.
+        keys: the keys (S, K).
+        scores: the scores (S,).
         is_dot_product: whether the score is a dot product or a cosine of query and key.
     """
 
@@ -67,12 +69,12 @@ class ExplainedScores(NamedTuple):
 class Score(nn.Module, ABC):
     """The interface of every score.
 
-    A subclass registers the config section that selects it, as in `class DotScore(Score,
+    A subclass registers the config section that selects the subclass, as in `class DotScore(Score,
     knobs=DotAttention)`. A subclass that overrides `keys` or `scores` must also override `explain`;
-    otherwise its arithmetic is not explained.
+    otherwise, the arithmetic of the subclass is not explained.
 
     Args:
-        heads: number of heads, A.
+        heads: the number of heads, A.
     """
 
     def __init_subclass__(cls, *, knobs: type[AttentionKnobs] | None = None) -> None:
@@ -96,10 +98,10 @@ class Score(nn.Module, ABC):
         """Compute the keys of a source. The method is called once per source.
 
         Args:
-            encoded: encoder states (..., N, S, H).
+            encoded: the encoder states (..., N, S, H).
 
         Returns:
-            (..., N, S, K), or with several heads (..., N, A, S, K / A).
+            the keys, (..., N, S, K), or (..., N, A, S, K / A) with several heads.
         """
 
     @abstractmethod
@@ -107,11 +109,11 @@ class Score(nn.Module, ABC):
         """Compute the scores of queries and keys.
 
         Args:
-            queries: decoder states (..., N, T, H).
+            queries: the decoder states (..., N, T, H).
             keys: the keys that the method `keys` returned.
 
         Returns:
-            (..., N, T, S), or with several heads (..., N, A, T, S).
+            the scores, (..., N, T, S), or (..., N, A, T, S) with several heads.
         """
 
     def explain(self, step: AttentionStep) -> ExplainedScores:
@@ -166,7 +168,8 @@ class ProjectedScore(Score):
         self.key = Linear(hidden, width) if width is not None else None
 
     def explain_maps(self, step: AttentionStep, keys: Tensor) -> tuple[Array, Array]:
-        """Add query (K,) and keys (S, K) of one head, and return them as printed.
+        """Add the query (K,) and the keys (S, K) of one head, and return the printed query and
+        keys.
 
         Args:
             step: the attention step to explain.
@@ -209,8 +212,8 @@ class ScaledDotScore(ProjectedScore, knobs=ScaledDotAttention):
 
 
 class GeneralScore(Score, knobs=GeneralAttention):
-    """The bilinear form q . W k (Luong et al. 2015, section 3.1, general). Each head uses its slice
-    of q and of W k."""
+    """The bilinear form q^T W k (Luong et al. 2015, section 3.1, general). Each head uses its own
+    slice of q and of W k."""
 
     def __init__(self, hidden: int, heads: int = 1) -> None:
         super().__init__(heads)
@@ -238,8 +241,8 @@ class AdditiveScore(Score, knobs=AdditiveAttention):
     by Jointly Learning to Align and Translate", appendix A.1.2, plus the bias b). Luong et al. 2015
     call this score concat.
 
-    The paper calls the query s and the key h. U k + b is computed once per source.
-    Each head uses its slice of the hidden layer and of v.
+    The paper calls the query s and the key h. The term U k + b is computed once per source. Each
+    head uses its own slice of the hidden layer and of v.
     """
 
     def __init__(self, hidden: int, width: int, heads: int = 1) -> None:
@@ -276,8 +279,8 @@ class AdditiveScore(Score, knobs=AdditiveAttention):
 
 class CosineScore(ProjectedScore, knobs=CosineAttention):
     """The cosine of query and key, divided by a temperature: cos(q, k) / temperature (Graves, Wayne
-    and Danihelka 2014, "Neural Turing Machines", eq. 5 and 6, where the key strength beta is 1 /
-    temperature).
+    and Danihelka 2014, "Neural Turing Machines", eq. 5 and 6). The paper multiplies by the key
+    strength beta = 1 / temperature.
 
     Here the temperature is one learned number for all steps, parameterized by its logarithm.
     Queries and keys are linear projections of the states, or the states themselves if `width` is

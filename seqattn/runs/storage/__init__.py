@@ -1,4 +1,4 @@
-"""Storage of files: atomic writes, arrays, folder locks and limits of the machine."""
+"""The storage of files: atomic writes, arrays, folder locks and the limits of the machine."""
 
 from seqattn.runs.storage.arrays import (
     MAX_UNPACKED_BYTES,

@@ -1,4 +1,4 @@
-"""NPZ files with arrays of numbers and text, without pickle."""
+"""Functions that read and write NPZ files with arrays of numbers and text, without pickle."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from seqattn.runs.storage.atomic import open_atomic
 from seqattn.runs.storage.files import open_regular
 
 CHUNK_BYTES = 2**16
-"""Number of bytes that are read at a time while skipping to the end of an array."""
+"""The number of bytes that are read at a time to reach the end of an array."""
 MIN_COMPRESSED_BYTES = 2**20
-"""Minimum size of the arrays in a compressed archive, in bytes. Below it, compression costs more
-time than it saves."""
+"""The minimum size of the arrays in a compressed archive, in bytes. The compression of smaller
+arrays takes more time than it saves."""
 MAX_VERIFIED_BYTES = 2**26
-"""Maximum size, in bytes, of an array that is read to its end to verify its checksum when only some
-rows are needed."""
+"""The maximum size, in bytes, of an array that is read to the end to verify the checksum if only
+some rows are needed."""
 MAX_WHOLE_BYTES = 2**20
-"""Maximum size in bytes of an array that is always read completely."""
+"""The maximum size, in bytes, of an array that is always read completely."""
 MAX_UNPACKED_BYTES = 2 * 2**30
-"""Maximum uncompressed size of an archive, in bytes."""
+"""The maximum uncompressed size of an archive, in bytes."""
 
 
 def write_arrays(
@@ -56,7 +56,8 @@ def npz_bytes(arrays: Mapping[str, NDArray[Any]]) -> bytes:
 
 
 def save_arrays(file: IO[bytes], arrays: Mapping[str, NDArray[Any]]) -> None:
-    """Write an NPZ archive to an open file, compressed from `MIN_COMPRESSED_BYTES` on."""
+    """Write an NPZ archive to an open file. If the arrays have more than `MIN_COMPRESSED_BYTES`
+    bytes, the archive is compressed."""
     large = sum(array.nbytes for array in arrays.values()) > MIN_COMPRESSED_BYTES
     save = np.savez_compressed if large else np.savez
     save(file, allow_pickle=False, **arrays)
@@ -67,9 +68,9 @@ def read_arrays(path: Path, max_rows: int | None = None) -> dict[str, NDArray[An
 
     Args:
         path: the file.
-        max_rows: number of leading rows to read from each array that has three or more axes and
-            more than `MAX_WHOLE_BYTES` bytes; None reads all rows. The checksum of such an array is
-            verified only if the array has at most `MAX_VERIFIED_BYTES` bytes.
+        max_rows: the number of leading rows to read from each array that has three or more axes and
+            more than `MAX_WHOLE_BYTES` bytes; None to read all rows. The checksum of such an array
+            is verified only if the array has at most `MAX_VERIFIED_BYTES` bytes.
 
     Raises:
         CheckpointError: if the file is missing, or is not an NPZ file of plain arrays.
@@ -91,12 +92,12 @@ def read_arrays(path: Path, max_rows: int | None = None) -> dict[str, NDArray[An
             }
     except FileNotFoundError:
         raise CheckpointError(f"{path}: no such file. Has the training finished?") from None
-    except Exception as error:  # a damaged archive raises errors of five modules
+    except Exception as error:  # a damaged archive can raise errors of five modules
         raise CheckpointError(f"{path}: cannot be read as arrays ({error}).") from None
 
 
 def _read_size(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, max_rows: int | None) -> int:
-    """Return the number of bytes that reading an array takes; see `read_arrays`."""
+    """Return the number of bytes of an array that `read_arrays` reads."""
     if max_rows is None or entry.file_size <= MAX_WHOLE_BYTES:
         return entry.file_size
     with archive.open(entry) as member:
@@ -106,7 +107,7 @@ def _read_size(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, max_rows: int |
 
 
 def _read_array(archive: zipfile.ZipFile, name: str, max_rows: int | None) -> NDArray[Any]:
-    """Read an array, or its leading rows; see `read_arrays`."""
+    """Read an array, or the leading rows of an array; see `read_arrays`."""
     with archive.open(name) as member:
         size = archive.getinfo(name).file_size
         if max_rows is not None and size > MAX_WHOLE_BYTES:
@@ -123,7 +124,8 @@ def _read_array(archive: zipfile.ZipFile, name: str, max_rows: int | None) -> ND
 
 
 def _header(member: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
-    """Read the header of an NPY file: the shape, whether the order is Fortran's, and the dtype."""
+    """Read the header of an NPY file. Return the shape, a boolean that is True for Fortran order,
+    and the dtype."""
     npy = np.lib.format
     is_first = npy.read_magic(member) == (1, 0)
     read = npy.read_array_header_1_0 if is_first else npy.read_array_header_2_0

@@ -18,11 +18,11 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 TMP_SUFFIX = ".part"
-"""Suffix of temporary files."""
+"""The suffix of temporary files."""
 CHUNK_BYTES = 2**16
-"""Number of bytes that are read at a time to verify a file."""
+"""The number of bytes that are read at a time to verify a file."""
 MAX_FSYNCS = 8
-"""Maximum number of files for which fsync for each file is as fast as one sync of the system."""
+"""The maximum number of files for which one fsync per file is as fast as one sync of the system."""
 
 
 @dataclass(frozen=True)
@@ -30,10 +30,11 @@ class _PendingFile:
     """A temporary file that will be renamed to `path`.
 
     Attributes:
-        temporary: path of the temporary file.
-        path: path of the file that the temporary file replaces.
-        backup_path: new path of the replaced file, or None to remove that file.
-        content: bytes that the temporary file must contain before the rename; None skips the check.
+        temporary: the path of the temporary file.
+        path: the path of the file that the temporary file replaces.
+        backup_path: the new path of the replaced file; None to remove the replaced file.
+        content: the bytes that the temporary file must contain before the rename; None to skip the
+            check.
     """
 
     temporary: Path
@@ -42,7 +43,7 @@ class _PendingFile:
     content: bytes | None = None
 
     def verify(self) -> None:
-        """Read the file and compare it with `content`."""
+        """Read the temporary file, and compare it with `content`."""
         if self.content is not None and not _content_equals(self.temporary, self.content):
             raise OSError(errno.EIO, "The file differs from what was written", str(self.path))
 
@@ -67,7 +68,8 @@ class _PendingFile:
 
 
 class _WriteTransaction(threading.local):
-    """The files of the open transaction of a thread, or None without a transaction."""
+    """The pending files of a thread's open transaction, or None if the thread has no open
+    transaction."""
 
     pending: list[_PendingFile] | None = None
 
@@ -78,9 +80,9 @@ _unfinished = set[Path]()
 
 @contextlib.contextmanager
 def write_transaction() -> Iterator[None]:
-    """Commit all files that the block writes. The files are flushed and then renamed when the block
-    ends. If many runs end at the same time, a single wait for the disk is much shorter than a wait
-    for each file.
+    """Commit all files that the block writes. At the end of the block, all files are flushed and
+    then renamed. If many runs end at the same time, a single wait for the disk is much shorter than
+    a wait for each file.
 
     Raises:
         OSError: if a write failed, in which case no file is replaced, or if a rename failed, in
@@ -116,7 +118,7 @@ def write_transaction() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _reraise_for(path: Path) -> Iterator[None]:
-    """Raise errors with the final path instead of the temporary path."""
+    """Raise errors of the block with the final path instead of the temporary path."""
     try:
         yield
     except OSError as error:
@@ -126,18 +128,18 @@ def _reraise_for(path: Path) -> Iterator[None]:
 def atomic_write(
     path: Path, content: bytes, *, backup_path: Path | None = None, verify: bool = False
 ) -> None:
-    """Replace a file in one step, after the new content is flushed.
+    """Replace a file in one step, after the new content has been flushed to disk.
 
     Args:
         path: the file.
         content: the new content.
-        backup_path: new path of the old file, which replaces a file with this path; None removes
-            the old file.
-        verify: whether to read the new file and compare it with `content` before a file is
+        backup_path: the new path of the old file. A file that already has this path is replaced.
+            With None, the old file is removed.
+        verify: whether to read the new file and compare it with `content` before the old file is
             replaced.
 
     Raises:
-        OSError: if the write failed; the old file is unchanged.
+        OSError: if the write failed. The old file is then unchanged.
     """
     with open_atomic(path, backup_path, content if verify else None) as file:
         file.write(content)
@@ -152,11 +154,11 @@ def open_atomic(
     Args:
         path: the file.
         backup_path: see `atomic_write`.
-        content: bytes that the new file must contain before a file is replaced; None skips the
-            check.
+        content: the bytes that the new file must contain before the old file is replaced; None to
+            skip the check.
 
     Raises:
-        OSError: if the write failed; the old file is unchanged.
+        OSError: if the write failed. The old file is then unchanged.
     """
     if not path.name:
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
@@ -183,7 +185,7 @@ def open_atomic(
             temporary.unlink()
         if isinstance(error, BrokenPipeError):  # raised by a print in the block
             raise
-        if isinstance(error, OSError) and error.filename is None:  # errors of writes have no path
+        if isinstance(error, OSError) and error.filename is None:  # errors of a write have no path
             raise OSError(error.errno, error.strerror, str(path)) from None
         raise
     finally:
@@ -193,7 +195,7 @@ def open_atomic(
 
 
 def _create(temporary: Path) -> int:
-    """Create a file and its missing folders, and return the descriptor of the file."""
+    """Create a file and the missing folders of its path, and return the descriptor of the file."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
     try:
         return os.open(temporary, flags, 0o666)
@@ -205,8 +207,8 @@ def _create(temporary: Path) -> int:
 
 
 def _content_equals(path: Path, content: bytes) -> bool:
-    """Return whether a file has this content. The file is read in chunks, so that memory use is
-    bounded."""
+    """Return whether a file has the given content. The file is read in chunks to limit the use of
+    memory."""
     descriptor, offset = os.open(path, os.O_RDONLY), 0
     try:
         while part := os.read(descriptor, CHUNK_BYTES):
@@ -219,7 +221,7 @@ def _content_equals(path: Path, content: bytes) -> bool:
 
 
 def _fsync_folder(folder: Path) -> None:
-    """Flush a folder, so that renames in it are durable."""
+    """Flush a folder, so that renames in the folder are durable."""
     if hasattr(os, "O_DIRECTORY"):
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
         try:
@@ -230,18 +232,18 @@ def _fsync_folder(folder: Path) -> None:
 
 
 def remove_unfinished() -> None:
-    """Remove the temporary files of this process. This function is called before the process exits
-    without any other cleanup."""
+    """Remove the temporary files of this process. Call this function before an exit without any
+    other cleanup."""
     for temporary in tuple(_unfinished):
         with contextlib.suppress(OSError):
             temporary.unlink()
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
-    """Write JSON atomically, with an indentation of 2.
+    """Write JSON atomically, with an indentation of two spaces.
 
     Raises:
         ValueError: if a number is NaN or infinite.
-        OSError: if the write failed; the old file is unchanged.
+        OSError: if the write failed. The old file is then unchanged.
     """
     atomic_write(path, (json.dumps(content, indent=2, allow_nan=False) + "\n").encode())

@@ -1,4 +1,4 @@
-"""A background thread for writes, so that training continues while a file is written."""
+"""A background thread that writes files while training continues."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 
 class BackgroundWriter:
-    """A thread that runs one write at a time, because a write mostly waits for the disk. At the end
-    of a `with` block, the writer waits for the last write.
+    """A thread that runs one write at a time. One thread is enough, because a write mostly waits
+    for the disk. At the end of a `with` block, the writer waits for the last write.
     """
 
     def __init__(self) -> None:
@@ -16,7 +16,7 @@ class BackgroundWriter:
         self.pending: Future[None] | None = None
 
     def submit(self, write: Callable[[], None]) -> None:
-        """Wait until the previous write has ended, and start a write.
+        """Wait until the previous write has ended, and start the next write.
 
         Raises:
             OSError: if the previous write failed.
@@ -25,7 +25,7 @@ class BackgroundWriter:
         self.pending = self.pool.submit(write)
 
     def wait(self) -> None:
-        """Wait for the pending write.
+        """Wait until the pending write has ended.
 
         Raises:
             OSError: if the write failed.
@@ -35,7 +35,7 @@ class BackgroundWriter:
             pending.result()
 
     def raise_if_failed(self) -> None:
-        """Raise the error of the pending write if it has already failed.
+        """Raise the error of the pending write if this write has already failed.
 
         Raises:
             OSError: if the write failed.

@@ -11,17 +11,18 @@ from pathlib import Path
 from seqattn.errors import StorageError
 
 RESERVED_FDS = 200
-"""Number of file descriptors that a process needs in addition to one lock for each run."""
+"""The number of file descriptors that a process needs in addition to one lock per run."""
 
 
 def check_free_space(needed: Mapping[Path, int]) -> None:
-    """Check that disks have enough free space.
+    """Check that the disks of all folders have enough free space.
 
     Args:
-        needed: number of bytes that will be written to each folder. A folder need not exist yet.
+        needed: the number of bytes that will be written to each folder. The folders do not have to
+            exist yet.
 
     Raises:
-        StorageError: if the folders on a disk together need more than its free space.
+        StorageError: if the folders on a disk together need more than the free space of the disk.
     """
     disks: dict[int, tuple[Path, int]] = {}
     for folder, size in needed.items():
@@ -41,14 +42,15 @@ def check_free_space(needed: Mapping[Path, int]) -> None:
 
 
 def allow_open_files(count: int) -> None:
-    """Raise the limit of open files of this process for `count` concurrent runs.
+    """Raise the limit of open files of this process so that `count` runs can be trained at the same
+    time.
 
     Raises:
         StorageError: if the system does not allow that many files.
     """
     try:
         import resource
-    except ImportError:  # the platform has no such limits
+    except ImportError:  # the platform has no such limit
         return
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed, unlimited = count + RESERVED_FDS, resource.RLIM_INFINITY
@@ -67,7 +69,7 @@ def allow_open_files(count: int) -> None:
 
 def physical_memory() -> int:
     """Return the memory of the machine in bytes, or the memory limit of the control group if this
-    limit is lower. If neither is known, return 4 GiB.
+    limit is lower. If neither value is known, return 4 GiB.
     """
     limits = []
     with contextlib.suppress(ValueError, OSError, AttributeError):

@@ -14,12 +14,12 @@ from seqattn.runs.storage.atomic import TMP_SUFFIX
 from seqattn.runs.storage.files import open_regular, read_regular_file
 
 LOCK_NAME = ".lock"
-"""Name of the lock file in a folder."""
+"""The name of the lock file in a folder."""
 
 
 @contextlib.contextmanager
 def exclusive_lock(folder: Path) -> Iterator[None]:
-    """Lock a folder during the block, and remove the temporary files of killed processes.
+    """Lock a folder during the `with` block, and remove the temporary files of killed processes.
 
     Readers need no lock.
 
@@ -38,13 +38,13 @@ def exclusive_lock(folder: Path) -> Iterator[None]:
 def folder_lock(
     folder: Path, timeout: float = 0.0, remedy: str = "choose another --name"
 ) -> Iterator[None]:
-    """Lock a folder during the block. The kernel releases the lock when the process ends, even if
-    the process is killed.
+    """Lock a folder during the `with` block. The kernel releases the lock when the process ends,
+    even if the process is killed.
 
     Args:
         folder: the folder.
-        timeout: maximum time to wait for another process, in seconds.
-        remedy: advice of the error message in addition to waiting.
+        timeout: the maximum time to wait for another process, in seconds.
+        remedy: the advice that the error message gives in addition to waiting.
 
     Raises:
         FolderLockedError: if another process holds the lock.
@@ -71,8 +71,8 @@ def folder_lock(
 def _is_being_written(unfinished: Path) -> bool:
     """Return whether the process that writes a temporary file is alive on this machine.
 
-    The name of the file contains the PID of the process. Reports and pictures are written without
-    a lock, so such a process can exist.
+    The name of the file contains the PID of the process. Reports and pictures are written without a
+    lock, so another process can be writing into a locked folder.
     """
     number = unfinished.name.removesuffix(TMP_SUFFIX).rpartition(".")[2]
     if os.name != "posix" or not (number.isascii() and number.isdigit()):
