@@ -1,4 +1,4 @@
-"""Signals that stop training after the current step is finished and saved."""
+"""Signals that stop training after the current step has been finished and saved."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from seqattn.cli.output import note
 
 @dataclass
 class StopRequest:
-    """Signals that request a stop.
+    """A request to stop training, which consists of the received stop signals.
 
     Attributes:
         started: whether training has started. Before training starts, a signal ends the process at
             once.
-        signals: numbers of the signals received since training started.
+        signals: the numbers of the signals received since training started.
     """
 
     started: bool = False
@@ -29,10 +29,11 @@ class StopRequest:
 
 @contextlib.contextmanager
 def defer_stop_signals() -> Iterator[StopRequest]:
-    """Record SIGINT and SIGTERM during the block instead of exiting, once training has started.
+    """Defer SIGINT and SIGTERM in the `with` block, and yield the record of these signals.
 
-    The second signal ends the process at once. SIGHUP is ignored, so that training continues when
-    the terminal is closed.
+    Before training starts, a signal ends the process at once. After that, the first signal is only
+    recorded, and the second signal ends the process at once. SIGHUP is ignored, so training
+    continues when the terminal is closed.
     """
     request = StopRequest()
 
