@@ -30,9 +30,9 @@ def vectors_figure(
     """Draw an attention step in two panels.
 
     The left panel shows the query and the keys. The right panel shows the context as a chain of
-    weighted values. Vectors with more than two components are projected onto their first two
-    principal directions. The vectors are not centred before the projection, so the origin stays
-    fixed. The title of a panel gives the share of the squared length that the projection keeps.
+    weighted values. Vectors with more than two components are projected, without centring, onto
+    their first two principal directions. The title gives the share of the squared length that is
+    left.
 
     Args:
         query: (K,), the query; None if the weights do not depend on a query.
