@@ -30,14 +30,13 @@ def vectors_figure(
     """Draw an attention step in two panels.
 
     The left panel shows the query and the keys. The right panel shows the context as a chain of
-    weighted values. Vectors with more than two components are projected, without centring, onto
-    their first two principal directions. The title gives the share of the squared length that is
-    left.
+    weighted values. Vectors with more than two components are projected onto their first two
+    principal directions, without centring, so that the origin stays fixed. The title of a panel
+    gives the share of the squared length that the projection keeps.
 
     Args:
         query: (K,), the query; None if the weights do not depend on a query.
-        keys: (S, K), the keys.
-        values: (S, V), the values.
+        keys, values: the keys, (S, K), and the values, (S, V).
         context: (V,), the sum of the weighted values.
         weights: (S,), the attention weights.
         title: the title of the figure.
