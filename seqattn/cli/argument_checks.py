@@ -1,4 +1,4 @@
-"""Checks of arguments that several commands share."""
+"""Argument checks that several commands share."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def protected_files(run: Path, input_file: Path | None = None) -> dict[str, Path
 
 
 def example_slice(k: int, n: int) -> slice:
-    """Return the slice that selects test sequence `k` of `n`.
+    """Return the slice that selects test sequence `k` of `n` test sequences.
 
     Raises:
         UsageError: if `k` is not in the range 0 to n - 1.

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from seqattn.data.units import Units
 
 MAX_COLUMNS = 8
-"""Maximum number of columns. A table with more columns is transposed if it has fewer rows than
-columns."""
+"""Maximum number of columns of a table that is never transposed. A table with more columns is
+transposed if it has fewer rows than columns."""
 CONSOLE_WIDTH = 10_000
 MAX_FEATURES_SHOWN = 8
 ExplanationFormat = Literal["table", "markdown", "json"]

@@ -1,4 +1,4 @@
-"""Functions that read and forecast the user's own sequences, and write the forecasts, in chunks."""
+"""Functions that read the user's own sequences, and write their forecasts, in chunks."""
 
 from __future__ import annotations
 
@@ -144,9 +144,9 @@ class ForecastWriter:
             self.file.flush()
 
     def _rounded(self, values: Floats, part: Sequences) -> NDArray[np.floating]:
-        """Round values to significant digits.
+        """Round values to the precision of float32.
 
-        Sequences with scales of the same order of magnitude are rounded together.
+        The scale of a sequence determines the number of decimals.
         """
         if self.scaling.is_identity:
             return round_forecast(values)
@@ -198,7 +198,7 @@ def predict_file(
     override: ForecastOverride | None,
     attention: Path | None,
 ) -> None:
-    """Forecast all sequences of a file in bounded memory.
+    """Forecast all sequences of a file with bounded memory use.
 
     Args:
         reader: the reader of the input file, which also contains the model.

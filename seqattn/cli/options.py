@@ -55,7 +55,7 @@ class RunOptions:
 
     @property
     def changes(self) -> list[str]:
-        """All overrides of the config, each in the form PATH=VALUE."""
+        """All overrides of the config, each in the form `PATH=VALUE`."""
         name = [f"name={json.dumps(self.name)}"] if self.name is not None else []
         return [*(self.overrides or []), *name]
 

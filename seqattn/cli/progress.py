@@ -120,7 +120,7 @@ def show_progress(name: str, quiet: bool, stop_request: StopRequest) -> Iterator
 
 
 def _choose_display(name: str, done: int, epochs: int, facts: Mapping[str, Any]) -> Display:
-    """Create the progress display for a training run that starts.
+    """Create the progress display when training starts.
 
     Args:
         name: the name of the run or the comparison.

@@ -56,7 +56,7 @@ def defer_stop_signals() -> Iterator[StopRequest]:
 def exit_on_signal(number: int, message: str) -> NoReturn:
     """End the process because of a signal, with exit code 128 + `number`.
 
-    Temporary files are removed. A file that is being replaced keeps its old content.
+    The function removes temporary files. A file that is being replaced keeps its old content.
     """
     if (storage := sys.modules.get("seqattn.runs.storage")) is not None:
         storage.remove_unfinished()

@@ -62,7 +62,10 @@ def print_weights(
 
 
 def _encodable_blocks() -> str:
-    """Return five characters for weights from 0 to the maximum. stdout can encode all five."""
+    """Return five characters that represent weights from 0 to the maximum.
+
+    The encoding of stdout contains all five characters.
+    """
     try:
         BLOCKS.encode(sys.stdout.encoding or "ascii")
     except UnicodeEncodeError:
@@ -73,7 +76,7 @@ def _encodable_blocks() -> str:
 def _heatmap(panel: Panel, blocks: str, *, is_relative: bool) -> Iterator[str]:
     """Yield the lines of a heatmap.
 
-    The first line contains the source steps. Each of the other lines is a target step.
+    The first line contains the source steps. Each of the other lines represents a target step.
 
     Args:
         panel: the weights.

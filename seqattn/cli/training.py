@@ -45,7 +45,7 @@ class SeedOptions:
 
     @property
     def changes(self) -> list[str]:
-        """The override of the config key `seed`, in the form PATH=VALUE. The list is empty if
+        """The override of the config key `seed`, in the form `PATH=VALUE`. The list is empty if
         `--seed` is not given."""
         return [f"seed={self.seed}"] if self.seed is not None else []
 

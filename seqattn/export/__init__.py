@@ -106,7 +106,7 @@ def export(
         log: a function that receives progress messages.
 
     Raises:
-        UsageError: if a library is missing, if the model cannot forecast so many steps, if the
+        UsageError: if a library is missing, if the model cannot forecast `steps` steps, if the
             folder contains other files, or if the model cannot be exported.
         CheckpointError: if the run cannot be read, or if the graphs differ from the model.
     """

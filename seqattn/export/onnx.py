@@ -154,7 +154,7 @@ def _build_inputs(features: int, n: int, s: int) -> Tensors:
 def _find_axes(
     encoder: Graph, features: int, s: int, length_varies: bool
 ) -> dict[str, dict[int, str]]:
-    """Find the axes of each step input that change their size with N or S.
+    """Find the axes of each step input with a size that depends on N or S.
 
     Args:
         encoder: the encoder graph.
@@ -163,7 +163,7 @@ def _find_axes(
         length_varies: whether the model accepts other source lengths.
 
     Returns:
-        For each step input, by name, the letter "N" or "S" of each axis, by axis index.
+        For each step input, by name, the letter ("N" or "S") of each of these axes, by axis index.
     """
     shapes = [
         {name: rows.shape for name, rows in encoder(_build_inputs(features, n, length)).items()}

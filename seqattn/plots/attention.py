@@ -69,7 +69,7 @@ def attention_figure(
     points, the first target point has the number 3. Cells at padding (NaN) are hatched.
 
     Args:
-        weights: one array per panel: (T, S), (S, S) or (T, T).
+        weights: one array per panel, with the shape (T, S), (S, S) or (T, T).
         titles: one title per panel.
         signed: whether the weights are signed read strengths.
         kind: "cross", "encoder_self" or "decoder_self".
@@ -164,7 +164,7 @@ class _ColorScale:
 def _draw_heatmap(
     axes: Axes, weights: Weights, scale: _ColorScale, offsets: tuple[int, int]
 ) -> None:
-    """Draw a heatmap into a panel.
+    """Draw a heatmap in a panel.
 
     Args:
         axes: the panel.

@@ -55,13 +55,13 @@ def comparison_figure(
         names: the names of the variants.
         losses: the losses of the seeds of each variant. The loss of a diverged seed is inf. The
             number of diverged seeds is written to the right of the row.
-        intervals: the median of each variant, the lower bound of the interval, and the upper bound.
-            Both bounds are NaN if there is no interval. An interval with the upper bound inf ends
-            at the right edge of the axes.
+        intervals: for each variant, the median, and the lower bound and the upper bound of the
+            interval. Both bounds are NaN if there is no interval. An interval with the upper bound
+            inf ends at the right edge of the axes.
         lines: the names and values of the reference losses, which are drawn as vertical lines. A
             reference loss of 0, or far below the other losses, appears only in the legend.
         title: the title of the figure.
-        no_interval_reason: the reason why no variant has an interval, which the legend shows.
+        no_interval_reason: the reason why no variant has an interval. The legend shows the reason.
     """
     height = 1.5 + 0.62 * len(names) + 0.22 * len(lines)
     figure = Figure(figsize=(8.2, height), layout="constrained")

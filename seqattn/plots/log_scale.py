@@ -33,7 +33,7 @@ def count_zeros(losses: Iterable[ArrayLike]) -> int:
 def split_references(
     references: Sequence[Reference], losses: NDArray[np.float64]
 ) -> tuple[list[Reference], list[Reference]]:
-    """Split the references into references that the axis can show, and references that it cannot.
+    """Split the references into references that the axis can show, and all other references.
 
     Args:
         references: the names and losses of the reference lines.

@@ -71,10 +71,11 @@ def paths_figure(
         forecast: one (T, G) array per sequence.
         titles: one title per sequence.
         features: the names of the F source features.
-        target_features: the names of the G target features; None if they equal `features`.
+        target_features: the names of the G target features; None if the source and the target have
+            the same features.
         use_rmse: whether to write the root mean squared error in the units of the data, instead of
             the mean squared error.
-        units: the units, by feature name. A feature without a unit has no entry.
+        units: the unit of each feature, by feature name. A feature without a unit has no entry.
     """
     target_features, units = features if target_features is None else target_features, units or {}
     sequences = zip(source, target, forecast, titles, strict=True)

@@ -56,7 +56,7 @@ def draw_run(folder: RunFolder) -> Iterator[Path]:
 
 
 def save(figure: Figure, path: Path) -> None:
-    """Write a figure to a path that the user chose, in the format of the file name's ending.
+    """Write a figure to a path that the user chose. The ending of the path selects the format.
 
     Raises:
         UsageError: if the ending is not one of `FORMATS`.
@@ -112,7 +112,7 @@ def predictions_picture(
         examples: the maximum number of sequences.
         scaled: whether the loss is in scaled units. If True, the picture shows root mean squared
             errors in the units of the data. If False, the picture shows mean squared errors.
-        units: the units, by feature name. A feature without a unit has no entry.
+        units: the unit of each feature, by feature name. A feature without a unit has no entry.
     """
     n = min(examples, len(predictions["ids"]))
     source, forecast = ([_without_padding(rows) for rows in predictions[key][:n]]
@@ -133,7 +133,7 @@ def predictions_picture(
 
 @dataclass(frozen=True)
 class Panel:
-    """A heatmap of one sequence, layer and head.
+    """A heatmap of the weights of one sequence in one head of one layer.
 
     Attributes:
         weights: (rows, columns), the weights without padding.

@@ -36,7 +36,7 @@ def vectors_figure(
 
     Args:
         query: (K,), the query; None if the weights do not depend on a query.
-        keys, values: the keys, (S, K), and the values, (S, V).
+        keys, values: the keys (S, K) and the values (S, V).
         context: (V,), the sum of the weighted values.
         weights: (S,), the attention weights.
         title: the title of the figure.

@@ -1,10 +1,10 @@
 """HTML pages that show runs and comparisons, and that work offline.
 
 A page contains its data, style and script, and plotly, which the extra `report` installs. A page
-with a live model also contains ONNX Runtime Web (`vendor/`). A content security policy forbids all
-requests and all other scripts, so text from files cannot run a script or load a resource. If a page
-has a live model, the policy also allows WebAssembly and scripts from `blob:` addresses. Only a
-script of the page can create a `blob:` address.
+with a live model also contains ONNX Runtime Web (`vendor/`). A content security policy allows only
+the scripts of the page and forbids all requests, so text from files cannot run a script or load a
+resource. If a page has a live model, the policy also allows WebAssembly and scripts from `blob:`
+addresses. Only a script of the page can create a `blob:` address.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ def report(path: Path, output: Path | None = None, *, live: bool = True) -> Path
     Args:
         path: the folder of the run, the seeds or the comparison.
         output: the file to write; None for `report.html` in the folder.
-        live: whether to include the model in the page, so that readers can change its input and its
-            attention weights.
+        live: whether to include the model in the page, so that readers can change the input and the
+            attention weights of the model.
 
     Returns:
         The path of the page.
@@ -75,7 +75,8 @@ def report_side_by_side(runs: Sequence[Path], output: Path) -> Path:
     """Write a page that shows the forecasts of several runs for the same input, side by side.
 
     Args:
-        runs: two to four run folders that share their source and target features.
+        runs: two to four run folders. All runs must have the same source features and the same
+            target features.
         output: the file to write.
 
     Returns:

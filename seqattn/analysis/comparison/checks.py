@@ -1,4 +1,4 @@
-"""Checks that the run folders of a comparison contain the runs that its manifest lists."""
+"""Functions that check whether the folders of a comparison contain the runs in the manifest."""
 
 from __future__ import annotations
 

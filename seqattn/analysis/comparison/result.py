@@ -106,7 +106,7 @@ class VariantResult:
 
 @dataclass(frozen=True)
 class ComparisonResult:
-    """The results of a comparison, which may be unfinished.
+    """The results of a comparison. The comparison may be unfinished.
 
     Attributes:
         path: the folder of the comparison.

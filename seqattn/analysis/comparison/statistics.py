@@ -70,7 +70,7 @@ def median_interval(values: Floats, level: float = LEVEL) -> Interval | None:
     1/2) < k) <= level (Conover 1999, Practical Nonparametric Statistics, section 3.2).
 
     Args:
-        values: (n,), the values; they may contain inf.
+        values: (n,), the values. A value may be inf.
         level: 1 minus the confidence level.
 
     Returns:
@@ -134,7 +134,8 @@ class PairedTest:
 
     @property
     def is_decided(self) -> bool:
-        """Whether the test is significant and the better variant wins at least as many pairs."""
+        """Whether the test is significant, and the better variant wins at least as many pairs as
+        the other variant."""
         more = self.second_wins - self.first_wins
         return self.p_holm < LEVEL and more * self.effect >= 0
 

@@ -102,13 +102,13 @@ def _csv_row(variant: VariantResult) -> tuple[Any, ...]:
 
 
 def _median_value(variant: VariantResult, key: str) -> float | None:
-    """Return the median over seeds of a loss in the summaries.
+    """Return the median of a loss over the seeds of a variant.
 
     The loss of a diverged seed is inf. The result is None if the loss of a finished seed is
     unknown.
 
     Args:
-        variant: the variant with the seeds.
+        variant: the results of the variant.
         key: the key of the loss in `summary.json`.
     """
     found = [summary[key] for summary in variant.summaries.values()]

@@ -19,7 +19,7 @@ CHECKS: tuple[Check, ...] = (
     weights.dead_heads, weights.identical_heads, weights.attention_does_not_matter,
     losses.exposure_bias, losses.seed_spread, losses.overfitting,
 )  # fmt: skip
-"""All checks, in order of priority. The first check is for the problem to fix first."""
+"""All checks, in order of priority. If several problems are found, fix the first of them first."""
 CHECK_NAMES = tuple(check.name for check in CHECKS)
 WEIGHT_CHECK_NAMES = tuple(check.name for check in CHECKS if check.needs_weights)
 

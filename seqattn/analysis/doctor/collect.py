@@ -49,7 +49,8 @@ class Evidence:
         kind: the kind of model: "recurrent", "transformer" or "fast_weights".
         teacher_forcing: the schedule of teacher forcing, and the teacher-forcing probability in
             the last epoch.
-        fitted: the name and the loss of the best fitted baseline; None if there is none.
+        fitted: the name and the loss of the best fitted baseline; None if there is no fitted
+            baseline.
         history: the records of the training epochs; empty if the records are unknown.
     """
 

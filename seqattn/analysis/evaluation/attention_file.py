@@ -47,7 +47,7 @@ class AttentionSpool(Spool):
         self.alignment: NDArray[np.int64] | None = None
 
     def start_part(self, part: Sequences, steps: int | None = None) -> None:
-        """Start a part. The next calls of `add` add the weights of the sequences in this part.
+        """Start a part. The next calls to `add` add the weights of the sequences in this part.
 
         Args:
             part: the sequences.

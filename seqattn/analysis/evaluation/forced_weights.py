@@ -245,10 +245,11 @@ def _indices(row: ForcedRow, key: str, count: int) -> range:
 
 
 def _claim(taken: dict[str | None, ForcedRow], row: ForcedRow, layer: int, head: int) -> None:
-    """Add a row to the rows of one step, layer and head.
+    """Register a row for one step, layer and head.
 
     Args:
-        taken: the rows so far, by sequence id; the key None means all sequences.
+        taken: the rows that were registered earlier, by sequence id. The key None means all
+            sequences. The function adds the new row.
         row: the row to add.
         layer, head: the indices of the layer and the head, for the message.
 
@@ -268,7 +269,7 @@ def _claim(taken: dict[str | None, ForcedRow], row: ForcedRow, layer: int, head:
 
 
 def _places_of(ids: Sequence[str]) -> dict[str, list[int]]:
-    """Return the indices of the sequences with each id, by id."""
+    """Return, for each id, the indices of the sequences that have this id."""
     places = dict[str, list[int]]()
     for n, name in enumerate(ids):
         places.setdefault(name, []).append(n)

@@ -136,7 +136,7 @@ class ForecastChunk(NamedTuple):
     """Free-running forecasts of n sequences.
 
     Attributes:
-        places: the slice of the sequences in their part.
+        places: the slice of the part that contains the sequences.
         values: (n, T, F), the forecasts in the units of the part.
         maps: the weights of each kind of attention, (n, layers, A, rows, columns); empty if the
             weights were not requested.
@@ -238,13 +238,12 @@ def teacher_forced_chunks(
 def pair_with_targets(
     part: Sequences, forecasts: Iterable[tuple[slice, Floats]]
 ) -> Iterator[tuple[slice, Sequences, Floats]]:
-    """Pair the sequences of a part with the forecasts of the sequences, in the chunks of the part.
+    """Yield the chunks of a part, each chunk together with the forecasts of its sequences.
 
     Args:
         part: the sequences.
-        forecasts: the forecasts of all sequences in order. The forecasts come in chunks of any
-            size. Each chunk consists of a slice of the part and the forecasts, (n, T, F), of this
-            slice.
+        forecasts: the forecasts of all sequences in order, in chunks of any size. Each of these
+            chunks is a pair: a slice of the part, and the forecasts, (n, T, F), for this slice.
 
     Yields:
         The slice of a chunk in the part, the sequences of the chunk, and the forecasts of these

@@ -79,7 +79,7 @@ class FrameReader:
             return self.reader.read_with_targets(path, NAME)
 
     def make_frame(self, columns: Mapping[str, Any]) -> Any:
-        """Create a DataFrame from columns, with the library that `frame` comes from."""
+        """Create a DataFrame from columns, using the same library as `frame`."""
         if hasattr(self.frame, "from_pydict"):  # a pyarrow table
             return type(self.frame).from_pydict(dict(columns))
         return type(self.frame)(dict(columns))

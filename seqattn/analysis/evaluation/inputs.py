@@ -41,10 +41,10 @@ these keys than the training data."""
 
 
 def input_config(trained: LoadedModel, overrides: Sequence[str] = ()) -> OwnFile:
-    """Return the `data` section that controls how files for a model are read.
+    """Return the `data` section that controls how input files for a model are read.
 
-    The result is the `data` section of the run's config. For a model that was trained on generated
-    data, the result has the default values.
+    If the model was trained on files, the result is the `data` section of the run's config. If the
+    model was trained on generated data, the result contains the default values.
 
     Args:
         trained: the model.
@@ -100,7 +100,7 @@ class InputReader:
     def read_sources(
         self, file: Path, name: str | None = None
     ) -> Iterator[tuple[Chunk, Sequences, tuple[str, ...]]]:
-        """Read the sequences of a file as sources.
+        """Read the sequences of a file as sources without targets, in chunks.
 
         Args:
             file: the path of the file; "-" means standard input.

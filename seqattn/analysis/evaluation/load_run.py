@@ -1,4 +1,4 @@
-"""Functions that load the model of a run and the data on which it was trained."""
+"""Functions that load the model of a run, and the data on which the model was trained."""
 
 from __future__ import annotations
 

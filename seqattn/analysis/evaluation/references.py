@@ -28,7 +28,7 @@ class ReferenceLosses:
             squared error of each target feature, and None for a feature without observed cells.
         in_sample: the season length and the MASE scales of the training series; None for generated
             data.
-        errors: MAE, RMSE and MASE of each baseline, by name; empty if `in_sample` is None.
+        errors: the MAE, RMSE and MASE of each baseline, by name; empty if `in_sample` is None.
         notes: sentences about missing baselines.
         units: the unit of each feature, by feature name. A feature without a unit has no entry.
     """

@@ -149,8 +149,8 @@ def evaluate_and_forecast(
 ) -> tuple[Evaluation, FreeRunningForecast]:
     """Compute the errors of a model, and return them with all forecasts and attention weights.
 
-    The function keeps all forecasts and attention weights in memory. The arguments are those of
-    `evaluate`.
+    The function keeps all forecasts and attention weights in memory. The function `evaluate`
+    describes the arguments.
     """
     chunks = list[ForecastChunk]()
     scored = evaluate(model, part, references, scaling, on_chunk=chunks.append)

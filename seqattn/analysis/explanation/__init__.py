@@ -1,10 +1,10 @@
 """An attention step of a trained model as arithmetic that can be repeated on a pocket calculator.
 
 The numbers of each stage are computed from the *printed* numbers of earlier stages
-(`seqattn.models.attention.arithmetic`). The computed forecast therefore differs from the model's
-output by rounding errors, and the explanation shows both numbers. The classes of scores,
-normalizers and locations explain their own arithmetic, and this package explains the other parts of
-each kind of model.
+(`seqattn.models.attention.arithmetic`). The forecast computed in this way therefore differs from
+the model's forecast by rounding errors, and the explanation shows both forecasts. The classes of
+scores, normalizers and locations explain their own arithmetic, and this package explains the other
+parts of each kind of model.
 
 The letters in shapes are S (source length), F (features), H (width of the state), K (width of
 queries and keys), V (width of values) and A (heads).

@@ -82,7 +82,7 @@ class Explanation(Record):
 
 
 def check_index(option: str, value: int, count: int) -> None:
-    """Check that a model has the layer or the head with an index.
+    """Check that a model has the layer or head with the given index.
 
     Args:
         option: the command-line option that sets the index, for the message.

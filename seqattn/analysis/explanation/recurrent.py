@@ -75,7 +75,7 @@ def _decoder_step(
         point: (1, F), the input of the step.
 
     Returns:
-        The query state, (1, H), the output of the attention for this query, and the new state,
+        The query state (1, H), the output of the attention for this query, and the new state
         (1, H).
     """
     projected = model.decoder.project(point)

@@ -99,7 +99,7 @@ def _describe_seeds(result: ComparisonResult) -> list[str]:
 
 
 def _variant_rows(result: ComparisonResult, page_folder: Path) -> list[dict[str, Any]]:
-    """Return the points, the median and the interval of each variant. Each point is a seed.
+    """Return the points, the median and the interval of each variant. Each point represents a seed.
 
     Args:
         result: the comparison.

@@ -37,7 +37,7 @@ def examples_content(
     units: Units,
     max_examples: int = MAX_EXAMPLES,
 ) -> dict[str, Any]:
-    """Return the test sequences that the page shows, and the errors of groups of all sequences.
+    """Return the test sequences that the page shows, and the mean errors of groups of sequences.
 
     Args:
         folder: the run folder.

@@ -127,7 +127,7 @@ def _diagnosis(folder: RunFolder, notices: list[str]) -> dict[str, Any]:
 
 
 def _read_loss_scale(folder: RunFolder, notices: list[str]) -> NDArray[np.float64] | None:
-    """Return the scale of each target feature, (F,), which divides the errors in the loss of a run.
+    """Return the scale of each target feature, (F,). The loss of a run divides errors by the scale.
 
     The result is None if the checkpoint, which contains the scales, cannot be read.
     """
@@ -173,7 +173,7 @@ def _environment_rows(environment: Mapping[str, Any]) -> list[list[str]]:
 
 
 def _summary_content(summary: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the losses, the reference losses, and a sentence that compares the model with them."""
+    """Return the loss, the reference losses, and a sentence that compares these losses."""
     loss, floor = summary["test_loss"], summary["noise_floor"]
     verdict_text = render_verdict(loss, summary["baselines"], summary["fitted"])
     sentence = f"The free-running mean squared error on the test sequences is {loss:.4g}. The model"
