@@ -1,8 +1,8 @@
 """The command-line interface: commands, options, progress, tables and exit codes.
 
-Commands import heavy libraries only when they run, so `--help` is fast. An error that a user can
-correct is a `SeqattnError`. The program prints the message of the error without a traceback, and
-ends with the exit code of the error.
+A command imports heavy libraries only when the command runs, so `--help` is fast. An error that a
+user can correct is a `SeqattnError`. The program prints the message of the error without a
+traceback, and ends with the exit code of the error.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def _program_options(
 
 
 def main() -> None:
-    """Run the command from the command line, and exit with a documented exit code."""
+    """Run the command given on the command line, and exit with a documented exit code."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _handle_signal)
     gc.set_threshold(*GC_THRESHOLDS)

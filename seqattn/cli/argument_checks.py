@@ -9,7 +9,7 @@ from seqattn.errors import ConfigError, UsageError
 
 
 def protected_files(run: Path, input_file: Path | None = None) -> dict[str, Path | None]:
-    """Return the input files of a command, by description.
+    """Return the input files of a command. The key of a file describes the file.
 
     The outputs of the command must not replace its input files. The input files are the file given
     with `--input`, the data files of the run, and the files in the run folder. A command may

@@ -58,7 +58,7 @@ class DataUnits:
         """Convert the output for a sequence to the units of the data, and describe the scaling.
 
         Args:
-            spec: the description of the training data, which contains the scaling.
+            spec: the specification of the training data, including the scaling.
             sequence: the sequence to which the explained step belongs.
             output: the scaled output of the model, with one number for each target feature.
         """

@@ -201,7 +201,7 @@ def predict_file(
     """Forecast all sequences of a file with bounded memory use.
 
     Args:
-        reader: the reader of the input file, which also contains the model.
+        reader: the reader of the input file. The reader also contains the model.
         file: the input file.
         output: the file of the forecasts; None for standard output.
         form: the format of the forecasts.

@@ -77,7 +77,7 @@ class ComputeOptions:
 
 @dataclass(frozen=True)
 class InputOptions:
-    """The options for the user's own sequences, which replace the test sequences of the run."""
+    """The options for the user's own sequences, used instead of the test sequences of the run."""
 
     heading: ClassVar = "Input options"
 

@@ -15,7 +15,7 @@ from seqattn.cli.output import note
 
 @dataclass
 class StopRequest:
-    """A request to stop training, which consists of the received stop signals.
+    """A request to stop training. The request consists of the stop signals received so far.
 
     Attributes:
         started: whether training has started. Before training starts, a signal ends the process at

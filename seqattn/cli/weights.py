@@ -23,7 +23,7 @@ def read_weights(
     every_sequence: bool,
     overrides: list[str] | None = None,
 ) -> tuple[Mapping[str, Any], list[str], list[str], Path]:
-    """Read attention weights from a run folder, or compute them if the folder does not have them.
+    """Read attention weights from a run folder, or compute the weights if the folder lacks them.
 
     Args:
         run: a run folder or a checkpoint.

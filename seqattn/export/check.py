@@ -1,4 +1,4 @@
-"""A comparison of the exported graphs, which run in ONNX Runtime, with the traced model.
+"""Functions that compare exported graphs, run in ONNX Runtime, with the traced model.
 
 The function `free_run` scales the sources and computes the forecasts of the model. The graphs get
 the same sources in the units of the data. The differences between the forecasts are in scaled
@@ -116,7 +116,7 @@ def check_graphs(
 def _build_test_sets(
     trained: LoadedModel, count: int, test: Sequences | None, max_length: int | None
 ) -> dict[str, Sequences]:
-    """Return sets of sources for the comparison, by description.
+    """Return the sets of sources for the comparison. The key of a set describes the set.
 
     One set contains test sequences, and the other sets contain random sources. The random sources
     have different lengths, unless the model accepts only one length.

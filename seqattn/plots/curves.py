@@ -1,4 +1,4 @@
-"""A figure of the losses over the epochs with reference losses, and a figure of the importance of
+"""A figure that shows the losses over the epochs, and a figure that shows the importance of
 hyperparameters."""
 
 from __future__ import annotations

@@ -133,7 +133,7 @@ def predictions_picture(
 
 @dataclass(frozen=True)
 class Panel:
-    """A heatmap of the weights of one sequence in one head of one layer.
+    """A heatmap of the attention weights that one head assigns for one sequence.
 
     Attributes:
         weights: (rows, columns), the weights without padding.

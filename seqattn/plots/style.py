@@ -90,7 +90,7 @@ def as_bytes(figure: Figure, ending: str = "png") -> bytes:
 
 
 def as_gif(figures: Iterable[Figure], seconds: float = 0.4) -> bytes:
-    """Return the content of an animated GIF file, which repeats endlessly.
+    """Return the content of a GIF file. The animation repeats endlessly.
 
     Each repetition shows the last frame for two seconds.
 
@@ -206,7 +206,7 @@ def tick_width(axis: Axis, size: float) -> float:
 
 
 def title_height(titles: Iterable[str], size: float) -> float:
-    """Return the height of the tallest panel title, with the space below it, in inches.
+    """Return the height of the tallest panel title, including the space below the title, in inches.
 
     Args:
         titles: the titles.

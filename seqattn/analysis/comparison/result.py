@@ -1,5 +1,5 @@
-"""The result types of a comparison, which contain the results of the variants and the tests of all
-pairs of variants."""
+"""The types that contain the results of a comparison: the results of each variant, and the tests of
+all pairs of variants."""
 
 from __future__ import annotations
 

@@ -189,10 +189,11 @@ NARROW_COLUMNS = (
 
 
 def reference_losses(result: ComparisonResult) -> list[tuple[str, float]]:
-    """Return the names and losses of the noise floor and of the parameter-free baselines.
+    """Return the names and values of the reference losses.
 
-    The losses are medians over the finished seeds, because each seed may have its own data. The
-    list is empty if the variants have different data.
+    The reference losses are the noise floor and the losses of the parameter-free baselines. Each
+    value is a median over the finished seeds, because each seed may have its own data. The list is
+    empty if the variants have different data.
     """
     if not result.same_data:
         return []

@@ -19,7 +19,8 @@ CHECKS: tuple[Check, ...] = (
     weights.dead_heads, weights.identical_heads, weights.attention_does_not_matter,
     losses.exposure_bias, losses.seed_spread, losses.overfitting,
 )  # fmt: skip
-"""All checks, in order of priority. If several problems are found, fix the first of them first."""
+"""All checks, in order of priority. Of several problems, the first in this order is the most
+important."""
 CHECK_NAMES = tuple(check.name for check in CHECKS)
 WEIGHT_CHECK_NAMES = tuple(check.name for check in CHECKS if check.needs_weights)
 

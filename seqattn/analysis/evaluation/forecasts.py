@@ -83,7 +83,7 @@ Maps = Mapping[AttentionKind, NDArray[np.float32]]
 AttentionCallback = Callable[[WeightSemantics, Maps, slice], None]
 """A function that receives the attention weights of n sequences. The first argument is the meaning
 of the weights. The second argument contains an array (n, layers, A, rows, columns) for each kind of
-attention. The third argument is the slice of the n sequences in their part."""
+attention. The third argument is the slice of the part that contains the n sequences."""
 
 
 def free_run(

@@ -93,7 +93,7 @@ def forecast_columns(
     The table has columns for the series, the time and the target features.
 
     Args:
-        reader: the reader of the DataFrame, which contains the sources.
+        reader: the reader of a DataFrame with the sources.
         trained: the model.
         steps: the number of steps to forecast; None for the target length of the training data.
 

@@ -24,8 +24,9 @@ class ReferenceLosses:
         noise_floor: the irreducible error; None if it is unknown.
         baselines: the loss of each parameter-free baseline, by name.
         fitted: the loss of each fitted baseline, by name.
-        rmse: a list for each baseline, by the name of the baseline. The list contains the root mean
-            squared error of each target feature, and None for a feature without observed cells.
+        rmse: the root mean squared errors of each baseline, by the name of the baseline. There is
+            one error for each target feature. The error of a feature without observed cells is
+            None.
         in_sample: the season length and the MASE scales of the training series; None for generated
             data.
         errors: the MAE, RMSE and MASE of each baseline, by name; empty if `in_sample` is None.
@@ -64,8 +65,8 @@ class ReferenceLosses:
                 of the data.
             in_sample: the season length and the MASE scales of the training series; None for
                 generated data.
-            in_training_units: whether the losses have the units of the training loss, which may be
-                normalized for each sequence.
+            in_training_units: whether the losses are in the units of the training loss. The
+                training loss may be normalized for each sequence.
 
         Raises:
             DataError: if a source is shorter than the season length in the config.
