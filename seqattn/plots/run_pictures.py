@@ -1,4 +1,5 @@
-"""Functions that draw the pictures of a run from the files of the run folder, without torch."""
+"""Functions that draw the pictures of a run from the files of the run folder. They do not need
+torch."""
 
 from __future__ import annotations
 
@@ -137,8 +138,8 @@ class Panel:
 
     Attributes:
         weights: (rows, columns), the weights without padding.
-        title: the title of the sequence, with the layer if there are several layers, and the head
-            if there are several heads.
+        title: the title of the sequence. The title also names the layer if there are several
+            layers, and the head if there are several heads.
         source_length: the number of source points.
         alignment: (rows,), the true column of each row, or -1 if a row has none; None if the
             alignment is unknown.

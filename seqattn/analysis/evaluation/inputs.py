@@ -238,7 +238,7 @@ class InputReader:
     def _handle_missing(self, chunk: Chunk, name: str) -> Series:
         """Return the sources of a chunk, and handle empty cells in the same way as during training.
 
-        The function either rejects empty cells, fills them, or drops the sequences that contain
+        The function rejects empty cells, fills empty cells, or drops the sequences that contain
         empty cells.
         """
         config = self.config
