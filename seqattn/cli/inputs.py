@@ -119,7 +119,7 @@ class ForecastWriter:
             part: the sequences.
             result: the forecasts of the sequences.
             steps: the time steps of the forecasts.
-            id_parts: the id of each sequence, as a tuple with one text for each id column of the
+            id_parts: the id of each sequence, as a tuple with one string for each id column of the
                 input file; None if there is a single id column.
         """
         values = self._rounded(result.values, part)

@@ -49,7 +49,7 @@ def print_key_warnings() -> None:
 
 
 def escape_controls(text: str, keep: str = "\n") -> str:
-    """Escape the control characters of a text, except those in `keep`."""
+    """Escape the control characters in a string, except the characters in `keep`."""
     return "".join(
         char if char.isprintable() or char in keep else char.encode("unicode_escape").decode()
         for char in text

@@ -24,7 +24,7 @@ training."""
 
 
 def sparkline(values: list[float], width: int) -> str:
-    """Return a text that shows numbers as bars on a logarithmic scale.
+    """Return a string that shows numbers as bars on a logarithmic scale.
 
     Args:
         values: the numbers. Numbers that are not positive or not finite are left out.

@@ -37,9 +37,9 @@ def check_not_distributed(command: str) -> None:
 
 
 def launcher_id() -> str:
-    """Return a text with the host and the process id of torchrun.
+    """Return a string with the host and the process id of torchrun.
 
-    The text remains the same if torchrun restarts the training processes.
+    The string remains the same if torchrun restarts the training processes.
     """
     return f"{socket.gethostname()} {os.getppid()}"
 

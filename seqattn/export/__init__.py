@@ -96,7 +96,7 @@ def export(
 
     Args:
         run: a run folder, or a checkpoint file in a run folder.
-        output: the folder to write, which must be missing or empty. If `overwrite` is True, the
+        output: the folder to write, which must be empty if it exists. If `overwrite` is True, the
             folder may also contain an earlier export.
         export_format: "onnx" or "safetensors".
         steps: the number of free-running steps; None for the target length of the training data.

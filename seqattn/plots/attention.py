@@ -64,9 +64,9 @@ def attention_figure(
     """Draw heatmaps of several sequences with a common colour scale.
 
     The scale runs from 0 to 1, or from 0 to the largest weight if there are many columns. For
-    signed read strengths, the scale is symmetric about 0, and the colour of 0 is white. The numbers
-    of the target points continue the numbers of the source points. For example, after a source of 2
-    points, the first target point has the number 3. Cells at padding (NaN) are hatched.
+    signed read strengths, the scale is symmetric about 0, and the colour of 0 is white. The target
+    points are numbered after the source points. For example, after a source of 2 points, the first
+    target point has the number 3. Cells at padding (NaN) are hatched.
 
     Args:
         weights: one array per panel, with the shape (T, S), (S, S) or (T, T).
@@ -113,7 +113,7 @@ def attention_figure(
 def index_offsets(kind: str, source_length: int) -> tuple[int, int]:
     """Return the number of points before the first row of a heatmap, and before the first column.
 
-    The numbers of the target points continue the numbers of the source points.
+    The target points are numbered after the source points.
     """
     offsets = {"source": 0, "target": source_length}
     rows, columns = MAP_AXES[kind]

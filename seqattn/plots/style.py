@@ -156,7 +156,7 @@ def set_layout(
 
     Figures use this function instead of a layout engine of matplotlib. A layout engine draws every
     text several times, and for ten panels, this takes longer than drawing the figure. Callers of
-    this function measure only the texts that differ between figures.
+    this function measure only the labels that differ between figures.
 
     Args:
         figure: the figure to change.
@@ -183,10 +183,10 @@ def label_axes(figure: Figure, horizontal: str, vertical: str) -> None:
 
 
 def text_width(texts: Iterable[str], size: float) -> float:
-    """Return the width of the longest text in inches.
+    """Return the width of the widest string in inches.
 
     Args:
-        texts: the texts, which are drawn in the font of the figures.
+        texts: the strings, which are drawn in the font of the figures.
         size: the font size in points.
     """
     font = FontProperties(size=size)
@@ -195,7 +195,7 @@ def text_width(texts: Iterable[str], size: float) -> float:
 
 
 def tick_width(axis: Axis, size: float) -> float:
-    """Return the width of the longest tick label in inches, including the labels of minor ticks.
+    """Return the width of the widest tick label in inches, including the labels of minor ticks.
 
     Args:
         axis: the axis.

@@ -139,17 +139,18 @@ def collect_result(
 
 
 def _unit_of_losses(data: Mapping[str, Any]) -> str:
-    """Return a text that is equal for two data sections if their test losses have the same unit."""
+    """Return a string that is equal for two data sections if their test losses have the same
+    unit."""
     return repr((data.get("scaling", "none"), data.get("relative", False)))
 
 
 def _unit_of_training(data: Mapping[str, Any]) -> str:
-    """Return a text that is equal for two data sections if their training losses have the same
+    """Return a string that is equal for two data sections if their training losses have the same
     unit."""
     return _unit_of_losses(data) + ("instance" if data.get("normalize") == "instance" else "")
 
 
 def _sequences_of(data: Mapping[str, Any]) -> str:
-    """Return a text that is equal for two data sections if they give the same sequences in the same
-    units."""
+    """Return a string that is equal for two data sections if they define the same sequences in the
+    same units."""
     return repr({key: value for key, value in data.items() if key != "normalize"})

@@ -156,7 +156,7 @@ def _unique_keys(path: Path, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def _shown(value: Any) -> str:
     """Return a value as text for a message.
 
-    Constants have their JSON names, and a long text is cut off.
+    Constants have their JSON names, and a long value is truncated.
     """
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
