@@ -103,7 +103,7 @@ class TextOptions:
     )] = "auto"  # fmt: skip
     na: Annotated[
         str | None,
-        typer.Option("--na", metavar="TEXT,...", help="Texts for missing values."),
+        typer.Option("--na", metavar="TEXT,...", help="Strings for missing values."),
     ] = None
     time_format: Annotated[str | None, typer.Option(
         "--time-format", metavar="FORMAT", help="Date format, such as %d.%m.%Y.",

@@ -123,9 +123,8 @@ def print_comparison(outcome: ComparisonResult) -> None:
 def print_variants(title: str, variants: Sequence[VariantResult]) -> None:
     """Print a table with a row for each variant.
 
-    On a narrow terminal, less important columns are left out, and the middle of long names is left
-    out. Numbers are never shortened. If there is only one variant, the table has no column of
-    names.
+    On a narrow terminal, the table omits less important columns and the middle of long names.
+    Numbers are never shortened. If there is only one variant, the table has no column of names.
     """
     from rich.cells import cell_len
     from rich.table import Table

@@ -55,9 +55,9 @@ def comparison_figure(
         names: the names of the variants.
         losses: the losses of the seeds of each variant. The loss of a diverged seed is inf. The
             number of diverged seeds is written to the right of the row.
-        intervals: for each variant, the median, and the lower bound and the upper bound of the
-            interval. Both bounds are NaN if there is no interval. An interval with the upper bound
-            inf ends at the right edge of the axes.
+        intervals: for each variant, the median, the lower bound of the interval, and the upper
+            bound of the interval. Both bounds are NaN if there is no interval. An interval with the
+            upper bound inf ends at the right edge of the axes.
         lines: the names and values of the reference losses, which are drawn as vertical lines. A
             reference loss of 0, or far below the other losses, appears only in the legend.
         title: the title of the figure.

@@ -130,12 +130,12 @@ def _judge_seed_spread(losses: Sequence[float]) -> Verdict:
 def overfitting(evidence: Evidence) -> Verdict:
     """Check whether the model fits the training sequences without generalizing.
 
-    The check finds the problem in two cases. In the first case, the training loss kept falling
-    after the epoch with the best validation loss. In the second case, the final training loss is
-    much lower than the final teacher-forced validation loss. The second case uses the
-    teacher-forced validation loss because training uses teacher forcing, at least in part. All
-    losses are moving averages, and their window is a twentieth of the epochs, but at least 3
-    epochs.
+    The check finds the problem in three cases. First, the training loss fell clearly after the
+    epoch with the best validation loss. Second, the validation loss rose clearly after this epoch,
+    but the training loss did not rise. Third, the final training loss is much lower than the final
+    teacher-forced validation loss. The third case uses the teacher-forced validation loss because
+    training uses teacher forcing, at least in part. All losses are moving averages, and their
+    window is a twentieth of the epochs, but at least 3 epochs.
     """
     epochs = len(evidence.history)
     if epochs < MIN_EPOCHS:
