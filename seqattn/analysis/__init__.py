@@ -1,1 +1,2 @@
-"""Analysis of trained models: errors, attention metrics, explanations, diagnoses, comparisons."""
+"""Analyses of trained models: errors, attention metrics, explanations, diagnoses, and comparisons
+of several models."""

@@ -1,4 +1,4 @@
-"""Metrics of attention weights: entropy, and agreement with a known alignment.
+"""Metrics of attention weights: their entropy, and their agreement with a known alignment.
 
 The letters in shapes are N (sequences), L (layers), A (heads), T (target steps) and S (source
 steps). This module uses NumPy only.
@@ -17,21 +17,23 @@ Integers = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class AttentionMetrics:
-    """Metrics of cross-attention weights over all valid target steps of a part.
+    """Metrics of cross-attention weights over all valid target steps of a set of sequences.
 
     Attributes:
-        accuracy: (L, A), the share of target steps at which the true source step has the largest
-            weight; None if the alignment is unknown.
-        mass: (L, A), the mean weight at the true source step; None if the alignment is unknown.
-        entropy_bits: (L, A), the mean entropy of the weights of a step, in bits; None if the
-            weights of a step do not sum to 1.
-        entropy_share: (L, A), the mean ratio of the entropy to its maximum, log2 of the source
-            length, over sources of two or more steps; None if there are no such sources or if the
-            weights of a step do not sum to 1.
-        padding_mass: the largest sum of weights on padding over all steps, layers and heads; 0 if
+        accuracy: (L, A), the share of the aligned target steps at which the true source step has
+            the largest weight; None if the alignment is unknown.
+        mass: (L, A), the mean weight of the true source step over the aligned target steps; None if
+            the alignment is unknown.
+        entropy_bits: (L, A), the mean entropy of the weights at a target step, in bits; None if the
+            weights at a target step do not sum to 1.
+        entropy_share: (L, A), the mean ratio of the entropy to the maximum entropy, which is log2
+            of the source length. The mean is over the sources with two or more steps. The value is
+            None if there are no such sources, or if the weights at a target step do not sum to 1.
+        padding_mass: the largest total weight that a head puts on padding at one target step; 0 if
             the mask is correct.
         steps: the number of valid target steps.
-        aligned: the number of valid target steps with a true source step.
+        aligned: the number of aligned target steps, which are the valid target steps with a true
+            source step.
     """
 
     accuracy: NDArray[np.float64] | None
@@ -44,16 +46,19 @@ class AttentionMetrics:
 
     @property
     def best_head(self) -> tuple[int, int] | None:
-        """The layer and the head with the largest mass; None if the alignment is unknown."""
+        """The indices of the layer and the head with the largest `mass`; None if the alignment is
+        unknown."""
         if self.mass is None:
             return None
         layer, head = np.unravel_index(int(self.mass.argmax()), self.mass.shape)
         return int(layer), int(head)
 
     def as_plain(self) -> dict[str, Any]:
-        """Return the metrics as plain values for JSON. Accuracy and mass are the values of the best
-        head. The entropies are means over all heads. The key `by_head` contains each metric as
-        nested lists (L, A).
+        """Return the metrics as plain values for JSON.
+
+        The alignment accuracy and the alignment mass are the values of the best head. The entropies
+        are means over all heads. The key `by_head` contains each metric of each head, as nested
+        lists with the shape (L, A).
         """
         best = self.best_head
         by_name = {
@@ -82,14 +87,14 @@ class AttentionMetrics:
 
 
 class AttentionMetricsAccumulator:
-    """An accumulator of `AttentionMetrics` over chunks of sequences."""
+    """An accumulator that computes `AttentionMetrics` from chunks of sequences."""
 
     def __init__(self, *, is_distribution: bool) -> None:
         """Create an empty accumulator.
 
         Args:
-            is_distribution: whether the weights of a step sum to 1. Otherwise, the entropy of the
-                weights is undefined.
+            is_distribution: whether the weights at each target step sum to 1. If the weights do
+                not sum to 1, their entropy is undefined.
         """
         self.is_distribution = is_distribution
         self.correct: Any = 0.0
@@ -111,7 +116,7 @@ class AttentionMetricsAccumulator:
         Args:
             weights: (N, L, A, T, S), non-negative attention weights.
             source_lengths: (N,), the number of source steps of each sequence.
-            target_keep: mask (N, T), True at valid target steps.
+            target_keep: (N, T), a mask that is True at valid target steps.
             alignment: (N, T), the true source step of each target step, or -1 if a target step
                 has none; None if the alignment is unknown.
         """
@@ -164,14 +169,15 @@ class AttentionMetricsAccumulator:
 
 
 def largest_weight_shares(weights: NDArray[np.floating]) -> NDArray[np.float64]:
-    """Return the share of the sequences in which each source step has the largest weight.
+    """Return how often each source step has the largest weight at each target step.
 
     Args:
         weights: (N, T, S), the weights of N sequences with equal lengths, without padding.
 
     Returns:
-        The shares, (T, S); each row sums to 1. If several weights are equally large, the first of
-        these weights counts as the largest.
+        For each target step and each source step, the share of the N sequences in which this source
+        step has the largest weight, (T, S). Each row sums to 1. If several weights are equally
+        large, the first of these weights counts as the largest.
     """
     N, _, S = weights.shape
     largest = weights.argmax(axis=-1)

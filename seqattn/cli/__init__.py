@@ -1,8 +1,8 @@
 """The command-line interface: commands, options, progress, tables and exit codes.
 
-Commands import heavy libraries when they run, so `--help` is fast. An error that a user can correct
-is a `SeqattnError`. The program prints the message of the error without a traceback and ends with
-the exit code of the error.
+A command imports heavy libraries only when the command runs, so `--help` is fast. An error that a
+user can correct is a `SeqattnError`. The program prints the message of the error without a
+traceback, and ends with the exit code of the error.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ from seqattn.cli.tuning import tune_command
 from seqattn.errors import SeqattnError, StorageError
 
 # Importing torch creates several hundred thousand objects that stay alive. With Python's default
-# thresholds the garbage collector scans them repeatedly, which takes a tenth of the time of a short
-# process.
+# thresholds, the garbage collector scans these objects repeatedly. The scans take a tenth of the
+# time of a short process.
 GC_THRESHOLDS = (100_000, 20, 100)
 
 app = typer.Typer(
     cls=CommandIndex,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    rich_markup_mode=None,  # plain help does not import rich, which is slow
+    rich_markup_mode=None,  # plain help pages avoid the slow import of rich
     context_settings={"help_option_names": ["-h", "--help"]},
     help="Learn, teach and research attention in sequence-to-sequence models.",
 )
@@ -50,10 +50,10 @@ def _add(heading: str, name: str, command: Callable[..., None], arguments: str) 
     """Add a command to the program.
 
     Args:
-        heading: heading of the command in the list of commands.
-        name: name of the command.
-        command: function that runs the command.
-        arguments: arguments of the example at the end of the help page.
+        heading: the heading of the command in the list of commands.
+        name: the name of the command.
+        command: the function that runs the command.
+        arguments: the arguments of the example at the end of the help page.
     """
     add = app.command(
         name, cls=CommandPage, rich_help_panel=heading, epilog=f"seqattn {name} {arguments}"
@@ -101,7 +101,7 @@ def _program_options(
 
 
 def main() -> None:
-    """Run the command line and exit with a documented exit code."""
+    """Run the command given on the command line, and exit with a documented exit code."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _handle_signal)
     gc.set_threshold(*GC_THRESHOLDS)
@@ -117,7 +117,7 @@ def main() -> None:
 
 
 def _handle_signal(number: int, frame: Any) -> None:
-    # The handler raises no exception, because the import of a library may swallow it.
+    # The handler raises no exception, because a library may catch exceptions during its import.
     exit_on_signal(number, "stopped.")
 
 

@@ -1,4 +1,4 @@
-"""Checks of arguments for several commands."""
+"""Argument checks that several commands share."""
 
 from __future__ import annotations
 
@@ -9,13 +9,15 @@ from seqattn.errors import ConfigError, UsageError
 
 
 def protected_files(run: Path, input_file: Path | None = None) -> dict[str, Path | None]:
-    """Return the input files of a command, by description. The outputs of the command must not
-    replace these files. The input files are the files of the run folder except pictures and
-    reports, the data files of the run, and the file given with `--input`.
+    """Return the input files of a command. The key of a file describes the file.
+
+    The outputs of the command must not replace its input files. The input files are the file given
+    with `--input`, the data files of the run, and the files in the run folder. A command may
+    replace pictures and reports in the run folder.
 
     Args:
         run: a run folder, or a checkpoint file in a run folder.
-        input_file: the file given with `--input`, or None.
+        input_file: the file given with `--input`; None if the option is not given.
     """
     from seqattn.config import PATH_KEYS, OwnFile, resolve
     from seqattn.runs import RunFolder
@@ -26,7 +28,7 @@ def protected_files(run: Path, input_file: Path | None = None) -> dict[str, Path
     protected: dict[str, Path | None] = {
         f"{file.name} of RUN": file for file in of_run if file.suffix != ".png"
     }
-    with contextlib.suppress(ConfigError):  # reading the run raises the error later
+    with contextlib.suppress(ConfigError):  # the command raises this error when it reads the run
         data = resolve(folder.config).config.data
         if isinstance(data, OwnFile):
             for key in PATH_KEYS:
@@ -36,7 +38,7 @@ def protected_files(run: Path, input_file: Path | None = None) -> dict[str, Path
 
 
 def example_slice(k: int, n: int) -> slice:
-    """Return the slice that selects test sequence `k` of `n`.
+    """Return the slice that selects test sequence `k` of `n` test sequences.
 
     Raises:
         UsageError: if `k` is not in the range 0 to n - 1.

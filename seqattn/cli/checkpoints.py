@@ -1,4 +1,5 @@
-"""`seqattn inspect` prints the content of a checkpoint; `seqattn verify-resume` tests resuming."""
+"""The command `seqattn inspect`, which prints the content of a checkpoint, and the command
+`seqattn verify-resume`, which tests the resumption of training."""
 
 from __future__ import annotations
 
@@ -14,13 +15,14 @@ from seqattn.errors import CheckpointError, counted
 
 def inspect(
     file: Annotated[
-        Path, typer.Argument(metavar="FILE", help="Checkpoint, or run folder for its best one.")
+        Path,
+        typer.Argument(metavar="FILE", help="Checkpoint, or run folder for its best checkpoint."),
     ],
     as_json: JsonFlag = False,
 ) -> None:
     """Verify a checkpoint and print its content.
 
-    The content consists of the version, epoch, step, config, features and tensors.
+    The content includes the version, epoch, step, config, features and tensors.
     """
     import json
 
@@ -75,10 +77,11 @@ def verify_resume_command(
     ] = 5,
     quiet: Quiet = False,
 ) -> None:
-    """Test that stopping and resuming changes no bit.
+    """Test that a resumed run equals an uninterrupted run.
 
-    CONFIG is trained twice in a temporary folder: once without stops, and once with stops at random
-    steps, each resumed from its checkpoint. The first difference is an error.
+    The command trains CONFIG twice in a temporary folder. The first run is not interrupted. The
+    second run stops at random steps and is resumed from a checkpoint after each stop. If the
+    results of the two runs differ in any bit, the command reports the first difference as an error.
     """
     import tempfile
 

@@ -1,4 +1,4 @@
-"""`seqattn compare`: a comparison of variants of a config over many seeds."""
+"""The command `seqattn compare`, which compares variants of a config over many seeds."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from seqattn.errors import UsageError
 
 @dataclass(frozen=True)
 class DesignOptions:
-    """The variants and seeds. The section `compare` of the config contains the default values."""
+    """The options for variants and seeds. The config section `compare` contains the defaults."""
 
     heading: ClassVar = "Comparison options"
 
     vary: Annotated[list[str] | None, typer.Option(
         "--vary", metavar="PATH=A,B,...",
-        help="Values to compare; repeat it for all combinations.",
+        help="Values to compare; repeat the option to compare all combinations.",
         show_default="compare.variants in CONFIG",
     )] = None  # fmt: skip
     along: Annotated[str | None, typer.Option(
@@ -52,7 +52,7 @@ class DesignOptions:
 
 @dataclass(frozen=True)
 class EngineOptions:
-    """The engine that trains the runs."""
+    """The options for the engine that trains the runs."""
 
     heading: ClassVar = "Compute options"
 
@@ -78,8 +78,8 @@ def compare_command(
     """Compare variants of a config over many seeds.
 
     All variants are trained with the same seeds. Runs with equal shapes are trained together. The
-    tables and tests show which variant is better, by how much, and which pairs the data cannot
-    separate. Finished runs are not trained again.
+    results show which variants are better, how large the differences are, and which differences are
+    not significant. Finished runs are not trained again.
     """
     from seqattn.config.comparing import plan_comparison
 

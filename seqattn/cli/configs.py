@@ -1,4 +1,4 @@
-"""`seqattn config`: commands that check a config, show its values, and print the schema."""
+"""The commands of `seqattn config`, which check a config, show its values, and print the schema."""
 
 from __future__ import annotations
 
@@ -46,13 +46,14 @@ def config_check(config: ConfigFile, overrides: Overrides = None) -> None:
 )
 def config_show(
     config: Annotated[
-        Path | None, typer.Argument(metavar="[CONFIG]", help="YAML file; without it, all defaults.")
+        Path | None,
+        typer.Argument(metavar="[CONFIG]", help="Config file; without it, all defaults."),
     ] = None,
     overrides: Overrides = None,
 ) -> None:
     """Print the resolved config with the origin of each value.
 
-    The output is a config in YAML that gives the same run.
+    The output is a config in YAML that defines the same run.
     """
     from seqattn.config import resolve, to_yaml
 
@@ -77,7 +78,7 @@ def config_schema(
 ) -> None:
     """Print the JSON Schema of configs.
 
-    Editors use it to complete and check a config while you type.
+    An editor can use the schema to complete and check a config while you type.
     """
     import json
 

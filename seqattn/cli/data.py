@@ -1,4 +1,5 @@
-"""`seqattn data`: commands that check a file, write generated sequences and show file formats."""
+"""The commands of `seqattn data`, which check a data file, write generated sequences, and show the
+file formats."""
 
 from __future__ import annotations
 
@@ -57,7 +58,7 @@ EXAMPLES = {
 def formats_command() -> None:
     """Print an example of each file format.
 
-    These are the formats of --input and of `data: {kind: file}` in a config.
+    The option --input and the config section `data: {kind: file}` accept these formats.
     """
     end_on_closed_pipe()
     for title, text in EXAMPLES.items():
@@ -67,7 +68,7 @@ def formats_command() -> None:
 
 @dataclass(frozen=True)
 class ColumnOptions:
-    """The roles of the columns."""
+    """The options for the roles of the columns."""
 
     heading: ClassVar = "Column options"
 
@@ -92,7 +93,7 @@ class ColumnOptions:
 
 @dataclass(frozen=True)
 class TextOptions:
-    """The rules by which text is parsed."""
+    """The options for parsing the text of a file."""
 
     heading: ClassVar = "Parsing options"
 
@@ -102,7 +103,7 @@ class TextOptions:
     )] = "auto"  # fmt: skip
     na: Annotated[
         str | None,
-        typer.Option("--na", metavar="TEXT,...", help="Texts that mean a missing value."),
+        typer.Option("--na", metavar="TEXT,...", help="Strings for missing values."),
     ] = None
     time_format: Annotated[str | None, typer.Option(
         "--time-format", metavar="FORMAT", help="Date format, such as %d.%m.%Y.",
@@ -129,10 +130,10 @@ class TextOptions:
     )] = None  # fmt: skip
 
     def check(self) -> None:
-        """Check the options that have a fixed set of values.
+        """Check the options that accept only a fixed set of values.
 
         Raises:
-            UsageError: if the value of an option is not one of its choices.
+            UsageError: if an option does not accept the given value.
         """
         for flag, value, known in (
             ("--decimal", self.decimal, (".", ",", "auto")),
@@ -180,10 +181,10 @@ def check_command(
         typer.Option("--picture", metavar="FILE.png|svg|pdf", help="Draw the first ten sequences."),
     ] = None,
 ) -> None:
-    """Describe a data file and how to train on it.
+    """Describe a data file, and show how to train on it.
 
-    The description contains the role of each column, the range of each feature, and the `data:`
-    section of a config.
+    The command prints the role of each column, the range of each feature, and the `data:` section
+    of a config that trains on the file.
     """
     from seqattn.data.inspect import inspect_file
     from seqattn.runs.output_files import check_outputs
@@ -300,9 +301,9 @@ def sample(
         bool, typer.Option("--wide", help="Write one row for each sequence.")
     ] = False,
 ) -> None:  # fmt: skip
-    """Write the generated sequences of a config to a file.
+    """Write the sequences that a config generates to a file.
 
-    The command prints the `data:` section of a config that reads the file.
+    The command also prints the `data:` section of a config that reads this file.
     """
     from seqattn.config import Lag, OwnFile, Polygons, Squares, as_value, resolve
     from seqattn.data import load_data

@@ -1,4 +1,4 @@
-"""Columns and tables of errors: mean squared errors, and MAE, RMSE and MASE by feature."""
+"""Table columns for mean squared errors, and tables with the MAE, RMSE and MASE of each feature."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ MEASURES = ("mae", "rmse", "mase")
 
 
 def add_error_columns(table: Table, scored: Mapping[str, Any]) -> None:
-    """Add the columns of errors to a table.
+    """Add the headings of the error columns to a table.
 
     Args:
         table: the table.
-        scored: a summary, or the result of `Evaluation.as_plain`.
+        scored: the content of `summary.json`, or the result of `Evaluation.as_plain`.
     """
     scaled, features = scored["scaled"], scored["features"]
     table.add_column("MSE, scaled" if scaled else "mean squared error", justify="right")
@@ -40,12 +40,12 @@ def add_error_columns(table: Table, scored: Mapping[str, Any]) -> None:
 
 
 def error_cells(scored: Mapping[str, Any], loss: float, name: str) -> list[str]:
-    """Format the cells of the columns of `add_error_columns`.
+    """Format the errors of a forecast as cells for the columns that `add_error_columns` adds.
 
     Args:
-        scored: a summary, or the result of `Evaluation.as_plain`.
-        loss: mean squared error of the forecast.
-        name: name of the forecast, "this model" or a baseline.
+        scored: the content of `summary.json`, or the result of `Evaluation.as_plain`.
+        loss: the mean squared error of the forecast.
+        name: the name of the forecast, which is "this model" or the name of a baseline.
     """
     cells = [f"{loss:.4f}"]
     metrics = scored.get("metrics")
@@ -63,8 +63,13 @@ def error_cells(scored: Mapping[str, Any], loss: float, name: str) -> list[str]:
 
 
 def feature_tables(scored: Mapping[str, Any]) -> list[Table]:
-    """Return a list with one table per feature, which contains the errors of all forecasts. The
-    list is empty if there is only one feature, or if the data have no metrics by feature.
+    """Return one table per feature, with the errors of all forecasts.
+
+    The list of tables is empty if there is only one feature, or if the results do not contain the
+    MAE, RMSE and MASE.
+
+    Args:
+        scored: the content of `summary.json`, or the result of `Evaluation.as_plain`.
     """
     from rich.table import Table
 
@@ -76,7 +81,7 @@ def feature_tables(scored: Mapping[str, Any]) -> list[Table]:
         unit = scored.get("units", {}).get(feature, "units of the data")
         table = Table(title=f"{feature[:40]}, in {unit}", title_justify="left")
         table.add_column("")
-        for measure in MEASURES:  # MASE has no unit
+        for measure in MEASURES:  # the MASE has no unit
             name = feature[:20] if measure == "mase" else _heading(scored, feature)
             table.add_column(f"{measure.upper()}, {name}", justify="right")
         for name in _sort_by_rmse(metrics["errors"], f):
@@ -109,9 +114,9 @@ def _feature_cells(metrics: Mapping[str, Any], name: str, f: int) -> list[str]:
 
 
 def _format_error(value: float | None, metrics: Mapping[str, Any], f: int | None) -> str:
-    """Format an error of feature `f`, or of all features if `f` is None.
+    """Format the error of feature `f`, or the error over all features if `f` is None.
 
-    If the error is missing, the text gives the reason.
+    If the error is missing, the result is the reason: "not observed" or "undefined".
     """
     if value is not None:
         return f"{value:.4g}"

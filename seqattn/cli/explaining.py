@@ -1,4 +1,5 @@
-"""`seqattn explain`: the arithmetic of one attention step as tables, Markdown or JSON."""
+"""The command `seqattn explain`, which prints the arithmetic of one attention step as tables,
+Markdown or JSON."""
 
 from __future__ import annotations
 
@@ -28,7 +29,8 @@ if TYPE_CHECKING:
     from seqattn.data.units import Units
 
 MAX_COLUMNS = 8
-"""Maximum number of columns of a table that is never transposed."""
+"""Maximum number of columns of a table that is never transposed. A table with more columns is
+transposed if it has fewer rows than columns."""
 CONSOLE_WIDTH = 10_000
 MAX_FEATURES_SHOWN = 8
 ExplanationFormat = Literal["table", "markdown", "json"]
@@ -39,10 +41,11 @@ class DataUnits:
     """The scaling between the numbers of an explanation and the units of the data.
 
     Attributes:
-        output: output of the model for each target feature, in the units of the data.
-        scaling: description of the scaling.
-        source: (shift, scale) of each source feature; the model input is (value - shift) / scale.
-        units: unit of each feature that has a unit, by feature name.
+        output: the output of the model, in the units of the data, by target feature.
+        scaling: a description of the scaling in words.
+        source: the pair (shift, scale) of each source feature, by feature name. The input of the
+            model is (value - shift) / scale.
+        units: the unit of each feature, by feature name. A feature without a unit has no entry.
     """
 
     output: dict[str, float]
@@ -55,9 +58,9 @@ class DataUnits:
         """Convert the output for a sequence to the units of the data, and describe the scaling.
 
         Args:
-            spec: description of the training data, which contains the scaling.
-            sequence: the sequence that is explained.
-            output: scaled output of the model, one number for each target feature.
+            spec: the specification of the training data, including the scaling.
+            sequence: the sequence to which the explained step belongs.
+            output: the scaled output of the model, with one number for each target feature.
         """
         import numpy as np
 
@@ -89,7 +92,7 @@ class DataUnits:
 
 @dataclass(frozen=True)
 class StepOptions:
-    """The attention step to explain."""
+    """The options that select the attention step to explain."""
 
     heading: ClassVar = "Step options"
 
@@ -118,8 +121,8 @@ def explain_command(
 ) -> None:  # fmt: skip
     """Explain one attention step number by number.
 
-    The stages are keys, query, scores, weights, context and output. Each number follows from
-    printed numbers above it. The exceptions are listed at the end.
+    The command prints the keys, query, scores, weights, context and output. You can compute each
+    number from the numbers printed above it. The end of the output lists the exceptions.
     """
     from seqattn.plots import run_pictures
     from seqattn.runs.output_files import check_outputs
@@ -179,7 +182,7 @@ def print_explanation(explanation: Explanation, form: str, units: DataUnits | No
     Args:
         explanation: the explanation.
         form: "table", "markdown" or "json".
-        units: the scaling of a model that was trained on scaled numbers, otherwise None.
+        units: the scaling of the data; None if the model was trained on unscaled data.
     """
     if form == "json":
         content: dict[str, Any] = {
@@ -203,7 +206,7 @@ def print_explanation(explanation: Explanation, form: str, units: DataUnits | No
 
 
 def _cells(stage: Stage) -> tuple[list[str], list[list[str]]]:
-    """Return the heading and the rows of a table. A wide table is transposed."""
+    """Return the headings and the rows of the table of a stage. A wide table is transposed."""
     from seqattn.analysis.explanation import DECIMALS
 
     headings = ["", *stage.columns]
@@ -237,7 +240,7 @@ def _print_tables(explanation: Explanation, units: DataUnits | None) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    # The terminal wraps wide tables, so that Rich never shortens a number.
+    # With this width, the terminal wraps wide tables. Rich would shorten the numbers.
     console = plain_console(width=CONSOLE_WIDTH)
     console.print(Text(escape_controls(explanation.title), style="bold"))
     for stage in explanation.stages:

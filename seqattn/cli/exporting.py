@@ -1,4 +1,4 @@
-"""`seqattn export`: the export of a model for other programs."""
+"""The command `seqattn export`, which exports a model for other programs."""
 
 from __future__ import annotations
 
@@ -41,8 +41,9 @@ def export_command(
 ) -> None:
     """Export a model to ONNX or safetensors.
 
-    The ONNX graphs (encoder, one decoder step, free running) use the units of the data and return
-    the attention weights. The export also contains a model card and a runner without torch.
+    The ONNX export contains graphs of the encoder, of one decoder step, and of a free-running
+    forecast with its attention weights. The graphs use the units of the data. The export also
+    contains a model card, and a script that runs the graphs without torch.
     """
     from seqattn.export import export
 

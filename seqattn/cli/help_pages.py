@@ -1,4 +1,4 @@
-"""Help pages with commands and options under headings, and an example at the end."""
+"""Help pages that list commands and options under headings, and end with an example."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 UsageError: Any = typer.BadParameter.__base__
-"""The base class of errors of the command line; typer does not export it."""
+"""The base class of all command-line errors. typer does not export this class."""
 
 
 class CommandPage(TyperCommand):
-    """A command, with its help page.
+    """A command with a help page.
 
-    The help page lists options under the headings of `grouped_options`, and the other options under
-    "Options". The epilog is an example, which is never wrapped.
+    The help page lists options under the headings from `grouped_options`. Options without such a
+    heading are under "Options". The epilog is an example, which is never wrapped.
     """
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -56,7 +56,7 @@ class CommandPage(TyperCommand):
                 name, text = record
                 heading = headings.get(parameter.name, "Options")
                 sections[heading].append((name, _simplify(text)))
-        sections["Options"] = sections.pop("Options")  # moved to the end
+        sections["Options"] = sections.pop("Options")  # moves this section to the end
         return sections
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
@@ -71,7 +71,7 @@ class CommandPage(TyperCommand):
 def _simplify(text: str) -> str:
     """Remove the range of a number and the parentheses around a default from a help text.
 
-    The error of a number that is out of range names the range.
+    If a user gives a number out of range, the error message states the range.
     """
     text = re.sub(r"(; |\s*\[)(\d+<=)?x[<>]=\d+\]$", lambda match: "]" * (match[1] == "; "), text)
     return re.sub(r"\[default: \((.*)\)\]$", r"[default: \1]", text)

@@ -1,4 +1,4 @@
-"""Forecasts of the user's own sequences, which are read, forecast and written in chunks."""
+"""Functions that read the user's own sequences, and write their forecasts, in chunks."""
 
 from __future__ import annotations
 
@@ -33,31 +33,32 @@ from seqattn.runs.storage import npz_bytes
 from seqattn.training import LoadedModel
 
 InputChunk = tuple[Chunk, Sequences, tuple[str, ...]]
-"""What `InputReader.read_sources` yields."""
+"""The type of the tuples that `InputReader.read_sources` yields."""
 
 
 def input_reader(trained: LoadedModel, overrides: Sequence[str] | None = None) -> InputReader:
-    """Create the reader of input files for a model. The reader prints its notes.
+    """Create a reader of input files for a model. The reader prints notes on stderr.
 
     Args:
         trained: the model.
-        overrides: values of `--set`.
+        overrides: the values of the option `--set`.
 
     Raises:
-        UsageError, ConfigError: see `input_config`.
+        UsageError: see `input_config`.
+        ConfigError: see `input_config`.
     """
     return InputReader(trained, input_config(trained, overrides or ()), note)
 
 
 class ForecastWriter:
-    """Writer of the forecasts of chunks of sequences, to a file or standard output.
+    """A writer that writes forecasts in chunks to a file or to standard output.
 
     Args:
-        output: file of the forecasts, or None for standard output.
+        output: the file of the forecasts; None for standard output.
         form: "csv", "tsv", "jsonl", "npz", "parquet" or "arrow".
-        trained: the model, with the scaling and the column roles of its data.
-        names: names of the target features.
-        style: style of the input file, such as its delimiter.
+        trained: the model, with the scaling and the column roles of the training data.
+        names: the names of the target features in the output.
+        style: the table style of the input file, such as the delimiter.
     """
 
     def __init__(
@@ -78,7 +79,7 @@ class ForecastWriter:
 
     @contextlib.contextmanager
     def opened(self) -> Iterator[None]:
-        """Open the output. The output is complete when the block ends."""
+        """Open the output. The output is complete at the end of the `with` block."""
         if self.form == "npz":
             yield
             assert self.output is not None
@@ -117,8 +118,9 @@ class ForecastWriter:
         Args:
             part: the sequences.
             result: the forecasts of the sequences.
-            steps: time steps of the forecasts.
-            id_parts: id of each sequence, as one text for each id column of the input file.
+            steps: the time steps of the forecasts.
+            id_parts: the id of each sequence, as a tuple with one string for each id column of the
+                input file; None if there is a single id column.
         """
         values = self._rounded(result.values, part)
         if self.table is not None:
@@ -142,9 +144,9 @@ class ForecastWriter:
             self.file.flush()
 
     def _rounded(self, values: Floats, part: Sequences) -> NDArray[np.floating]:
-        """Round values to significant digits.
+        """Round values to the precision of float32.
 
-        Sequences with scales of the same magnitude are rounded together.
+        The scale of a sequence determines the number of decimals.
         """
         if self.scaling.is_identity:
             return round_forecast(values)
@@ -196,16 +198,17 @@ def predict_file(
     override: ForecastOverride | None,
     attention: Path | None,
 ) -> None:
-    """Forecast all sequences of a file in bounded memory.
+    """Forecast all sequences of a file with bounded memory use.
 
     Args:
-        reader: reader of the input file, with the model.
+        reader: the reader of the input file. The reader also contains the model.
         file: the input file.
-        output: file of the forecasts, or None for standard output.
-        form: format of the forecasts.
-        steps: number of steps to forecast.
-        override: intervention on the attention weights, or None.
-        attention: file of the attention weights, which are collected on disk, or None.
+        output: the file of the forecasts; None for standard output.
+        form: the format of the forecasts.
+        steps: the number of steps to forecast.
+        override: the replacement of the attention weights; None for the model's own weights.
+        attention: the file for the attention weights; None to write no weights. The weights are
+            collected on disk.
     """
     from tqdm import tqdm
 
@@ -243,10 +246,10 @@ def predict_file(
 
 
 def _check_ids(chunks: Iterator[InputChunk], rows: ForcedRows) -> Iterator[InputChunk]:
-    """Yield the chunks. Before the last one, check that every forced row has its sequence.
+    """Yield chunks, and check the ids of the forced rows before the last chunk.
 
     Raises:
-        UsageError: no sequence has the id of a row.
+        UsageError: if no sequence has the id of a forced row.
     """
     ids = dict[str, None]()
     for chunk, following in itertools.pairwise(itertools.chain(chunks, [None])):
@@ -258,13 +261,13 @@ def _check_ids(chunks: Iterator[InputChunk], rows: ForcedRows) -> Iterator[Input
 
 
 def _keeps_format(file: Path, output: Path | None, form: str, read_as: str) -> bool:
-    """Return whether the forecasts have the format and suffix of the input file.
+    """Return whether the forecasts have the same format and suffix as the input file.
 
     Args:
         file: the input file.
-        output: file of the forecasts, or None for standard output.
-        form: format of the forecasts.
-        read_as: format of the input file, or "auto".
+        output: the file of the forecasts; None for standard output.
+        form: the format of the forecasts.
+        read_as: the format of the input file, or "auto".
     """
     if form != file_format(file, read_as):
         return False

@@ -6,16 +6,16 @@ from collections.abc import Sequence
 
 
 def config_key_hint(option: str, arguments: Sequence[str], *, only_reading: bool) -> str:
-    """Return a `--set` option for each config key that an unknown option names.
+    """Return a hint for an unknown option that has the name of a config key.
 
     Args:
-        option: the unknown option, such as `--learning-rate`. The option names a key by the whole
-            path of the key or by the last part of this path, with hyphens or underscores.
+        option: the unknown option, such as `--learning-rate`. The name of the option may be the
+            whole path of a key or the last part of the path, with hyphens or underscores.
         arguments: all arguments of the command, from which the hint takes the value.
         only_reading: whether the command accepts only the keys that define how a file is read.
 
     Returns:
-        `--set PATH=VALUE` for each such key, joined by "or"; "" if there is no such key.
+        `--set PATH=VALUE` for each key with this name, joined by "or"; "" if there is no such key.
     """
     from seqattn.config import all_keys
 
@@ -31,8 +31,10 @@ def config_key_hint(option: str, arguments: Sequence[str], *, only_reading: bool
 
 
 def _value_of(option: str, arguments: Sequence[str]) -> str:
-    """Return the value that follows an option or its equals sign, or "VALUE" if there is no
-    value."""
+    """Return the value of an option, or "VALUE" if the option has no value.
+
+    The value follows the option after a space or an equals sign.
+    """
     for argument, following in zip(arguments, [*arguments[1:], ""], strict=True):
         if argument.startswith(f"{option}="):
             return argument.partition("=")[2]

@@ -1,6 +1,8 @@
-"""Options that several commands share. Each option is declared once, as a type or as a field of a
-dataclass. typer requires a flat signature, which `grouped_options` makes for a command that takes
-dataclasses.
+"""Options that several commands share.
+
+Each option is declared once, as a type or as a field of a dataclass. A command may take dataclasses
+as parameters. typer, however, requires a flat signature, so `grouped_options` replaces each
+dataclass with its fields.
 """
 
 from __future__ import annotations
@@ -39,7 +41,7 @@ Plots = Annotated[Literal["each", "none"] | None, typer.Option(
 
 @dataclass(frozen=True)
 class RunOptions:
-    """Overrides of the config, and the name and the parent of the folder."""
+    """The options that override config keys and set the name and the parent of the run folder."""
 
     heading: ClassVar = "Run options"
 
@@ -53,14 +55,14 @@ class RunOptions:
 
     @property
     def changes(self) -> list[str]:
-        """All overrides, in the form of values of `--set`."""
+        """All overrides of the config, each in the form `PATH=VALUE`."""
         name = [f"name={json.dumps(self.name)}"] if self.name is not None else []
         return [*(self.overrides or []), *name]
 
 
 @dataclass(frozen=True)
 class ComputeOptions:
-    """The device and the number of threads."""
+    """The options for the device and the number of threads."""
 
     heading: ClassVar = "Compute options"
 
@@ -75,7 +77,7 @@ class ComputeOptions:
 
 @dataclass(frozen=True)
 class InputOptions:
-    """The user's own sequences, which replace the test sequences of the run."""
+    """The options for the user's own sequences, used instead of the test sequences of the run."""
 
     heading: ClassVar = "Input options"
 
@@ -91,7 +93,7 @@ class InputOptions:
     )] = None  # fmt: skip
 
     def check(self) -> None:
-        """Check that `--set` is given only together with an input file.
+        """Check that `--set` is given only together with `--input`.
 
         Raises:
             UsageError: if `--set` is given without `--input`.
@@ -106,7 +108,8 @@ class InputOptions:
 def grouped_options(command: Callable[..., None]) -> Callable[..., None]:
     """Replace each dataclass parameter of a command with the fields of the dataclass.
 
-    The attribute `headings` of the result maps the name of an option to its heading in the help.
+    The returned function has the attribute `headings`, which contains the heading of each option on
+    the help page, by option name.
 
     Raises:
         ValueError: if two parameters of the command have the same name.

@@ -1,7 +1,8 @@
-"""Standard output and standard error, with escaped control characters and closed pipes.
+"""Functions that write to standard output and standard error.
 
-Names, ids and paths come from files. This text is therefore printed without console markup or emoji
-codes, and control characters are escaped if a terminal would interpret them.
+Names, ids and paths come from files, so they may contain any characters. Console markup and emoji
+codes in such text have no effect. Control characters are escaped if a terminal would interpret
+them.
 """
 
 from __future__ import annotations
@@ -20,14 +21,20 @@ if TYPE_CHECKING:
 
 
 def set_encoding() -> None:
-    """Escape characters that a terminal cannot encode, and write UTF-8 to files and pipes."""
+    """Set the encoding of stdout to UTF-8 unless stdout is a terminal.
+
+    On a terminal, characters that the terminal cannot encode are escaped.
+    """
     if isinstance(sys.stdout, io.TextIOWrapper):
         encoding = None if sys.stdout.isatty() else "utf-8"
         sys.stdout.reconfigure(encoding=encoding, errors="backslashreplace")
 
 
 def print_key_warnings() -> None:
-    """Print warnings about configs of earlier versions as notes on stderr, without source lines."""
+    """Make Python print some warnings as notes on stderr, without lines of source code.
+
+    These warnings are about runs and configs of earlier versions of seqattn.
+    """
     import warnings
 
     default = warnings.showwarning
@@ -42,7 +49,7 @@ def print_key_warnings() -> None:
 
 
 def escape_controls(text: str, keep: str = "\n") -> str:
-    """Escape the control characters of a text, except those in `keep`."""
+    """Escape the control characters in a string, except the characters in `keep`."""
     return "".join(
         char if char.isprintable() or char in keep else char.encode("unicode_escape").decode()
         for char in text
@@ -50,7 +57,7 @@ def escape_controls(text: str, keep: str = "\n") -> str:
 
 
 def note(text: str) -> None:
-    """Print a line on stderr; a closed stderr is ignored."""
+    """Print a line on stderr. Errors of a closed stderr are ignored."""
     with contextlib.suppress(OSError, ValueError):
         print(escape_controls(text), file=sys.stderr, flush=True)
 
@@ -67,10 +74,10 @@ def write_data(text: str) -> None:
 
 @contextlib.contextmanager
 def open_text_output(path: Path | None) -> Iterator[TextIO]:
-    """Open a text file that is written atomically.
+    """Yield a text buffer, and write its content atomically to a file when the context ends.
 
     Args:
-        path: the file, or None for standard output.
+        path: the file; None for standard output.
     """
     from seqattn.runs.output_files import write_output
 
@@ -83,10 +90,10 @@ def open_text_output(path: Path | None) -> Iterator[TextIO]:
 
 
 def plain_console(**options: Any) -> Console:
-    """Create a Rich console that ignores markup, so that only objects have styles.
+    """Create a Rich console that ignores markup in text. Only Rich objects have styles.
 
     Args:
-        options: arguments of `rich.console.Console`.
+        options: the arguments of `rich.console.Console`.
     """
     from rich.console import Console
     from rich.text import Text
@@ -96,7 +103,7 @@ def plain_console(**options: Any) -> Console:
             return super().render_str(escape_controls(text), **options)
 
         def on_broken_pipe(self) -> None:
-            raise BrokenPipeError  # instead of exit code 1
+            raise BrokenPipeError  # Rich would exit with code 1
 
     return Plain(markup=False, emoji=False, highlight=False, **options)
 
@@ -112,8 +119,10 @@ def print_lines(lines: Iterable[str]) -> None:
 
 
 def end_on_closed_pipe() -> None:
-    """Let SIGPIPE end the process (exit code 141) when the reader closes stdout (`| head`). This
-    function is for commands that only print. Call this function after all files are written.
+    """Let SIGPIPE end the process (exit code 141) when the reader closes stdout (`| head`).
+
+    This function is for commands that write no files. A command that writes files must call this
+    function after all files have been written.
     """
     if hasattr(signal, "SIGPIPE"):
         sys.stdout.flush()
@@ -122,8 +131,9 @@ def end_on_closed_pipe() -> None:
 
 @contextlib.contextmanager
 def ignore_closed_pipe() -> Iterator[None]:
-    """Ignore errors from a closed stdout (`| head`) during the block, so that the exit code is 0.
-    Use this context for results that are printed after all files are written.
+    """Ignore errors from a closed stdout (`| head`) in a `with` block, so that the exit code is 0.
+
+    Use this context to print results after all files have been written.
     """
     try:
         yield
@@ -133,6 +143,6 @@ def ignore_closed_pipe() -> Iterator[None]:
 
 
 def discard_stdout() -> None:
-    """Redirect stdout to the null device after its reader has closed it."""
+    """Redirect stdout to the null device after the reader of stdout has closed it."""
     with contextlib.suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,4 +1,4 @@
-"""The terminal panel for the training of a single run."""
+"""The panel that shows the progress of a single training run in a terminal."""
 
 from __future__ import annotations
 
@@ -19,11 +19,17 @@ if TYPE_CHECKING:
 
 SPARKS = "▁▂▃▄▅▆▇█"
 REDRAW_SECONDS = 0.2
-"""Minimum time between two drawings, in seconds. More frequent drawing slows down training."""
+"""Minimum time between two drawings of the panel, in seconds. More frequent drawings slow down
+training."""
 
 
 def sparkline(values: list[float], width: int) -> str:
-    """Draw positive numbers as bars on a logarithmic scale, averaged to at most `width` bars."""
+    """Return a string that shows numbers as bars on a logarithmic scale.
+
+    Args:
+        values: the numbers. Numbers that are not positive or not finite are left out.
+        width: the maximum number of bars. If there are more numbers, each bar is an average.
+    """
     logs = [math.log(value) for value in values if value > 0 and math.isfinite(value)]
     if not logs:
         return ""
@@ -36,7 +42,10 @@ def sparkline(values: list[float], width: int) -> str:
 
 
 class PanelDisplay(Display):
-    """A panel that is redrawn at most five times per second, until its terminal is closed."""
+    """A progress panel that is redrawn at most five times per second.
+
+    The display stops if the terminal is closed.
+    """
 
     def __init__(self, name: str, done: int, epochs: int, facts: Mapping[str, Any]) -> None:
         from rich.live import Live
@@ -50,7 +59,7 @@ class PanelDisplay(Display):
         self.live: Live | None = Live(self.render(), console=self.console, auto_refresh=False)
         with self._close_on_error():
             self.live.start(refresh=True)
-            self.console.show_cursor(True)  # a killed process cannot show the cursor again
+            self.console.show_cursor(True)  # a killed process could not restore a hidden cursor
 
     @contextlib.contextmanager
     def _close_on_error(self) -> Any:
@@ -68,7 +77,7 @@ class PanelDisplay(Display):
         self.record = record
         self.losses.append(record.validation_loss)
         if self.finished == self.epochs:
-            self.close()  # writing the results is not part of the progress
+            self.close()  # the panel does not show the time for writing the results
         else:
             self._draw_if_due()
 

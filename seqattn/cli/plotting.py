@@ -1,4 +1,5 @@
-"""`seqattn plot-attention`: heatmaps of attention weights, as pictures or text."""
+"""The command `seqattn plot-attention`, which draws heatmaps of attention weights as pictures or
+text."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ PictureFormat = Literal["png", "svg", "pdf", "gif"]
 
 @dataclass(frozen=True)
 class PictureFile:
-    """The file and the format of the picture."""
+    """The options for the file and the format of the picture."""
 
     heading: ClassVar = "Output options"
 
@@ -44,14 +45,18 @@ class PictureFile:
         return self.form == "gif" or suffix == ".gif"
 
     def path(self, folder: Path, name_parts: Sequence[str]) -> Path:
-        """Return the path given with `--output`. Without this option, return the path of a file in
-        the folder, with a name that is joined from these parts."""
+        """Return the path of the picture.
+
+        Args:
+            folder: the folder of the picture if `--output` is not given.
+            name_parts: the parts of the file name if `--output` is not given.
+        """
         return self.output or folder / f"{'-'.join(name_parts)}.{self.form or 'png'}"
 
 
 @dataclass(frozen=True)
 class MapOptions:
-    """The selection of attention weights."""
+    """The options that select attention weights."""
 
     heading: ClassVar = "Attention options"
 
@@ -67,7 +72,7 @@ class MapOptions:
 
     @property
     def name_parts(self) -> list[str]:
-        """The selection, as parts of a file name."""
+        """The parts of a file name that describe the selected weights."""
         kind = [self.kind] if self.kind != "cross" else []
         layer = [f"layer{self.layer}"] if self.layer is not None else []
         head = [f"head{self.head}"] if self.head is not None else []
@@ -76,7 +81,7 @@ class MapOptions:
 
 @dataclass(frozen=True)
 class ViewOptions:
-    """The sequences and the layout."""
+    """The options for the number of sequences and the layout."""
 
     heading: ClassVar = "View options"
 
@@ -108,8 +113,8 @@ def plot_attention(
 ) -> None:  # fmt: skip
     """Draw attention weights as heatmaps.
 
-    Rows are target steps, and columns are source steps. The sequences are the test sequences of
-    RUN, or your own (--input).
+    Rows are target steps, and columns are source steps. The command draws the test sequences of
+    RUN, or your own sequences (--input).
     """
     from seqattn.cli.weights import read_weights
     from seqattn.runs import find_run
@@ -126,7 +131,7 @@ def plot_attention(
     folder, _ = find_run(run)
     with contextlib.ExitStack() as locks:
         if picture.output is None and not view.terminal and folder.is_run:
-            # A picture in the folder shows the run in the folder, so no training may replace it.
+            # The lock prevents that another process replaces the run while the picture is drawn.
             locks.enter_context(
                 folder_lock(folder.path, remedy="write elsewhere with --output FILE")
             )
@@ -146,7 +151,7 @@ def plot_attention(
 
 
 def _check_film(view: ViewOptions, maps: MapOptions, input_file: Path | None) -> None:
-    """Check the options of a picture over the epochs.
+    """Check the options of a picture that shows the recorded epochs.
 
     Raises:
         UsageError: if an option cannot be combined with `--epochs`.
@@ -163,8 +168,8 @@ def _check_picture(picture: PictureFile, maps: MapOptions, view: ViewOptions) ->
     """Check the options of the picture.
 
     Raises:
-        UsageError: if options exclude each other, or if the suffix does not belong to a picture
-            format.
+        UsageError: if two options contradict each other, or if the file name does not have the
+            suffix of a picture format.
     """
     from seqattn.plots import run_pictures
 

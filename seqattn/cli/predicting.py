@@ -1,4 +1,5 @@
-"""`seqattn predict` and `seqattn evaluate`: forecasts of a trained model, and their errors."""
+"""The command `seqattn predict`, which writes forecasts of a trained model, and the command
+`seqattn evaluate`, which prints the errors of forecasts."""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ ForecastFormat = Literal["csv", "tsv", "jsonl", "npz", "parquet", "arrow"]
 
 @dataclass(frozen=True)
 class ForecastFiles:
-    """The files of the forecasts and the attention weights."""
+    """The options for the files of the forecasts and the attention weights."""
 
     heading: ClassVar = "Output options"
 
@@ -42,12 +43,14 @@ class ForecastFiles:
 
     @property
     def path(self) -> Path | None:
-        """The file of the forecasts, or None for standard output."""
+        """The file of the forecasts; None for standard output."""
         return None if str(self.output) == "-" else self.output
 
     def format(self) -> str:
-        """Return the format of the forecasts: the value of `--format`, otherwise the suffix of
-        `--output`, otherwise "csv".
+        """Return the format of the forecasts.
+
+        The format is the value of `--format`. If `--format` is not given, the format is the suffix
+        of `--output`. If neither option is given, the format is "csv".
 
         Raises:
             UsageError: if the format is unknown or needs a file, or if `--attention` does not name
@@ -73,7 +76,7 @@ class ForecastFiles:
 
 @dataclass(frozen=True)
 class ForecastOptions:
-    """The sequences to forecast, the number of steps, and the attention weights."""
+    """The options for the sequences to forecast, the number of steps, and the attention weights."""
 
     heading: ClassVar = "Forecast options"
 
@@ -84,19 +87,19 @@ class ForecastOptions:
     steps: StepCount = None
     epoch: Annotated[int | None, typer.Option(
         "--epoch", metavar="K", min=0,
-        help="Forecast as the model would have after epoch K, if training.record_attention"
-        " recorded it; 0: before training.",
+        help="Use the parameters after epoch K, recorded by training.record_attention; 0: before"
+        " training.",
         show_default="the best epoch",
     )] = None  # fmt: skip
     attention_override: Annotated[str | None, typer.Option(
         "--attention-override", metavar="MODE",
         help="Replace the attention weights: uniform, shuffled, previous, one_hot:K,"
-        " zeros[:LAYER[:HEAD]], or rows of your own, forced:FILE.json.",
+        " zeros[:LAYER[:HEAD]], or forced:FILE.json for your own weights.",
     )] = None  # fmt: skip
 
     @property
     def rows_file(self) -> Path | None:
-        """The file of forced rows; None if no such file is given."""
+        """The file of forced attention weights; None if no such file is given."""
         _, _, name = (self.attention_override or "").partition("forced:")
         return Path(name) if name else None
 
@@ -110,13 +113,14 @@ def predict(
 ) -> None:
     """Forecast the next steps of sequences.
 
-    The sequences are the test sequences of RUN, one of them (--example K), or your own (--input).
+    The command forecasts all test sequences of RUN, test sequence K only (--example K), or your own
+    sequences (--input).
     """
     input_file = source.input_file
     if input_file is not None and options.example is not None:
         raise UsageError("--input and --example both select sequences; give one of them.")
     source.check()
-    if files.path is None and files.attention is None:  # no file is written
+    if files.path is None and files.attention is None:  # the command writes no file
         end_on_closed_pipe()
     form = files.format()
 
@@ -158,11 +162,11 @@ def _predict_part(
     Args:
         trained: the model.
         part: the sequences.
-        steps: number of steps to forecast.
-        named_override: value of `--attention-override`, as text and parsed, or None for the model's
-            own weights.
-        attention: file of the attention weights, or None.
-        writer: writer of the forecasts.
+        steps: the number of steps to forecast.
+        named_override: the value of `--attention-override` as text, and the parsed value; (None,
+            None) for the model's own weights.
+        attention: the file for the attention weights; None to write no weights.
+        writer: the writer of the forecasts.
     """
     from seqattn.analysis.evaluation import forecast_loss, free_run
     from seqattn.analysis.evaluation.attention_file import open_attention_spool
@@ -190,9 +194,9 @@ def _predict_part(
 def evaluate_command(run: RunArgument, source: InputOptions, as_json: JsonFlag = False) -> None:
     """Compare the errors of a run with baselines.
 
-    The errors are computed on the test sequences, with the noise floor if it is known, or on your
-    own sequences (--input). In your own sequences, the first steps are the source, and the other
-    steps are the true target.
+    The command forecasts the test sequences of RUN, or your own sequences (--input). The first
+    steps of your own sequences are the source, and the other steps are the true target. For test
+    sequences, the command also prints the noise floor if it is known.
     """
     import json
 

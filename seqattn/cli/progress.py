@@ -1,4 +1,4 @@
-"""The progress of training on stderr, as a panel, a progress bar or lines."""
+"""Displays that show the progress of training on stderr as a panel, a progress bar or lines."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Display:
-    """Base class of the progress displays, which shows nothing."""
+    """A display that shows nothing. This class is the base class of all progress displays."""
 
     def step(self) -> None:
         pass
@@ -33,7 +33,7 @@ class Display:
 
 
 class LineDisplay(Display):
-    """Display that prints a line for each tenth of the epochs."""
+    """A display that prints a line after each tenth of the epochs."""
 
     def __init__(self, done: int = 0, epochs: int = 0) -> None:
         self.done, self.epochs = done, epochs
@@ -48,7 +48,7 @@ class LineDisplay(Display):
 
 
 class BarDisplay(LineDisplay):
-    """A progress bar over the epochs of all runs; errors of a closed terminal are ignored."""
+    """A progress bar over the epochs of all runs. Errors of a closed terminal are ignored."""
 
     def __init__(self, name: str, done: int, epochs: int) -> None:
         from tqdm import tqdm
@@ -62,12 +62,12 @@ class BarDisplay(LineDisplay):
             if self.done == self.epochs or self.done % max(1, self.epochs // 1000) == 0:
                 self.bar.set_postfix_str(_format_losses(record), refresh=False)
             self.bar.update()
-            if self.done == self.epochs:  # writing the results is not part of the progress
+            if self.done == self.epochs:  # the bar does not show the time for writing the results
                 self.bar.close()
 
     def message(self, line: str) -> None:
         with contextlib.suppress(OSError, ValueError):
-            self.bar.clear()  # otherwise the message would follow the bar on its line
+            self.bar.clear()  # otherwise, the bar and the message would share a line
         note(line)
         with contextlib.suppress(OSError, ValueError):
             self.bar.refresh()
@@ -83,15 +83,16 @@ def _format_losses(record: EpochRecord) -> str:
 
 @contextlib.contextmanager
 def show_progress(name: str, quiet: bool, stop_request: StopRequest) -> Iterator[Callbacks]:
-    """Show the progress of training, and yield the callbacks that update the display. On a
-    terminal, a single run has a panel and many runs have a progress bar. Elsewhere, the progress is
-    printed as lines.
+    """Show the progress of training, and yield the callbacks that update the display.
+
+    On a terminal, the display is a panel for a single run and a progress bar for many runs. If
+    stderr is not a terminal, the display prints lines.
 
     Args:
-        name: name of the run or comparison.
+        name: the name of the run or the comparison.
         quiet: whether to show nothing.
-        stop_request: signals received so far. The attribute `started` is set to True when training
-            starts.
+        stop_request: the stop signals received so far. The display sets the attribute `started` to
+            True when training starts.
     """
     from seqattn.experiments import Callbacks
 
@@ -119,13 +120,13 @@ def show_progress(name: str, quiet: bool, stop_request: StopRequest) -> Iterator
 
 
 def _choose_display(name: str, done: int, epochs: int, facts: Mapping[str, Any]) -> Display:
-    """Choose the display of the progress when training starts.
+    """Create the progress display when training starts.
 
     Args:
-        name: name of the run or comparison.
-        done: number of finished epochs.
-        epochs: total number of epochs.
-        facts: seed and noise floor of a single run; empty for many runs.
+        name: the name of the run or the comparison.
+        done: the number of finished epochs.
+        epochs: the total number of epochs.
+        facts: the seed and the noise floor of a single run; empty for many runs.
     """
     if not sys.stderr.isatty() or os.environ.get("TERM", "dumb") == "dumb":
         return LineDisplay(done, epochs)

@@ -1,4 +1,5 @@
-"""`seqattn report` writes the HTML report of a run; `seqattn doctor` diagnoses a run."""
+"""The command `seqattn report`, which writes the HTML report of a run, and the command `seqattn
+doctor`, which diagnoses a run."""
 
 from __future__ import annotations
 
@@ -32,14 +33,14 @@ def report_command(
         show_default="report.html in the folder",
     )] = None,
     live: Annotated[bool, typer.Option(
-        "--live/--no-live", help="Put the model into the page, which then answers changed inputs.",
+        "--live/--no-live", help="Include the model in the page, so that you can change its input.",
     )] = True,
 ) -> None:  # fmt: skip
     """Write an interactive HTML report.
 
-    The report shows the losses, attention weights, errors, config and diagnosis of RUN. It also has
-    the model itself: change its input or its weights, and see what it answers. It is one file that
-    works offline.
+    The report shows the losses, attention weights, errors, config and diagnosis of RUN. The report
+    also contains the model, so you can change the input or the attention weights and see the new
+    forecast. The report is a single file that works offline.
     """
     from seqattn.report import report as write_report
     from seqattn.report import report_side_by_side
@@ -69,7 +70,8 @@ def doctor(
 ) -> None:
     """Diagnose the attention and losses of a run.
 
-    Each finding gives the measured value, its meaning and a possible change.
+    Each finding gives the measured values. If the doctor finds a problem, the finding also explains
+    the problem and suggests a change.
     """
     from seqattn.analysis.comparison import is_comparison, require_seed_folders
     from seqattn.analysis.doctor import WEIGHT_CHECK_NAMES, findings_as_plain, summarize
@@ -111,7 +113,7 @@ def _diagnose(run: Path, losses: tuple[float, ...]) -> list[Finding]:
 
 
 def _diagnose_seeds(folder: Path, seeds: Mapping[int, RunFolder], as_json: bool) -> None:
-    """Diagnose every seed, and print the number of seeds with each finding."""
+    """Diagnose every finished seed, and print the number of seeds that have each problem."""
     from seqattn.analysis.comparison import VariantResult
     from seqattn.analysis.doctor import SEED_SPREAD, findings_as_plain
 

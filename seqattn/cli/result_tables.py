@@ -1,4 +1,5 @@
-"""Tables and sentences about the results of a run, seeds, a comparison or an evaluation."""
+"""Tables and sentences about the results of a run, of several seeds, of a comparison or of an
+evaluation."""
 
 from __future__ import annotations
 
@@ -23,8 +24,7 @@ def provenance(origins: Mapping[str, str]) -> dict[str, Any]:
 
 
 def print_summary(summary: dict[str, Any], folder: Path) -> None:
-    """Print the results of a run, the location of its files, and suggestions of commands to run
-    next."""
+    """Print the results of a run, the path of the run folder, and commands to run next."""
     from rich.table import Table
 
     from seqattn.data.baselines import render_verdict
@@ -73,7 +73,7 @@ def has_attention(summary: Mapping[str, Any]) -> bool:
 
 
 def print_seeds(outcome: ComparisonResult) -> None:
-    """Print the results of the seeds of a config."""
+    """Print the results of several seeds of one config."""
     from seqattn.analysis.comparison import find_seed_folders
     from seqattn.analysis.comparison.tables import BRACKETS, describe_references, describe_scope
 
@@ -123,7 +123,7 @@ def print_comparison(outcome: ComparisonResult) -> None:
 def print_variants(title: str, variants: Sequence[VariantResult]) -> None:
     """Print a table with a row for each variant.
 
-    On a narrow terminal, less important columns are left out and names are shortened in the middle.
+    On a narrow terminal, the table omits less important columns and the middle of long names.
     Numbers are never shortened. If there is only one variant, the table has no column of names.
     """
     from rich.cells import cell_len
@@ -160,15 +160,15 @@ def print_variants(title: str, variants: Sequence[VariantResult]) -> None:
 
 
 FRAME_WIDTH = 3
-"""Width of the frame between two columns."""
+"""Width of the frame between two columns, in characters."""
 MIN_NAME_WIDTH = 12
 
 
 def _widths(columns: Sequence[Sequence[str]], *, wrapped: bool = False) -> list[int]:
-    """Return the widths of columns of numbers, with their frames.
+    """Return the width of each column, including the frame, in characters.
 
     Args:
-        columns: heading and cells of each column.
+        columns: for each column, the heading and the cells.
         wrapped: whether headings are wrapped between words.
     """
     return [
@@ -178,9 +178,9 @@ def _widths(columns: Sequence[Sequence[str]], *, wrapped: bool = False) -> list[
 
 
 def _shorten_middle(name: str, width: int) -> str:
-    """Replace the middle of a name by an ellipsis.
+    """Replace the middle of a name with an ellipsis if the name is longer than `width`.
 
-    The names of variants often have the same start or end.
+    Both ends remain, because the names of variants often have the same beginning or the same end.
     """
     from rich.cells import cell_len
 
@@ -200,8 +200,8 @@ def print_evaluation(scored: Mapping[str, Any], title: str) -> None:
     """Print the errors by target step, the errors of the baselines, and the attention metrics.
 
     Args:
-        scored: result of `Evaluation.as_plain`.
-        title: title of the table.
+        scored: the result of `Evaluation.as_plain`.
+        title: the title of the table.
     """
     from rich.table import Table
 

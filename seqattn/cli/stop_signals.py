@@ -1,4 +1,4 @@
-"""Signals that stop training after the current step is finished and saved."""
+"""Signals that stop training after the current step has been finished and saved."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from seqattn.cli.output import note
 
 @dataclass
 class StopRequest:
-    """Signals that request a stop.
+    """A request to stop training. The request consists of the stop signals received so far.
 
     Attributes:
         started: whether training has started. Before training starts, a signal ends the process at
             once.
-        signals: numbers of the signals received since training started.
+        signals: the numbers of the signals received since training started.
     """
 
     started: bool = False
@@ -29,10 +29,11 @@ class StopRequest:
 
 @contextlib.contextmanager
 def defer_stop_signals() -> Iterator[StopRequest]:
-    """Record SIGINT and SIGTERM during the block instead of exiting, once training has started.
+    """Defer SIGINT and SIGTERM in the `with` block, and yield the record of these signals.
 
-    The second signal ends the process at once. SIGHUP is ignored, so that training continues when
-    the terminal is closed.
+    Before training starts, a signal ends the process at once. After that, the first signal is only
+    recorded, and the second signal ends the process at once. SIGHUP is ignored, so training
+    continues when the terminal is closed.
     """
     request = StopRequest()
 
@@ -55,7 +56,7 @@ def defer_stop_signals() -> Iterator[StopRequest]:
 def exit_on_signal(number: int, message: str) -> NoReturn:
     """End the process because of a signal, with exit code 128 + `number`.
 
-    Temporary files are removed. A file that is being replaced keeps its old content.
+    The function removes temporary files. A file that is being replaced keeps its old content.
     """
     if (storage := sys.modules.get("seqattn.runs.storage")) is not None:
         storage.remove_unfinished()

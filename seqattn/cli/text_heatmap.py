@@ -1,4 +1,4 @@
-"""Heatmaps of attention weights as text, with a block character for each weight."""
+"""Heatmaps of attention weights as text. Each weight is drawn as one or two block characters."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ BLOCKS, ASCII_BLOCKS = " ░▒▓█", " .:*#"
 MAX_NUMBERED_COLUMNS = 12
 """Maximum number of source steps for which the weight is printed next to each block."""
 MAX_ABSOLUTE_LENGTH = 16
-"""Maximum number of source steps for which a full block is a weight of 1. With more steps, a full
-block is the largest weight."""
+"""Maximum number of source steps for which a full block represents a weight of 1. With more steps,
+a full block represents the largest weight."""
 CELL_WIDTH = 9
-"""Width of a block with its weight."""
+"""Width of a cell with a block and the printed weight, in characters."""
 
 
 def print_weights(
@@ -33,11 +33,11 @@ def print_weights(
     """Print a heatmap for each sequence, with numbers next to the blocks if the numbers fit.
 
     Args:
-        weights: arrays of an attention file; see `seqattn.runs.attention_arrays`.
-        titles: title of each sequence.
+        weights: the arrays of an attention file; see `seqattn.runs.attention_arrays`.
+        titles: the title of each sequence.
         kind: "cross", "encoder_self" or "decoder_self".
-        layer: index of the layer, from 0, or None for all layers.
-        head: index of the head, from 0, or None for all heads.
+        layer: the index of the layer, counted from 0; None for all layers.
+        head: the index of the head, counted from 0; None for all heads.
     """
     blocks = _encodable_blocks()
     end_on_closed_pipe()
@@ -62,7 +62,10 @@ def print_weights(
 
 
 def _encodable_blocks() -> str:
-    """Return five characters that stdout can encode, for weights from 0 to the maximum."""
+    """Return five characters that represent weights from 0 to the maximum.
+
+    The encoding of stdout contains all five characters.
+    """
     try:
         BLOCKS.encode(sys.stdout.encoding or "ascii")
     except UnicodeEncodeError:
@@ -71,12 +74,15 @@ def _encodable_blocks() -> str:
 
 
 def _heatmap(panel: Panel, blocks: str, *, is_relative: bool) -> Iterator[str]:
-    """Yield the lines of a heatmap: a heading with the source steps, then the target steps.
+    """Yield the lines of a heatmap.
+
+    The first line contains the source steps. Each of the other lines represents a target step.
 
     Args:
         panel: the weights.
         blocks: five characters for weights from 0 to the maximum.
-        is_relative: whether a full block is the largest weight of the panel instead of 1.
+        is_relative: whether a full block represents the largest weight of the panel. If False, a
+            full block represents a weight of 1.
     """
     S = panel.weights.shape[1]
     steps = [str(panel.first_column + s + 1) for s in range(S)]
@@ -94,7 +100,10 @@ def _heatmap(panel: Panel, blocks: str, *, is_relative: bool) -> Iterator[str]:
 
 
 def _cell(weight: float, darkest: float, blocks: str, width: int) -> str:
-    """Format a weight as one or two blocks, with its number in a cell of `CELL_WIDTH`."""
+    """Format a weight as one or two block characters.
+
+    If the width of the cell is `CELL_WIDTH`, the cell also contains the weight as a number.
+    """
     if math.isnan(weight):
         return f"{'/':>{width}}"
     block = blocks[min(4, int(min(1.0, abs(weight) / darkest) * 4 + 0.5))] * min(width, 2)
@@ -104,10 +113,10 @@ def _cell(weight: float, darkest: float, blocks: str, width: int) -> str:
 def print_largest_weights(
     weights: Mapping[str, Any], titles: list[str], layer: int | None, head: int | None
 ) -> None:
-    """Print for each target step how often each source step has the largest weight.
+    """Print how often each source step has the largest weight at each target step.
 
-    Nothing is printed if sequences have different lengths, if weights are signed, or if a row does
-    not fit into a line.
+    The function prints nothing if the sequences have different lengths, if the weights are signed,
+    or if there are more than `MAX_NUMBERED_COLUMNS` source steps.
     """
     panels = run_pictures.attention_panels(weights, titles, len(titles), layer=layer, head=head)
     shapes = {panel.weights.shape for panel in panels}

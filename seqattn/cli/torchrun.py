@@ -37,8 +37,10 @@ def check_not_distributed(command: str) -> None:
 
 
 def launcher_id() -> str:
-    """Return the host and the process id of torchrun, which do not change if torchrun restarts the
-    processes."""
+    """Return a string with the host and the process id of torchrun.
+
+    The string remains the same if torchrun restarts the training processes.
+    """
     return f"{socket.gethostname()} {os.getppid()}"
 
 
@@ -57,20 +59,21 @@ def is_torchrun_restart(folder: RunFolder) -> bool:
 def join_process_group(
     device: str, seeds: int | None, stop_request: StopRequest
 ) -> Iterator[ProcessGroup | None]:
-    """Join the processes of a distributed training run, and yield the process group. Yield None if
-    the run has only one process. A process that loses its connection to the other processes ends
-    here with the exit code of `DistributedError`. If the process received a signal, the other
-    processes probably received the signal as well, so the process ends with the exit code of the
-    signal.
+    """Join the processes of a distributed training run, and yield the process group.
+
+    The function yields None if the run has only one process. If this process loses the connection
+    to the other processes, it ends with the exit code of `DistributedError`. If this process has
+    received a stop signal, the other processes have probably received the signal as well. In this
+    case, the process ends with the exit code of the signal.
 
     Args:
         device: "auto", "cpu" or "cuda".
-        seeds: value of `--seeds`.
-        stop_request: signals received so far.
+        seeds: the value of `--seeds`; None if the option is not given.
+        stop_request: the stop signals received so far.
 
     Raises:
-        UsageError: if `--seeds` is given.
-        DistributedError: if the other processes cannot be reached.
+        UsageError: if the run has several processes and `--seeds` is given.
+        DistributedError: if this process cannot reach the other processes.
     """
     if not is_distributed():
         yield None
@@ -88,7 +91,7 @@ def join_process_group(
     try:
         yield processes
     except DistributedError as error:
-        # An ordinary exit closes the connections, which may wait for a process that is gone.
+        # An ordinary exit closes the connections, which may wait for a process that has ended.
         note(f"seqattn: {error}")
         os._exit(128 + stop_request.signals[0] if stop_request.signals else error.exit_code)
     finally:

@@ -1,4 +1,4 @@
-"""`seqattn train`: the training of one run, of many seeds, or of one run in several processes."""
+"""The command `seqattn train`, which trains one run (in one or several processes) or many seeds."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SeedOptions:
-    """The seed, and the number of seeds."""
+    """The options for the seed and the number of seeds."""
 
     heading: ClassVar = "Run options"
 
@@ -45,13 +45,14 @@ class SeedOptions:
 
     @property
     def changes(self) -> list[str]:
-        """The override of the config, in the form of a value of `--set`."""
+        """The override of the config key `seed`, in the form `PATH=VALUE`. The list is empty if
+        `--seed` is not given."""
         return [f"seed={self.seed}"] if self.seed is not None else []
 
 
 @dataclass(frozen=True)
 class ExistingRun:
-    """The treatment of an existing run in the folder."""
+    """The options for a folder that already contains a run."""
 
     heading: ClassVar = "Run options"
 
@@ -75,8 +76,8 @@ def train_command(
 ) -> None:
     """Train a model from a config file.
 
-    The run folder gets checkpoints, losses, predictions, attention weights and pictures. Several
-    processes of torchrun share the batches of one run.
+    The command writes checkpoints, losses, predictions, attention weights and pictures to the run
+    folder. If torchrun starts several processes, they share the batches of one run.
     """
     from seqattn.config import resolve
 
@@ -128,7 +129,7 @@ def _is_worker(processes: ProcessGroup | None) -> bool:
 
 
 def _print_results(jobs: Sequence[Job], folder: Path, *, many: bool) -> None:
-    """Print the results of runs, at least one of which has a finite test loss."""
+    """Print the results of runs. At least one run must have a finite test loss."""
     if many:
         from seqattn.analysis.comparison import collect_seeds
 

@@ -1,4 +1,4 @@
-"""`seqattn tune`: the search for hyperparameters."""
+"""The command `seqattn tune`, which searches for hyperparameters."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MAX_TRIALS_SHOWN = 10
 
 @dataclass(frozen=True)
 class SearchOptions:
-    """The search space, the number of trials, and the database of the trials."""
+    """The options for the search space, the number of trials, and the database of the trials."""
 
     heading: ClassVar = "Search options"
 
@@ -32,10 +32,10 @@ class SearchOptions:
     )]  # fmt: skip
     trials: Annotated[int, typer.Option(
         "--trials", metavar="N", min=1, max=100_000,
-        help="Number of trials, with those of an earlier call.",
+        help="Number of trials, including trials of earlier calls.",
     )] = 20  # fmt: skip
     storage: Annotated[str | None, typer.Option(
-        "--storage", metavar="URL", help="Optuna database, to share the search among processes.",
+        "--storage", metavar="URL", help="Optuna database that several processes share.",
         show_default="a file in the folder",
     )] = None  # fmt: skip
 
@@ -50,9 +50,9 @@ def tune_command(
 ) -> None:
     """Search for the hyperparameters with the lowest loss.
 
-    Each trial is an ordinary run of CONFIG with values from the ranges, judged on the validation
-    data. Trials that are worse than the median stop early. No combination of values is tried twice.
-    The best values are written to best.yaml.
+    Each trial is a training run of CONFIG with values from the given ranges. The command compares
+    the validation losses of the trials. Trials that are worse than the median stop early. No
+    combination of values is tried twice. The command writes the best values to best.yaml.
     """
     from seqattn.config.searching import plan_search
 

@@ -1,4 +1,4 @@
-"""Attention weights of test sequences or input sequences, for `seqattn plot-attention`."""
+"""Functions that provide the attention weights for `seqattn plot-attention`."""
 
 from __future__ import annotations
 
@@ -23,19 +23,20 @@ def read_weights(
     every_sequence: bool,
     overrides: list[str] | None = None,
 ) -> tuple[Mapping[str, Any], list[str], list[str], Path]:
-    """Read or compute attention weights.
+    """Read attention weights from a run folder, or compute the weights if the folder lacks them.
 
     Args:
         run: a run folder or a checkpoint.
-        input_file: file of the user's own sequences, or None for the test sequences of the run.
-        examples: number of sequences.
-        steps: number of steps to forecast, or None for the target length of the training data.
-        every_sequence: whether to read all sequences of the run instead of the examples only.
-        overrides: values of `--set`.
+        input_file: the file of the user's own sequences; None for the test sequences of the run.
+        examples: the number of sequences.
+        steps: the number of steps to forecast; None for the target length of the training data.
+        every_sequence: whether to read the weights of all test sequences instead of the first
+            `examples` sequences.
+        overrides: the values of `--set`; None if the option is not given.
 
     Returns:
-        the arrays of an attention file, the title of each sequence, the parts of the name of a
-        picture file, and the folder of this file.
+        The arrays of an attention file, the title of each sequence, the parts of the default name
+        of a picture, and the default folder of the picture.
     """
     from seqattn.plots import run_pictures
     from seqattn.runs import find_run

@@ -1,14 +1,18 @@
-"""Export of a trained run as ONNX graphs with a model card and a runner, or as plain safetensors.
+"""The export of a trained run as ONNX graphs, or as weights in the safetensors format.
+
+An ONNX export has the following files:
 
     DIR/
-      card.json              description of the model, and of inputs and outputs of each graph
+      card.json              a description of the model and of the inputs and outputs of each graph
       encoder.onnx           source, source_lengths -> point, memory and state
       step.onnx              point, memory and state -> next point, weights and next state
       free_running.onnx      source, source_lengths -> forecast and all weights
       *.int8.onnx            the same graphs with int8 weights, if `int8` is True
-      run.py, example.npz    a runner that only needs numpy and onnxruntime, and a test case
+      run.py                 a script that runs the graphs with NumPy and ONNX Runtime only
+      example.npz            a test case for the script
 
-With `export_format="safetensors"`, the files are weights.safetensors, config.yaml and card.json.
+With `export_format="safetensors"`, the files are `weights.safetensors`, `config.yaml` and
+`card.json`.
 """
 
 from __future__ import annotations
@@ -56,7 +60,7 @@ MADE_BY = "seqattn export"
 GRAPHS = ("encoder", "step", "free_running")
 EXPORT_FILES = {CARD, RUNNER, EXAMPLE, "weights.safetensors", "config.yaml", "__pycache__",
        *(f"{name}{kind}.onnx" for name in GRAPHS for kind in ("", ".int8"))}  # fmt: skip
-"""Names of all files that an export may write."""
+"""The names of all files that an export may write."""
 
 
 @dataclass(frozen=True)
@@ -64,10 +68,11 @@ class ExportResult:
     """The files of an export and the results of its checks.
 
     Attributes:
-        path: the folder.
-        files: sizes of the files in bytes, by file name.
-        rows: the results of the check; empty without a check.
-        losses: test losses of the graphs under the keys "float32" and "int8"; empty without `int8`.
+        path: the folder that contains the files.
+        files: the size of each file in bytes, by file name.
+        rows: the differences between the graphs and the model; empty if there was no check.
+        losses: the test losses of the graphs, under the keys "float32" and "int8"; empty if there
+            are no int8 graphs, or if the targets are unknown.
     """
 
     path: Path
@@ -87,23 +92,23 @@ def export(
     overwrite: bool = False,
     log: Callable[[str], None] = lambda line: None,
 ) -> ExportResult:
-    """Export a trained run. The output folder only appears when it is complete.
+    """Export a trained run. The output folder does not appear before it is complete.
 
     Args:
-        run: a run folder, or a checkpoint file in one.
-        output: the folder to write. The folder must be empty or missing, or an export if
-            `overwrite` is set.
+        run: a run folder, or a checkpoint file in a run folder.
+        output: the folder to write, which must be empty if it exists. If `overwrite` is True, the
+            folder may also contain an earlier export.
         export_format: "onnx" or "safetensors".
-        steps: number of free-running steps; None for the target length of the training.
+        steps: the number of free-running steps; None for the target length of the training data.
         check: whether to compare the graphs with the model.
         int8: whether to write graphs with int8 weights as well.
         overwrite: whether to replace an earlier export in the folder.
         log: a function that receives progress messages.
 
     Raises:
-        UsageError: if a library is missing, there are more steps than the model can forecast, the
-            folder contains other files, or the model cannot be exported.
-        CheckpointError: if the run cannot be read, or the graphs differ from the model.
+        UsageError: if a library is missing, if the model cannot forecast `steps` steps, if the
+            folder contains other files, or if the model cannot be exported.
+        CheckpointError: if the run cannot be read, or if the graphs differ from the model.
     """
     output = Path(os.path.abspath(output.resolve() if output.is_symlink() else output))  # noqa: PTH100
     _check_output(output, overwrite)
@@ -202,8 +207,10 @@ def _check_against_model(
 def _write_int8(
     folder: Path, graphs: Graphs, trained: LoadedModel, steps: int, data: Splits | None
 ) -> dict[str, float]:
-    """Write graphs with int8 weights. Return the test loss of the float32 and the int8 graphs, if
-    the targets are known."""
+    """Write graphs with int8 weights, and return the test losses of the float32 and int8 graphs.
+
+    The result is empty if the targets of the forecasts are unknown.
+    """
     from seqattn.data.baselines import forecast_mse
     from seqattn.export.check import forecasts, sequences_per_batch
     from seqattn.export.quantization import quantize_int8
@@ -298,7 +305,7 @@ def _check_output(output: Path, overwrite: bool) -> None:
 @contextlib.contextmanager
 def _replace_folder(output: Path) -> Iterator[Path]:
     """Yield a temporary folder that replaces `output` when the context ends without an error."""
-    output = Path(os.path.realpath(output))  # keeps a link and replaces its target
+    output = Path(os.path.realpath(output))  # replaces the target of a symbolic link
     output.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=output.parent, prefix=f".{output.name}.") as temporary:
         new = Path(temporary) / "new"

@@ -1,8 +1,8 @@
-"""Comparison of exported graphs in ONNX Runtime with the traced model.
+"""Functions that compare exported graphs, run in ONNX Runtime, with the traced model.
 
-`free_run` computes the forecasts of the model, including the scaling of the data. The graphs get
-the same sources in the units of the data. Differences are in scaled units, so that all features
-have the same weight.
+The function `free_run` scales the sources and computes the forecasts of the model. The graphs get
+the same sources in the units of the data. The differences between the forecasts are in scaled
+units, so that all features have the same weight.
 """
 
 from __future__ import annotations
@@ -28,26 +28,26 @@ from seqattn.training.batches import chunk_slices
 
 Arrays = dict[str, NDArray[Any]]
 MAX_DIFFERENCE = 1e-5
-NOISE_FACTOR = 10  # tolerance, as a multiple of the difference between float32 and float64
+NOISE_FACTOR = 10  # tolerance / difference between float32 and float64
 MAX_SOURCES, EXTRA_LENGTH, SMALL_SET = 64, 3, 7
 SEED = 0
 MAX_BATCH_WEIGHTS = 2**22
-"""Largest number of attention weights in a batch. The weights take 16 MiB, and about ten copies of
+"""Largest number of attention weights in a batch. The weights need 16 MiB, and about ten copies of
 the weights are in memory."""
-LEVEL_SPREAD = 100  # standard deviation of levels, if each sequence has its own level
+LEVEL_SPREAD = 100  # standard deviation of the random levels of the sources, in scaled units
 
 
 @dataclass(frozen=True)
 class CheckResult:
-    """The differences between graphs and model on one set of sources.
+    """The differences between the graphs and the model for one set of sources.
 
     Attributes:
         graph: the graphs that were run, "free_running" or "encoder and step".
-        sources: description of the sources.
-        differences: largest absolute difference of the forecast, in scaled units, and of each kind
-            of weights.
-        noise: largest difference between the model in float32 and in float64. The difference
-            measures rounding errors, which grow over the steps of a forecast.
+        sources: a description of the sources.
+        differences: the largest absolute difference of each output, by the name of the output. The
+            differences between forecasts are in scaled units.
+        noise: the largest difference between the outputs of the model in float32 and in float64.
+            This difference measures rounding errors, which grow over the steps of a forecast.
     """
 
     graph: str
@@ -67,17 +67,18 @@ class CheckResult:
 def check_graphs(
     graphs: Graphs, trained: LoadedModel, steps: int, test: Sequences | None, max_length: int | None
 ) -> list[CheckResult]:
-    """Compare graphs and model on the same sources.
+    """Compare the outputs of the graphs and the model for the same sources.
 
     Args:
         graphs: the exported graphs.
         trained: the model from which the graphs were traced.
-        steps: number of forecast steps.
-        test: the test part; None if it cannot be read.
-        max_length: length of the longest source that the model accepts; None if there is no limit.
+        steps: the number of forecast steps.
+        test: the test sequences; None if the data cannot be read.
+        max_length: the length of the longest source that the model accepts; None if there is no
+            limit.
 
     Returns:
-        a result for each graph and set of sources.
+        One result for each combination of graphs and a set of sources.
     """
     batch_size = sequences_per_batch(trained, trained.spec.source_length, steps)
     sets = _build_test_sets(trained, min(MAX_SOURCES, 4 * batch_size), test, max_length)
@@ -115,13 +116,17 @@ def check_graphs(
 def _build_test_sets(
     trained: LoadedModel, count: int, test: Sequences | None, max_length: int | None
 ) -> dict[str, Sequences]:
-    """Build sets of test sources, by description. Together the sets have every length that the
-    model accepts.
+    """Return the sets of sources for the comparison. The key of a set describes the set.
+
+    One set contains test sequences, and the other sets contain random sources. The random sources
+    have different lengths, unless the model accepts only one length.
 
     Args:
         trained: the exported model.
-        count: number of sequences in the largest sets.
-        test, max_length: see `check_graphs`.
+        count: the number of sequences in the largest sets.
+        test: the test sequences; None if the data cannot be read.
+        max_length: the length of the longest source that the model accepts; None if there is no
+            limit.
     """
     sets, S = dict[str, Sequences](), trained.spec.source_length
     if test is not None and len(test):
@@ -138,7 +143,13 @@ def _build_test_sets(
 
 
 def sequences_per_batch(trained: LoadedModel, S: int, T: int) -> int:
-    """Return the batch size for at most `MAX_BATCH_WEIGHTS` attention weights."""
+    """Return the number of sequences with at most `MAX_BATCH_WEIGHTS` attention weights together.
+
+    Args:
+        trained: the model.
+        S: the source length.
+        T: the number of forecast steps.
+    """
     weights = attention_weights_per_sequence(trained.config.model, S, T)
     return max(1, MAX_BATCH_WEIGHTS // max(1, weights))
 
@@ -154,14 +165,16 @@ def step_by_step(
     steps: int,
     state: Sequence[str],
 ) -> Arrays:
-    """Run the encoder graph and then the step graph repeatedly (free running). The outputs have the
-    names and shapes of the outputs of the graph `free_running`.
+    """Run the encoder graph once, and then run the step graph for each forecast step.
+
+    The outputs have the same names and shapes as the outputs of the graph `free_running`.
 
     Args:
-        encoder, step: sessions of the two graphs.
-        inputs: inputs of the encoder.
-        steps: number of forecast steps, T.
-        state: names of the state tensors in the inputs of the step.
+        encoder: the session of the encoder graph.
+        step: the session of the step graph.
+        inputs: the inputs of the encoder graph.
+        steps: the number of forecast steps, T.
+        state: the names of the state tensors among the inputs of the step graph.
     """
     known = _run(encoder, inputs)
     step_inputs = [argument.name for argument in step.get_inputs()]
@@ -182,7 +195,7 @@ def step_by_step(
 
 
 def forecasts(graph: ModelProto, part: Sequences, batch_size: int) -> NDArray[np.float64]:
-    """Compute the forecasts (N, T, F) of a free-running graph for the sources of a part."""
+    """Run a free-running graph on the sources of a part, and return the forecasts, (N, T, F)."""
     session, batches = build_session(graph), list[NDArray[np.float64]]()
     for rows in chunk_slices(len(part), batch_size):
         batch = part.select(rows)
@@ -193,7 +206,7 @@ def forecasts(graph: ModelProto, part: Sequences, batch_size: int) -> NDArray[np
 
 
 def build_session(graph: ModelProto) -> onnxruntime.InferenceSession:
-    """Build an ONNX Runtime session on the CPU with one thread and without log output."""
+    """Create an ONNX Runtime session that uses one CPU thread and prints only errors."""
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
     options.intra_op_num_threads = 1
@@ -212,17 +225,19 @@ def _weights_by_name(run: FreeRunningForecast) -> Arrays:
 
 
 def as_fully_observed(part: Sequences) -> Sequences:
-    """Remove the mask of observed source values from a part, because graphs have no input for
-    it."""
+    """Return a copy of a part without the mask of observed source values.
+
+    The graphs have no input for this mask.
+    """
     return replace(part, source_observed=None)
 
 
 def _in_scaled_units(run: FreeRunningForecast, unit: NDArray[np.float64]) -> Arrays:
-    """Return the forecast in scaled units, and the weights.
+    """Return the forecasts in scaled units, and the attention weights, by output name.
 
     Args:
-        run: forecast and weights in the units of the data.
-        unit: (N, 1, F), size of one scaled unit in units of the data.
+        run: the forecasts in the units of the data, and the attention weights.
+        unit: (N, 1, F), the size of one scaled unit in the units of the data.
     """
     return {FORECAST: run.values / unit, **_weights_by_name(run)}
 
@@ -234,11 +249,12 @@ def _max_difference(one: NDArray[Any], other: NDArray[Any]) -> float:
 
 
 def _random_sources(trained: LoadedModel, n: int, max_length: int) -> Sequences:
-    """Draw standard normal sources in scaled units.
+    """Return n random sources with standard normal values in scaled units.
 
-    The lengths of the sources are between 1 and `max_length`, or all equal to `max_length` if the
-    model has a skip connection. With `data.relative` or `data.normalize: instance`, each sequence
-    has a random level. With `data.normalize: instance`, each sequence also has a random scale.
+    The lengths of the sources are between 1 and `max_length`. If the model has a linear skip
+    connection, all lengths are `max_length`. With `data.relative` or `data.normalize: instance`,
+    each source has a random level. With `data.normalize: instance`, each source also has a random
+    scale.
     """
     spec, rng = trained.spec, np.random.default_rng(SEED)
     lengths = np.arange(n, dtype=np.int64)[::-1] % max_length + 1
@@ -261,8 +277,10 @@ def _random_sources(trained: LoadedModel, n: int, max_length: int) -> Sequences:
 
 
 def build_example(trained: LoadedModel, steps: int, test: Sequences | None) -> Arrays:
-    """Build the example: four sources, NaN beyond their end, with the model's forecast and
-    weights."""
+    """Build the test case for an export: up to four sources, and the model's forecasts and weights.
+
+    The sources are padded with NaN.
+    """
     count, S = 4, trained.spec.source_length
     part = _random_sources(trained, count, S) if test is None else test.select(slice(0, count))
     part = as_fully_observed(part)

@@ -1,8 +1,8 @@
-"""ONNX graphs of the encoder, of one decoder step, and of free running.
+"""ONNX graphs of the encoder, of one decoder step, and of a free-running forecast.
 
-torch's exporter traces the encoder and one step, and an ONNX Loop repeats the step for free
-running. A trace of all steps would take minutes, and the graph would grow with the length of the
-forecast.
+The exporter of torch traces the encoder and one decoder step. In the free-running graph, an ONNX
+`Loop` repeats the decoder step. A trace of all steps would take minutes, and its graph would grow
+with the length of the forecast.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from seqattn.training import LoadedModel
 
 LENGTHS = "source_lengths"
 SOURCE = "source"
-N, S, PREVIOUS_STEPS = 3, 5, 7  # sizes of traced examples, all different and above 1
+N, S, PREVIOUS_STEPS = 3, 5, 7  # sizes of the traced examples: all are different and above 1
 TESTED_TORCH = "torch 2.13"
 
 
@@ -48,9 +48,11 @@ class Graphs:
     """The ONNX graphs of a model.
 
     Attributes:
-        encoder, step, free_running: see `seqattn.export`.
-        memory: names of the encoder outputs that are inputs of every step.
-        state: names of the tensors that each step passes to the next step.
+        encoder: the graph of the encoder.
+        step: the graph of one decoder step.
+        free_running: the graph of a free-running forecast.
+        memory: the names of the encoder outputs that are inputs of every step.
+        state: the names of the tensors that each step passes to the next step.
     """
 
     encoder: ModelProto
@@ -68,7 +70,7 @@ def trace_graphs(trained: LoadedModel, steps: int) -> Graphs:
 
     Args:
         trained: the model.
-        steps: number of free-running steps.
+        steps: the number of free-running steps.
 
     Raises:
         UsageError: if torch cannot export the model.
@@ -82,7 +84,8 @@ def trace_graphs(trained: LoadedModel, steps: int) -> Graphs:
 
 @dataclass(frozen=True)
 class TracedParts:
-    """The encoder and the step of a model as graphs; attributes as in `Graphs`."""
+    """The graphs of the encoder and of one decoder step. The class `Graphs` describes the
+    attributes."""
 
     encoder: ModelProto
     step: ModelProto
@@ -91,7 +94,7 @@ class TracedParts:
 
 
 def example_length(model: Seq2SeqModel) -> int:
-    """Return the length of the longest example of the tracing."""
+    """Return the length of the longest example with which the graphs are traced."""
     return max(_source_length(model), PREVIOUS_STEPS)
 
 
@@ -103,14 +106,15 @@ def trace_parts(
     trained: LoadedModel, model: Seq2SeqModel, parts: Parts, *,
     force_shape: tuple[int, int] | None = None, optimize: bool = True,
 ) -> TracedParts:  # fmt: skip
-    """Trace the encoder and one step of a model.
+    """Trace the encoder and one decoder step of a model.
 
     Args:
         trained: the trained model.
-        model: a copy of its model, which the tracing changes.
-        parts: the parts of the copy, without its skip.
-        force_shape: layers and heads of the input `force` of the step; None for no such input.
-        optimize: see `trace`.
+        model: a copy of `trained.model`. The tracing changes this copy.
+        parts: the parts of the copy, without the linear skip connection.
+        force_shape: the number of layers and the number of heads of the input `force` of the step;
+            None if the step has no such input.
+        optimize: whether the exporter folds constants; see `trace`.
 
     Raises:
         UsageError: if torch cannot export the model.
@@ -150,13 +154,16 @@ def _build_inputs(features: int, n: int, s: int) -> Tensors:
 def _find_axes(
     encoder: Graph, features: int, s: int, length_varies: bool
 ) -> dict[str, dict[int, str]]:
-    """Find the axes N and S of each step input, which are the axes whose size changes with N or S.
+    """Find the axes of each step input with a size that depends on N or S.
 
     Args:
         encoder: the encoder graph.
-        features: number of source features.
-        s: source length of the example.
-        length_varies: whether sources may have other lengths.
+        features: the number of source features.
+        s: the source length of the example.
+        length_varies: whether the model accepts other source lengths.
+
+    Returns:
+        For each step input, by name, the letter ("N" or "S") of each of these axes, by axis index.
     """
     shapes = [
         {name: rows.shape for name, rows in encoder(_build_inputs(features, n, length)).items()}
@@ -183,15 +190,19 @@ def trace(
     kind: str, graph: Graph, inputs: Tensors, outputs: Tensors, axes: dict[str, dict[int, str]],
     *, optimize: bool = True,
 ) -> ModelProto:  # fmt: skip
-    """Trace a graph with torch's exporter.
+    """Trace a graph with the exporter of torch.
 
     Args:
-        kind: `model.kind`, for messages.
-        axes: input -> its axes whose size varies, by letter.
-        optimize: fold constants. Without it, every parameter is an initializer of its name.
+        kind: the config value of `model.kind`, for messages.
+        graph: the module to trace.
+        inputs: example inputs, by name.
+        outputs: the outputs of the module for these inputs, by name.
+        axes: for each input, by name, the letters of the axes with a variable size, by axis index.
+        optimize: whether the exporter folds constants. If False, every parameter of the module is
+            an initializer with the name of the parameter.
 
     Raises:
-        UsageError: torch cannot export the graph.
+        UsageError: if torch cannot export the graph.
     """
     with _silence_exporter():
         # torch.scan compiles its body, and the compiler remembers the sizes of an earlier model's
@@ -220,8 +231,15 @@ def trace(
 
 
 def name_outputs(model: ModelProto, names: Sequence[str]) -> None:
-    """Give the outputs of a graph these names, in order: exporter and optimizer rename outputs that
-    are equal, such as keys and values that both are the encoder's states."""
+    """Rename the outputs of a graph.
+
+    The exporter and the optimizer change the names of equal outputs. For example, the keys and the
+    values may both be the encoder states.
+
+    Args:
+        model: the model that contains the graph.
+        names: the new names, in the order of the outputs.
+    """
     graph = model.graph
     found = [value.name for value in graph.output]
     if found == list(names):
@@ -237,7 +255,7 @@ def name_outputs(model: ModelProto, names: Sequence[str]) -> None:
 
 @contextlib.contextmanager
 def _silence_exporter() -> Iterator[None]:
-    """Suppress the exporter's progress output and its warnings about optional libraries."""
+    """Suppress the progress output of the exporter, and its warnings about optional libraries."""
     loggers = [logging.getLogger(name) for name in ("torch.onnx", "onnxscript", "onnx_ir")]
     levels = [logger.level for logger in loggers]
     with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
@@ -252,8 +270,10 @@ def _silence_exporter() -> Iterator[None]:
 
 
 def _strip_metadata(model: ModelProto) -> None:
-    """Remove the source locations of operations, and the shapes of intermediate values. The shapes
-    would have to be updated when a graph is changed."""
+    """Remove the source locations of operations, and the shapes of intermediate values.
+
+    If the shapes remained in a graph, every change of the graph would have to update them.
+    """
     for node in graph_nodes(model.graph.node):
         node.ClearField("metadata_props")
         node.ClearField("doc_string")

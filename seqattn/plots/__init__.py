@@ -1,4 +1,5 @@
-"""Functions that draw arrays as a matplotlib `Figure`, and functions that draw run folders."""
+"""Functions that draw arrays as a matplotlib `Figure`, and functions that draw the pictures of a
+run folder."""
 
 from seqattn.plots.attention import attention_figure
 from seqattn.plots.comparison import band_figure, comparison_figure, sweep_figure

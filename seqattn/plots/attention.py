@@ -64,22 +64,22 @@ def attention_figure(
     """Draw heatmaps of several sequences with a common colour scale.
 
     The scale runs from 0 to 1, or from 0 to the largest weight if there are many columns. For
-    signed read strengths, the scale is symmetric about 0, and the colour of 0 is white. The numbers
-    of the target points continue the numbers of the source points. For example, after a source of 2
-    points, the first target point has the number 3. Cells at padding (NaN) are hatched.
+    signed read strengths, the scale is symmetric about 0, and the colour of 0 is white. The target
+    points are numbered after the source points. For example, after a source of 2 points, the first
+    target point has the number 3. Cells at padding (NaN) are hatched.
 
     Args:
-        weights: one array per panel: (T, S), (S, S) or (T, T).
+        weights: one array per panel, with the shape (T, S), (S, S) or (T, T).
         titles: one title per panel.
         signed: whether the weights are signed read strengths.
         kind: "cross", "encoder_self" or "decoder_self".
-        source_lengths: the number of source points of each panel; None for the number of columns
-            with weights.
+        source_lengths: the number of source points of each panel; None to count the columns with
+            weights.
         alignment: for each panel, the true column of each row, or -1 if a row has none. The true
             columns are outlined.
         columns: the number of panels in a row of the figure; None for as many panels as fit.
-        max_weight: the largest absolute weight on the scale, which gives several figures a common
-            scale; None for the largest absolute weight in `weights`.
+        max_weight: the largest absolute weight on the scale; None for the largest absolute weight
+            in `weights`. Figures with the same `max_weight` have the same scale.
     """
     if source_lengths is None:
         source_lengths = [int(np.isfinite(panel).any(axis=0).sum()) for panel in weights]
@@ -111,8 +111,10 @@ def attention_figure(
 
 
 def index_offsets(kind: str, source_length: int) -> tuple[int, int]:
-    """Return the number of points of a sequence before the first row and before the first column of
-    its heatmap."""
+    """Return the number of points before the first row of a heatmap, and before the first column.
+
+    The target points are numbered after the source points.
+    """
     offsets = {"source": 0, "target": source_length}
     rows, columns = MAP_AXES[kind]
     return offsets[rows], offsets[columns]
@@ -129,7 +131,7 @@ class _ColorScale:
     """A mapping from weights to colours.
 
     Attributes:
-        bar_width: the width of the colour bar with its ticks, in inches.
+        bar_width: the width of the colour bar, including the labels of its ticks, in inches.
     """
 
     def __init__(self, weights: Sequence[Weights], signed: bool, max_weight: float | None) -> None:
@@ -140,7 +142,7 @@ class _ColorScale:
         self.norm = Normalize(-max_abs if signed else 0, highest)
         self.label = "read strength" if signed else "attention weight"
         long_ticks = highest < 0.1
-        # With signed weights, the bar leaves room for a minus sign.
+        # The labels of signed weights need space for a minus sign.
         self.bar_width = 1.1 if long_ticks else 1.0 if signed else 0.85
 
     def text_color_on(self, weight: float) -> str:
@@ -162,7 +164,7 @@ class _ColorScale:
 def _draw_heatmap(
     axes: Axes, weights: Weights, scale: _ColorScale, offsets: tuple[int, int]
 ) -> None:
-    """Draw a heatmap into a panel.
+    """Draw a heatmap in a panel.
 
     Args:
         axes: the panel.
@@ -195,8 +197,8 @@ def _draw_heatmap(
 def _outline_cells(axes: Axes, columns: NDArray[np.int64]) -> None:
     """Outline the true column of each row.
 
-    An outline is a light line within a dark line, which is visible on every colour. The lines are
-    thinner for small cells.
+    An outline consists of a light line within a dark line, so it is visible on every colour. The
+    lines are thinner if the cells are small.
     """
     line_width = float(np.clip(20 / len(columns), 0.25, 1.3))
     for row, column in enumerate(columns):

@@ -1,4 +1,4 @@
-"""Figures of several variants with many seeds: losses, learning curves and sweeps."""
+"""Figures that show the losses, learning curves and sweeps of several variants with many seeds."""
 
 from __future__ import annotations
 
@@ -53,15 +53,15 @@ def comparison_figure(
 
     Args:
         names: the names of the variants.
-        losses: the losses of the seeds of each variant, inf for diverged seeds. The number of
-            diverged seeds is written to the right of the row.
-        intervals: the median of each variant, and the lower and upper bound of its interval. Both
-            bounds are NaN if there is no interval. An interval with the upper bound inf is drawn up
-            to the right edge.
-        lines: the names and values of the reference losses, which are drawn as vertical lines. The
-            legend names a reference of 0, or far below the losses, instead.
+        losses: the losses of the seeds of each variant. The loss of a diverged seed is inf. The
+            number of diverged seeds is written to the right of the row.
+        intervals: for each variant, the median, the lower bound of the interval, and the upper
+            bound of the interval. Both bounds are NaN if there is no interval. An interval with the
+            upper bound inf ends at the right edge of the axes.
+        lines: the names and values of the reference losses, which are drawn as vertical lines. A
+            reference loss of 0, or far below the other losses, appears only in the legend.
         title: the title of the figure.
-        no_interval_reason: the reason why no variant has an interval, for the legend.
+        no_interval_reason: the reason why no variant has an interval. The legend shows the reason.
     """
     height = 1.5 + 0.62 * len(names) + 0.22 * len(lines)
     figure = Figure(figsize=(8.2, height), layout="constrained")
@@ -95,7 +95,10 @@ def comparison_figure(
 
 
 def _draw_cut_intervals(axes: Axes, intervals: Sequence[tuple[float, float, float]]) -> None:
-    """Draw the intervals that begin at 0 or have no end, from and to the edges of the axes."""
+    """Draw the intervals that begin at 0 or end at infinity, as far as the edges of the axes.
+
+    A logarithmic axis cannot show these bounds.
+    """
     left, right = axes.get_xlim()
     for row, (_, low, high) in enumerate(intervals):
         if low <= 0 or (np.isfinite(low) and np.isinf(high)):
@@ -108,7 +111,10 @@ def _draw_cut_intervals(axes: Axes, intervals: Sequence[tuple[float, float, floa
 def _draw_vertical_lines(
     axes: Axes, lines: Sequence[tuple[str, float]], losses: Sequence[NDArray[np.float64]]
 ) -> None:
-    """Draw a vertical line for each reference loss that a logarithmic axis of the losses shows."""
+    """Draw a vertical line for each reference loss that the logarithmic axis can show.
+
+    The legend lists the other reference losses.
+    """
     shown, omitted = split_references(lines, positive_losses(losses))
     for name, loss in omitted:
         axes.plot([], [], " ", label=f"{name} {loss:.4g}: {NOT_DRAWN}")
@@ -121,15 +127,15 @@ def _draw_vertical_lines(
 def band_figure(
     names: Sequence[str], losses: Sequence[NDArray[np.float64]], *, title: str
 ) -> Figure:
-    """Draw the median loss of each variant over the epochs, with the band between the quartiles.
+    """Draw the median loss of each variant over the epochs, and a band between the quartiles.
 
     A line ends when half of the seeds have diverged. The band of a line ends when a quarter of the
     seeds have diverged.
 
     Args:
         names: the names of the variants.
-        losses: for each variant, the losses (seeds, epochs), which are inf after the last epoch of
-            a diverged seed.
+        losses: for each variant, the losses (seeds, epochs). The losses are inf after the last
+            epoch of a diverged seed.
         title: the title of the figure.
     """
     figure = Figure(figsize=(7.5, 4.4), layout="constrained")
@@ -156,10 +162,11 @@ def quartiles(runs: NDArray[np.float64]) -> NDArray[np.float64]:
     """Compute the quartiles over seeds.
 
     Args:
-        runs: (seeds, epochs), the losses, which are inf after the last epoch of a diverged seed.
+        runs: (seeds, epochs), the losses. The losses are inf after the last epoch of a diverged
+            seed.
 
     Returns:
-        The quartiles of each epoch, (3, epochs); NaN for a quartile that is not finite.
+        The three quartiles at each epoch, (3, epochs). A quartile that is not finite is NaN.
     """
     beyond = np.nan_to_num(runs, posinf=FINITE_STAND_IN)
     found: NDArray[np.float64] = np.percentile(beyond, [25, 50, 75], axis=0)
@@ -178,18 +185,18 @@ def sweep_figure(
     reference: tuple[str, NDArray[np.float64], NDArray[np.float64]] | None,
     title: str,
 ) -> Figure:
-    """Draw the loss over the values of a config key.
+    """Draw the losses of several variants against the values of a config key.
 
-    Each seed is a point, and a line connects the medians. A second panel shows the alignment
-    accuracy if it is known.
+    Each seed is a point, and a line connects the medians over seeds. If the alignment accuracies
+    are known, a second panel shows them.
 
     Args:
         names: the names of the lines.
         sweep_values: for each line, the values of the key.
-        losses: for each line and value, the losses of the seeds, inf for diverged seeds. A line has
-            a gap at values for which half of the seeds diverged.
-        accuracies: for each line and value, the alignment accuracies of the seeds; an empty array
-            if they are unknown.
+        losses: for each line and value, the losses of the seeds. The loss of a diverged seed is
+            inf. A line has a gap at values for which half of the seeds diverged.
+        accuracies: for each line and value, the alignment accuracies of the seeds, or an empty
+            array if the accuracies are unknown.
         key: the config key.
         reference: the name of a reference line, the values of the key, and the losses at these
             values; None for a figure without a reference line.
@@ -249,8 +256,9 @@ def _draw_medians(
 def _set_log_ticks(axes: Axes, *, vertical: bool = False) -> None:
     """Set the ticks of a logarithmic axis, with plain numbers as labels.
 
-    The ticks are at 1, 2 and 5 of each decade, or at equal distances if fewer than three of these
-    ticks are visible. The limits of the axis must be final. A linear axis is not changed.
+    The ticks are at 1, 2 and 5 times the powers of ten, or at equal distances if fewer than three
+    of these ticks are visible. The caller must not change the limits of the axis later. A linear
+    axis is not changed.
     """
     if (axes.get_yscale() if vertical else axes.get_xscale()) != "log":
         return

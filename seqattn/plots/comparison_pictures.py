@@ -1,4 +1,4 @@
-"""Pictures of a comparison, which are drawn from the files of its runs."""
+"""Functions that draw the pictures of a comparison from the files of its runs."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def draw_comparison(result: ComparisonResult) -> None:
     """Write `comparison.png`, `curves.png`, `attention.png` and `along.png`.
 
     `attention.png` needs a variant with attention, and `along.png` needs a sweep over a config key.
-    All four pictures need at least one run that did not diverge. If a picture cannot be drawn, its
-    old file is deleted, because it is outdated.
+    All four pictures need at least one run that did not diverge. If a picture cannot be drawn, the
+    function deletes the old picture file, because the old picture is outdated.
     """
     variants = [variant for variant in result.variants if variant.losses]
     has_losses = any(variant.summaries for variant in variants)
@@ -90,7 +90,10 @@ def _attention_picture(_: ComparisonResult, variants: Sequence[VariantResult]) -
 
 
 def _sweep_picture(result: ComparisonResult, variants: Sequence[VariantResult]) -> bytes | None:
-    """Draw the losses over the values of the sweep key, with the mean baseline as reference."""
+    """Draw the losses against the values of the swept key, with the mean baseline as a reference.
+
+    The result is None if the comparison is not a sweep.
+    """
     if not result.sweep_key:
         return None
     groups: dict[str, list[VariantResult]] = {}
@@ -111,9 +114,10 @@ def _sweep_picture(result: ComparisonResult, variants: Sequence[VariantResult]) 
 
 
 def _mean_baseline_losses(variants: Sequence[VariantResult]) -> dict[float, float]:
-    """Return the median loss of the mean baseline for each sweep value, in ascending order.
+    """Return the median loss of the mean baseline for each value of the swept key.
 
-    The mean baseline forecasts the mean of the training targets.
+    The mean baseline forecasts the mean of the training targets. The values of the key are in
+    ascending order.
     """
     found = dict[float, float]()
     for variant in sorted(variants, key=_sweep_value):
@@ -130,7 +134,7 @@ PICTURES: dict[str, Callable[[ComparisonResult, Sequence[VariantResult]], bytes 
     "attention.png": _attention_picture,
     "along.png": _sweep_picture,
 }
-"""The function that draws each picture, by file name. A function returns None if there is nothing
+"""The functions that draw the pictures, by file name. A function returns None if there is nothing
 to draw."""
 
 
@@ -171,7 +175,7 @@ class MedianAttention:
         weights: (T, S), the median over seeds.
         alignment: (T,), the true source step of each target step; -1 for a target step with
             different true source steps in different sequences or seeds.
-        title: the name of the variant, and a description of how the weights are averaged.
+        title: the name of the variant, and a description of the seeds and the averages.
     """
 
     weights: NDArray[np.float64]
@@ -180,14 +184,14 @@ class MedianAttention:
 
 
 def median_attention(variant: VariantResult) -> MedianAttention | None:
-    """Compute the median over seeds of the mean attention weights of a variant.
+    """Compute the mean attention weights of each seed of a variant, and the median over the seeds.
 
-    The mean of a seed is taken over layers, heads and the test sequences with the most common
-    lengths. A seed without such sequences is left out.
+    The mean is over layers, heads, and the test sequences with the most common pair of source
+    length and target length. A seed without such sequences is left out.
 
     Returns:
-        The median weights; None if the model has no attention, or if its weights are signed read
-        strengths. The sign of read strengths is arbitrary for each seed, so a median over seeds
+        The median weights; None if the model has no attention, or if the weights are signed read
+        strengths. The sign of a read strength is arbitrary in each seed, so a median over seeds
         has no meaning.
     """
     if not variant.summaries:
@@ -199,7 +203,7 @@ def median_attention(variant: VariantResult) -> MedianAttention | None:
         lengths.append(read_lengths(variant.folders[seed].attention))
     S, T = _most_common_lengths(list(itertools.chain(*lengths)))
     means, alignments = list[NDArray[Any]](), list[NDArray[Any]]()
-    for seed in variant.summaries:  # keeps the weights of only one file in memory
+    for seed in variant.summaries:  # only one file is in memory at a time
         arrays = variant.folders[seed].read_attention()
         if str(arrays["meaning"]) == "strength":
             return None
@@ -227,7 +231,7 @@ def median_attention(variant: VariantResult) -> MedianAttention | None:
 
 
 def _most_common_lengths(lengths: Sequence[tuple[int, int]]) -> tuple[int, int]:
-    """Return the most common pair of source and target length.
+    """Return the most common pair of source length and target length.
 
     If several pairs are equally common, the function returns the longest of these pairs.
     """

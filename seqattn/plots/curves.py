@@ -1,4 +1,5 @@
-"""Figures of losses over epochs with reference losses, and of hyperparameter importance."""
+"""A figure that shows the losses over the epochs, and a figure that shows the importance of
+hyperparameters."""
 
 from __future__ import annotations
 
@@ -53,7 +54,7 @@ def importance_figure(importance: Mapping[str, float], title: str) -> Figure:
 
 @dataclass(frozen=True)
 class LossHistory:
-    """The losses of a run, with one value per epoch."""
+    """The losses of a run. Each list has one value per epoch."""
 
     epochs: Sequence[int]
     training: Sequence[float]
@@ -73,19 +74,18 @@ def loss_figure(
 ) -> Figure:
     """Draw the training and validation losses on a log scale.
 
-    The noise floor and the best baseline are horizontal lines.
-
-    A reference of 0, or far below the losses, is named in the legend instead. The scale is linear
-    if no loss is above 0.
+    The noise floor and the best baseline are drawn as horizontal lines. If one of these reference
+    losses is 0, or far below the other losses, only the legend shows it. The scale is linear if no
+    loss is above 0.
 
     Args:
         history: the losses, which are mean squared errors.
-        best_epoch: the epoch to mark, counted from 1; 0 for none.
+        best_epoch: the epoch to mark, counted from 1; 0 to mark no epoch.
         noise_floor: the irreducible mean squared error; None if it is unknown.
         baseline: the name and the mean squared error of the best parameter-free baseline; None for
             a figure without a baseline.
         title: the title of the figure.
-        scaled: whether the errors are in scaled units.
+        scaled: whether the errors are in scaled units instead of the units of the data.
     """
     figure = Figure()
     axes = figure.subplots()
@@ -114,7 +114,7 @@ def loss_figure(
 
 
 def _draw_curves(axes: Axes, history: LossHistory, best_epoch: int) -> None:
-    """Draw the three curves, and a marker at the best epoch unless it is 0."""
+    """Draw the curves of the three losses, and mark the best epoch unless `best_epoch` is 0."""
     epochs, validation = history.epochs, history.validation
     marker = "o" if len(epochs) < 2 else None  # a line through one point would be invisible
     axes.plot(epochs, history.training, color=GREY, lw=1.2, marker=marker, label="training")
@@ -133,7 +133,10 @@ def _draw_curves(axes: Axes, history: LossHistory, best_epoch: int) -> None:
 
 
 def _draw_references(axes: Axes, lines: Sequence[Reference]) -> list[str]:
-    """Draw a horizontal line for each reference, and return the labels to the right of the axes."""
+    """Draw a horizontal line for each reference loss, and return the labels of the lines.
+
+    The labels are to the right of the axes.
+    """
     labels = [f"{name}\n{loss:.4g}" for name, loss in lines]
     lowest = min((loss for _, loss in lines), default=0.0)
     for label, (name, loss) in zip(labels, lines, strict=True):
@@ -150,16 +153,17 @@ def _draw_references(axes: Axes, lines: Sequence[Reference]) -> list[str]:
 def _set_loss_ticks(axes: Axes) -> None:
     """Set the ticks of a logarithmic loss axis, with plain numbers as labels.
 
-    An axis with few decades also gets ticks between the decades. A linear axis is not changed.
+    An axis with few decades also gets ticks between the powers of ten. A linear axis is not
+    changed.
     """
     if axes.get_yscale() != "log":
         return
     plain = FuncFormatter(lambda value, _: f"{value:g}")
     axes.yaxis.set_major_formatter(plain)
     low, high = axes.get_ylim()
-    if high / low < 3:  # all ticks at 1, 2 and 5 may be out of range
+    if high / low < 3:  # such a range may contain no tick at 1, 2 or 5
         axes.yaxis.set_major_locator(MaxNLocator(5))
         axes.yaxis.set_minor_formatter(NullFormatter())
-    elif high / low < 1000:  # with few decades, label the ticks between them as well
+    elif high / low < 1000:  # with few decades, also label the ticks at 2 and 5
         axes.yaxis.set_minor_locator(LogLocator(subs=(2, 5)))
         axes.yaxis.set_minor_formatter(plain)

@@ -1,4 +1,4 @@
-"""Logarithmic axes of losses, which have no place for 0."""
+"""Logarithmic axes of losses. A logarithmic axis cannot show a loss of 0."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from matplotlib.axes import Axes
 from numpy.typing import ArrayLike, NDArray
 
 Reference = tuple[str, float]
-"""Name and loss of a reference line."""
+"""The name and the loss of a reference line."""
 
 MIN_SHARE = 1e-6
-"""A reference below this share of the smallest loss is not drawn: it would squeeze the losses."""
+"""A reference loss below this share of the smallest loss is not drawn, because the axis would then
+leave too little space for the other losses."""
 NOT_DRAWN = "not on the log scale"
 
 
@@ -25,19 +26,22 @@ def positive_losses(losses: Iterable[ArrayLike]) -> NDArray[np.float64]:
 
 
 def count_zeros(losses: Iterable[ArrayLike]) -> int:
-    """Return the number of losses of 0 or less."""
+    """Return the number of losses that are 0 or less."""
     return sum(int((np.asarray(values, np.float64) <= 0).sum()) for values in losses)
 
 
 def split_references(
     references: Sequence[Reference], losses: NDArray[np.float64]
 ) -> tuple[list[Reference], list[Reference]]:
-    """Split the references into those that a logarithmic axis shows, and the others.
+    """Split the references into references that the axis can show, and all other references.
 
     Args:
-        references: names and losses of reference lines.
-        losses: the positive losses of the figure. If there are none, the axis is linear and shows
-            every reference.
+        references: the names and losses of the reference lines.
+        losses: the positive losses of the figure. If there are no positive losses, the axis is
+            linear and shows every reference. Otherwise, the axis is logarithmic.
+
+    Returns:
+        The references that the axis can show, and the other references.
     """
     if not losses.size:
         return list(references), []
@@ -47,7 +51,7 @@ def split_references(
 
 
 def set_loss_scale(axes: Axes, losses: Sequence[ArrayLike], *, vertical: bool = True) -> str:
-    """Make an axis logarithmic if a loss is above 0, and return words for its label.
+    """Make the axis of the losses logarithmic if a loss is above 0, and return a note on the scale.
 
     Args:
         axes: the axes to change.
@@ -55,7 +59,8 @@ def set_loss_scale(axes: Axes, losses: Sequence[ArrayLike], *, vertical: bool = 
         vertical: whether the losses are on the vertical axis.
 
     Returns:
-        " (log scale)", with the number of losses of 0, which are not drawn; "" for a linear axis.
+        A note for the label of the axis, such as " (log scale)"; "" for a linear axis. The note
+        contains the number of losses of 0, because a logarithmic axis does not show them.
     """
     if not positive_losses(losses).size:
         return ""

@@ -36,7 +36,7 @@ MAX_TICK_INTERVALS = 5  # on each axis
 TITLE_SIZE, TICK_SIZE = 8.5, 7.0  # points
 PANEL_SIDE, ROW_HEIGHT, LONG_PANEL_WIDTH = 2.15, 1.25, 6.5  # inches
 MAX_MARKED_POINTS = 60  # the markers of a line with more points would overlap
-MAX_FEATURES, MAX_COLUMNS = 6, 5  # rows and columns of a figure with one row per feature
+MAX_FEATURES, MAX_COLUMNS = 6, 5  # of a figure with one row per feature, one column per sequence
 MAX_LABEL_LETTERS = 20  # longer names of features are shortened
 
 SOURCE: dict[str, Any] = {"color": BLACK, "marker": "o", "lw": 1.4}
@@ -56,14 +56,14 @@ def paths_figure(
     use_rmse: bool = False,
     units: Units | None = None,
 ) -> Figure:
-    """Draw sequences with their forecasts, and write the errors of forecasts with known targets.
+    """Draw sequences with their forecasts, and write the errors of the forecasts into the titles.
 
-    If source and target have the same two features, with equal units and similar spread, each
-    sequence is drawn as a path in the plane of these features. Otherwise, the features are drawn
-    over the steps. A single feature gets one panel per sequence. If there are several features,
-    each feature gets one row, with the target features first. In this case, only the first
-    sequences and features are drawn. The line of a forecast starts at the last source point of the
-    same feature.
+    If the source and the target have the same two features, and the features have equal units and
+    similar spreads, each sequence is drawn as a path in the plane of the two features. Otherwise,
+    each feature is drawn over the steps. A single feature gets one panel per sequence. If there are
+    several features, each feature gets one row of panels, with the target features first. In this
+    case, only the first sequences and features are drawn. The line of a forecast starts at the last
+    source point of the same feature. A forecast with an unknown target has no error.
 
     Args:
         source: one (S, F) array per sequence, without padding.
@@ -71,10 +71,11 @@ def paths_figure(
         forecast: one (T, G) array per sequence.
         titles: one title per sequence.
         features: the names of the F source features.
-        target_features: the names of the G target features; None if they equal `features`.
+        target_features: the names of the G target features; None if the source and the target have
+            the same features.
         use_rmse: whether to write the root mean squared error in the units of the data, instead of
             the mean squared error.
-        units: the units, by feature name. A feature without a unit has no entry.
+        units: the unit of each feature, by feature name. A feature without a unit has no entry.
     """
     target_features, units = features if target_features is None else target_features, units or {}
     sequences = zip(source, target, forecast, titles, strict=True)
@@ -144,9 +145,10 @@ def _steps_figure(
     use_rmse: bool,
     units: Units,
 ) -> Figure:
-    """Draw the features over the steps, with one panel per sequence and one row per feature.
+    """Draw the features over the steps, with one panel for each feature of each sequence.
 
-    The panels of a single feature may fill several rows.
+    If there are several features, each feature has one row. The panels of a single feature may fill
+    several rows.
     """
     all_features = list(dict.fromkeys([*target_features, *features]))
     names = all_features[:MAX_FEATURES]
@@ -195,7 +197,7 @@ def _steps_figure(
 
 
 def _make_panels(shape: tuple[int, int], count: int) -> tuple[Figure, list[Axes]]:
-    """Create a figure with a grid of panels, and return it with its first `count` panels.
+    """Create a figure with a grid of panels, and return the figure and the first `count` panels.
 
     The panels have a few ticks at round numbers, with small labels.
 
@@ -213,7 +215,7 @@ def _make_panels(shape: tuple[int, int], count: int) -> tuple[Figure, list[Axes]
 
 
 def _tick_label_space(panels: Sequence[Axes]) -> float:
-    """Return the width of the tick labels of the vertical axes, in inches."""
+    """Return the space that the tick labels of the vertical axes need, in inches."""
     return 0.1 + max(tick_width(axes.yaxis, TICK_SIZE) for axes in panels)
 
 
@@ -226,7 +228,7 @@ def _error_line(
         target: the target values; None if the feature is not a target feature.
         forecast: the forecast values; None if the feature is not a target feature.
         use_rmse: whether to return the root mean squared error instead of the mean squared error.
-        unit: the unit of the root mean squared error; None if it is unknown.
+        unit: the unit of the root mean squared error; None if the unit is unknown.
     """
     if target is None or forecast is None or not len(target) or not np.isfinite(target).any():
         return ""
@@ -236,8 +238,10 @@ def _error_line(
 
 
 def _draw_legend(figure: Figure, axes: Axes, columns: int, examples: Sequence[_Example]) -> float:
-    """Draw the legend, in one row if the figure has several columns, and return the height of the
-    legend in inches."""
+    """Draw the legend, and return the height of the legend in inches.
+
+    If the figure has several columns of panels, the legend has a single row.
+    """
     lines = {"given": SOURCE}
     lines |= (
         {"true continuation": TRUTH} if any(len(example.target) for example in examples) else {}
@@ -293,8 +297,8 @@ def _draw_steps(
         axes: the panel.
         S: the number of source steps.
         source: (S,), the source values; None if the feature is not a source feature.
-        target: (T,), the target values, NaN if not observed; None if the feature is not a target
-            feature.
+        target: (T,), the target values, with NaN for unobserved values; None if the feature is not
+            a target feature.
         forecast: (T,), the forecast values; None if the feature is not a target feature.
     """
     total = S + (0 if forecast is None else len(forecast))
@@ -313,7 +317,7 @@ def _draw_steps(
 
 
 def _set_common_limits(panels: Sequence[Axes], points: Sequence[Floats]) -> None:
-    """Set the same limits for all panels, so that their paths can be compared."""
+    """Set the same axis limits for all panels, so that readers can compare the paths."""
     all_features = np.vstack(points)
     all_features = all_features[np.isfinite(all_features).all(axis=1)]
     if not len(all_features):

@@ -1,4 +1,5 @@
-"""Pictures of a run, which are drawn from the files of the run folder without torch."""
+"""Functions that draw the pictures of a run from the files of the run folder. They do not need
+torch."""
 
 from __future__ import annotations
 
@@ -39,8 +40,8 @@ WEIGHT_KEYS = {"cross": "weights", "encoder_self": "encoder_self", "decoder_self
 
 
 def draw_run(folder: RunFolder) -> Iterator[Path]:
-    """Write all pictures for which the folder has data, and yield the path of each picture after
-    writing it."""
+    """Write each picture for which the run folder has data, and then yield the path of the
+    picture."""
     summary = folder.read_results()
     atomic_write(folder.loss_picture, as_bytes(loss_picture(folder, summary)))
     yield folder.loss_picture
@@ -56,7 +57,7 @@ def draw_run(folder: RunFolder) -> Iterator[Path]:
 
 
 def save(figure: Figure, path: Path) -> None:
-    """Write a figure to a path that the user chose, in the format of the file name's ending.
+    """Write a figure to a path that the user chose. The ending of the path selects the format.
 
     Raises:
         UsageError: if the ending is not one of `FORMATS`.
@@ -80,7 +81,7 @@ def picture_ending(path: Path) -> str:
 
 
 def loss_picture(folder: RunFolder, summary: Mapping[str, Any]) -> Figure:
-    """Draw the losses of a run by epoch, with the noise floor and the best baseline."""
+    """Draw the losses of a run over the epochs, with the noise floor and the best baseline."""
     records = folder.read_metrics()
     best = summary["best_baseline"]
     return loss_figure(
@@ -111,13 +112,13 @@ def predictions_picture(
         predictions: the arrays of `predictions.npz`.
         examples: the maximum number of sequences.
         scaled: whether the loss is in scaled units. If True, the picture shows root mean squared
-            errors in the units of the data. If False, it shows mean squared errors.
-        units: the units, by feature name. A feature without a unit has no entry.
+            errors in the units of the data. If False, the picture shows mean squared errors.
+        units: the unit of each feature, by feature name. A feature without a unit has no entry.
     """
     n = min(examples, len(predictions["ids"]))
     source, forecast = ([_without_padding(rows) for rows in predictions[key][:n]]
                         for key in ("source", "forecast"))  # fmt: skip
-    # Unobserved target points are NaN, too, so the length comes from the forecast.
+    # Unobserved target points and padding are NaN, so only the forecast shows the target length.
     target = [
         rows[: len(steps)] for rows, steps in zip(predictions["target"][:n], forecast, strict=True)
     ]
@@ -133,17 +134,17 @@ def predictions_picture(
 
 @dataclass(frozen=True)
 class Panel:
-    """A heatmap of one sequence, layer and head.
+    """A heatmap of the attention weights that one head assigns for one sequence.
 
     Attributes:
         weights: (rows, columns), the weights without padding.
-        title: the title of the sequence, with the layer if there are several layers, and the head
-            if there are several heads.
+        title: the title of the sequence. The title also names the layer if there are several
+            layers, and the head if there are several heads.
         source_length: the number of source points.
         alignment: (rows,), the true column of each row, or -1 if a row has none; None if the
             alignment is unknown.
-        first_row, first_column: the number of points of the sequence before the first row and
-            before the first column.
+        first_row, first_column: the number of points before the first row, and the number of points
+            before the first column; see `index_offsets`.
     """
 
     weights: NDArray[Any]
@@ -223,7 +224,8 @@ def attention_picture(
 ) -> tuple[Figure, str]:
     """Draw heatmaps of the first sequences, with one panel for each layer and head.
 
-    If there are several layers or heads, the figure has at most about `MAX_PANELS` panels.
+    If there are several layers or heads, the figure has at most `MAX_PANELS` panels. A grid has at
+    most `MAX_GRID_PANELS` panels.
 
     Args:
         attention: the arrays of an attention file, with weights (N, layers, A, T, S).
@@ -298,7 +300,9 @@ def _panel_budget(examples: int, maps: int, as_grid: bool) -> tuple[int, int, st
 def attention_history_picture(
     history: Arrays, examples: int, *, layer: int = 0, head: int = 0
 ) -> Figure:
-    """Draw the attention history, with one row per sequence and one column per recorded epoch.
+    """Draw the attention history, with one row per sequence and one column per drawn epoch.
+
+    The figure has at most `STRIP_EPOCHS` columns, for evenly spaced recorded epochs.
 
     Args:
         history: the arrays of `film.npz`, with weights (epochs, sequences, layers, A, T, S).
@@ -349,7 +353,7 @@ def _history_frames(
 
 
 def _selected_indices(option: str, index: int | None, count: int) -> list[int]:
-    """Return the index as a list. If the index is None, return all indices below `count`.
+    """Return a list with the index only. If the index is None, return all indices below `count`.
 
     Raises:
         UsageError: if the index is out of range.
@@ -360,8 +364,10 @@ def _selected_indices(option: str, index: int | None, count: int) -> list[int]:
 
 
 def sequence_titles(predictions: Arrays, split: str = "test") -> list[str]:
-    """Return the title of each sequence in a picture, which contains the split, the id and the
-    label of the sequence."""
+    """Return the title of each sequence in a picture.
+
+    A title contains the name of the split, and the id and the label of the sequence.
+    """
     ids = [str(name) for name in predictions["ids"]]
     labels = [str(label) for label in predictions["labels"]] or [""] * len(ids)
     return [

@@ -1,8 +1,8 @@
 """Style and layout of all figures.
 
-The line colours are the colour-blind-safe palette of Okabe and Ito (2008). Lines also differ in
-their dashes or markers. Names from files are drawn literally: a `$` does not start a formula, and
-control characters are escaped.
+The line colours are from the colour-blind-safe palette of Okabe and Ito (2008). Lines also differ
+in their dashes or markers. Names from files are drawn literally: a `$` does not start a formula,
+and control characters are escaped.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ FORMATS = ("png", "svg", "pdf")
 
 
 def with_style(draw: Callable[Arguments, Figure]) -> Callable[Arguments, Figure]:
-    """Decorate a drawing function, so that it uses `STYLE` instead of the caller's matplotlib
+    """Decorate a drawing function so that it uses `STYLE` instead of the caller's matplotlib
     settings."""
 
     @functools.wraps(draw)
@@ -62,7 +62,7 @@ def with_style(draw: Callable[Arguments, Figure]) -> Callable[Arguments, Figure]
 
 
 def as_bytes(figure: Figure, ending: str = "png") -> bytes:
-    """Return the content of a picture file. Equal figures have equal bytes.
+    """Return a figure as the content of a picture file. Equal figures give equal bytes.
 
     Args:
         figure: the figure to draw.
@@ -74,8 +74,8 @@ def as_bytes(figure: Figure, ending: str = "png") -> bytes:
         if ending == "png":
             FigureCanvasAgg(figure)
         if (layout := figure.get_layout_engine()) is not None:
-            # Executing the layout engine once and then removing it saves a second drawing. The
-            # engine "none" would leave a placeholder that draws again.
+            # If the layout engine runs once and is then removed, the figure is drawn only once. The
+            # engine "none" would leave a placeholder that draws the figure again.
             layout.execute(figure)
             figure.set_layout_engine(None)
         for text in figure.findobj(Text):
@@ -90,7 +90,9 @@ def as_bytes(figure: Figure, ending: str = "png") -> bytes:
 
 
 def as_gif(figures: Iterable[Figure], seconds: float = 0.4) -> bytes:
-    """Return an endless animated GIF. The last frame is shown for two seconds.
+    """Return the content of a GIF file. The animation repeats endlessly.
+
+    Each repetition shows the last frame for two seconds.
 
     Args:
         figures: the frames in order.
@@ -133,7 +135,7 @@ def grid_shape(panels: int, panel_width: float, *, max_width: float = 14.0) -> t
 
 
 def panel_grid(shape: tuple[int, int], count: int) -> tuple[Figure, list[Axes]]:
-    """Create a figure with a grid of panels, and return it with its first `count` panels.
+    """Create a figure with a grid of panels, and return the figure and the first `count` panels.
 
     Args:
         shape: the number of rows and the number of columns.
@@ -152,9 +154,9 @@ def set_layout(
 ) -> None:  # fmt: skip
     """Set the size and the margins of a figure with equal panels. All lengths are in inches.
 
-    This function replaces a layout engine, because an engine draws every text several times, which
-    takes longer than drawing the figure if there are ten panels. Callers measure only the texts
-    that differ between figures.
+    Figures use this function instead of a layout engine of matplotlib. A layout engine draws every
+    text several times, and for ten panels, this takes longer than drawing the figure. Callers of
+    this function measure only the labels that differ between figures.
 
     Args:
         figure: the figure to change.
@@ -174,17 +176,17 @@ def set_layout(
 
 
 def label_axes(figure: Figure, horizontal: str, vertical: str) -> None:
-    """Write one label for the horizontal axes of all panels, and another for the vertical axes."""
+    """Write a common label for all horizontal axes, and a common label for all vertical axes."""
     width, height = figure.get_size_inches()
     figure.supxlabel(horizontal, y=0.07 / height, fontsize=9)
     figure.supylabel(vertical, x=0.07 / width, fontsize=9)
 
 
 def text_width(texts: Iterable[str], size: float) -> float:
-    """Return the width of the longest text in inches.
+    """Return the width of the widest string in inches.
 
     Args:
-        texts: the texts, which are drawn in the font of the figures.
+        texts: the strings, which are drawn in the font of the figures.
         size: the font size in points.
     """
     font = FontProperties(size=size)
@@ -193,7 +195,7 @@ def text_width(texts: Iterable[str], size: float) -> float:
 
 
 def tick_width(axis: Axis, size: float) -> float:
-    """Return the width of the longest tick label in inches, including the labels of minor ticks.
+    """Return the width of the widest tick label in inches, including the labels of minor ticks.
 
     Args:
         axis: the axis.
@@ -204,7 +206,7 @@ def tick_width(axis: Axis, size: float) -> float:
 
 
 def title_height(titles: Iterable[str], size: float) -> float:
-    """Return the height of the tallest panel title, with the space below it, in inches.
+    """Return the height of the tallest panel title, including the space below the title, in inches.
 
     Args:
         titles: the titles.
@@ -217,8 +219,8 @@ def title_height(titles: Iterable[str], size: float) -> float:
 def shorten_name(name: str, max_letters: int) -> str:
     """Return a name with at most `max_letters` letters.
 
-    An ellipsis replaces the middle of a longer name, because long names often begin in the same
-    way.
+    An ellipsis replaces the middle of a longer name. The end of the name remains, because long
+    names often have the same beginning.
     """
     if len(name) <= max_letters:
         return name

@@ -1,4 +1,5 @@
-"""A figure of one attention step as vectors: query and keys, and the context as a sum of values."""
+"""A figure that shows the query, the keys, the values and the context of an attention step as
+vectors."""
 
 from __future__ import annotations
 
@@ -35,7 +36,7 @@ def vectors_figure(
 
     Args:
         query: (K,), the query; None if the weights do not depend on a query.
-        keys, values: (S, K) and (S, V), the keys and the values.
+        keys, values: the keys (S, K) and the values (S, V).
         context: (V,), the sum of the weighted values.
         weights: (S,), the attention weights.
         title: the title of the figure.
@@ -66,7 +67,7 @@ def vectors_figure(
     corner = np.zeros(2)
     for weight, value in zip(weights, drawn[:-1], strict=True):
         part = weight * value
-        if np.linalg.norm(part) > 0.03 * np.abs(drawn).max():  # a shorter arrow is only a head
+        if np.linalg.norm(part) > 0.03 * np.abs(drawn).max():  # a shorter arrow has only a head
             _draw_arrow(right, part, BLUE, start=corner)
         corner = corner + part
     _draw_arrow(right, drawn[-1], VERMILION, "context", lw=2.2, label_at_middle=True)
@@ -79,7 +80,7 @@ def vectors_figure(
 
 
 def _project_to_plane(vectors: Floats) -> tuple[Floats, float]:
-    """Project vectors onto a plane.
+    """Project vectors onto the plane of their first two principal directions.
 
     Args:
         vectors: (n, K), the vectors.
@@ -93,7 +94,7 @@ def _project_to_plane(vectors: Floats) -> tuple[Floats, float]:
         return np.hstack([vectors, np.zeros((n, 2 - K))]), 1.0
     _, lengths, directions = np.linalg.svd(vectors, full_matrices=False)
     plane = directions[:2]
-    plane = plane * np.where(plane.sum(axis=1) < 0, -1.0, 1.0)[:, None]  # fixes the sign
+    plane = plane * np.where(plane.sum(axis=1) < 0, -1.0, 1.0)[:, None]  # makes the signs unique
     total = float((lengths**2).sum())
     drawn = vectors @ plane.T
     if drawn.shape[1] < 2:
@@ -129,7 +130,10 @@ def _draw_arrow(
 
 
 def _label_tips(axes: Axes, vectors: Floats, color: str) -> None:
-    """Write the number of each vector at its tip, with one label for tips that nearly coincide."""
+    """Write the number of each vector at the tip of the vector.
+
+    Tips that nearly coincide share one label.
+    """
     near = 0.08 * float(np.abs(vectors).max() or 1.0)
     left = list(range(len(vectors)))
     while left:
@@ -145,7 +149,7 @@ def _label_tips(axes: Axes, vectors: Floats, color: str) -> None:
 
 
 def _draw_list(axes: Axes, what: str, numbers: Floats) -> None:
-    """Write the first `MAX_LISTED` numbers as a list into the upper left corner of a panel."""
+    """Write a list of the first `MAX_LISTED` numbers in the upper left corner of a panel."""
     lines = [f"{s + 1}:  {number:.2f}" for s, number in enumerate(numbers[:MAX_LISTED])]
     lines += ["..."] if len(numbers) > MAX_LISTED else []
     axes.text(0.02, 0.98, "\n".join([what, *lines]), transform=axes.transAxes, va="top",

@@ -1,10 +1,10 @@
-"""HTML pages of runs and comparisons, which work offline.
+"""HTML pages that show runs and comparisons, and that work offline.
 
-A page contains its data, its style, its script and plotly (the extra `report`). A page with a live
-model also contains ONNX Runtime Web (`vendor/`). A content security policy forbids all requests and
-all other scripts, so names from files cannot run or load anything. With a live model the policy
-also allows WebAssembly, and scripts from `blob:` addresses, which only a script of the page can
-create.
+A page contains its data, style and script, and plotly, which the extra `report` installs. A page
+with a live model also contains ONNX Runtime Web (`vendor/`). A content security policy allows only
+the scripts of the page and forbids all requests, so text from files cannot run a script or load a
+resource. If a page has a live model, the policy also allows WebAssembly and scripts from `blob:`
+addresses. Only a script of the page can create a `blob:` address.
 """
 
 from __future__ import annotations
@@ -29,18 +29,19 @@ from seqattn.runs.storage import folder_lock
 MAX_SIDE_BY_SIDE = 4
 OUTPUT_HINT = "write elsewhere with --output FILE"
 RUNTIME_FILES = {"script": "ort.wasm.bundle.min.mjs", "wasm": "ort-wasm-simd-threaded.wasm"}
-"""Key in page.html -> file of ONNX Runtime Web. The element of a file has the id `ort-KEY`."""
+"""The files of ONNX Runtime Web, by their keys in `page.html`. The HTML element that contains a
+file has the id `ort-KEY`."""
 INSTALL_HINT = 'The pages of seqattn report need plotly and Jinja2: pip install "seqattn[report]"'
 
 
 def report(path: Path, output: Path | None = None, *, live: bool = True) -> Path:
-    """Write the page of a run, of many seeds, or of a comparison.
+    """Write the report page of a run, of several seeds, or of a comparison.
 
     Args:
         path: the folder of the run, the seeds or the comparison.
         output: the file to write; None for `report.html` in the folder.
-        live: whether to put the model into the page, so that readers can change its input and its
-            weights.
+        live: whether to include the model in the page, so that readers can change the input and the
+            attention weights of the model.
 
     Returns:
         The path of the page.
@@ -64,25 +65,27 @@ def report(path: Path, output: Path | None = None, *, live: bool = True) -> Path
         else:
             content = run_content(RunFolder(folder), live=live)
         target = output or folder / PAGE
-        # A path may contain bytes that are not text. Python represents them as lone surrogates.
+        # A path may contain bytes that are not valid text. Python represents such a byte as a lone
+        # surrogate.
         write_output(target, render_page(content).encode(errors="backslashreplace"))
     return target
 
 
 def report_side_by_side(runs: Sequence[Path], output: Path) -> Path:
-    """Write a page that shows several runs side by side on one input.
+    """Write a page that shows the forecasts of several runs for the same input, side by side.
 
     Args:
-        runs: two to four run folders that share their source and target features.
+        runs: two to four run folders. All runs must have the same source features and the same
+            target features.
         output: the file to write.
 
     Returns:
         The path of the page.
 
     Raises:
-        UsageError: if a library is not installed, there are more than four runs, the runs do not
-            share their features, or a model cannot be in a page.
-        CheckpointError: if a folder is not a finished run, or cannot be read.
+        UsageError: if a library is not installed, if there are more than four runs, if the runs
+            have different features, or if a page cannot contain one of the models.
+        CheckpointError: if a folder does not contain a finished run, or cannot be read.
     """
     _require_libraries()
     if len(runs) > MAX_SIDE_BY_SIDE:
@@ -113,7 +116,8 @@ def render_page(content: dict[str, Any]) -> str:
     from jinja2 import Environment, PackageLoader, StrictUndefined
     from plotly.offline import get_plotlyjs
 
-    # Without angle brackets and ampersands, the data cannot end the HTML element around them.
+    # Without angle brackets and ampersands, the data cannot end the HTML element that contains
+    # them.
     data = json.dumps(content, allow_nan=False, separators=(",", ":"))
     for char in "<>&\u2028\u2029":
         data = data.replace(char, f"\\u{ord(char):04x}")
@@ -135,7 +139,7 @@ def render_page(content: dict[str, Any]) -> str:
 
 
 def _read_runtime() -> dict[str, str]:
-    """Read the compressed files of ONNX Runtime Web as base64, by their keys in RUNTIME_FILES."""
+    """Return the compressed files of ONNX Runtime Web in base64, by the keys of `RUNTIME_FILES`."""
     vendor = resources.files("seqattn.report") / "vendor"
     return {
         kind: base64.b64encode((vendor / f"{name}.gz").read_bytes()).decode()

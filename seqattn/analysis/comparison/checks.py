@@ -1,4 +1,4 @@
-"""Checks that the run folders of a comparison contain the runs that its manifest lists."""
+"""Functions that check whether the folders of a comparison contain the runs in the manifest."""
 
 from __future__ import annotations
 
@@ -23,17 +23,21 @@ from seqattn.training import file_digests
 from seqattn.training.compatibility import MUTABLE_ON_RESUME
 
 IGNORED_KEYS = frozenset({"name", "seed", *MUTABLE_ON_RESUME}) - {"training.epochs"}
-"""Config keys that may differ between the seeds of one config, because these keys do not affect the
-trained weights."""
+"""Config keys that may differ between the runs of one config. Except for the seed, these keys do
+not affect the trained weights."""
 Runs = Mapping[int, RunFolder]
 
 
 def check_seeds(path: Path, runs: Runs) -> None:
-    """Check the folders `path / seed-K` that `train --seeds` wrote.
+    """Check that the folders `path / seed-K` contain the seeds of one config.
+
+    Args:
+        path: the folder that `seqattn train --seeds` wrote.
+        runs: the run folders, by seed.
 
     Raises:
-        CheckpointError: if a folder contains the run of another seed, or if the runs differ in
-            their configs or data files.
+        CheckpointError: if a folder contains the run of another seed, or if two runs have different
+            configs or different data files.
     """
     configs = {seed: _read_config(folder) for seed, folder in runs.items()}
     (first, config), *_ = configs.items()
@@ -53,8 +57,9 @@ def check_seeds(path: Path, runs: Runs) -> None:
 
 def is_resampled(configs: Sequence[Config]) -> bool:
     """Return whether every run has its own data seeds, as in a comparison that resamples the data.
-    The result is False if there is only one run, or if all runs share the training, validation or
-    test seed.
+
+    The data seeds are the seeds of the training, validation and test data. The result is False if
+    there is only one run, or if all runs have the same value of one of the three data seeds.
     """
     seeds = [
         tuple(getattr(config.data, f"{part}_seed") for part in PARTS)

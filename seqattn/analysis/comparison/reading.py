@@ -27,7 +27,7 @@ def find_seed_folders(path: Path) -> dict[int, RunFolder]:
 
     Raises:
         CheckpointError: if a folder lacks a file that every run has. Without this error, the seed
-            of the folder would be missing in the result.
+            of the folder would be missing from the result.
     """
     found = {}
     for folder in map(RunFolder, path.glob("seed-*")):
@@ -66,7 +66,12 @@ def read_comparison(path: Path) -> ComparisonResult:
 
 
 def collect_seeds(path: Path, name: str, folders: Mapping[int, RunFolder]) -> ComparisonResult:
-    """Collect the seeds of one config, or of one variant of a comparison, in the folder `path`.
+    """Collect the results of several seeds of one config.
+
+    Args:
+        path: the folder of the seeds, or the folder of the comparison to which the seeds belong.
+        name: the name of the variant in the result.
+        folders: the run folders, by seed.
 
     Raises:
         CheckpointError: if a summary cannot be read.
@@ -80,13 +85,14 @@ def collect_seeds(path: Path, name: str, folders: Mapping[int, RunFolder]) -> Co
 
 
 def require_seed_folders(path: Path) -> dict[int, RunFolder]:
-    """Find and check the run folders of many seeds of one config.
+    """Find and check the run folders of several seeds of one config.
 
     Returns:
-        The run folders by seed.
+        The run folders, by seed.
 
     Raises:
-        CheckpointError: if there are no run folders, or if their configs or data files differ.
+        CheckpointError: if there are no run folders, or if the runs have different configs or
+            different data files.
     """
     folders = find_seed_folders(path)
     if not folders:
@@ -109,7 +115,7 @@ def collect_result(
         path: the folder of the comparison.
         variants: the results of the variants, in the order of the config.
         data: the `data` section of each variant's config, by variant name.
-        sweep_key: the config key of a sweep; "" without a sweep.
+        sweep_key: the config key that the comparison sweeps over; "" if there is no sweep.
         resampled: whether each seed has its own generated data.
     """
     groups: dict[tuple[Any, ...], dict[str, dict[int, float]]] = {}
@@ -133,15 +139,18 @@ def collect_result(
 
 
 def _unit_of_losses(data: Mapping[str, Any]) -> str:
-    """Return a key that is equal for data sections with the same unit of the test loss."""
+    """Return a string that is equal for two data sections if their test losses have the same
+    unit."""
     return repr((data.get("scaling", "none"), data.get("relative", False)))
 
 
 def _unit_of_training(data: Mapping[str, Any]) -> str:
-    """Return a key that is equal for data sections with the same unit of the training loss."""
+    """Return a string that is equal for two data sections if their training losses have the same
+    unit."""
     return _unit_of_losses(data) + ("instance" if data.get("normalize") == "instance" else "")
 
 
 def _sequences_of(data: Mapping[str, Any]) -> str:
-    """Return a key that is equal for data sections with the same sequences and units."""
+    """Return a string that is equal for two data sections if they define the same sequences in the
+    same units."""
     return repr({key: value for key, value in data.items() if key != "normalize"})

@@ -1,4 +1,5 @@
-"""Result types of a comparison: the results of its variants, and the tests of all pairs."""
+"""The types that contain the results of a comparison: the results of each variant, and the tests of
+all pairs of variants."""
 
 from __future__ import annotations
 
@@ -14,9 +15,9 @@ from seqattn.errors import counted
 from seqattn.runs import RunFolder
 
 DataOfSeeds = Literal["new", "same", "files", "one"]
-"""The data of the seeds. With `new`, each seed has its own generated data. With `same`, all seeds
-share the generated data. With `files`, all seeds use the user's files. `one` means that there is
-only one seed."""
+"""The kind of data that the seeds use. With `new`, each seed has its own generated data. With
+`same`, all seeds share the generated data. With `files`, all seeds use the user's files. With
+`one`, there is only one seed."""
 
 
 def describe_seed_counts(counts: Iterable[int]) -> str:
@@ -37,12 +38,12 @@ class VariantResult:
     Attributes:
         name: the name of the variant.
         folders: the run folders, by seed.
-        summaries: the content of `summary.json` by seed, for the seeds that finished with a
-            finite loss.
+        summaries: the content of `summary.json` for each seed that finished with a finite loss, by
+            seed.
         diverged: the seeds of the diverged runs.
-        sweep_group: in a sweep over a config key, the name of the variant without the value of
-            the key; "" without a sweep.
-        sweep_value: the value of the key of a sweep; None without a sweep.
+        sweep_group: the name of the variant without the value of the swept config key; "" if the
+            comparison is not a sweep.
+        sweep_value: the value of the swept config key; None if the comparison is not a sweep.
     """
 
     name: str
@@ -92,8 +93,8 @@ class VariantResult:
 
     @property
     def any_summary(self) -> Mapping[str, Any]:
-        """The summary of one finished seed, for values that are equal for all seeds, such as the
-        number of parameters."""
+        """The summary of one finished seed. It provides the values that are equal for all seeds,
+        such as the number of parameters."""
         return next(iter(self.summaries.values()))
 
     @property
@@ -105,7 +106,7 @@ class VariantResult:
 
 @dataclass(frozen=True)
 class ComparisonResult:
-    """The results of a comparison, which may be unfinished.
+    """The results of a comparison. The comparison may be unfinished.
 
     Attributes:
         path: the folder of the comparison.
@@ -114,13 +115,13 @@ class ComparisonResult:
         pairs: the tests of all pairs of variants with comparable losses.
         same_data: whether all variants have the same sequences for each seed.
         same_data_in_pairs: whether the two variants of every pair have the same sequences for
-            each seed. In a sweep, both variants of a pair have the same value of the key.
+            each seed. In a sweep, both variants of a pair have the same value of the swept key.
         same_units: whether the test losses of all variants have the same unit. Variants with
             different units are not paired.
         same_training_units: whether the training and validation losses of all variants have the
             same unit.
-        data_of_seeds: the data on which the seeds of a variant are trained.
-        sweep_key: the config key of a sweep; "" without a sweep.
+        data_of_seeds: the kind of data on which the seeds are trained; see `DataOfSeeds`.
+        sweep_key: the swept config key; "" if the comparison is not a sweep.
     """
 
     path: Path

@@ -2,16 +2,17 @@
 
 The test is from Wilcoxon (1945, Biometrics Bulletin 1:80-83). The estimate and the interval are
 from Hodges and Lehmann (1963, Annals of Mathematical Statistics 34:598-611). The test, the estimate
-and the interval use the Walsh averages, the means (d_i + d_j) / 2 of all pairs of differences with
-i <= j. The statistic is the number of Walsh averages above 0, the estimate is the median of the
-Walsh averages, and the interval contains the shifts that the test does not reject. The test and the
-interval therefore agree: p < level if and only if the interval excludes 0.
+and the interval use the Walsh averages, which are the means (d_i + d_j) / 2 of all pairs of
+differences with i <= j. The statistic of the test is the number of Walsh averages above 0. The
+estimate is the median of the Walsh averages. The interval contains the shifts that the test does
+not reject. The test and the interval therefore agree: p < level if and only if the interval
+excludes 0.
 
 The level and the coverage are exact for differences that are continuous and symmetric about the
 shift. With ties, the test and the interval are conservative:
 
 - A difference of 0 has no sign, so the pair is left out.
-- A Walsh average of exactly 0 counts against both directions.
+- A Walsh average of exactly 0 counts as evidence against both directions.
 - Infinite differences share the highest ranks (midranks), and the null distribution is
   conditional on the number of infinite differences.
 """
@@ -57,7 +58,7 @@ class SignedRank:
 
 
 def signed_rank(differences: Floats, level: float) -> SignedRank:
-    """Compute the test, the estimate and the interval.
+    """Compute the signed-rank test of a shift, and the estimate and the interval of the shift.
 
     Args:
         differences: (n,), the differences of the pairs. The differences may be inf or -inf, but not
@@ -85,12 +86,16 @@ def smallest_p(pairs: int) -> float:
 
 
 def pairs_needed(level: float) -> int:
-    """Return the smallest number of pairs for which an interval exists and p can reach `level`."""
+    """Return the smallest number of pairs for which an interval exists and p can be significant.
+
+    Args:
+        level: the highest significant p, which is 1 minus the confidence level of the interval.
+    """
     return math.ceil(1 - math.log2(level))
 
 
 def _one_sided_p(nonzero: Floats) -> float:
-    """Return the one-sided p-value for a positive shift; Walsh averages of 0 count as negative."""
+    """Return the one-sided p-value for a positive shift. Walsh averages of 0 count as negative."""
     finite, above, num_infinite = _split_infinite(nonzero)
     return _upper_tail(len(finite), num_infinite)(above + 2 * _count_above(np.sort(finite), 0.0))
 
@@ -110,7 +115,7 @@ def _lower_bound(nonzero: Floats, tail: float) -> float:
 def _estimate(nonzero: Floats) -> float:
     """Return the median of the Walsh averages.
 
-    The average of inf and -inf counts half as inf and half as -inf.
+    The average of inf and -inf counts as half an average of inf and half an average of -inf.
     """
     finite, above, num_infinite = _split_infinite(nonzero)
     n = len(finite)
@@ -126,8 +131,8 @@ def _estimate(nonzero: Floats) -> float:
 
 
 def _split_infinite(nonzero: Floats) -> tuple[Floats, int, int]:
-    """Return the finite differences, twice the rank sum of +inf, and the number of infinite
-    differences."""
+    """Return the finite differences, twice the rank sum of the differences of +inf, and the number
+    of infinite differences."""
     finite = nonzero[np.isfinite(nonzero)]
     num_infinite = len(nonzero) - len(finite)
     return (
@@ -157,8 +162,8 @@ def _kth_largest(finite: Floats, k: int) -> float:
 
     Args:
         finite: (n,), the finite differences.
-        k: the rank, counted from 1. The result is inf for a smaller k, and -inf for a k above the
-            number of Walsh averages.
+        k: the rank, counted from 1. The result is inf if k is less than 1, and -inf if k is greater
+            than the number of Walsh averages.
     """
     n = len(finite)
     if k < 1 or k > n * (n + 1) // 2:
@@ -184,9 +189,10 @@ def _kth_largest(finite: Floats, k: int) -> float:
 
 @functools.lru_cache(maxsize=256)
 def _upper_tail(finite: int, num_infinite: int) -> Callable[[int], float]:
-    """Return the upper tail probability under the null hypothesis.
+    """Return a function that computes the upper tail probability under the null hypothesis.
 
-    The result is a function of twice the statistic, because twice a midrank is an integer.
+    The argument of the returned function is twice the statistic, because twice a midrank is an
+    integer.
 
     Args:
         finite: the number of finite differences, which have the ranks 1, 2, ...

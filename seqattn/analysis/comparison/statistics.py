@@ -26,17 +26,17 @@ be significant."""
 
 @dataclass(frozen=True)
 class SeedSummary:
-    """Summary statistics of one value over seeds.
+    """Summary statistics of a value, such as the test loss, over seeds.
 
     Attributes:
         median: the median over all seeds; inf if at least half of the seeds diverged.
-        median_interval: the 95% interval of the median, as the function `median_interval` computes
-            it; None for fewer than 6 seeds.
+        median_interval: the 95% interval of the median from the function `median_interval`; None
+            for fewer than 6 seeds.
         mean: the mean over all seeds; None if a seed diverged. The mean has no interval, because
             losses over seeds are skewed, and neither Student's t nor a bootstrap reaches its
             nominal coverage with so few seeds.
-        best, worst: the lowest and the highest value.
-        best_seed, worst_seed: the seeds with the lowest and the highest value.
+        best, worst: the lowest value and the highest value.
+        best_seed, worst_seed: the seed with the lowest value and the seed with the highest value.
     """
 
     median: float
@@ -70,12 +70,12 @@ def median_interval(values: Floats, level: float = LEVEL) -> Interval | None:
     1/2) < k) <= level (Conover 1999, Practical Nonparametric Statistics, section 3.2).
 
     Args:
-        values: (n,), the values; they may contain inf.
+        values: (n,), the values. A value may be inf.
         level: 1 minus the confidence level.
 
     Returns:
-        The lower and the upper bound; None if there are too few values for this confidence level,
-        which is the case below 6 values for 95%.
+        The lower bound and the upper bound; None if there are too few values for this confidence
+        level. A 95% interval needs at least 6 values.
     """
     n = len(values)
     k = int(stats.binom.ppf(level / 2, n, 0.5))
@@ -109,7 +109,8 @@ class PairedTest:
             the same sign. If this value is 0.05 or more, no difference can be significant.
         ties: the number of pairs with equal losses. A pair in which both runs diverged is tied.
         num_tests: the number of tests of the comparison.
-        diverged: the number of diverged seeds of the first and of the second variant.
+        diverged: the number of diverged seeds of the first variant, and the number of diverged
+            seeds of the second variant.
     """
 
     first: str
@@ -133,7 +134,8 @@ class PairedTest:
 
     @property
     def is_decided(self) -> bool:
-        """Whether the test is significant and the better variant wins at least as many pairs."""
+        """Whether the test is significant, and the better variant wins at least as many pairs as
+        the other variant."""
         more = self.second_wins - self.first_wins
         return self.p_holm < LEVEL and more * self.effect >= 0
 
@@ -160,7 +162,7 @@ class PairedTest:
                 f"; the test, which gives large differences more weight, favours {one}"
                 f" (p = {self.p_holm:.2g}), but {other} is better in {most} of {self.seeds} seeds"
             )
-        elif self.p < LEVEL:  # so there are several tests
+        elif self.p < LEVEL:  # p_holm exceeds p, so there are several tests
             words += (
                 f"; p is {self.p:.2g} for this pair alone, but {self.p_holm:.2g} with Holm's"
                 f" correction for {self.num_tests} pairs"
@@ -225,12 +227,12 @@ def format_number(value: float, spec: str = ".2g") -> str:
 
 
 def paired_tests(groups: Iterable[Mapping[str, Mapping[int, float]]]) -> list[PairedTest]:
-    """Test every pair of variants within each group, with corrections for the number of all tests.
+    """Test every pair of variants within each group, and correct for the total number of tests.
 
     Args:
-        groups: for each group, the losses by variant name and seed, inf for a diverged seed. The
-            pairs of a test are the seeds that both variants have. Variants with fewer than two
-            common seeds are not tested against each other.
+        groups: for each group of variants, the losses by variant name and seed. The loss of a
+            diverged seed is inf. The test of two variants uses the seeds that both variants have.
+            Two variants with fewer than two common seeds are not tested.
     """
     pairs = list[tuple[str, str, Floats, tuple[int, int]]]()
     every = [(losses, *two) for losses in groups for two in itertools.combinations(losses, 2)]
@@ -257,9 +259,9 @@ def paired_tests(groups: Iterable[Mapping[str, Mapping[int, float]]]) -> list[Pa
 
 
 def subtract_pairs(first: Floats, second: Floats) -> Floats:
-    """Subtract the losses of paired runs, (n,).
+    """Return the losses of the first runs minus the losses of the second runs of n pairs, (n,).
 
-    The difference is 0 if both runs of a pair diverged, and inf or -inf if only one of them
+    The difference is 0 if both runs of a pair diverged, and inf or -inf if only one run of a pair
     diverged.
     """
     return np.subtract(first, second, out=np.zeros(len(first)), where=first != second)
@@ -268,8 +270,8 @@ def subtract_pairs(first: Floats, second: Floats) -> Floats:
 def holm(p: Sequence[float]) -> list[float]:
     """Apply Holm's correction (1979, Scandinavian Journal of Statistics 6:65-70) to p-values.
 
-    With this correction, the probability of rejecting any true null hypothesis is at most the
-    level.
+    With this correction, the probability of rejecting at least one true null hypothesis is at most
+    the significance level.
     """
     order = np.argsort(p, kind="stable")
     corrected, highest = [0.0] * len(p), 0.0
@@ -280,10 +282,13 @@ def holm(p: Sequence[float]) -> list[float]:
 
 
 def rank_biserial(differences: Floats) -> float:
-    """Return the rank-biserial correlation of differences, (n,).
+    """Return the matched-pairs rank-biserial correlation.
 
     The correlation is the share of the rank sum that belongs to positive differences, minus the
     share that belongs to negative differences. The correlation is 0 if all differences are 0.
+
+    Args:
+        differences: (n,), the differences of the pairs.
     """
     nonzero = differences[differences != 0]
     if not len(nonzero):

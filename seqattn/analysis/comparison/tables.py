@@ -40,7 +40,8 @@ def write_tables(result: ComparisonResult) -> bool:
     """Write `variants.csv`, `pairs.csv`, `seeds.csv` and `comparison.md`.
 
     Returns:
-        Whether `seeds.csv` changed, because the files describe other runs or losses than before.
+        Whether `seeds.csv` changed. If it changed, the files describe other runs or losses than
+        before.
     """
     seeds_file = result.path / "seeds.csv"
     before = read_regular_file(seeds_file) if seeds_file.is_file() else None
@@ -79,7 +80,7 @@ def _seed_value(summary: Mapping[str, Any], key: str) -> Any:
 
 
 def alignment_accuracies(variant: VariantResult) -> list[float]:
-    """Return the alignment accuracies of the finished seeds with a known accuracy."""
+    """Return the alignment accuracy of each finished seed for which the accuracy is known."""
     found = [_seed_value(summary, "alignment_accuracy") for summary in variant.summaries.values()]
     return [accuracy for accuracy in found if accuracy is not None]
 
@@ -101,10 +102,14 @@ def _csv_row(variant: VariantResult) -> tuple[Any, ...]:
 
 
 def _median_value(variant: VariantResult, key: str) -> float | None:
-    """Return the median of a loss over seeds.
+    """Return the median of a loss over the seeds of a variant.
 
     The loss of a diverged seed is inf. The result is None if the loss of a finished seed is
     unknown.
+
+    Args:
+        variant: the results of the variant.
+        key: the key of the loss in `summary.json`.
     """
     found = [summary[key] for summary in variant.summaries.values()]
     if any(value is None for value in found):
@@ -113,19 +118,22 @@ def _median_value(variant: VariantResult, key: str) -> float | None:
 
 
 def _median_seconds(variant: VariantResult) -> float | None:
-    """Return the median training time of the finished seeds in seconds; None if there are none."""
+    """Return the median training time of the finished seeds in seconds; None if no seed has
+    finished."""
     found = [summary["seconds"] for summary in variant.summaries.values()]
     return float(np.median(found)) if found else None
 
 
 def count_wins(variant: VariantResult) -> int:
-    """Return the number of seeds that beat the best parameter-free baseline on their test
-    sequences."""
+    """Return the number of seeds with a lower test loss than the best parameter-free baseline."""
     return sum(bool(summary["beats_best_baseline"]) for summary in variant.summaries.values())
 
 
 def variant_table(variants: Sequence[VariantResult]) -> tuple[list[str], list[list[str]]]:
-    """Return headings and rows for display, without columns that are empty for all variants."""
+    """Return the headings and the rows of a table for display.
+
+    Columns that are empty for all variants are left out.
+    """
     rows = [variant_cells(variant) for variant in variants]
     filled = [any(row[i] != EMPTY_CELL for row in rows) for i in range(len(HEADINGS))]
     kept = [i for i, has_cells in enumerate(filled) if i == 0 or has_cells]
@@ -181,10 +189,11 @@ NARROW_COLUMNS = (
 
 
 def reference_losses(result: ComparisonResult) -> list[tuple[str, float]]:
-    """Return the names and losses of the noise floor and of the parameter-free baselines.
+    """Return the names and values of the reference losses.
 
-    The losses are medians over the finished seeds, because each seed may have its own data. The
-    list is empty if the variants have different data.
+    The reference losses are the noise floor and the losses of the parameter-free baselines. Each
+    value is a median over the finished seeds, because each seed may have its own data. The list is
+    empty if the variants have different data.
     """
     if not result.same_data:
         return []
@@ -201,7 +210,7 @@ def reference_losses(result: ComparisonResult) -> list[tuple[str, float]]:
 
 
 def describe_references(result: ComparisonResult) -> str:
-    """Return the reference losses as a sentence, or "" if there are none."""
+    """Return a sentence with the reference losses, or "" if there are no reference losses."""
     losses = ", ".join(f"{name} {loss:.4f}" for name, loss in reference_losses(result))
     if not losses:
         return ""
@@ -213,7 +222,7 @@ BRACKETS = "Brackets are distribution-free 95% intervals of the median (order st
 
 
 def describe_scope(data_of_seeds: DataOfSeeds) -> str:
-    """Describe what differs between the seeds, and for which data the results hold."""
+    """Describe the differences between the seeds, and the data for which the results hold."""
     match data_of_seeds:
         case "new":
             return (

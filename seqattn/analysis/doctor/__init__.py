@@ -1,7 +1,7 @@
-"""The doctor: a diagnosis of a trained run from its attention weights and losses.
+"""The doctor, which diagnoses a trained run from its attention weights and losses.
 
-Each finding contains a measured value. If a problem was found, the finding also contains the
-meaning of the problem and the config lines to change.
+Each finding contains measured values. If the doctor found a problem, the finding also explains the
+consequence of the problem and names the config lines to change.
 
 The letters in shapes are N (sequences), L (layers), A (heads), T (target steps) and S (source
 steps).
@@ -19,13 +19,14 @@ CHECKS: tuple[Check, ...] = (
     weights.dead_heads, weights.identical_heads, weights.attention_does_not_matter,
     losses.exposure_bias, losses.seed_spread, losses.overfitting,
 )  # fmt: skip
-"""All checks, in order of priority: the problem to fix first comes first."""
+"""All checks, in order of priority. Of several problems, the first in this order is the most
+important."""
 CHECK_NAMES = tuple(check.name for check in CHECKS)
 WEIGHT_CHECK_NAMES = tuple(check.name for check in CHECKS if check.needs_weights)
 
 
 def examine(evidence: Evidence) -> list[Finding]:
-    """Run all checks. For a model without attention, leave out the checks of attention weights."""
+    """Run all checks. If the model has no attention, leave out the checks of attention weights."""
     return [
         check(evidence)
         for check in CHECKS

@@ -10,7 +10,7 @@ from seqattn.analysis.doctor.collect import Evidence
 
 State = Literal["found", "fine", "unknown"]
 Verdict = tuple[State, str] | tuple[State, str, str, str]
-"""The fields of a `Finding` that follow its name."""
+"""The fields of a `Finding` after the field `name`."""
 
 
 @dataclass(frozen=True)
@@ -38,19 +38,19 @@ class Finding:
 
 
 class UndecidableError(Exception):
-    """An error that a check raises if it cannot decide whether the run has the problem. The message
-    contains the reason.
+    """The error of a check that cannot decide whether the run has the problem. The message of the
+    error states the reason.
     """
 
 
 @dataclass(frozen=True)
 class Check:
-    """A check for one problem. Calling it with `Evidence` returns a `Finding`.
+    """A check for one problem. Calling a check with `Evidence` returns a `Finding`.
 
     Attributes:
         name: the name of the problem.
         needs_weights: whether the check reads attention weights.
-        judge: the function that carries out the check; it may raise `UndecidableError`.
+        judge: the function that performs the check. This function may raise `UndecidableError`.
     """
 
     name: str
@@ -65,12 +65,15 @@ class Check:
 
 
 def define_check(name: str, *, needs_weights: bool = False) -> Callable[..., Check]:
-    """Return a decorator that turns the function `judge` into a `Check`."""
+    """Return a decorator that turns a function into a `Check`.
+
+    The decorated function becomes the attribute `judge` of the check.
+    """
     return lambda judge: Check(name, needs_weights, judge)
 
 
 def summarize(findings: Sequence[Finding]) -> str:
-    """Return a sentence that lists the problems that were found."""
+    """Return a sentence that lists the problems that the checks found."""
     found = [finding.name for finding in findings if finding.state == "found"]
     decided = sum(finding.state != "unknown" for finding in findings)
     if not found:

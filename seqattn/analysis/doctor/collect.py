@@ -1,4 +1,4 @@
-"""Measurements of a trained model, on which the checks of the doctor are based."""
+"""The measurements of a trained model that the checks of the doctor use."""
 
 from __future__ import annotations
 
@@ -37,20 +37,21 @@ class Evidence:
         source_lengths: (N,), the number of source steps of each sequence.
         alignment: (N, T), the true source step of each target step, or -1 if a target step has
             none; None if the alignment is unknown.
-        padding_mass: the largest sum of a step's weights on padding.
+        padding_mass: the largest total weight that a head puts on padding at one target step.
         normalizer: "softmax", "sparsemax" or "hard"; "" for weights without a normalizer.
         loss: the free-running mean squared error.
         loss_teacher_forced: the teacher-forced mean squared error.
-        override_losses: for each override mode, the free-running loss with the replaced attention
-            weights.
+        override_losses: the free-running losses with replaced attention weights, by the name of the
+            replacement ("uniform" or "shuffled"); empty if the weights cannot be replaced.
         baseline: the name and the loss of the best parameter-free baseline.
         seeds: the test losses of this run and of the other seeds that were trained together with
             this run; empty for a single run.
         kind: the kind of model: "recurrent", "transformer" or "fast_weights".
         teacher_forcing: the schedule of teacher forcing, and the teacher-forcing probability in
             the last epoch.
-        fitted: the name and the loss of the best fitted baseline; None if there is none.
-        history: the records of the training epochs; empty if they are unknown.
+        fitted: the name and the loss of the best fitted baseline; None if there is no fitted
+            baseline.
+        history: the records of the training epochs; empty if the records are unknown.
     """
 
     weights: NDArray[np.float32] | None
@@ -88,8 +89,11 @@ class Evidence:
         return ", ".join([f"layer {layer}"] * (L > 1) + [f"head {head}"] * (A > 1))
 
     def rows(self, layer: int, head: int) -> NDArray[np.float32]:
-        """Return the weights of a head, (n, S), at the valid target steps of all sequences with at
-        least two source steps."""
+        """Return the weights of a head, (n, S), at n target steps.
+
+        The n target steps are the valid target steps of all sequences with two or more source
+        steps.
+        """
         assert self.weights is not None
         has_choice = self.source_lengths > 1
         rows = self.weights[has_choice, layer, head].reshape(-1, self.weights.shape[-1])
@@ -104,18 +108,18 @@ def collect_evidence(
 ) -> Evidence:
     """Run a model on its first `MAX_SEQUENCES` test sequences, and collect the measurements.
 
-    The forecasts are free-running, teacher-forced, and free-running with overridden attention
-    weights.
+    The model computes free-running forecasts, teacher-forced forecasts, and free-running forecasts
+    with overridden attention weights.
 
     Args:
         trained: the model.
         data: the data on which the model was trained.
         seeds: the test losses of this run and of the other seeds that were trained together with
             this run; empty for a single run.
-        history: the records of the training epochs; empty if they are unknown.
+        history: the records of the training epochs; empty if the records are unknown.
 
     Raises:
-        DataError: if no target of these test sequences was observed.
+        DataError: if these test sequences contain no observed target.
     """
     part = data.test.select(slice(0, MAX_SEQUENCES))
     check_observed(part, f"the first {len(part)} test sequences")
@@ -160,9 +164,9 @@ def _padding_mass(weights: NDArray[np.float32] | None, part: Sequences) -> float
 
 
 def _override_losses(trained: LoadedModel, part: Sequences, data: Splits) -> dict[str, float]:
-    """Return the loss of each override mode.
+    """Return the free-running loss with each kind of overridden weights, by override mode.
 
-    The result is empty if the model's weights cannot be overridden.
+    The result is empty if the weights of the model cannot be overridden.
     """
     found = dict[str, float]()
     for mode in ("uniform", "shuffled"):

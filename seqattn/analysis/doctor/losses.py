@@ -12,13 +12,13 @@ from seqattn.analysis.doctor.check import Finding, Verdict, define_check
 from seqattn.analysis.doctor.collect import Evidence
 
 MIN_EXPOSURE_RATIO = 1.5  # free-running loss / teacher-forced loss
-MIN_EXPOSURE_GAP = 0.01  # as a share of the loss of the best parameter-free baseline
-MIN_LINEAR_GAIN = 0.01  # as a share of the loss of the best parameter-free baseline
+MIN_EXPOSURE_GAP = 0.01  # (free-running loss - teacher-forced loss) / best parameter-free loss
+MIN_LINEAR_GAIN = 0.01  # (loss - loss of the best fitted baseline) / best parameter-free loss
 MAX_SEED_RATIO = 2.0  # loss of the worst seed / median loss
 MAX_TRAINING_RATIO = 0.7  # training loss at the end / training loss at the best epoch
 MIN_VALIDATION_RATIO = 1.25  # validation loss at the end / best validation loss
 MIN_GENERALIZATION_RATIO = 3.0  # teacher-forced validation loss / training loss, both at the end
-MIN_EPOCHS = 10  # the minimum number of epochs that shows a trend
+MIN_EPOCHS = 10  # fewer epochs do not show a trend
 SEED_SPREAD = "seeds fall apart"
 LESS_OVERFITTING = (
     "more training sequences (data.n_train, or a larger file), model.hidden_dim: (narrower), or"
@@ -28,11 +28,11 @@ LESS_OVERFITTING = (
 
 @define_check("worse than a baseline")
 def worse_than_baseline(evidence: Evidence) -> Verdict:
-    """Compare the loss with the best parameter-free baseline and the best fitted baseline.
+    """Compare the model with the best parameter-free baseline and the best fitted baseline.
 
     In an exactly linear task, the loss of a fitted baseline is about 0. Therefore, the check counts
-    the fitted baseline as better only if its loss is lower by more than `MIN_LINEAR_GAIN` times the
-    loss of the parameter-free baseline.
+    the fitted baseline as better than the model only if the loss of the model is higher by more
+    than `MIN_LINEAR_GAIN` times the loss of the parameter-free baseline.
     """
     baseline, baseline_loss = evidence.baseline
     number = f"loss {evidence.loss:.4g}, against {baseline_loss:.4g} of {baseline!r}"
@@ -130,11 +130,12 @@ def _judge_seed_spread(losses: Sequence[float]) -> Verdict:
 def overfitting(evidence: Evidence) -> Verdict:
     """Check whether the model fits the training sequences without generalizing.
 
-    The problem is found if the training loss kept falling after the epoch with the best validation
-    loss, or if the training loss is several times lower than the teacher-forced validation loss.
-    The check uses moving averages of the losses over windows of a twentieth of the epochs. Training
-    uses teacher forcing at least in part, so the training loss is compared with the teacher-forced
-    validation loss.
+    The check finds the problem in three cases. First, the training loss fell clearly after the
+    epoch with the best validation loss. Second, the validation loss rose clearly after this epoch,
+    but the training loss did not rise. Third, the final training loss is much lower than the final
+    teacher-forced validation loss. The third case uses the teacher-forced validation loss because
+    training uses teacher forcing, at least in part. All losses are moving averages, and their
+    window is a twentieth of the epochs, but at least 3 epochs.
     """
     epochs = len(evidence.history)
     if epochs < MIN_EPOCHS:

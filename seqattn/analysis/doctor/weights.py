@@ -83,14 +83,18 @@ def stuck_on_one_step(evidence: Evidence) -> Verdict:
 
 
 def _most_common_position(rows: NDArray[np.float32]) -> tuple[float, str]:
-    """Return the share and the name of the most common position of the largest weight.
+    """Return the source position that most often has the largest weight.
 
     Args:
         rows: (n, S), the weights of n target steps.
+
+    Returns:
+        The share of the n target steps with the largest weight at this position, and the name of
+        the position.
     """
     positions = np.nanargmax(rows, axis=1)
-    # Also count from the end: the last points of sources with different lengths have different
-    # positions.
+    # The positions are also counted from the end, because the last points of sources with different
+    # lengths have different indices.
     from_end = np.isfinite(rows).sum(axis=1) - positions
     ((position, count),) = Counter(positions.tolist()).most_common(1)
     ((distance, count_from_end),) = Counter(from_end.tolist()).most_common(1)
@@ -155,8 +159,8 @@ def saturated_softmax(evidence: Evidence) -> Verdict:
 
 
 def _alignment_accuracy(evidence: Evidence) -> float:
-    """Return the share of target steps at which the best head has its largest weight on the true
-    source step."""
+    """Return the share of the aligned target steps at which the best head has its largest weight at
+    the true source step. The result is 0 if the alignment is unknown."""
     weights, true = evidence.weights, evidence.alignment
     if weights is None or true is None or not (true >= 0).any():
         return 0.0
@@ -220,7 +224,7 @@ def attention_does_not_matter(evidence: Evidence) -> Verdict:
 
 
 def entropy_share(rows: NDArray[np.float32]) -> float:
-    """Return the mean ratio of a row's entropy to the largest possible entropy.
+    """Return the mean ratio of the entropy of a row to the largest possible entropy of this row.
 
     The largest possible entropy is the logarithm of the number of weights in the row.
 
@@ -234,14 +238,17 @@ def entropy_share(rows: NDArray[np.float32]) -> float:
 
 
 def _entropy_shares(evidence: Evidence) -> dict[tuple[int, int], float]:
-    """Return the entropy share of each head that has rows, by layer index and head index."""
+    """Return the entropy share of each head, by layer index and head index.
+
+    A head has no entry if `Evidence.rows` returns no rows for this head.
+    """
     return {
         head: entropy_share(rows) for head in evidence.heads() if len(rows := evidence.rows(*head))
     }
 
 
 def _require_distribution(evidence: Evidence) -> NDArray[np.float32]:
-    """Return the weights, (N, L, A, T, S), if they are a distribution over the source.
+    """Return the weights, (N, L, A, T, S), which must be a distribution over the source.
 
     Raises:
         UndecidableError: if the weights are signed read strengths.
@@ -253,7 +260,7 @@ def _require_distribution(evidence: Evidence) -> NDArray[np.float32]:
 
 
 def _require_several_heads(evidence: Evidence) -> NDArray[np.float32]:
-    """Return the weights, (N, L, A, T, S), if there are several heads.
+    """Return the weights, (N, L, A, T, S), of a model with several heads.
 
     Raises:
         UndecidableError: if the weights are signed read strengths, if there is only one head, or

@@ -22,15 +22,16 @@ from seqattn.runs.output_files import output_file
 from seqattn.runs.storage import open_atomic
 
 MAX_MEMORY_BYTES = 2**26
-"""Maximum size of the spooled weights in memory, in bytes. Larger weights are spooled to disk."""
+"""Maximum size of the weights that are kept in memory, in bytes. If the weights need more memory,
+all of them are moved to a file on disk."""
 
 
 class AttentionSpool(Spool):
     """A temporary file that collects attention weights until the attention file is written.
 
-    In an NPZ file, the arrays follow one another, and each array begins with its shape. The
-    weights, however, arrive in chunks of a few sequences. Each chunk contains the weights of all
-    kinds of attention, and chunks may come from parts with different lengths.
+    An NPZ file contains one array after another, and each array begins with its shape. The weights,
+    however, arrive in chunks of a few sequences. Each chunk contains the weights of all kinds of
+    attention, and the sequences of different chunks may have different lengths.
 
     Args:
         folder: a folder with space for all uncompressed weights; None for the system's folder of
@@ -46,13 +47,13 @@ class AttentionSpool(Spool):
         self.alignment: NDArray[np.int64] | None = None
 
     def start_part(self, part: Sequences, steps: int | None = None) -> None:
-        """Start a part. The next calls of `add` add the weights of the sequences in this part.
+        """Start a part. The next calls to `add` add the weights of the sequences in this part.
 
         Args:
             part: the sequences.
-            steps: the number of forecast steps of each sequence; None for the length of the
-                sequence's target. The attention file contains the alignment only if `steps` is
-                None, and only for a single part.
+            steps: the number of forecast steps of each sequence. If `steps` is None, the forecast
+                of each sequence has as many steps as the target, and the attention file contains
+                the alignment. In this case, there must be only one part.
         """
         self.ids.append(part.ids)
         if steps is None:
@@ -73,7 +74,10 @@ class AttentionSpool(Spool):
             self.file.write(np.ascontiguousarray(cells).data)
 
     def write(self, path: Path) -> None:
-        """Write the attention file of a run, byte for byte as `write_arrays` would."""
+        """Write the attention file of a run.
+
+        The file is byte-for-byte identical to a file that `write_arrays` writes.
+        """
         with open_atomic(path) as file:
             self._write(file)
 
@@ -100,10 +104,10 @@ class AttentionSpool(Spool):
         write_npz(file, {**contents, "ids": string_array(*self.ids)})
 
     def _read(self, name: str, shape: tuple[int, ...]) -> Iterator[NDArray[np.float32]]:
-        """Yield the weights of one kind of attention, a few sequences at a time, padded with NaN.
+        """Yield the weights of one kind of attention, padded with NaN, in chunks of sequences.
 
         Args:
-            name: the key of the kind in the attention file.
+            name: the key of this kind of attention in the attention file.
             shape: the shape of the weights of one sequence in the file.
         """
         for offset, (n, *sizes) in self.chunks[name]:
@@ -146,8 +150,8 @@ class _ForwardOnlyFile:
 def open_attention_spool(output: Path | None) -> Iterator[AttentionSpool | None]:
     """Open an attention spool that writes the user's attention file when the context ends.
 
-    The temporary file is in the folder of the output, because this folder needs enough space for
-    the output in any case.
+    If possible, the temporary file is in the folder of the output, because this folder needs enough
+    space for the output in any case.
 
     Args:
         output: the path of the attention file. If the path is None, the context provides None

@@ -1,10 +1,14 @@
-"""The file of `--attention-override forced:FILE.json`: rows of attention weights.
+"""A reader of the file given with `--attention-override forced:FILE.json`.
+
+The file contains rows of attention weights:
 
     {"rows": [{"step": 2, "layer": 0, "head": 0, "weights": [0, 1]}]}
 
-A row replaces the weights of one decoder step (from 1) in one layer and head (from 0). The rest of
-the forecast is computed from it. Without `layer` or `head` the row is for all of them, without `id`
-for all sequences. A row of zeros gives a context of 0. Rows are not normalized.
+A row replaces the weights of one decoder step in one head of one layer. Steps are counted from 1,
+and layers and heads are counted from 0. The model computes the rest of the forecast from the new
+weights. Without the key `layer`, the row applies to all layers. Without the key `head`, the row
+applies to all heads. Without the key `id`, the row applies to all sequences. A row of zeros gives a
+context of 0. Rows are not normalized.
 """
 
 from __future__ import annotations
@@ -31,11 +35,12 @@ class ForcedRow:
     """The weights of one decoder step.
 
     Attributes:
-        place: file and index of the row, for messages.
-        step: decoder step, from 1.
+        place: the file and the index of the row, for messages.
+        step: the decoder step, counted from 1.
         weights: one number for each point of the source.
-        layer, head: indices from 0; None: all.
-        id: id of the sequence; None: all.
+        layer, head: the index of the layer and the index of the head, counted from 0; None for all
+            layers or all heads.
+        id: the id of the sequence; None for all sequences.
     """
 
     place: str
@@ -50,7 +55,7 @@ def read_rows(path: Path) -> tuple[ForcedRow, ...]:
     """Read a JSON file of rows.
 
     Raises:
-        UsageError: if the file cannot be read, or does not contain a JSON object
+        UsageError: if the file cannot be read, or if it does not contain a JSON object of the form
             `{"rows": [...]}`.
     """
     try:
@@ -71,11 +76,11 @@ def parse_rows(content: Any, origin: str) -> tuple[ForcedRow, ...]:
     """Convert the content of a file to rows.
 
     Args:
-        content: an object {"rows": [...]}.
-        origin: file or argument, for messages.
+        content: the content, which should be an object of the form `{"rows": [...]}`.
+        origin: the name of the file or the argument that contains the rows, for messages.
 
     Raises:
-        UsageError: if the content is not an object `{"rows": [...]}`.
+        UsageError: if the content is not an object of the form `{"rows": [...]}`.
     """
     if not isinstance(content, Mapping) or "rows" not in content:
         raise UsageError(f"{origin}: expected {EXAMPLE}, found {_shown(content)}.")
@@ -88,9 +93,14 @@ def parse_rows(content: Any, origin: str) -> tuple[ForcedRow, ...]:
 
 
 def _parse_row(row: Any, place: str) -> ForcedRow:
-    """
+    """Convert an element of the list `rows` to a `ForcedRow`.
+
+    Args:
+        row: the element of the list.
+        place: the file and the index of the row, for messages.
+
     Raises:
-        UsageError: it is not a row.
+        UsageError: if the element is not a valid row.
     """
     if not isinstance(row, Mapping):
         raise UsageError(f"{place}: expected an object, found {_shown(row)}.")
@@ -144,7 +154,10 @@ def _unique_keys(path: Path, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _shown(value: Any) -> str:
-    """A value in a message: JSON's names of constants, and no long text."""
+    """Return a value as text for a message.
+
+    Constants have their JSON names, and a long value is truncated.
+    """
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
     if isinstance(value, list | tuple):

@@ -1,6 +1,7 @@
-"""Forced attention weights in the forecasts of many sequences: rows of single decoder steps.
+"""Forced attention weights in the forecasts of many sequences.
 
-Letters: N sequences, L attention layers, A heads, T decoder steps, S source steps.
+Each forced row replaces the weights of one decoder step. The letters in shapes are N (sequences),
+L (attention layers), A (heads), T (decoder steps) and S (source steps).
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from seqattn.models.attention import AttentionOverride, ForcedWeights, Override
 
 FORCED = "forced:"
 ROUNDING = 1e-4
-"""Difference from 1 of the sum of a row that still counts as a distribution."""
+"""A row counts as a distribution if its sum differs from 1 by at most this value."""
 MAX_SHOWN_IDS = 5
 
 
@@ -32,25 +33,30 @@ class ForcedRows:
     """All forced rows of a forecast.
 
     Attributes:
-        rows: in the order of the file.
+        rows: the forced rows, in the order of the file.
     """
 
     rows: tuple[ForcedRow, ...]
 
     def for_ids(self, ids: Iterable[str]) -> ForcedRows:
-        """Return the rows for all sequences and those for sequences with these ids."""
+        """Return the rows that apply to sequences with the given ids.
+
+        The result also contains the rows that apply to all sequences.
+        """
         known = {None, *ids}
         return replace(self, rows=tuple(row for row in self.rows if row.id in known))
 
     def check_model(self, steps: int, shape: tuple[int, int]) -> None:
-        """Check that steps, layers and heads exist, and that no place has two rows.
+        """Check that the step, layer and head of each row exist, and that no two rows overlap.
 
         Args:
-            steps: number of forecast steps.
-            shape: numbers of layers and heads; see `Seq2SeqModel.attention_shape`.
+            steps: the number of forecast steps.
+            shape: the number of layers and the number of heads; see
+                `Seq2SeqModel.attention_shape`.
 
         Raises:
-            UsageError: a step, layer or head does not exist, or a place has two rows.
+            UsageError: if a step, layer or head does not exist, or if two rows replace the same
+                weights.
         """
         taken = dict[tuple[int, int, int], dict[str | None, ForcedRow]]()
         for row in self.rows:
@@ -65,10 +71,13 @@ class ForcedRows:
                     _claim(taken.setdefault((row.step, layer, head), {}), row, layer, head)
 
     def check_ids(self, ids: Collection[str]) -> None:
-        """Check that a sequence exists for each id.
+        """Check that a sequence exists for the id of each row.
+
+        Args:
+            ids: the ids of all sequences.
 
         Raises:
-            UsageError: no sequence has the id of a row.
+            UsageError: if no sequence has the id of a row.
         """
         known = set(ids)
         for row in self.rows:
@@ -78,14 +87,14 @@ class ForcedRows:
                 )
 
     def check_lengths(self, ids: Sequence[str], lengths: NDArray[np.int64]) -> None:
-        """Check that each row has one number for each point of each source that it is for.
+        """Check that each row has as many numbers as the sources to which the row applies.
 
         Args:
-            ids: of N sequences.
-            lengths: (N,), of their sources.
+            ids: the ids of N sequences.
+            lengths: (N,), the source lengths of the sequences.
 
         Raises:
-            UsageError: a row has more or fewer numbers.
+            UsageError: if a row has more or fewer numbers than a source to which the row applies.
         """
         places = _places_of(ids)
         for row in self.rows:
@@ -108,10 +117,10 @@ class ForcedRows:
         """Build the forced weights of N sequences, padded to S source steps.
 
         Args:
-            ids: of the N sequences.
-            steps: number of forecast steps T.
-            shape: numbers of layers and heads.
-            S: length of the padded sources.
+            ids: the ids of the N sequences.
+            steps: the number of forecast steps, T.
+            shape: the number of layers and the number of heads.
+            S: the length of the padded sources.
         """
         force = np.full((len(ids), *shape, steps, S), np.nan)
         places = _places_of(ids)
@@ -125,10 +134,10 @@ class ForcedRows:
         return ForcedWeights(torch.from_numpy(force))
 
     def meaning(self, of_model: WeightSemantics) -> WeightSemantics:
-        """Return what weights with these rows mean.
+        """Return the meaning of attention weights in which the forced rows replace some rows.
 
         Args:
-            of_model: what the weights of the model mean.
+            of_model: the meaning of the model's own weights; see `AttentionMap.meaning`.
         """
         sums = [math.fsum(row.weights) for row in self.rows]
         if any(sum_ > 1 + ROUNDING for sum_ in sums) or any(
@@ -139,28 +148,31 @@ class ForcedRows:
 
 
 ForecastOverride = Override | ForcedRows
-"""What replaces the attention weights in the forecasts of many sequences."""
+"""A replacement of the attention weights in the forecasts of many sequences."""
 
 
 def parse_override(text: str) -> ForecastOverride:
-    """Parse the value of --attention-override, and read its file.
+    """Parse the value of `--attention-override`.
+
+    If the value names a file of forced rows, this function also reads the file.
 
     Raises:
-        UsageError: an unknown mode, or a file that cannot be used.
+        UsageError: if the mode is unknown, or if the file cannot be used.
     """
     name = text.removeprefix(FORCED)
     return ForcedRows(read_rows(Path(name))) if name not in (text, "") else Override.parse(text)
 
 
 def as_override(value: Any) -> ForecastOverride:
-    """Convert the argument `attention_override` of the Python API.
+    """Convert the argument `attention_override` of the Python API to a `ForecastOverride`.
 
     Args:
-        value: a mode or "forced:FILE.json" as on the command line, an `Override`, rows as in the
-            file, or an object with the key "rows".
+        value: one of five kinds of values: a mode or "forced:FILE.json", as on the command line; an
+            `Override`; `ForcedRows`; a list of rows, as in the file; or a mapping with the key
+            "rows".
 
     Raises:
-        UsageError: another value.
+        UsageError: if the value is of another kind, or if it is invalid.
     """
     if isinstance(value, str):
         return parse_override(value)
@@ -179,14 +191,14 @@ def fit_override(
         override: the override.
         model: the model.
         part: the sequences.
-        steps: number of forecast steps.
+        steps: the number of forecast steps.
 
     Returns:
-        a function that returns the override of a chunk: slice of its sequences, and length of its
-        padded sources.
+        A function that returns the override of a chunk of sequences. The arguments of the function
+        are the slice of the chunk, and the length of the padded sources in the chunk.
 
     Raises:
-        UsageError: the override does not fit the model or a sequence.
+        UsageError: if the override does not fit the model or a sequence.
     """
     shape = model.attention_shape()
     if isinstance(override, Override):
@@ -199,17 +211,27 @@ def fit_override(
 
 
 def meaning_with(override: ForecastOverride, of_model: WeightSemantics) -> WeightSemantics:
-    """Return what the weights of a forecast with an override mean; see `AttentionMap.meaning`."""
+    """Return the meaning of the weights in a forecast with an override.
+
+    Args:
+        override: the override.
+        of_model: the meaning of the model's own weights; see `AttentionMap.meaning`.
+    """
     if isinstance(override, ForcedRows):
         return override.meaning(of_model)
     return "partial" if override.mode == "zeros" else of_model
 
 
 def _indices(row: ForcedRow, key: str, count: int) -> range:
-    """The layers or heads of a row.
+    """Return the indices of the layers or heads to which a row applies.
+
+    Args:
+        row: the row.
+        key: "layer" or "head".
+        count: the number of layers or heads of the model.
 
     Raises:
-        UsageError: there is no such layer or head.
+        UsageError: if the model does not have the layer or head of the row.
     """
     k = getattr(row, key)
     if k is None:
@@ -223,10 +245,16 @@ def _indices(row: ForcedRow, key: str, count: int) -> range:
 
 
 def _claim(taken: dict[str | None, ForcedRow], row: ForcedRow, layer: int, head: int) -> None:
-    """Add a row to those of its step, layer and head, by id.
+    """Register a row for one step, layer and head.
+
+    Args:
+        taken: the rows that were registered earlier, by sequence id. The key None means all
+            sequences. The function adds the new row.
+        row: the row to add.
+        layer, head: the indices of the layer and the head, for the message.
 
     Raises:
-        UsageError: another row is for the same sequence.
+        UsageError: if an earlier row applies to the same sequence.
     """
     earlier = taken.get(row.id) or taken.get(None)
     if earlier is None and row.id is None and taken:
@@ -241,7 +269,7 @@ def _claim(taken: dict[str | None, ForcedRow], row: ForcedRow, layer: int, head:
 
 
 def _places_of(ids: Sequence[str]) -> dict[str, list[int]]:
-    """The indices of the sequences with each id."""
+    """Return, for each id, the indices of the sequences that have this id."""
     places = dict[str, list[int]]()
     for n, name in enumerate(ids):
         places.setdefault(name, []).append(n)

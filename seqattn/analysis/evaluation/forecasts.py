@@ -1,6 +1,6 @@
 """Free-running and teacher-forced forecasts of a trained model, in chunks of sequences.
 
-The letters in shapes are N (sequences), n (sequences of a chunk), T (steps), F (features), A
+The letters in shapes are N (sequences), n (sequences in a chunk), T (steps), F (features), A
 (heads) and S (source length).
 """
 
@@ -28,18 +28,18 @@ from seqattn.runs import attention_arrays
 from seqattn.training.batches import batch_of, chunk_slices
 
 MAX_CHUNK_SEQUENCES = 2048
-MAX_CHUNK_PAIRS = 2**22  # pairs of points, which determine the size of the attention weights
+MAX_CHUNK_PAIRS = 2**22  # pairs of points, which bound the size of the attention weights
 
 
 @dataclass(frozen=True)
 class FreeRunningForecast:
-    """Forecasts that are computed from the sources alone.
+    """Forecasts that the model computed from the sources alone.
 
     Attributes:
         values: (N, T, F), the forecasts in the units of the data.
         maps: the weights of each kind of attention, such as "cross" with the shape
             (N, layers, A, T, S); empty if the model has no attention. See `AttentionMap`.
-        meaning: whether the weights are a distribution or signed read strengths.
+        meaning: the meaning of the weights; see `AttentionMap.meaning`.
     """
 
     values: NDArray[np.float64]
@@ -48,7 +48,7 @@ class FreeRunningForecast:
 
     @classmethod
     def from_chunks(cls, chunks: Sequence[ForecastChunk]) -> FreeRunningForecast:
-        """Concatenate the chunks of a part."""
+        """Concatenate the forecasts of several chunks."""
         maps = {kind: torch.cat([chunk.maps[kind] for chunk in chunks]).numpy()
                 for kind in chunks[0].maps}  # fmt: skip
         return cls(np.concatenate([chunk.values for chunk in chunks]), maps, chunks[0].meaning)
@@ -58,7 +58,7 @@ class FreeRunningForecast:
 
         Args:
             part: the sequences of the forecast.
-            steps_real: True if the steps beyond the length of a target are padding, False if all T
+            steps_real: True if the steps after the end of a target are padding; False if all T
                 steps are valid.
 
         Raises:
@@ -81,8 +81,9 @@ class FreeRunningForecast:
 
 Maps = Mapping[AttentionKind, NDArray[np.float32]]
 AttentionCallback = Callable[[WeightSemantics, Maps, slice], None]
-"""A function that is called with the meaning of the weights, the weights of n sequences as arrays
-(n, layers, A, rows, columns) by kind of attention, and the slice of these sequences in the part."""
+"""A function that receives the attention weights of n sequences. The first argument is the meaning
+of the weights. The second argument contains an array (n, layers, A, rows, columns) for each kind of
+attention. The third argument is the slice of the part that contains the n sequences."""
 
 
 def free_run(
@@ -95,24 +96,24 @@ def free_run(
     scaling: Scaling | None = None,
     on_attention: AttentionCallback | None = None,
 ) -> FreeRunningForecast:
-    """Forecast `steps` points of every sequence, in chunks, on the device of the model.
+    """Forecast `steps` points of every sequence, in chunks of sequences.
 
     Args:
         model: the model.
         part: the sequences.
         steps: the number of points to forecast.
         override: the replacement of the attention weights; None for the model's own weights.
-        with_attention: whether the result contains the weights, which take most of the memory for
-            long sequences.
-        scaling: the conversion to the units of the model and back; None if the part has the units
-            of the model.
-        on_attention: a function that is called with the weights of each chunk, whether or not the
-            result contains them.
+        with_attention: whether the result contains the attention weights. The weights of long
+            sequences need more memory than everything else in the result.
+        scaling: the scaling between the units of the data and the units of the model; None if the
+            model uses the units of the data.
+        on_attention: a function that is called with the attention weights of each chunk, even if
+            `with_attention` is False.
 
     Raises:
         DataError: if the model's linear skip connection has no weights for a source length.
         UsageError: if the override does not fit the model or a sequence, or if the linear skip
-            connection has no weights for so many steps.
+            connection has no weights for `steps` steps.
     """
     values = np.empty((len(part), steps, len(part.target_features)))
     maps = dict[AttentionKind, list[Tensor]]()
@@ -135,11 +136,11 @@ class ForecastChunk(NamedTuple):
     """Free-running forecasts of n sequences.
 
     Attributes:
-        places: the slice of the sequences in their part.
+        places: the slice of the part that contains the sequences.
         values: (n, T, F), the forecasts in the units of the part.
         maps: the weights of each kind of attention, (n, layers, A, rows, columns); empty if the
             weights were not requested.
-        meaning: whether the weights are a distribution or signed read strengths.
+        meaning: the meaning of the weights; see `AttentionMap.meaning`.
     """
 
     places: slice
@@ -170,7 +171,7 @@ def forecast_chunks(
         DataError: see `free_run`.
         UsageError: see `free_run`.
     """
-    if model.skip is not None:  # checked here, so that messages name the ids of the sequences
+    if model.skip is not None:  # this check, unlike a check in the model, can name the sequence ids
         model.skip.check_steps(steps)
         model.skip.check_sources(part.source_lengths, part.ids)
     of_chunk = None if override is None else fit_override(override, model, part, steps)
@@ -203,8 +204,8 @@ def forecast_loss(
 ) -> float | None:
     """Return the mean squared error of forecasts.
 
-    The result is None if the forecasts and the targets have different lengths, or if no target was
-    observed.
+    The result is None if the forecasts and the targets have different lengths, or if the part
+    contains no observed target.
     """
     if result.values.shape[1] != part.target_steps or not part.target_cells.any():
         return None
@@ -214,7 +215,7 @@ def forecast_loss(
 def teacher_forced_chunks(
     model: Seq2SeqModel, part: Sequences, scaling: Scaling | None = None
 ) -> Iterator[tuple[slice, Floats]]:
-    """Compute teacher-forced forecasts of a part.
+    """Compute the teacher-forced forecasts of all sequences of a part.
 
     Yields:
         The slice of a chunk of n sequences in the part, and the forecasts of these sequences,
@@ -237,12 +238,12 @@ def teacher_forced_chunks(
 def pair_with_targets(
     part: Sequences, forecasts: Iterable[tuple[slice, Floats]]
 ) -> Iterator[tuple[slice, Sequences, Floats]]:
-    """Pair the chunks of a part with their forecasts.
+    """Yield the chunks of a part, each chunk together with the forecasts of its sequences.
 
     Args:
         part: the sequences.
-        forecasts: the forecasts of all sequences in order, in chunks of any size. Each chunk is a
-            pair of a slice of the part and the forecasts of this slice, (n, T, F).
+        forecasts: the forecasts of all sequences in order, in chunks of any size. Each of these
+            chunks is a pair: a slice of the part, and the forecasts, (n, T, F), for this slice.
 
     Yields:
         The slice of a chunk in the part, the sequences of the chunk, and the forecasts of these

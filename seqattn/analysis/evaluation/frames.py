@@ -1,4 +1,5 @@
-"""A reader of DataFrames for a trained model, which converts them to Parquet files first."""
+"""A reader of DataFrames for a trained model. The reader first converts a DataFrame to a Parquet
+file."""
 
 from __future__ import annotations
 
@@ -20,8 +21,8 @@ from seqattn.training import LoadedModel
 
 @dataclass(frozen=True)
 class FrameReader:
-    """A reader of a DataFrame for a trained model. The DataFrame is read in the same way as
-    `InputReader` reads files.
+    """A reader of a DataFrame for a trained model. The reader treats the DataFrame in the same way
+    as `InputReader` treats a file.
 
     Attributes:
         reader: the reader of files.
@@ -54,7 +55,8 @@ class FrameReader:
         """Read the sequences as sources.
 
         Yields:
-            A chunk of the DataFrame as read, and the sequences of the chunk.
+            A chunk of the DataFrame, and the sequences of the chunk. In the chunk and in the
+            sequences, empty cells have been handled in the same way as in the training data.
 
         Raises:
             DataError: see `InputReader.read_sources`.
@@ -77,7 +79,7 @@ class FrameReader:
             return self.reader.read_with_targets(path, NAME)
 
     def make_frame(self, columns: Mapping[str, Any]) -> Any:
-        """Create a DataFrame of the same library as `frame`."""
+        """Create a DataFrame from columns, using the same library as `frame`."""
         if hasattr(self.frame, "from_pydict"):  # a pyarrow table
             return type(self.frame).from_pydict(dict(columns))
         return type(self.frame)(dict(columns))
@@ -86,10 +88,12 @@ class FrameReader:
 def forecast_columns(
     reader: FrameReader, trained: LoadedModel, steps: int | None
 ) -> dict[str, Any]:
-    """Return forecasts as the columns of a table in long format: series, time, and target features.
+    """Forecast the sequences of a DataFrame, and return the columns of a table in long format.
+
+    The table has columns for the series, the time and the target features.
 
     Args:
-        reader: the reader of the DataFrame with the sources.
+        reader: the reader of a DataFrame with the sources.
         trained: the model.
         steps: the number of steps to forecast; None for the target length of the training data.
 

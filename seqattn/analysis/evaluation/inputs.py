@@ -1,5 +1,5 @@
-"""A reader of the user's sequences for a trained model. The sequences are treated in the same way
-as the training data."""
+"""A reader of the user's sequences for a trained model. The reader treats the sequences in the same
+way as the training data."""
 
 from __future__ import annotations
 
@@ -36,22 +36,22 @@ READING_KEYS = (
     "format", "layout", "series", "time", "ignore", "missing", "na_values", "time_format",
     "delimiter", "decimal", "thousands", "comment", "skip_rows", "header", "encoding",
 )  # fmt: skip
-"""Keys of the `data` section that control how a file is read. Their values may differ from those of
-the training."""
+"""Keys of the `data` section that control how a file is read. A new file may need other values of
+these keys than the training data."""
 
 
 def input_config(trained: LoadedModel, overrides: Sequence[str] = ()) -> OwnFile:
-    """Return the `data` section that controls how files for a model are read.
+    """Return the `data` section that controls how input files for a model are read.
 
-    The result is the `data` section of the run's config. For a model that was trained on generated
-    data, the result has the default values.
+    If the model was trained on files, the result is the `data` section of the run's config. If the
+    model was trained on generated data, the result contains the default values.
 
     Args:
         trained: the model.
-        overrides: assignments "data.KEY=VALUE", where KEY is one of `READING_KEYS`.
+        overrides: assignments of the form `data.KEY=VALUE`. KEY is one of `READING_KEYS`.
 
     Raises:
-        UsageError: if an override sets a key that applies only to training.
+        UsageError: if an override sets a key that is not one of `READING_KEYS`.
         ConfigError: if a value is invalid.
     """
     config = trained.config.data
@@ -93,22 +93,23 @@ class InputReader:
 
     @property
     def has_key(self) -> bool:
-        """Whether the config has the key `data.missing`. A config with generated data lacks this
-        key."""
+        """Whether the config of the run has the key `data.missing`. A config with generated data
+        does not have this key."""
         return isinstance(self.trained.config.data, OwnFile)
 
     def read_sources(
         self, file: Path, name: str | None = None
     ) -> Iterator[tuple[Chunk, Sequences, tuple[str, ...]]]:
-        """Read the sequences of a file as sources.
+        """Read the sequences of a file as sources without targets, in chunks.
 
         Args:
             file: the path of the file; "-" means standard input.
             name: the name of the file in messages; None for the path.
 
         Yields:
-            A chunk of the file as read, the sequences of the chunk, and the names of the features
-            in the file.
+            A chunk of the file, the sequences of the chunk, and the names of the features in the
+            file. In the chunk and in the sequences, empty cells have been handled in the same way
+            as in the training data.
 
         Raises:
             DataError: see `read_chunks`.
@@ -195,7 +196,7 @@ class InputReader:
     def _chunks(self, file: Path, name: str, options: ReadOptions) -> Iterator[Chunk]:
         try:
             yield from read_chunks(file, options)
-        except AmbiguousData as ambiguity:  # is raised before the first chunk
+        except AmbiguousData as ambiguity:  # this error is raised before the first chunk
             yield from read_chunks(file, self._resolve_reading(file, name, options, ambiguity))
 
     def _resolve_reading(
@@ -218,9 +219,9 @@ class InputReader:
     def file_format(self, file: Path) -> str:
         """Return the format of a file.
 
-        The format is "auto" if the ending of the file name is known and differs from the ending of
-        the training file. Otherwise, it is the format of the training file. Standard input is CSV
-        unless the training file has another text format.
+        The format is "auto" if the file name has a known ending that differs from the ending of the
+        training file. Otherwise, the new file has the format of the training file. The format of
+        standard input is CSV, unless the training file has another text format.
         """
         config, ending = self.config, file.suffix.lower()
         if str(file) == "-":
@@ -231,12 +232,15 @@ class InputReader:
 
     @property
     def _frequency(self) -> Frequency | None:
-        """The interval between the steps of the training data; None if it is unknown."""
+        """The interval between the steps of the training data; None if the interval is unknown."""
         return self.spec.frequency if self.has_key else Frequency("number", 1)
 
     def _handle_missing(self, chunk: Chunk, name: str) -> Series:
-        """Return the sources of a chunk, after rejecting, dropping or filling empty cells as during
-        training."""
+        """Return the sources of a chunk, and handle empty cells in the same way as during training.
+
+        The function rejects empty cells, fills empty cells, or drops the sequences that contain
+        empty cells.
+        """
         config = self.config
         spacing = infer_spacing(chunk, self._frequency)
         if spacing is None:
@@ -283,7 +287,7 @@ def join_sources(parts: Sequence[Sequences]) -> Sequences:
 def _select_id_parts(chunk: Chunk, ids: Sequence[str]) -> tuple[tuple[str, ...], ...] | None:
     """Return the values in the id columns for some sequences of a chunk.
 
-    The result is None if the id is a single column.
+    The result is None if the id consists of a single column.
     """
     if chunk.id_parts is None:
         return None

@@ -1,4 +1,4 @@
-"""Functions that load the model of a run and the data on which it was trained."""
+"""Functions that load the model of a run, and the data on which the model was trained."""
 
 from __future__ import annotations
 
@@ -23,13 +23,14 @@ def open_run(path: Path, epoch: int | None = None) -> tuple[RunFolder, LoadedMod
     """Load a run from a run folder, or from a checkpoint in a run folder.
 
     Args:
-        path: a run folder, or a checkpoint in one.
-        epoch: a recorded epoch whose parameters the model gets; None for those of the checkpoint.
+        path: a run folder, or a checkpoint in a run folder.
+        epoch: the number of the epoch from which the function loads the recorded parameters; None
+            to load the parameters from the checkpoint.
 
     Raises:
-        CheckpointError: if there is no checkpoint, if the checkpoint is corrupt, or if it does not
-            match the config of the folder.
-        UsageError: if the epoch was not recorded.
+        CheckpointError: if the checkpoint is missing or corrupt, or if the checkpoint does not
+            match the config in the run folder.
+        UsageError: if the parameters of the epoch were not recorded.
     """
     folder, checkpoint = find_run(path)
     if epoch is not None and not path.is_dir():
@@ -47,26 +48,26 @@ def open_run(path: Path, epoch: int | None = None) -> tuple[RunFolder, LoadedMod
         trained = load_model(checkpoint, expected=expected)
     else:
         trained = load_model_at_epoch(folder, epoch, expected=expected)
-    if expected is not None:  # paths are stored in the folder, not in checkpoints
+    if expected is not None:  # the run folder contains the paths, but a checkpoint does not
         config = trained.config.model_copy(update={"data": expected.data})
         trained = dataclasses.replace(trained, config=config, split=tuple(folder.read_split()))
     return folder, trained
 
 
 class SplitsChangedWarning(FutureWarning):
-    """A warning that the splits differ from the splits during training, because an earlier version
-    of seqattn split the series differently.
+    """A warning that the splits differ from the splits of the training run, because an earlier
+    version of seqattn split the series differently.
     """
 
 
 def load_splits(trained: LoadedModel) -> Splits:
     """Load the data on which a model was trained.
 
-    The function warns with `SplitsChangedWarning` if an earlier version of seqattn split the series
-    differently, because the test part may then contain training data.
+    If an earlier version of seqattn trained the model and split the series differently, the test
+    part may contain training data. In this case, the function issues a `SplitsChangedWarning`.
 
     Raises:
-        DataError: if a file is missing, or has changed since the model was trained.
+        DataError: if a data file is missing, or if it has changed since the training run.
     """
     data = load_data(trained.config.data)
     check_data_unchanged(data.digests, trained.spec.digests, "since the training")
@@ -90,7 +91,7 @@ def _are_other_parts(trained: LoadedModel, data: Splits) -> bool:
 
 
 def remove_paths(config: Config) -> Config:
-    """Return a config without the paths of its data files."""
+    """Return a copy of a config without the paths of the data files."""
     if not isinstance(config.data, OwnFile):
         return config
     none = {"path": UNKNOWN, "validation_path": None, "test_path": None}

@@ -19,13 +19,13 @@ STRINGS_PER_CHUNK = 2**14
 
 
 class Spool:
-    """A temporary file for the rows of an NPZ file. At the end of a `with` block, the file is
-    closed.
+    """A temporary file for the rows of an NPZ file. The file is closed at the end of a `with`
+    block.
 
     Args:
         folder: a folder with space for all uncompressed rows; None for the system's folder of
             temporary files.
-        in_memory: the maximum size in memory, in bytes. A larger file is moved to the disk.
+        in_memory: the maximum size of the file in memory, in bytes. A larger file is moved to disk.
     """
 
     def __init__(self, folder: Path | None, in_memory: int) -> None:
@@ -46,7 +46,8 @@ class StreamedArray:
     Attributes:
         shape: the shape of the array.
         dtype: the type of the elements.
-        parts: a function that returns the chunks, which are arrays (n, ...) with all rows in order.
+        parts: a function that returns the chunks in order. A chunk with n rows is an array with the
+            shape (n, ...).
     """
 
     shape: tuple[int, ...]
@@ -59,10 +60,10 @@ class StreamedArray:
 
 
 def string_array(*several: Sequence[str]) -> StreamedArray:
-    """Return an array that is equal to `np.array(strings, dtype=np.str_)`.
+    """Return a `StreamedArray` with the same content as `np.array(strings, dtype=np.str_)`.
 
     Args:
-        several: lists of strings, which are concatenated in the array.
+        several: lists of strings. The array contains the concatenation of these lists.
     """
 
     def parts() -> Iterator[Sequence[str]]:
@@ -79,7 +80,10 @@ def string_array(*several: Sequence[str]) -> StreamedArray:
 
 
 def write_npz(file: BinaryIO, arrays: Mapping[str, NDArray[Any] | StreamedArray]) -> None:
-    """Write an NPZ file, byte for byte as `seqattn.runs.storage.save_arrays` would."""
+    """Write an NPZ file.
+
+    The file is byte-for-byte identical to a file that `seqattn.runs.storage.save_arrays` writes.
+    """
     packed = sum(one.nbytes for one in arrays.values()) > MIN_COMPRESSED_BYTES
     how = zipfile.ZIP_DEFLATED if packed else zipfile.ZIP_STORED
     with zipfile.ZipFile(file, "w", how) as archive:

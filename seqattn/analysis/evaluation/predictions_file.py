@@ -1,6 +1,6 @@
 """A writer of `predictions.npz` that does not keep all forecasts in memory.
 
-The letters in shapes are N (sequences), n (sequences of a chunk), T (target steps) and F
+The letters in shapes are N (sequences), n (sequences in a chunk), T (target steps) and F
 (features).
 """
 
@@ -18,13 +18,13 @@ from seqattn.data.sequences import Floats
 from seqattn.runs.storage import open_atomic
 
 MAX_MEMORY_BYTES = 2**22
-"""Maximum size of the spooled forecasts in memory, in bytes. Larger forecasts are spooled to
-disk."""
+"""Maximum size of the forecasts that are kept in memory, in bytes. If the forecasts need more
+memory, all of them are moved to a file on disk."""
 MAX_CHUNK_NUMBERS = 2**18
 """Maximum number of values in a chunk of sequences that is written at once."""
 ReadChunk = Callable[[Sequences, slice], Floats]
-"""A function that returns values, (n, steps, features), of some sequences of a part. Its arguments
-are the sequences and the slice of the part that contains them."""
+"""A function that returns values of n sequences, (n, steps, features). The arguments of the
+function are the n sequences, and the slice of the part that contains these sequences."""
 
 
 class ForecastSpool(Spool):
@@ -32,7 +32,7 @@ class ForecastSpool(Spool):
 
     Args:
         folder: a folder with space for all forecasts.
-        part: the sequences of the forecasts.
+        part: the sequences that are forecast.
     """
 
     def __init__(self, folder: Path, part: Sequences) -> None:
@@ -50,7 +50,7 @@ class ForecastSpool(Spool):
     def write(self, path: Path) -> None:
         """Write `predictions.npz`.
 
-        The file contains the arrays that `seqattn.data.files.writing.forecast_arrays` returns.
+        The file contains the same arrays that `seqattn.data.files.writing.forecast_arrays` returns.
         """
         part = self.part
         contents: dict[str, NDArray[np.generic] | StreamedArray] = {
@@ -90,7 +90,7 @@ def _target(some: Sequences, _: slice) -> Floats:
 
 
 def _chunks(part: Sequences) -> Iterator[tuple[Sequences, slice]]:
-    """Yield chunks of sequences of a few megabytes, each with its slice of the part."""
+    """Yield the sequences of a part in chunks of a few megabytes, each chunk with its slice."""
     numbers = part.source_steps * len(part.features) + part.target_steps * len(part.target_features)
     size = max(1, MAX_CHUNK_NUMBERS // numbers)
     for places, some in part.chunks():

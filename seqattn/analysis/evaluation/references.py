@@ -1,4 +1,4 @@
-"""Reference losses of a part: the losses of baselines, and the noise floor."""
+"""Reference losses of a part of the data: the noise floor, and the losses of the baselines."""
 
 from __future__ import annotations
 
@@ -15,21 +15,23 @@ from seqattn.data.units import Units
 
 @dataclass(frozen=True)
 class ReferenceLosses:
-    """The reference losses of a part, which are the same for every model.
+    """The reference losses of a part of the data. The reference losses do not depend on the model.
 
     The losses are mean squared errors. If the data are scaled, each error is divided by the scale
-    of its feature before it is squared. `rmse` and `errors` are in the units of the data.
+    of its feature and then squared. The RMSE and the MAE are in the units of the data.
 
     Attributes:
         noise_floor: the irreducible error; None if it is unknown.
         baselines: the loss of each parameter-free baseline, by name.
         fitted: the loss of each fitted baseline, by name.
-        rmse: for each baseline, by name, a list with the root mean squared error of each target
-            feature. The error is None for a feature without observed cells.
-        in_sample: the season and the MASE scales of the training series; None for generated data.
-        errors: MAE, RMSE and MASE of each baseline, by name; empty if `in_sample` is None.
+        rmse: the root mean squared errors of each baseline, by the name of the baseline. There is
+            one error for each target feature. The error of a feature without observed cells is
+            None.
+        in_sample: the season length and the MASE scales of the training series; None for generated
+            data.
+        errors: the MAE, RMSE and MASE of each baseline, by name; empty if `in_sample` is None.
         notes: sentences about missing baselines.
-        units: the units, by feature name. A feature without a unit has no entry.
+        units: the unit of each feature, by feature name. A feature without a unit has no entry.
     """
 
     noise_floor: float | None
@@ -52,22 +54,22 @@ class ReferenceLosses:
         *,
         in_training_units: bool = False,
     ) -> ReferenceLosses:
-        """Score all baselines on a part.
+        """Compute the losses of all baselines on a part of the data, and the noise floor.
 
         Args:
             part: the sequences to score.
             train: the sequences from which the mean baseline and the fitted baselines are computed.
             rule: the name and the forecast of the task's parameter-free rule; None if the task has
                 no such rule.
-            scaling: the scaling that defines the units of the losses; None for the units of the
-                part.
-            in_sample: the season and the MASE scales of the training series; None for generated
-                data.
-            in_training_units: whether the losses have the units of the training loss, which may be
-                normalized for each sequence.
+            scaling: the scaling that defines the units of the losses; None for losses in the units
+                of the data.
+            in_sample: the season length and the MASE scales of the training series; None for
+                generated data.
+            in_training_units: whether the losses are in the units of the training loss. The
+                training loss may be normalized for each sequence.
 
         Raises:
-            DataError: if a source is shorter than the season in the config.
+            DataError: if a source is shorter than the season length in the config.
         """
         scale = None if scaling is None else scaling.target.scale
         if scaling is not None and in_training_units:
@@ -97,12 +99,12 @@ class ReferenceLosses:
     def from_splits(
         cls, part: Sequences, data: Splits, *, in_training_units: bool = False
     ) -> ReferenceLosses:
-        """Score all baselines on a part, with the training part and the units of a data set.
+        """Compute the reference losses of a part, with baselines from the training part of `data`.
 
         Args:
-            part: a part of the data set, or sequences of the user that were read in the same way as
-                the data set.
-            data: the data set.
+            part: a part of `data`, or sequences of the user that were read in the same way as
+                `data`.
+            data: the data on which the model was trained, with the scaling and the units.
             in_training_units: see `from_part`.
         """
         found = cls.from_part(
@@ -116,8 +118,10 @@ class ReferenceLosses:
         return replace(found, units=data.units)
 
     def keep_shared(self, other: ReferenceLosses) -> ReferenceLosses:
-        """Return a copy without the parameter-free baselines that `other` lacks, and with the notes
-        of `other`."""
+        """Return a copy without the parameter-free baselines that `other` does not contain.
+
+        The copy contains the notes of both objects.
+        """
         lacking = self.baselines.keys() - other.baselines.keys()
         baselines = {name: self.baselines[name] for name in self.baselines if name not in lacking}
         rmse = {name: self.rmse[name] for name in self.rmse if name not in lacking}

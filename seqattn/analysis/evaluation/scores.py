@@ -1,4 +1,5 @@
-"""Errors of a model on a part with known targets, with reference losses and attention metrics."""
+"""The errors of a model on sequences with known targets, with reference losses and attention
+metrics."""
 
 from __future__ import annotations
 
@@ -25,23 +26,23 @@ from seqattn.models import Seq2SeqModel, WeightSemantics
 
 @dataclass(frozen=True)
 class Evaluation:
-    """The errors of a model on a part with known targets.
+    """The errors of a model on sequences with known targets.
 
     Attributes:
-        loss: the free-running mean squared error over all observed target cells, in the units of
-            `ReferenceLosses`.
+        loss: the free-running mean squared error over all observed target cells, in the same units
+            as the losses in `references`.
         loss_teacher_forced: the teacher-forced mean squared error.
-        loss_by_step: the free-running loss of each of the T steps; None for a step without observed
+        loss_by_step: the free-running loss of each target step; None for a step without observed
             cells.
-        rmse: the free-running root mean squared error of each target feature in the units of the
+        rmse: the free-running root mean squared error of each target feature, in the units of the
             data; None for a feature without observed cells.
-        references: the reference losses of the part.
+        references: the reference losses of the sequences.
         attention: the attention metrics; None if the model has no attention, or if its weights are
             signed read strengths.
         features: the names of the target features.
         scaled: whether the losses are in scaled units instead of the units of the data.
-        errors: the free-running MAE, RMSE and MASE in the units of the data; None for generated
-            data.
+        errors: the free-running MAE and RMSE in the units of the data, and the MASE; None for
+            generated data.
     """
 
     loss: float
@@ -62,8 +63,7 @@ class Evaluation:
 
     @property
     def above_floor(self) -> float | None:
-        """The excess error, which is the loss minus the noise floor; None if the noise floor is
-        unknown."""
+        """The loss minus the noise floor; None if the noise floor is unknown."""
         floor = self.references.noise_floor
         return None if floor is None else self.loss - floor
 
@@ -99,13 +99,14 @@ def evaluate(
     *,
     on_chunk: Callable[[ForecastChunk], None] | None = None,
 ) -> Evaluation:
-    """Score a model on a part with known targets, in chunks of sequences.
+    """Compute the errors of a model on sequences with known targets, in chunks of sequences.
 
     Args:
         model: the model.
         part: the sequences.
-        references: the reference losses of the part.
-        scaling: the scaling that defines the units of the losses; None for the units of the part.
+        references: the reference losses of the sequences.
+        scaling: the scaling that defines the units of the losses; None for losses in the units of
+            the data.
         on_chunk: a function that is called with each chunk of free-running forecasts.
     """
     metrics = _CrossAttentionMetrics(part)
@@ -146,7 +147,11 @@ def evaluate_and_forecast(
     references: ReferenceLosses,
     scaling: Scaling | None = None,
 ) -> tuple[Evaluation, FreeRunningForecast]:
-    """Score a model, and keep all forecasts and attention weights in memory; see `evaluate`."""
+    """Compute the errors of a model, and return them with all forecasts and attention weights.
+
+    The function keeps all forecasts and attention weights in memory. The function `evaluate`
+    describes the arguments.
+    """
     chunks = list[ForecastChunk]()
     scored = evaluate(model, part, references, scaling, on_chunk=chunks.append)
     return scored, FreeRunningForecast.from_chunks(chunks)
@@ -156,7 +161,7 @@ class _CrossAttentionMetrics:
     """An accumulator of attention metrics that leaves out signed read strengths.
 
     Args:
-        part: the sequences of the weights.
+        part: the sequences to which the attention weights belong.
     """
 
     def __init__(self, part: Sequences) -> None:

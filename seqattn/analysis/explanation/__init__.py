@@ -1,9 +1,10 @@
-"""One attention step of a trained model as arithmetic that a pocket calculator can repeat.
+"""An attention step of a trained model as arithmetic that can be repeated on a pocket calculator.
 
-Every stage is computed from the *printed* numbers of earlier stages
-(`seqattn.models.attention.arithmetic`). The result therefore differs from the model's output by
-rounding, and the explanation shows both numbers. The classes of scores, normalizers and locations
-explain their own arithmetic, and this package explains the rest of each kind of model.
+The numbers of each stage are computed from the *printed* numbers of earlier stages
+(`seqattn.models.attention.arithmetic`). The forecast computed in this way therefore differs from
+the model's forecast by rounding errors, and the explanation shows both forecasts. The classes of
+scores, normalizers and locations explain their own arithmetic, and this package explains the other
+parts of each kind of model.
 
 The letters in shapes are S (source length), F (features), H (width of the state), K (width of
 queries and keys), V (width of values) and A (heads).
@@ -34,10 +35,10 @@ def explain(
         model: the model.
         source: (S, F), the source in the units of the model, without padding.
         step: the step of the forecast to explain, counted from 1.
-        layer, head: the indices of the layer and the head to show, counted from 0.
+        layer, head: the index of the layer and the index of the head to show, counted from 0.
         features: the names of the F source features.
-        target_features: the names of the target features; empty if source and target have the same
-            features.
+        target_features: the names of the target features; empty if the source and the target have
+            the same features.
         title: the name of the sequence.
 
     Raises:

@@ -1,4 +1,4 @@
-"""One read from a fast-weight memory as arithmetic."""
+"""The arithmetic of one read from a fast-weight memory."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ def explain_fast_weights(
     record: Explanation, model: FastWeightsModel, source: Tensor, forecast: Tensor, layer: int,
     head: int, features: Sequence[str],
 ) -> None:  # fmt: skip
-    """Explain the last step of a forecast of a fast-weights model; see `explain_recurrent`."""
+    """Explain the last step of a forecast that a fast-weights model computed.
+
+    The function `explain_recurrent` describes the arguments.
+    """
     check_index("--layer", layer, 1)
     check_index("--head", head, 1)
     *_, step, _ = forecast.shape
@@ -56,7 +59,8 @@ def explain_fast_weights(
 
 
 def _normalized(record: Explanation, norm: LayerNorm, z: Array) -> tuple[Array, str]:
-    """Explain the layer normalization of a vector, and return the result with its formula.
+    """Explain the layer normalization of a vector, and return the normalized vector with its
+    formula.
 
     Args:
         record: the explanation to which the stages are added.

@@ -1,4 +1,5 @@
-"""The class `Explanation`, which contains stages of arithmetic and vectors for a figure."""
+"""The class `Explanation`, which contains the arithmetic of an attention step and vectors for a
+figure."""
 
 from __future__ import annotations
 
@@ -15,13 +16,13 @@ from seqattn.models.attention.arithmetic import Array, Record, as_printed, colum
 
 @dataclass
 class Explanation(Record):
-    """All stages of one attention step.
+    """The arithmetic of one attention step, as a list of stages.
 
     Attributes:
-        title: the name of the sequence, and the step.
-        prediction: (F,), the point computed from the printed numbers; empty if the shown layers do
-            not determine the point.
-        model_prediction: (F,), the point computed by the model.
+        title: the name of the sequence, and the number of the step.
+        prediction: (F,), the point that was computed from the printed numbers; empty if the printed
+            layers do not determine the point.
+        model_prediction: (F,), the point that the model computed.
         vectors: the vectors for a figure, by name: query (K,), keys (S, K), values (S, V), context
             (V,), weights (S,).
         cosines: whether the score depends on the angle between the query and a key.
@@ -34,7 +35,7 @@ class Explanation(Record):
     cosines: bool = False
 
     def add_context(self, weights: Array, values: Array) -> Array:
-        """Add the context, and return it.
+        """Add the weighted values and the context, and return the context.
 
         Args:
             weights: (S,), the attention weights.
@@ -64,7 +65,7 @@ class Explanation(Record):
         self, model: RecurrentModel | FastWeightsModel, vector: Array, name: str,
         features: Sequence[str],
     ) -> None:  # fmt: skip
-        """Add the output layer and its result for a printed vector.
+        """Add the output layer, and the point that the layer computes from a printed vector.
 
         Args:
             model: the model.
@@ -81,7 +82,7 @@ class Explanation(Record):
 
 
 def check_index(option: str, value: int, count: int) -> None:
-    """Check the index of a layer or head.
+    """Check that a model has the layer or head with the given index.
 
     Args:
         option: the command-line option that sets the index, for the message.

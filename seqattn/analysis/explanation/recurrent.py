@@ -1,4 +1,4 @@
-"""One step of a recurrent decoder as arithmetic."""
+"""The arithmetic of one step of a recurrent decoder."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ def explain_recurrent(
     record: Explanation, model: RecurrentModel, source: Tensor, forecast: Tensor, layer: int,
     head: int, features: Sequence[str],
 ) -> None:  # fmt: skip
-    """Explain the last step of a forecast of a recurrent model.
+    """Explain the last step of a forecast that a recurrent model computed.
 
     Args:
         record: the explanation to which the stages are added.
         model: the model.
         source: (1, S, F), the source.
         forecast: (1, T, F), the forecast up to the explained step.
-        layer, head: the indices of the layer and the head, counted from 0.
+        layer, head: the index of the layer and the index of the head, counted from 0.
         features: the names of the target features.
 
     Raises:
@@ -75,7 +75,7 @@ def _decoder_step(
         point: (1, F), the input of the step.
 
     Returns:
-        The query state, (1, H), the output of the attention for this query, and the new state,
+        The query state (1, H), the output of the attention for this query, and the new state
         (1, H).
     """
     projected = model.decoder.project(point)
@@ -93,7 +93,7 @@ def _decoder_step(
 def _context_of_head(
     record: Explanation, attention: Attention, step: AttentionStep, memory: AttentionMemory
 ) -> Array:
-    """Explain the query, keys, scores, weights and values of one head. Return the context of this
+    """Explain the query, keys, scores, weights and values of a head, and return the context of the
     head, (V,)."""
     query, keys, scores, record.cosines = attention.score.explain(step)
     if attention.location is None:
@@ -117,7 +117,9 @@ def _context_of_head(
 def _readout(
     record: Explanation, model: RecurrentModel, query: Tensor, context: Array, new: Tensor
 ) -> tuple[Array, str]:
-    """Return the input of the output layer and its name.
+    """Explain the stages after the attention, and return the input of the output layer.
+
+    The second result is the name of this input in formulas.
 
     Args:
         record: the explanation to which the stages are added.

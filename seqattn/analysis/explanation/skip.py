@@ -1,4 +1,5 @@
-"""A forecast as the sum of the network's output and a linear skip connection."""
+"""The arithmetic of a forecast that is the sum of the network's output and the output of a linear
+skip connection."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ from seqattn.models.attention.arithmetic import MAX_PRINTED_SIDE, as_printed, co
 def explain_skip(
     record: Explanation, skip: LinearSkip, source: Tensor, forecast: Tensor, features: Sequence[str]
 ) -> None:
-    """Add the shares of the network and of the linear skip connection, and their sum.
+    """Add the output of the network, the output of the linear skip connection, and their sum.
 
     Args:
         record: the explanation to which the stages are added.
@@ -27,7 +28,7 @@ def explain_skip(
     *_, step, _ = forecast.shape
     share = skip(source, None, step)[:, -1]
     network = np.array(record.prediction)
-    if not record.prediction:  # the shown layers do not determine the network's share
+    if not record.prediction:  # the printed layers do not determine the network's output
         rest = forecast[:, -1] - share
         network = record.add_from_model("Network's share", "from the layers that follow", rest,
                                       ["network"], features)[0]  # fmt: skip

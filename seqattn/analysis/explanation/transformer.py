@@ -1,4 +1,4 @@
-"""One query of a Transformer's cross-attention as arithmetic."""
+"""The arithmetic of the cross-attention of one query in a Transformer."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from seqattn.models.attention.scores import explain_scaled_products
 def explain_transformer(
     record: Explanation, model: TransformerModel, source: Tensor, step: int, layer: int, head: int
 ) -> None:
-    """Explain the cross-attention of one layer and head in one step; see `explain_recurrent`.
+    """Explain the cross-attention of one head of one decoder layer at one step of a forecast.
 
     Args:
         record: the explanation to which the stages are added.
         model: the model.
         source: (1, S, F), the source.
         step: the step of the forecast to explain, counted from 1.
-        layer, head: the indices of the layer and the head, counted from 0.
+        layer, head: the index of the layer and the index of the head, counted from 0.
     """
     check_index("--layer", layer, len(model.decoder))
     trace = model.trace_cross_attention(source, step, layer)

@@ -1,4 +1,4 @@
-"""The content of a page as data for JSON, with packed arrays of weights.
+"""The content of a report page as data for JSON. The arrays of weights are compressed.
 
 The letters in shapes are N (sequences), L (layers), A (heads), T (target steps) and S (source
 steps).

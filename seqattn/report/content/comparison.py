@@ -1,4 +1,4 @@
-"""The content of the page of a comparison, or of many seeds of one config."""
+"""The content of the report page of a comparison, or of several seeds of one config."""
 
 from __future__ import annotations
 
@@ -26,19 +26,21 @@ MAX_PREVIEW_CELLS = 64 * 64
 """Maximum number of attention weights in the preview of a run."""
 MAX_CURVE_POINTS = 200
 """Approximate number of points of the loss curve in the preview of a run. A longer curve is thinned
-to at most about twice this number."""
+to at most about twice this number of points."""
 
 
 def comparison_content(
     result: ComparisonResult, page_folder: Path | None = None, live: bool = False
 ) -> dict[str, Any]:
-    """Return the content of the page of a comparison, or of many seeds, with previews of the runs.
+    """Return the content of the report page of a comparison, or of several seeds of one config.
+
+    The content includes previews of the runs.
 
     Args:
         result: the comparison.
         page_folder: the folder of the page, for relative links; None for the folder of the
             comparison.
-        live: whether to put the models into the page.
+        live: whether to include the models in the page.
 
     Raises:
         CheckpointError: if no run has finished with a finite loss.
@@ -71,7 +73,11 @@ def comparison_content(
 
 
 def _live_models(result: ComparisonResult, notices: list[str]) -> dict[str, Any] | None:
-    """Return the models of all finished seeds, with the test sequences of the first."""
+    """Return the models of all finished seeds, and the test sequences of the first of these seeds.
+
+    The result is None if the page cannot contain any of the models. The reasons are appended to
+    `notices`.
+    """
     models, first = LiveModels(), None
     for variant in result.variants:
         for seed in variant.summaries:
@@ -86,14 +92,14 @@ def _live_models(result: ComparisonResult, notices: list[str]) -> dict[str, Any]
 
 
 def _describe_seeds(result: ComparisonResult) -> list[str]:
-    """Return sentences about many seeds of one config."""
+    """Return sentences that describe the results of several seeds of one config."""
     (variant,) = result.variants
     finding = doctor.check_seed_spread([float(loss) for loss in variant.losses.values()])
     return [f"{finding.number}. {finding.meaning}".strip(), describe_scope(result.data_of_seeds)]
 
 
 def _variant_rows(result: ComparisonResult, page_folder: Path) -> list[dict[str, Any]]:
-    """Return the points of the seeds of each variant, the median of the points and its interval.
+    """Return the points, the median and the interval of each variant. Each point represents a seed.
 
     Args:
         result: the comparison.
@@ -126,8 +132,8 @@ def _variant_rows(result: ComparisonResult, page_folder: Path) -> list[dict[str,
 
 
 def _seed_point(variant: VariantResult, seed: int, path: Path, page_folder: Path) -> dict[str, Any]:
-    """Return the point of a finished seed, with the path of its run folder in the comparison and
-    the link from the page to this folder."""
+    """Return the point of a finished seed, with the path of the run folder in the comparison, and
+    with the link from the page to the run folder."""
     summary, folder = variant.summaries[seed], variant.folders[seed].path
     return {
         "seed": seed,
@@ -162,14 +168,14 @@ def _notices(result: ComparisonResult) -> list[str]:
 
 
 def _finite(value: float) -> float | None:
-    """Return the number, or None if it is infinite, because JSON has no infinite numbers."""
+    """Return a number, or None if the number is infinite, because JSON has no infinite numbers."""
     return value if math.isfinite(value) else None
 
 
 def _preview(folder: RunFolder) -> dict[str, Any]:
-    """Return the loss curve of a run and the attention weights of its first sequence.
+    """Return the loss curve of a run, and the attention weights of the first test sequence.
 
-    The content of unreadable files is left out.
+    If a file of the run cannot be read, the content of this file is left out.
     """
     preview: dict[str, Any] = {}
     try:
@@ -192,9 +198,9 @@ def _preview(folder: RunFolder) -> dict[str, Any]:
 
 
 def thin_history(history: Sequence[EpochRecord]) -> list[list[float]]:
-    """Return the numbers and validation losses of a few hundred epochs.
+    """Return the number and the validation loss of each epoch, for at most a few hundred epochs.
 
-    The first, the best and the last epoch are always among them.
+    The result always includes the first epoch, the best epoch and the last epoch.
     """
     if not history:
         return []

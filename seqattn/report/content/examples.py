@@ -1,4 +1,5 @@
-"""The test sequences of a run: forecasts, errors, attention weights and attention history."""
+"""The content of a page about the test sequences of a run: forecasts, errors, attention weights and
+attention history."""
 
 from __future__ import annotations
 
@@ -36,14 +37,14 @@ def examples_content(
     units: Units,
     max_examples: int = MAX_EXAMPLES,
 ) -> dict[str, Any]:
-    """Return the sequences for the explorer, and the errors of all sequences.
+    """Return the test sequences that the page shows, and the mean errors of groups of sequences.
 
     Args:
         folder: the run folder.
         notices: a list to which sentences about omitted content are appended.
-        scale: see `sequence_losses`.
-        units: the units, by feature name. A feature without a unit has no entry.
-        max_examples: the maximum number of sequences.
+        scale: the divisor of the errors of each feature; see `sequence_losses`.
+        units: the unit of each feature, by feature name. A feature without a unit has no entry.
+        max_examples: the maximum number of sequences that the page shows.
 
     Raises:
         CheckpointError: if a file of the run cannot be read.
@@ -100,7 +101,7 @@ def _example_arrays(
 
 
 def read_labels(arrays: Arrays) -> list[str]:
-    """Return the label that the task gave to each sequence, or "" if there are no labels."""
+    """Return the label of each sequence, or "" for each sequence if the task defines no labels."""
     labels = [str(label) for label in arrays["labels"]]
     return labels or [""] * len(arrays["ids"])
 
@@ -114,9 +115,10 @@ def sequence_losses(
 
     Args:
         predictions: the arrays of `predictions.npz`.
-        scale: (F,), the divisors of the errors of each feature, as in the loss of the run. If it is
-            None, each divisor is the standard deviation of its feature, so that errors in different
-            units can be added. If all standard deviations are similar, the divisor is 1.
+        scale: (F,), the divisor of the errors of each feature, as in the loss of the run. If
+            `scale` is None, the divisor of each feature is the standard deviation of its targets,
+            so that errors in different units can be added. If, in this case, the standard
+            deviations of all features are similar, all divisors are 1.
     """
     residuals = np.asarray(predictions["forecast"], np.float64) - predictions["target"]
     if scale is None:
@@ -141,9 +143,10 @@ def _is_plane(
 def group_losses(
     predictions: Arrays, losses: NDArray[np.float64], units: Units | None = None
 ) -> list[dict[str, Any]]:
-    """Return the mean loss of groups of sequences.
+    """Return the mean loss of each group of sequences.
 
-    The sequences are grouped by label, by length, and by the quadrant of the first point.
+    The sequences are grouped by label, by source length, by target length, and by the quadrant of
+    the first point.
     """
     found = list[dict[str, Any]]()
 
@@ -169,7 +172,7 @@ def group_losses(
 
 
 def attention_history_content(folder: RunFolder, notices: list[str]) -> dict[str, Any] | None:
-    """Return the attention history of a run; None if it was not recorded or cannot be read."""
+    """Return the attention history of a run, or None if the history is missing or unreadable."""
     if not folder.film.exists():
         return None
     try:
@@ -198,10 +201,10 @@ def attention_history_content(folder: RunFolder, notices: list[str]) -> dict[str
 
 
 def pack_weights(weights: NDArray[np.floating]) -> dict[str, Any]:
-    """Quantize an array to integers, compress them with zlib, and encode them in base64.
+    """Quantize an array to integers, compress the integers with zlib, and encode them in base64.
 
-    The integers from 0 to the limit represent the values from `low` to `high`. The next integer
-    represents NaN. `decimals` is the number of decimals that the quantization keeps.
+    The largest integer of the type represents NaN. The smaller integers represent the values from
+    `low` to `high`. The entry `decimals` is the number of decimals that the quantization keeps.
     """
     real = weights[np.isfinite(weights)]
     low = min(0.0, float(real.min())) if real.size else 0.0
@@ -221,8 +224,10 @@ def pack_weights(weights: NDArray[np.floating]) -> dict[str, Any]:
 
 
 def pack_points(points: NDArray[np.floating]) -> dict[str, Any]:
-    """Compress coordinates with zlib, and encode them in base64. They keep their precision, since a
-    model in the page gets them as input."""
+    """Compress coordinates with zlib, and encode them in base64.
+
+    The coordinates keep their full precision, because they are the input of a model in the page.
+    """
     bits = 32 if points.dtype == np.float32 else 64
     raw = np.ascontiguousarray(points, dtype=f"<f{bits // 8}").tobytes()
     data = base64.b64encode(zlib.compress(raw, 6)).decode()

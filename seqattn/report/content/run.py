@@ -1,4 +1,4 @@
-"""The content of the page of a run."""
+"""The content of the report page of a run."""
 
 from __future__ import annotations
 
@@ -23,12 +23,14 @@ UNSCALED_NOTE = " (not scaled as the losses are)"
 
 
 def run_content(folder: RunFolder, examine: bool = True, live: bool = False) -> dict[str, Any]:
-    """Return the content of the page of a run. The `notices` name missing and unreadable parts.
+    """Return the content of the report page of a run.
+
+    The entry `notices` of the content lists the parts that are missing or cannot be read.
 
     Args:
         folder: the run folder.
         examine: whether to run the doctor.
-        live: whether to put the model into the page.
+        live: whether to include the model in the page.
 
     Raises:
         CheckpointError: if the folder is not a run folder, or if no epoch has finished.
@@ -71,7 +73,7 @@ def run_content(folder: RunFolder, examine: bool = True, live: bool = False) -> 
 def _read_summary(
     folder: RunFolder, config: Config | None, epochs: int, notices: list[str]
 ) -> Mapping[str, Any] | None:
-    """Read `summary.json`; return None if the training diverged or is not finished.
+    """Return the content of `summary.json`, or None if the run diverged or is not finished.
 
     Raises:
         CheckpointError: if no epoch has finished, or if the summary belongs to another config.
@@ -125,9 +127,9 @@ def _diagnosis(folder: RunFolder, notices: list[str]) -> dict[str, Any]:
 
 
 def _read_loss_scale(folder: RunFolder, notices: list[str]) -> NDArray[np.float64] | None:
-    """Return the scales of the target features in the loss of a run, (F,).
+    """Return the scale of each target feature, (F,). The loss of a run divides errors by the scale.
 
-    The result is None if the scales cannot be read.
+    The result is None if the checkpoint, which contains the scales, cannot be read.
     """
     try:
         _, trained = open_run(folder.path)
@@ -141,9 +143,9 @@ def _read_loss_scale(folder: RunFolder, notices: list[str]) -> NDArray[np.float6
 
 
 def _config_rows(folder: RunFolder, notices: list[str]) -> tuple[Config | None, list[list[str]]]:
-    """Return the config and its rows (key, value, origin).
+    """Return the config, and a row (key, value, origin) for each config key.
 
-    The config is None if it cannot be read.
+    If the config cannot be read, the function returns None and an empty list.
     """
     try:
         config = read_stored(folder.config)
@@ -171,7 +173,7 @@ def _environment_rows(environment: Mapping[str, Any]) -> list[list[str]]:
 
 
 def _summary_content(summary: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the losses, the reference losses, and a sentence with the verdict."""
+    """Return the loss, the reference losses, and a sentence that compares these losses."""
     loss, floor = summary["test_loss"], summary["noise_floor"]
     verdict_text = render_verdict(loss, summary["baselines"], summary["fitted"])
     sentence = f"The free-running mean squared error on the test sequences is {loss:.4g}. The model"

@@ -17,7 +17,7 @@ const MIN_WIDTH_FOR_TWO_SIDES = 500;
 const PIXELS_PER_LETTER = 9;
 
 const allLosses = (variants: readonly Variant[]): number[] => variants.flatMap((variant) => variant.points.map((point) => point.loss));
-/** Return the horizontal offset of point k, which keeps points apart (golden ratio sequence). */
+/** Return the horizontal offset of point k. The offsets separate the points (golden ratio sequence). */
 const spread = (k: number, count: number): number => (count < 2 ? 0 : (((k * 0.618034) % 1) - 0.5) * 0.5);
 
 function seedTraces(variants: readonly Variant[], now: Selection): PlotValues[] {
@@ -33,7 +33,7 @@ function seedTraces(variants: readonly Variant[], now: Selection): PlotValues[] 
   });
 }
 
-/** Return the median of each variant and its interval as shapes, as far as the axis shows them. */
+/** Return shapes for the median of each variant and for the interval of the median, if the axis can show them. */
 function medianShapes(variants: readonly Variant[], axis: LossAxis): PlotValues[] {
   const { ink, soft } = theme();
   const shown = allLosses(variants).filter(axis.shows);
@@ -48,7 +48,7 @@ function medianShapes(variants: readonly Variant[], axis: LossAxis): PlotValues[
   });
 }
 
-/** Return the lines of the references with their labels. */
+/** Return the lines of the reference losses, and the labels of the lines. */
 function referenceLines({ references, shows, coordinate }: LossAxis, losses: readonly number[]): { shapes: PlotValues[]; annotations: PlotValues[] } {
   const { soft } = theme();
   const positions = labelPositions(references.map(([, loss]) => coordinate(loss)), losses.filter(shows).map(coordinate),

@@ -1,8 +1,8 @@
-// Types of the JSON in the page (written by seqattn/report/content), and its packed arrays.
+// The types of the JSON data in the page, which seqattn/report/content writes, and functions that unpack the arrays.
 
 import type { LiveContent } from "./live/content";
 
-/** An array, deflated and in base64: float32 or float64 (32 or 64 bits), or integers between `low` and `high` (8 or 16 bits). */
+/** A compressed array in base64. The values are float32 or float64 (32 or 64 bits), or integers that represent values from `low` to `high` (8 or 16 bits). */
 export interface Packed {
   shape: number[];
   bits: 8 | 16 | 32 | 64;
@@ -12,7 +12,7 @@ export interface Packed {
   decimals?: number;
 }
 
-/** An array that was unpacked. Cells without a value are NaN. */
+/** An unpacked array. Cells without a value are NaN. */
 export interface Unpacked {
   shape: number[];
   low: number;
@@ -32,7 +32,7 @@ export interface Examples {
   features: string[];
   target_features: string[];
   units: Record<string, string>;
-  /** Feature with a unit -> its name with the unit. */
+  /** The name with the unit of each feature that has a unit, by feature name. */
   named: Record<string, string>;
   /** Whether the path is drawn in the plane of the two features. */
   plane: boolean;
@@ -87,7 +87,7 @@ export interface Results {
 export interface RunContent extends Partial<Results> {
   kind: "run";
   name: string;
-  /** The folder, as it was given to `seqattn report`. */
+  /** The folder that was given to `seqattn report`. */
   path?: string;
   unit: string;
   curves: Curves;
@@ -120,7 +120,7 @@ export interface Variant {
   points: SeedPoint[];
   missing: number[];
   diverged?: number;
-  /** null: infinite, because too many seeds diverged. */
+  /** null if the value is infinite, because too many seeds diverged. */
   median: number | null;
   interval?: [low: number | null, high: number | null] | null;
 }
@@ -135,7 +135,7 @@ export interface ComparisonContent {
   live?: LiveContent | null;
 }
 
-/** Several runs side by side. */
+/** The content of a page that shows several runs side by side. */
 export interface RunsContent {
   kind: "runs";
   name: string;
@@ -200,7 +200,7 @@ export async function unpack(packed: Packed): Promise<Unpacked> {
   };
 }
 
-/** Return the leading rows and columns of a matrix of an array at its first indices, with null for NaN. */
+/** Select a matrix of an array by the first indices, and return its leading rows and columns with null for NaN. */
 export function matrix(array: Unpacked, rows: number, columns: number, ...indices: number[]): (number | null)[][] {
   return Array.from({ length: rows }, (_, r) => Array.from({ length: columns }, (_, c) => {
     const value = array.at(...indices, r, c);

@@ -19,13 +19,13 @@ function lossTraces(curves: Curves): PlotValues[] {
   ];
 }
 
-/** Return the noise floor and the best baseline, where they are known. */
+/** Return the noise floor and the best baseline, if they are known. */
 function referencesOf({ floor, baseline }: Curves): Reference[] {
   const floors: Reference[] = typeof floor === "number" ? [[NOISE_FLOOR, floor]] : [];
   return baseline ? [...floors, baseline] : floors;
 }
 
-/** Return the lines of the references and of the best epoch, with their labels. */
+/** Return the lines of the reference losses and of the best epoch, and the labels of the lines. */
 function referenceLines(curves: Curves, axis: LossAxis): { shapes: PlotValues[]; annotations: PlotValues[] } {
   const { ink, soft } = theme();
   const shapes: PlotValues[] = [];

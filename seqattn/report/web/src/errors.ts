@@ -5,7 +5,7 @@ import { formatNumber, sequenceNames } from "./format";
 import { draw, onThemeChange, theme } from "./plots";
 import { integerTicks } from "./ticks";
 
-/** What the explorer does when the reader chooses a sequence or a target step. */
+/** The functions of the explorer that run when the reader chooses a sequence or a target step. */
 export interface ErrorChoices {
   /** The id of the explorer's section. */
   section: string;

@@ -2,7 +2,7 @@
 
 const MINUS = "\u2212";
 
-/** Escape markup, and the templates of plotly, which begin with `%{`. */
+/** Escape markup, and escape the templates of plotly, which begin with `%{`. */
 export function escapeMarkup(words: unknown): string {
   return String(words).replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;").replace(/%\{/g, "%&#123;");
 }
@@ -10,7 +10,7 @@ export function escapeMarkup(words: unknown): string {
 /** Write the hyphen of a negative number as a minus sign. */
 export const withMinus = (text: string): string => text.replace("-", MINUS);
 
-/** Format a number with a count of significant digits; "none" for a number that is not finite. */
+/** Format a number with a given number of significant digits. A number that is not finite becomes "none". */
 export function formatNumber(x: number | null | undefined, digits = 3): string {
   return Number.isFinite(x) ? withMinus(x!.toPrecision(digits)) : "none";
 }
@@ -18,26 +18,26 @@ export function formatNumber(x: number | null | undefined, digits = 3): string {
 /** Return the exponent of the first significant digit: 2 for 345, -1 for 0.2. */
 export const decimalExponent = (x: number): number => Math.floor(Math.log10(Math.abs(x)));
 
-/** Format with three digits, or as many as a hundredth of the spread needs: 1013.27, not 1.01e+3. */
+/** Format a number with three digits, or with enough digits to show a hundredth of the spread: 1013.27, not 1.01e+3. */
 export function formatValue(x: number, spread: number): string {
   if (!Number.isFinite(x)) return "none";
   const decimals = Math.max(0, x === 0 ? 0 : 2 - decimalExponent(x), spread > 0 ? 2 - decimalExponent(spread) : 0);
   return decimals > 8 || Math.abs(x) >= 1e15 ? formatNumber(x) : withMinus(x.toFixed(decimals));
 }
 
-/** Shorten a name. The middle is omitted, since long names often begin alike. */
+/** Shorten a name. The middle is omitted, because long names often have the same beginning. */
 export function shorten(name: string, most = 18): string {
   return name.length > most ? `${name.slice(0, Math.ceil(most / 2) - 1)}\u2026${name.slice(-Math.floor(most / 2))}` : name;
 }
 
-/** Return the names of `count` points of a sequence; the first has the number `first`. */
+/** Return the names of `count` points of a sequence. The first of these points has the number `first`. */
 export function pointNames(count: number, first = 1): string[] {
   return Array.from({ length: count }, (_, k) => `point ${first + k}`);
 }
 
 export const indexNames = (count: number): string[] => Array.from({ length: count }, (_, k) => String(k));
 
-/** Return the name of each sequence: its id, and its label if it has one. */
+/** Return the name of each sequence. The name consists of the id, and of the label if the sequence has a label. */
 export function sequenceNames(ids: readonly string[], labels: readonly string[]): string[] {
   return ids.map((id, k) => id + (labels[k] ? `: ${labels[k]}` : ""));
 }

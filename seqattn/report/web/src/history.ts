@@ -1,11 +1,11 @@
-// The attention weights of validation sequences through the training.
+// The attention weights of validation sequences over the epochs of training.
 import type { AttentionHistory, Unpacked } from "./content";
 import { matrix, unpack } from "./content";
 import { byId, fill, inputById, numberOf, selectById } from "./dom";
 import { indexNames, pointNames, sequenceNames } from "./format";
 import { ALIGNMENT_COLOUR, colourScale, draw, heatmap, MAX_UNIT_SCALE_COLUMNS, onThemeChange, outlines } from "./plots";
 
-/** Return the largest weight of all frames, which share a colour scale. */
+/** Return the largest weight of all frames. The frames share a colour scale. */
 function largestWeight(weights: Unpacked, rows: number, columns: number, indices: [k: number, layer: number, head: number]): number {
   let most = 1e-6;
   for (let frame = 0; frame < weights.shape[0]; frame += 1) {
@@ -29,7 +29,7 @@ function drawFrame(history: AttentionHistory, weights: Unpacked, largest: number
   });
 }
 
-/** Let the button play the frames one after the other. */
+/** Make the button play the frames one after another. */
 function addPlayButton(frames: number, show: () => void): void {
   const slider = inputById("history-frame");
   let playing: ReturnType<typeof setInterval> | undefined;

@@ -4,14 +4,14 @@ export type Side = "left" | "right";
 export type Anchor = "bottom" | "top";
 export type LabelPosition = [side: Side, anchor: Anchor];
 
-/** The part of an axis that a label takes. */
+/** The share of an axis that a label occupies. */
 const LABEL_HEIGHT = 0.07;
 
-/** Return positions of the labels of lines that do not overlap: the first free position of each line.
+/** Return the positions of the labels of lines. Each label gets the first free position of its line, so the labels do not overlap.
  *
  * @param levels - The height of each line, in the coordinates of the axis.
- * @param others - Further heights on the axis, which extend its range.
- * @param sides - The sides on which labels may go, the preferred one first.
+ * @param others - Further heights on the axis, which extend the range of the axis.
+ * @param sides - The sides of a line on which a label may be, in order of preference.
  */
 export function labelPositions(levels: readonly number[], others: readonly number[], sides: readonly Side[]): LabelPosition[] {
   const every = [...levels, ...others];
@@ -19,7 +19,7 @@ export function labelPositions(levels: readonly number[], others: readonly numbe
   const free = sides.flatMap((side) => (["bottom", "top"] as const).map((anchor): LabelPosition => [side, anchor]));
   const taken: [Side, number][] = [];
   const found = new Map<number, LabelPosition[]>();
-  // From the top down: of two close lines the upper has its label above, the lower below.
+  // The lines are processed from top to bottom. Of two close lines, the upper line has its label above, and the lower line has its label below.
   for (const level of [...levels].sort((a, b) => b - a)) {
     const middle = (anchor: Anchor): number => level + (anchor === "bottom" ? high / 2 : -high / 2);
     const isFree = ([side, anchor]: LabelPosition): boolean =>

@@ -1,4 +1,4 @@
-// The axis of losses. A logarithmic axis shows no 0, and a reference far below the losses would squeeze them.
+// The axis of losses. A logarithmic axis cannot show 0, and with a reference far below the losses, it would leave too little space for the losses.
 import { formatNumber } from "./format";
 import type { Ticks } from "./ticks";
 import { logTicks } from "./ticks";
@@ -10,22 +10,22 @@ export interface LossAxis {
   axis: Ticks & { type: "log" | "linear" };
   /** The references to draw. */
   references: Reference[];
-  /** Returns whether a loss has a place on the axis. */
+  /** Return whether the axis can show a loss. */
   shows: (loss: number) => boolean;
-  /** Returns the coordinate of a loss for annotations of plotly. */
+  /** Return the coordinate of a loss for annotations of plotly. */
   coordinate: (loss: number) => number;
-  /** What the axis omits, as a sentence; "" if it shows everything. */
+  /** A sentence about the values that the axis omits; "" if the axis shows all values. */
   note: string;
 }
 
-/** A reference below this share of the smallest loss is not on a logarithmic axis. */
+/** A logarithmic axis omits a reference below this share of the smallest loss. */
 const MIN_SHARE = 1e-6;
 
-/** Return the axis of losses and references.
+/** Return an axis for losses and references.
  *
  * @param wantsLog - Whether the axis is logarithmic if there are positive losses.
- * @param losses - The losses of points and curves; null and NaN for missing ones.
- * @param references - Names and losses of horizontal lines.
+ * @param losses - The losses of points and curves, with null or NaN for missing losses.
+ * @param references - The names and losses of horizontal lines.
  */
 export function lossAxis(wantsLog: boolean, losses: readonly (number | null)[], references: readonly Reference[]): LossAxis {
   const found = losses.filter((loss): loss is number => Number.isFinite(loss));

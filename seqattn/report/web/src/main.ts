@@ -1,4 +1,4 @@
-// The script of the page. The data are in the element #data, which seqattn/report writes.
+// The script of the page. The element #data contains the data, which seqattn/report writes.
 import { showComparison } from "./comparison";
 import type { RunContent } from "./content";
 import { hasResults, readContent } from "./content";
@@ -21,7 +21,7 @@ function listParts(): void {
   }
 }
 
-/** Show the explorer of a run: the live one where the page has the model, else the one of its test sequences. */
+/** Show the explorer of a run. If the page contains the model, show the live explorer, otherwise the explorer of the test sequences. */
 async function showRun(content: RunContent, live: LiveExplorer | null): Promise<void> {
   showCurves(content.curves, content.unit);
   await nextTask();

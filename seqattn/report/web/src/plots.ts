@@ -1,10 +1,10 @@
-// Plots with plotly: theme, layout, heatmaps.
+// Plots with plotly: theme, layout and heatmaps.
 import type { Unpacked, WeightMeaning } from "./content";
 import { byId, plotById } from "./dom";
 
 export const PLOT_CONFIG = { displaylogo: false, responsive: true, displayModeBar: "hover", modeBarButtons: [["toImage", "zoom2d", "pan2d", "resetScale2d"]] };
 
-/** With more columns weights are small, so the colour scale ends at the largest weight. */
+/** With more columns, the weights are small, so the colour scale ends at the largest weight. */
 export const MAX_UNIT_SCALE_COLUMNS = 16;
 /** The colour of the outlines of true source steps. */
 export const ALIGNMENT_COLOUR = "#e69f00";
@@ -18,7 +18,7 @@ export function onThemeChange(draw: () => void): void {
   redraws.push(draw);
 }
 
-/** Follow the colour scheme of the browser, and printing. */
+/** Draw the plots again when the colour scheme of the browser changes, and before and after printing. */
 export function followTheme(): void {
   const again = (): void => { for (const draw of redraws) draw(); };
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", again);
@@ -41,7 +41,7 @@ export function theme(): Theme {
   return { ground: colour("--ground"), ink: colour("--ink"), soft: colour("--soft"), line: colour("--line"), accent: colour("--accent"), warn: colour("--warn") };
 }
 
-/** Return a layout with the colours of the page; `more` replaces its values. */
+/** Return a layout with the colours of the page. The entries of `more` replace entries of the layout. */
 export function layout(more: PlotValues): PlotValues {
   const { ground, ink, line } = theme();
   const axis = { gridcolor: line, zerolinecolor: line, linecolor: line, automargin: true };
@@ -53,12 +53,12 @@ export function layout(more: PlotValues): PlotValues {
   };
 }
 
-/** Draw a plot, or replace what it shows. */
+/** Draw a plot, or replace the content of an existing plot. */
 export function draw(id: string, traces: PlotValues[], more: PlotValues): void {
   void Plotly.react(id, traces, layout(more), PLOT_CONFIG);
 }
 
-/** Replace a plot by text. */
+/** Replace a plot with text. */
 export function writeInstead(id: string, words: string): void {
   Plotly.purge(id);
   byId(id).textContent = words;
@@ -75,7 +75,7 @@ export interface ColourScale {
   zmax: number;
 }
 
-/** Return the colours of weights: to `largest`, or symmetric around 0 for read strengths. */
+/** Return the colour scale of weights. The scale ends at `largest`, and it is symmetric about 0 for read strengths. */
 export function colourScale(meaning: WeightMeaning, array: Pick<Unpacked, "low" | "high">, largest: number): ColourScale {
   if (meaning === "strength") {
     const widest = Math.max(Math.abs(array.low), Math.abs(array.high)) || 1;
@@ -84,7 +84,7 @@ export function colourScale(meaning: WeightMeaning, array: Pick<Unpacked, "low" 
   return { colorscale: "Viridis", zmin: 0, zmax: largest || 1 };
 }
 
-/** Return the heatmap of rows of weights. */
+/** Return a heatmap of rows of weights. */
 export function heatmap(z: (number | null)[][], across: string[], down: string[], colours: ColourScale, title: string): PlotValues {
   return {
     type: "heatmap", z, x: across, y: down, ...colours, xgap: z.length <= 16 ? 1 : 0, ygap: z.length <= 16 ? 1 : 0,
@@ -94,7 +94,7 @@ export function heatmap(z: (number | null)[][], across: string[], down: string[]
   };
 }
 
-/** Return outlines of one cell per row; a negative column has none. Thin ones get a dark border to be visible on bright cells. */
+/** Return the outline of one cell per row. A negative column has no outline. Thin outlines have a dark border, so that they are visible on bright cells. */
 export function outlines(columns: readonly number[], colour: string): PlotValues[] {
   const lines = columns.length > 24 ? [{ color: "#000000", width: 4 }, { color: colour, width: 1.5 }] : [{ color: colour, width: 2.5 }];
   return columns.flatMap((column, row) => (column < 0 ? [] : lines.map((line) => (

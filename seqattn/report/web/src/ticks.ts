@@ -18,7 +18,7 @@ export function logTicks(log: boolean, values: readonly (number | null | undefin
   return { dtick: `L${step}`, tickformat: "~g" };
 }
 
-/** Return integer ticks, for epochs and steps. */
+/** Return integer ticks for epochs or steps. */
 export function integerTicks(count: number): Ticks {
   return { tickformat: "d", ...(count <= 12 ? { dtick: 1 } : {}) };
 }

@@ -1,4 +1,4 @@
-// The explorer: controls for the sequence, the weights and the step; path, heatmap and sentence follow.
+// The explorer. Its controls select the sequence, the weights and the step that the path, the heatmap and the sentence show.
 import type { FinishedRun } from "../content";
 import { byId, fill, inputById, numberOf, plotById, selectById } from "../dom";
 import { markWorst, showErrors } from "../errors";
@@ -92,7 +92,7 @@ class Explorer {
   }
 }
 
-/** Show the explorer of a finished run, and the errors, which open sequences in it. */
+/** Show the explorer of a finished run, and the errors. A click on an error opens the sequence in the explorer. */
 export async function showExplorer(content: FinishedRun): Promise<void> {
   const explorer = new Explorer(await View.of(content), content.unit_of_one);
   explorer.addControls();

@@ -7,7 +7,7 @@ import { MAX_ROWS } from "./view";
 
 const ROW_GAP = 0.07;
 
-/** Return the markers of attended points: area and colour grow with the weight. */
+/** Return the markers of attended points. The area and the colour of a marker depend on the weight. */
 function litMarkers(view: View, count: number): PlotValues {
   const { ink, soft } = theme();
   const { map, weights } = view;
@@ -23,7 +23,7 @@ function litMarkers(view: View, count: number): PlotValues {
   };
 }
 
-/** Return the markers of the forecast; the chosen step has a large one. */
+/** Return the markers of the forecast. The chosen step has a large marker. */
 function forecastMarkers(view: View, walked: number): PlotValues {
   if (view.kind === "decoder_self") return litMarkers(view, walked);
   const { warn } = theme();
@@ -31,7 +31,7 @@ function forecastMarkers(view: View, walked: number): PlotValues {
   return { symbol: "diamond-open", size: Array.from({ length: walked }, (_, k) => (isChosen(k) ? 17 : 6)), color: warn, line: { color: warn, width: 2.5 } };
 }
 
-/** Return the features that have a row each; target features come first. In the plane there is one row without a name. */
+/** Return the features that have their own row, with the target features first. In the plane, there is one row without a name. */
 function featureRows({ examples }: View): string[] {
   return examples.plane ? [""] : [...new Set([...examples.target_features, ...examples.features])];
 }
@@ -46,7 +46,7 @@ function valueNames(view: View, rows: string[]): (feature: string, x: number, y:
     : `${escapeMarkup(feature)} ${value(feature, y)}`);
 }
 
-/** Return source, truth and forecast of one row. */
+/** Return the source, the true target and the forecast in one row. */
 function rowTraces(view: View, feature: string, axis: string, nameValue: (feature: string, x: number, y: number) => string): PlotValues[] {
   const { soft, warn, accent } = theme();
   const { examples: { plane, features, target_features: targets }, lengths: [S, T] } = view;

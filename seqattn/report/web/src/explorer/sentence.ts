@@ -1,11 +1,11 @@
-// The chosen step in words.
+// A description of the chosen step in words.
 import { formatNumber, formatValue, withMinus } from "../format";
 import type { View } from "./view";
 import { MAX_ROWS } from "./view";
 
 const MAX_ATTENDED = 5;
 
-/** Return the name of the point that the chosen step forecasts or, in the encoder, reads. */
+/** Return the name of the point that the chosen step forecasts or, in encoder self-attention, reads. */
 export function pointOfStep(view: View): string {
   const [S] = view.lengths;
   return view.kind === "encoder_self" ? `point ${view.step + 1}` : `point ${S + view.step + 1}`;

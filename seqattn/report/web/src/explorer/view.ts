@@ -1,4 +1,4 @@
-// What the explorer shows: the arrays of the test sequences, and the chosen sequence, weights and step.
+// The state of the explorer: the arrays of the test sequences, and the chosen sequence, weights and step.
 import type { AttentionKind, Examples, FinishedRun, Unpacked, WeightMeaning } from "../content";
 import { matrix, unpack } from "../content";
 
@@ -6,7 +6,7 @@ export const KIND_NAMES: Record<AttentionKind, string> = {
   cross: "decoder to source (cross-attention)", encoder_self: "encoder self-attention", decoder_self: "decoder self-attention",
 };
 
-/** The features that the path over the steps and the sentence below it show at most. */
+/** The maximum number of features in the path over the steps, and in the sentence below the path. */
 export const MAX_ROWS = 4;
 
 export class View {
