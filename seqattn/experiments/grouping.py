@@ -107,7 +107,7 @@ def _partially_saved(cohort: Sequence[Job], group_id: str | None) -> list[Job]:
     earlier checkpoint.
     """
     saved = {job for job in cohort if _saved_group_id(job) == group_id}
-    whole = [job for job in cohort if job in saved or (not job.state and job.environment)]
+    whole = [job for job in cohort if job in saved or (not job.state and job.previous_environment)]
     has_earlier = any(job.summary or job.folder.previous.exists() for job in saved)
     is_partial = len(whole) > len(saved) and not has_earlier and _group_id(whole) == group_id
     return whole if is_partial else []
@@ -137,14 +137,14 @@ def _groups_at_common_position(members: Sequence[Job]) -> Iterator[list[Job]]:
     for its group until the run ends.
     """
     without_results = [job for job in members if job.summary is None]
-    left = sorted(without_results, key=lambda job: job.end is not None)
+    left = sorted(without_results, key=lambda job: job.end_position is not None)
     with_previous = len({job.position for job in members}) > 1
     states = {job.folder.path: _states_by_position(job, with_previous) for job in left}
-    while positions := [job.position for job in left if job.end is None]:
+    while positions := [job.position for job in left if job.end_position is None]:
         position, here = min(positions), dict[Path, Job]()
         for job in left:
             state = states[job.folder.path].get(position)
-            if state is not None and (job.end is None or job.end > position):
+            if state is not None and (job.end_position is None or job.end_position > position):
                 here[job.folder.path] = job.resumed_from(state)
         yield list(here.values())
         left = [job for job in left if job.folder.path not in here]
@@ -172,7 +172,7 @@ def _split_equal_rows(jobs: Sequence[Job]) -> Iterator[list[Job]]:
     for job in jobs:
         assert job.state is not None
         slot, again = job.state.slot, 0
-        row, group_size = (id(job), 0) if slot is None else (slot.row, slot.rows)
+        row, group_size = (id(job), 0) if slot is None else (slot.row, slot.group_size)
         while row in found.setdefault((job.position, group_size, again), {}):
             again += 1  # variants of the same config may have equal group ids
         found[job.position, group_size, again][row] = job

@@ -15,7 +15,7 @@ from seqattn.errors import Interrupted, NonFiniteError
 from seqattn.models import FeatureSpec, Lengths, Seq2SeqModel, build_model, count_parameters
 from seqattn.runs import EpochRecord, RunFolder
 from seqattn.training import ProcessGroup, RunState, build_early_stopper
-from seqattn.training.schedules import Ending, ending
+from seqattn.training.schedules import Ending, find_ending
 
 
 @dataclass(frozen=True)
@@ -69,8 +69,8 @@ class Job:
             continues, or None for a new run. After training, this is the final state.
         checkpoint: the file that training continues from, or None for a run that starts at the
             beginning.
-        environment: content of `environment.json` before training starts or continues; empty for a
-            new run.
+        previous_environment: content of `environment.json` before training starts or continues;
+            empty for a new run.
         summary: content of `summary.json` if the run ended with a finite test loss, otherwise None.
         error: the error of the run if it has diverged, now or before a resume, otherwise None.
         group_id: digest of the configs of this run and of the runs that began together with it.
@@ -88,7 +88,7 @@ class Job:
     resume: bool = False
     state: RunState | None = None
     checkpoint: Path | None = None
-    environment: Mapping[str, Any] = field(default_factory=dict)
+    previous_environment: Mapping[str, Any] = field(default_factory=dict)
     summary: dict[str, Any] | None = None
     error: NonFiniteError | None = None
     group_id: str = ""
@@ -108,8 +108,8 @@ class Job:
         The file describes the last start, which may have ended before its first save. The entries
         of the checkpoint therefore replace those of the file.
         """
-        return self.environment if self.state is None else {
-            **self.environment, **self.state.environment
+        return self.previous_environment if self.state is None else {
+            **self.previous_environment, **self.state.environment
         }  # fmt: skip
 
     @property
@@ -118,21 +118,21 @@ class Job:
         return self.summary is None and self.error is None
 
     @property
-    def ended(self) -> Ending | None:
+    def ending(self) -> Ending | None:
         """The reason why no epoch is left to train; None if epochs are left."""
         if self.state is None:
             return None
         training = self.config.training
-        losses = [record.validation_loss for record in self.state.history]
-        return ending(training, self.state.epoch, build_early_stopper(training, losses))
+        stopper = build_early_stopper(training, self.state.validation_losses)
+        return find_ending(training, self.state.epoch, stopper)
 
     @property
     def is_trained(self) -> bool:
         """Whether no epoch is left to train."""
-        return self.ended is not None
+        return self.ending is not None
 
     @property
-    def end(self) -> tuple[int, int] | None:
+    def end_position(self) -> tuple[int, int] | None:
         """The position (epoch, step) at which training ended; None if training has not ended."""
         if self.error is not None and self.error.epoch is not None:
             epoch, step = self.error.epoch, self.error.step

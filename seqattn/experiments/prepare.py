@@ -123,7 +123,7 @@ def _load_progress(job: Job) -> Job:
     """
     folder, config = job.folder, job.config
     environment = folder.read_environment() if folder.is_run else {}
-    job = load_latest_checkpoint(replace(job, environment=environment))
+    job = load_latest_checkpoint(replace(job, previous_environment=environment))
     state = job.state
     if state is None:
         return job
@@ -131,7 +131,7 @@ def _load_progress(job: Job) -> Job:
         summary = check_summary(folder, as_plain(config.model), config.seed)
         if not summary.get("diverged"):
             # A change of training.epochs can change why the run ended, and so its summary.
-            stopped_early = job.ended == "early stopping"
+            stopped_early = job.ending == "early stopping"
             if job.is_trained and summary["stopped_early"] == stopped_early:
                 job = replace(job, summary=summary)
         elif summary.get("diverged_at") or job.is_trained:

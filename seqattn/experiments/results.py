@@ -21,9 +21,7 @@ ReferencesOfData = dict[int, tuple[ReferenceLosses, ReferenceLosses]]
 """Reference losses of the test part and of the validation part, by the `id` of the data."""
 
 
-def write_results(
-    job: Job, model: Seq2SeqModel, references: ReferencesOfData, *, stopped_early: bool
-) -> Job:
+def write_results(job: Job, model: Seq2SeqModel, references: ReferencesOfData) -> Job:
     """Evaluate the weights of the best epoch on the test part, and write the data files.
 
     This function logs nothing, because the files appear only when the caller's transaction ends.
@@ -36,7 +34,6 @@ def write_results(
             the best weights into the model.
         references: reference losses by data. Runs with the same data share these losses, and this
             function adds the losses for new data.
-        stopped_early: whether early stopping ended the training.
 
     Returns:
         the job with a summary, or with an error if the test loss is not finite.
@@ -57,7 +54,7 @@ def write_results(
         evaluation = evaluate(model, data.test, tested, data.scaling, on_chunk=keep)
         if not math.isfinite(evaluation.loss + evaluation.loss_teacher_forced):
             return _diverged_at_test(job, evaluation)
-        summary = _summary(job, evaluation, validated, stopped_early=stopped_early)
+        summary = _summary(job, evaluation, validated)
         forecasts.write(folder.predictions)
         if job.config.model.has_attention:
             weights.write(folder.attention)
@@ -76,24 +73,22 @@ def _diverged_at_test(job: Job, evaluation: Evaluation) -> Job:
     return replace(job, error=error)
 
 
-def _summary(
-    job: Job, evaluation: Evaluation, validated: ReferenceLosses, *, stopped_early: bool
-) -> dict[str, Any]:
+def _summary(job: Job, evaluation: Evaluation, validated: ReferenceLosses) -> dict[str, Any]:
     """Return the content of `summary.json` of a run with a finite test loss."""
     state, config = job.state, job.config
     assert state is not None
     scored = evaluation.as_plain()
-    loss, forced = scored.pop("loss"), scored.pop("loss_teacher_forced")
+    loss, teacher_forced = scored.pop("loss"), scored.pop("loss_teacher_forced")
     return {
         "name": config.name,
         "seed": config.seed,
         "test_loss": loss,
-        "test_loss_teacher_forced": forced,
+        "test_loss_teacher_forced": teacher_forced,
         **scored,
         **_of_training(job, state),
         "validation_noise_floor": validated.noise_floor,
         "validation_baselines": validated.baselines,
-        "stopped_early": stopped_early,
+        "stopped_early": job.ending == "early stopping",
     }
 
 

@@ -43,7 +43,7 @@ def load_latest_checkpoint(job: Job) -> Job:
             reasons.append(str(error))
             continue
         skipped = (
-            *job.environment.get("skipped_checkpoints", ()),
+            *job.previous_environment.get("skipped_checkpoints", ()),
             *(f"Skipped checkpoint: {reason}" for reason in reasons),
         )
         return replace(

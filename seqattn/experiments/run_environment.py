@@ -32,7 +32,7 @@ def choose_device(name: str) -> torch.device:
     return torch.device(name)
 
 
-def environment(device: torch.device, config_path: Path | None) -> dict[str, Any]:
+def collect_environment(device: torch.device, config_path: Path | None) -> dict[str, Any]:
     """Return the versions and the hardware that may affect the numbers of a run.
 
     Args:

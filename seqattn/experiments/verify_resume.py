@@ -43,8 +43,6 @@ def verify_resume(
     folder: Path,
     *,
     stops: int,
-    device: str = "cpu",
-    threads: int = 1,
     message: Callable[[str], None] = lambda line: None,
 ) -> VerifyResult:
     """Train a model twice, once without stops and once with stops after random steps, and compare
@@ -53,7 +51,6 @@ def verify_resume(
     Args:
         folder: an empty folder, which gets both run folders.
         stops: number of stops. There are fewer stops if the run has too few steps.
-        device, threads: see `train_many`.
         message: function that is called with a line for each stop.
 
     Raises:
@@ -62,7 +59,7 @@ def verify_resume(
     """
     uninterrupted, resumed = RunFolder(folder / "at-once"), RunFolder(folder / "with-stops")
     message("Training without a stop.")
-    (job,) = train_many([(config, uninterrupted)], device=device, threads=threads)
+    (job,) = train_many([(config, uninterrupted)], threads=1)
     if job.error is not None:
         raise job.error
     batches = job.data.batches(config.training.batch_size)
@@ -80,9 +77,11 @@ def verify_resume(
         calls = None if stop_step is None else stop_step - done
         try:
             train_many(
-                [(config, resumed)], device=device, threads=threads, resume=done > 0,
+                [(config, resumed)],
+                threads=1,
+                resume=done > 0,
                 callbacks=Callbacks(stop=_stop_after(calls)),
-            )  # fmt: skip
+            )
         except Interrupted:
             assert stop_step is not None
             message(f"Stopped after step {stop_step} of {steps}.")
@@ -137,11 +136,11 @@ def first_difference(one: RunFolder, other: RunFolder) -> tuple[int, str | None]
     compared += 1
     if one.best.read_bytes() != other.best.read_bytes():
         return compared, "best.safetensors differs"
-    rows = [
+    metrics = [
         [record.as_row()[:SECONDS_COLUMN] for record in folder.read_metrics()]
         for folder in (one, other)
     ]
     compared += 1
-    if rows[0] != rows[1]:
+    if metrics[0] != metrics[1]:
         return compared, "metrics.csv differs"
     return compared, None

@@ -94,14 +94,6 @@ class CheckpointFile:
                 f"{self.path}: its metadata does not say what it was trained on."
             ) from None
 
-    def check_readable(self) -> None:
-        """Check that config and spec, which are parsed on demand, can be read.
-
-        Raises:
-            CheckpointError: if config or spec cannot be read.
-        """
-        _ = self.config, self.spec
-
     def below(self, prefix: str) -> dict[str, Tensor]:
         """Return the tensors with names that start with a prefix, by name without this prefix."""
         return {

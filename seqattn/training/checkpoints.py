@@ -102,8 +102,8 @@ def save_state(
     for name, buffers in state.buffers.items():
         tensors |= {f"optimizer.{name}.{k}": v for k, v in buffers.items()}
     if state.history:
-        rows = [record.as_row() for record in state.history]
-        tensors["history"] = torch.tensor(rows, dtype=torch.float64)
+        records = [record.as_row() for record in state.history]
+        tensors["history"] = torch.tensor(records, dtype=torch.float64)
     metadata: dict[str, Any] = {
         "kind": "training",
         "epoch": state.epoch,
@@ -112,15 +112,15 @@ def save_state(
         "points": state.loss_count,
         "seconds": state.seconds,
         "best_epoch": state.best_epoch,
-        "environment": {**_environment_of(state), **(counts or {})},
+        "environment": {**_device_and_version(state), **(counts or {})},
     }
     if state.slot is not None:
         slot = state.slot
-        metadata["slot"] = {"group": slot.group_id, "row": slot.row, "rows": slot.rows}
+        metadata["slot"] = {"group": slot.group_id, "row": slot.row, "rows": slot.group_size}
     write_checkpoint(path, tensors, config, spec, metadata, backup_path)
 
 
-def _environment_of(state: RunState) -> dict[str, Any]:
+def _device_and_version(state: RunState) -> dict[str, Any]:
     """Return the device and the torch version of a state, with the keys of `environment.json`."""
     device = next((tensor.device for tensor in state.weights.values()), torch.device("cpu"))
     gpu = torch.cuda.get_device_name(device) if device.type == "cuda" else None
@@ -202,7 +202,7 @@ def describe_checkpoint(path: Path) -> dict[str, Any]:
         CheckpointError: if the file is missing, is corrupt, or was not written by seqattn.
     """
     file = read_checkpoint(path)
-    file.check_readable()
+    _ = file.config, file.spec  # raises an error if config or spec cannot be read
     tensors = [
         {
             "name": name,
@@ -314,6 +314,6 @@ def _slot_of(metadata: Mapping[str, Any]) -> Slot | None:
     if plain is None:
         return None
     slot = Slot(str(plain["group"]), int(plain["row"]), int(plain["rows"]))
-    if not 0 <= slot.row < slot.rows:
+    if not 0 <= slot.row < slot.group_size:
         raise ValueError("no such row")
     return slot

@@ -38,19 +38,21 @@ class LossFn(Protocol):
 
     name: str
 
-    def value_and_grad(self, batch: Batch, forced: Tensor, rng: RNG | None = None) -> Tensor:
+    def value_and_grad(
+        self, batch: Batch, teacher_forcing: Tensor, rng: RNG | None = None
+    ) -> Tensor:
         """Compute the loss, and write its gradient to `StackedParams.gradient`.
 
         Args:
             batch: the training sequences.
-            forced: True at steps that receive the true target; see `Epoch.forced`.
+            teacher_forcing: True at steps that receive the true target; see `EpochPlan`.
             rng: random numbers of the step; None for a model that draws no random numbers.
 
         Returns:
             Mean squared error of each run, (R,), or () for a single run.
         """
 
-    def validation_losses(self, batch: Batch) -> tuple[Tensor, Tensor]:
+    def eval_losses(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Compute the free-running loss and the teacher-forced loss, without gradients."""
 
 
@@ -66,7 +68,7 @@ class AutogradLoss:
         Args:
             model: the model, which may have a leading axis of runs.
             stack: parameters of the model, which `value_and_grad` needs; None if only `loss` and
-                `validation_losses` are called.
+                `eval_losses` are called.
             bfloat16: whether to train in bfloat16 with `torch.autocast`.
         """
         self.model, self.stack = model, stack
@@ -113,9 +115,11 @@ class AutogradLoss:
     def _cells(self) -> list[Cell]:
         return [module for module in self.model.modules() if isinstance(module, Cell)]
 
-    def value_and_grad(self, batch: Batch, forced: Tensor, rng: RNG | None = None) -> Tensor:
+    def value_and_grad(
+        self, batch: Batch, teacher_forcing: Tensor, rng: RNG | None = None
+    ) -> Tensor:
         assert self.stack is not None
-        loss = self.loss(batch, forced, rng)
+        loss = self.loss(batch, teacher_forcing, rng)
         self.stack.clear_gradient()
         # Runs are independent, so the sum of their losses gives each run its own gradient. Ones as
         # the upstream gradient would do the same, but torch would import sympy in 0.25 seconds.
@@ -123,17 +127,17 @@ class AutogradLoss:
         self.stack.gather_gradient()
         return loss.detach()
 
-    def loss(self, batch: Batch, forced: Tensor, rng: RNG | None = None) -> Tensor:
+    def loss(self, batch: Batch, teacher_forcing: Tensor, rng: RNG | None = None) -> Tensor:
         """Compute the differentiable loss of each run, (R,), or () for a single run."""
         if not self.bfloat16:
-            return self._loss(batch, forced, rng)
+            return self._loss(batch, teacher_forcing, rng)
         with torch.autocast(batch.source.device.type, torch.bfloat16):
-            return self._loss(batch, forced, rng)
+            return self._loss(batch, teacher_forcing, rng)
 
-    def _loss(self, batch: Batch, forced: Tensor, rng: RNG | None = None) -> Tensor:
+    def _loss(self, batch: Batch, teacher_forcing: Tensor, rng: RNG | None = None) -> Tensor:
         forecast = self.model(
             batch.source, batch.target, source_lengths=batch.source_lengths,
-            teacher_forcing=forced, with_attention=False, rng=rng,
+            teacher_forcing=teacher_forcing, with_attention=False, rng=rng,
         )  # fmt: skip
         values = forecast.values.to(batch.target)  # the loss is never computed in bfloat16
         loss = mse_loss(values, batch.target, batch.target_keep)
@@ -146,15 +150,15 @@ class AutogradLoss:
         return loss
 
     @torch.inference_mode()
-    def validation_losses(self, batch: Batch) -> tuple[Tensor, Tensor]:
+    def eval_losses(self, batch: Batch) -> tuple[Tensor, Tensor]:
         steps = batch.target_steps
         free = self.model.forecast(
             batch.source, steps, source_lengths=batch.source_lengths, with_attention=False
         )
-        forced = torch.ones(steps, dtype=torch.bool)
+        always_forced = torch.ones(steps, dtype=torch.bool)
         return (
             mse_loss(free.values, batch.target, batch.target_keep),
-            self._loss(batch, forced),
+            self._loss(batch, always_forced),
         )
 
 
@@ -166,15 +170,17 @@ class ManualBackwardLoss:
     def __init__(self, passes: Any) -> None:
         self.passes = passes
 
-    def value_and_grad(self, batch: Batch, forced: Tensor, rng: RNG | None = None) -> Tensor:
+    def value_and_grad(
+        self, batch: Batch, teacher_forcing: Tensor, rng: RNG | None = None
+    ) -> Tensor:
         loss: Tensor = self.passes.value_and_grad(
             batch.source, batch.target, source_lengths=batch.source_lengths,
-            target_keep=batch.target_keep, teacher_forcing=forced,
+            target_keep=batch.target_keep, teacher_forcing=teacher_forcing,
         )  # fmt: skip
         return loss
 
-    def validation_losses(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        losses: tuple[Tensor, Tensor] = self.passes.validation_losses(
+    def eval_losses(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        losses: tuple[Tensor, Tensor] = self.passes.eval_losses(
             batch.source, batch.target,
             source_lengths=batch.source_lengths, target_keep=batch.target_keep,
         )  # fmt: skip

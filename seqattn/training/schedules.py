@@ -90,8 +90,8 @@ def sample_teacher_forcing(
             uniform = generator.random_sample((sequences, steps))
         case _:
             assert_never(config.coin)
-    forced: NDArray[np.bool_] = uniform < probability
-    return forced
+    masks: NDArray[np.bool_] = uniform < probability
+    return masks
 
 
 class PlateauDetector:
@@ -204,7 +204,7 @@ class LearningRate:
                 assert_never(schedule)
 
 
-def ending(config: Training, epoch: int, stopper: PlateauDetector) -> Ending | None:
+def find_ending(config: Training, epoch: int, stopper: PlateauDetector) -> Ending | None:
     """Return the reason why a training run has ended, or None if epochs are left to train.
 
     After the last epoch of `training.epochs` the reason is "all epochs", even if this epoch

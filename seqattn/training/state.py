@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import copy
 import math
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, NamedTuple
@@ -42,12 +43,12 @@ class Slot:
     Attributes:
         group_id: digest of the runs that began together.
         row: row of this run, from 0.
-        rows: number of rows of the group, including the rows of ended runs.
+        group_size: number of rows of the group, including the rows of ended runs.
     """
 
     group_id: str
     row: int = 0
-    rows: int = 1
+    group_size: int = 1
 
 
 @dataclass(eq=False, kw_only=True)
@@ -76,6 +77,11 @@ class TrainingRecord:
     def best_loss(self) -> float:
         """Validation loss of the best epoch; infinite before the end of the first epoch."""
         return self.history[self.best_epoch - 1].validation_loss if self.best_epoch else math.inf
+
+    @property
+    def validation_losses(self) -> list[float]:
+        """Validation loss of each finished epoch."""
+        return [record.validation_loss for record in self.history]
 
     def copy_record(self) -> dict[str, Any]:
         """Return the fields of this class by name, with copies of the lists."""
@@ -122,7 +128,7 @@ class TrainingRun:
     Attributes:
         model: the initialised model on its device. Training changes the weights of this model only
             if the run is alone in its group.
-        data: the training sequences.
+        train: the training sequences.
         validation: the sequences that select the best epoch.
         config: the section `training`.
         seed: seed of batch order, teacher forcing, dropout and sampling.
@@ -131,7 +137,7 @@ class TrainingRun:
     """
 
     model: Seq2SeqModel
-    data: Batch | GatheredBatch
+    train: Batch | GatheredBatch
     validation: Batch | GatheredBatch
     config: Training
     seed: int
@@ -145,30 +151,27 @@ class RunProgress(TrainingRecord):
 
     Attributes:
         run: the inputs of the run.
-        checkpoint: the newest state of the run, which the next save writes. Before training, this
-            is the state from which training continues, or None for a new run.
-        ended: reason why training ended; None for a run that is active or was interrupted.
+        state: the newest copy of the state of the run, which the next save writes to a checkpoint
+            file. Before training, this is the state from which training continues, or None for a
+            new run.
+        ending: reason why training ended; None for a run that is active or was interrupted.
         error: the non-finite loss, gradient or update of a run that diverged; None otherwise.
     """
 
     run: TrainingRun
-    checkpoint: RunState | None = None
-    ended: Ending | None = None
+    state: RunState | None = None
+    ending: Ending | None = None
     error: NonFiniteError | None = None
 
     def __post_init__(self) -> None:
-        if self.checkpoint is not None:
-            for name, value in self.checkpoint.copy_record().items():
+        if self.state is not None:
+            for name, value in self.state.copy_record().items():
                 setattr(self, name, value)
 
     @property
     def is_finished(self) -> bool:
         """Whether training has ended with finite losses."""
-        return self.ended is not None and self.error is None
-
-    @property
-    def validation_losses(self) -> list[float]:
-        return [record.validation_loss for record in self.history]
+        return self.ending is not None and self.error is None
 
 
 class StepLoss(NamedTuple):
@@ -210,7 +213,7 @@ class TrainState:
             continue in a smaller group.
         epoch: number of finished epochs.
         step: number of finished steps in the current epoch.
-        seconds: duration of the current epoch at the last save, in seconds.
+        seconds: duration of the current epoch in seconds, as `update_seconds` measured it last.
         pending: step losses that are not yet added to the sums of the epoch.
     """
 
@@ -222,14 +225,25 @@ class TrainState:
         self.moments, self.updates = optimizer.buffers, optimizer.updates
         self.epoch, self.step, self.seconds = 0, 0, 0.0
         self.pending: list[StepLoss] = []
-        for k in self.active:
-            if (checkpoint := self.progress[k].checkpoint) is not None:
-                self.set_run_state(k, checkpoint)
+        for k in self.active_rows:
+            if (run_state := self.progress[k].state) is not None:
+                self.set_run_state(k, run_state)
 
     @property
-    def active(self) -> list[int]:
+    def active_rows(self) -> list[int]:
         """Rows of the runs that have not ended."""
-        return [k for k, each in enumerate(self.progress) if each.ended is None]
+        return [k for k, each in enumerate(self.progress) if each.ending is None]
+
+    # --- time ------------------------------------------------------------------------------------
+
+    def start_timer(self) -> None:
+        """Start to measure the duration of the current epoch. After a resume, the duration of the
+        epoch before the stop counts, too."""
+        self._began = time.perf_counter() - self.seconds
+
+    def update_seconds(self) -> None:
+        """Measure the duration of the current epoch, which is 0 before the first step."""
+        self.seconds = time.perf_counter() - self._began if self.step else 0.0
 
     # --- snapshots -------------------------------------------------------------------------------
 
@@ -266,7 +280,7 @@ class TrainState:
         """
         if not self.pending:
             return True
-        steps, active = len(self.pending), self.active
+        steps, active = len(self.pending), self.active_rows
         losses, counts = (torch.stack(tensors) for tensors in zip(*self.pending, strict=True))
         values = losses.view(steps, len(self.progress)).double().cpu().numpy()
         finite = self.finite_rows()
@@ -284,7 +298,7 @@ class TrainState:
 
     def keep_best_weights(self) -> None:
         """Copy the weights of each run for which the last epoch is the best."""
-        improved = [k for k in self.active if self.progress[k].best_epoch == self.epoch]
+        improved = [k for k in self.active_rows if self.progress[k].best_epoch == self.epoch]
         if len(improved) == len(self.progress):
             self.best.copy_(self.params.weights)
         elif improved:
@@ -292,14 +306,14 @@ class TrainState:
 
     # --- checkpoints -----------------------------------------------------------------------------
 
-    def update_checkpoints(self, rows: Sequence[int]) -> list[RunProgress]:
-        """Set the checkpoints of some rows to their current states.
+    def update_run_states(self, rows: Sequence[int]) -> list[RunProgress]:
+        """Copy the current state of each of these rows to `RunProgress.state`.
 
         Returns:
             The progress of these rows.
         """
         for k in rows:
-            self.progress[k].checkpoint = self.get_run_state(k)
+            self.progress[k].state = self.get_run_state(k)
         return [self.progress[k] for k in rows]
 
     def get_run_state(self, k: int) -> RunState:
@@ -320,12 +334,13 @@ class TrainState:
         )
 
     def remaining_runs(self) -> list[RunProgress]:
-        """Return the active runs, with checkpoints that have slots of the next, smaller group."""
-        remaining = self.update_checkpoints(self.active)
+        """Return the progress of the active runs, with states that have the slots of the next,
+        smaller group."""
+        remaining = self.update_run_states(self.active_rows)
         for k, each in enumerate(remaining):
-            assert each.checkpoint is not None
+            assert each.state is not None
             slot = Slot(each.run.group_id, k, len(remaining))
-            each.checkpoint = replace(each.checkpoint, slot=slot)
+            each.state = replace(each.state, slot=slot)
         return remaining
 
     def _optimizer_buffers(self, k: int) -> dict[str, dict[str, Tensor]]:

@@ -54,7 +54,7 @@ def choose_threads(runs: Sequence[TrainingRun]) -> tuple[int, str]:
         return 1, "too few multiplications a step for more"
     copies = [RunProgress(dataclasses.replace(run, model=copy.deepcopy(run.model))) for run in runs]
     state, learner = build_group(copies)
-    epoch = learner.start_epoch(state)
+    plan = learner.plan_epoch(state)
 
     def seconds(threads: int) -> float:
         torch.set_num_threads(threads)
@@ -62,7 +62,7 @@ def choose_threads(runs: Sequence[TrainingRun]) -> tuple[int, str]:
         for _ in range(1 + TRIAL_STEPS):  # the first step warms up
             state.step = 0
             began = time.perf_counter()
-            train_step(state, learner, epoch)
+            train_step(state, learner, plan)
             taken.append(time.perf_counter() - began)
         return min(taken[1:])
 
@@ -89,8 +89,8 @@ def multiplications(runs: Sequence[TrainingRun]) -> int:
     backward pass.
     """
     weights = sum(parameter.numel() for parameter in runs[0].model.parameters())
-    data = runs[0].data
-    steps = (data.source_steps + data.target_steps) * runs[0].config.batch_size
+    train = runs[0].train
+    steps = (train.source_steps + train.target_steps) * runs[0].config.batch_size
     return 3 * len(runs) * weights * steps
 
 

@@ -89,7 +89,7 @@ def tune(
             study, search, path, device, threads, callbacks or Callbacks(), message
         )
         try:
-            loop.run(count)
+            loop.run_trials(count)
         except BaseException:
             with contextlib.suppress(Exception), _shared_lock(path, storage):
                 results.write_trials(study, search, path)

@@ -48,7 +48,7 @@ class TrialLoop:
     callbacks: Callbacks
     message: Callable[[str], None]
 
-    def run(self, count: int) -> None:
+    def run_trials(self, count: int) -> None:
         """Run trials until `count` have finished or all combinations have been tried.
 
         Raises:

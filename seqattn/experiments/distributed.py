@@ -1,5 +1,8 @@
-"""The processes of a distributed training run except the first process. These processes write no
-files."""
+"""Training of one run in several processes.
+
+Process 0 is the process of `train_many`, which writes all files. The other processes call
+`run_worker` and write no files. `share_start` contains all messages before the first step.
+"""
 
 from __future__ import annotations
 
@@ -10,21 +13,85 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import torch
 
 from seqattn.config import Config, as_plain, without_paths
 from seqattn.data import Splits, load_data
+from seqattn.data.ridge import RidgeMap
 from seqattn.errors import Interrupted, UsageError
 from seqattn.experiments.group_training import build_runs
 from seqattn.experiments.job import Job
 from seqattn.experiments.run_environment import choose_device
-from seqattn.experiments.skip_start import share_skip_map
+from seqattn.experiments.skip_start import starts_at_map
 from seqattn.runs import RunFolder
+from seqattn.runs.storage import read_regular_file
 from seqattn.training import ProcessGroup, Session, load_state, train_models
 
 TRAINED = b"trained already"
-"""Message of the first process to the others if nothing is left to train. Otherwise it sends the
-bytes of the checkpoint to continue from, or b"" for a training that starts at the beginning."""
+"""Message of process 0 to the other processes if nothing is left to train."""
+
+
+def share_start(processes: ProcessGroup, job: Job) -> Job | None:
+    """Exchange all messages before the first step. Every process calls this function.
+
+    The messages are, in this order:
+
+    1. All processes compare digests of config and data.
+    2. Process 0 sends the content of its checkpoint file, which is empty for a new run. If nothing
+       is left to train, process 0 sends `TRAINED` instead.
+    3. For a new run that starts from a fitted map of `model.skip: linear`, process 0 sends this
+       map.
+
+    Args:
+        job: the job of this process. Only process 0 has loaded the checkpoint and fitted the map.
+
+    Returns:
+        The job with the state and the map of process 0, or None if nothing is left to train.
+
+    Raises:
+        UsageError: if several processes cannot train the config.
+        DistributedError: if another process has another config or other data, or if another process
+            fails.
+    """
+    check_can_be_distributed(job.config)
+    processes.check_same_training(config_fingerprint(job.config), data_fingerprint(job.data))
+    content = TRAINED
+    if job.is_pending:
+        content = b"" if job.checkpoint is None else read_regular_file(job.checkpoint)
+    content = processes.broadcast(content)
+    if content == TRAINED:
+        return None
+    if content and job.state is None:
+        with tempfile.TemporaryDirectory() as place:
+            file = Path(place) / "last.safetensors"
+            file.write_bytes(content)
+            job = replace(job, state=load_state(file, job.new_model()))
+    return share_skip_map(processes, job)
+
+
+def share_skip_map(processes: ProcessGroup, job: Job) -> Job:
+    """Send the map that process 0 fitted to all processes.
+
+    Another machine may round differently, so the other processes do not fit the map.
+
+    Returns:
+        The job with the map, or the same job if its training does not start from a fitted map.
+
+    Raises:
+        DistributedError: if another process fails.
+    """
+    skip, fitted = job.new_model().skip, job.skip_map
+    if skip is None or job.state is not None or not starts_at_map(job):
+        return job
+    arrays = () if fitted is None else (fitted.weight, fitted.bias)
+    received = processes.broadcast(b"".join(np.ascontiguousarray(a).tobytes() for a in arrays))
+    if fitted is not None:
+        return job
+    numbers = np.frombuffer(received, dtype=np.float32).copy()
+    weight, bias = np.split(numbers, [skip.weight.numel()])
+    shared = RidgeMap(weight.reshape(skip.weight.shape), bias.reshape(skip.bias.shape), 0.0, 0.0)
+    return replace(job, skip_map=shared)
 
 
 def check_can_be_distributed(config: Config) -> None:
@@ -94,19 +161,10 @@ def run_worker(
     """
     with processes.startup():
         chosen = choose_device(device)
-        check_can_be_distributed(config)
-        data = load_data(config.data)
-        processes.check_same_training(config_fingerprint(config), data_fingerprint(data))
-    checkpoint = processes.broadcast(b"")
-    if checkpoint == TRAINED:
+        own = Job(config, RunFolder(Path()), load_data(config.data))
+        job = share_start(processes, own)
+    if job is None:
         return
-    job = Job(config, RunFolder(Path()), data)
-    if checkpoint:
-        with tempfile.TemporaryDirectory() as place:
-            file = Path(place) / "last.safetensors"
-            file.write_bytes(checkpoint)
-            job = replace(job, state=load_state(file, job.new_model()))
-    job = share_skip_map(processes, job)
     torch.set_num_threads(threads or 1)
     (run,) = build_runs([job], chosen)
     states = {} if job.state is None else {run: job.state}
