@@ -1,7 +1,8 @@
 """Training of one run in several processes.
 
-Process 0 is the process of `train_many`, which writes all files. The other processes call
-`run_worker` and write no files. `share_start` contains all messages before the first step.
+Process 0 calls `train_many`, and writes all files. The other processes call `run_worker`, and write
+no files. `share_start` contains all messages before the first step. In the steps, the loop and the
+learner exchange gradients and losses through `ProcessGroup`.
 """
 
 from __future__ import annotations
@@ -98,7 +99,7 @@ def check_can_be_distributed(config: Config) -> None:
     """Check that the training steps of a config depend only on sums over the sequences of a batch.
 
     Raises:
-        UsageError: if the steps depend on anything else, or on a clock.
+        UsageError: if the steps depend on anything else, such as a clock.
     """
     attention = getattr(config.model, "attention", None)
     if getattr(attention, "estimator", None) == "reinforce":
@@ -120,7 +121,8 @@ def config_fingerprint(config: Config) -> str:
 
 
 def data_fingerprint(data: Splits) -> bytes:
-    """Return the SHA-256 of the sequences, which all processes must share."""
+    """Return the SHA-256 digest of the training and validation sequences, which all processes must
+    share."""
     found = hashlib.sha256("".join(data.digests).encode())
     for part in (data.train, data.validation):
         for _, some in part.chunks():
@@ -130,7 +132,7 @@ def data_fingerprint(data: Splits) -> bytes:
 
 
 class WorkerSession(Session):
-    """Session that stops on a signal and saves nothing."""
+    """A session that stops on a signal and saves nothing."""
 
     def __init__(self, stop: Callable[[], int]) -> None:
         self.stop = stop
@@ -146,11 +148,11 @@ def run_worker(
     threads: int | None,
     stop: Callable[[], int],
 ) -> None:
-    """Train together with the first process until training ends.
+    """Train together with process 0 until training ends.
 
     Args:
         device: "auto", "cpu" or "cuda".
-        threads: number of threads of torch. None means 1.
+        threads: number of threads of torch; None means one thread.
         stop: function that returns the number of the signal that requests a stop, or 0.
 
     Raises:

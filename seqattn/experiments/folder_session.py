@@ -1,4 +1,4 @@
-"""A training session that saves to run folders."""
+"""The session of training that saves to run folders."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def describe_early_stopping(folder: RunFolder, epoch: int) -> str:
 
 
 class FolderSession(Session):
-    """Session that saves to run folders and reports to callbacks.
+    """A session that saves to run folders and reports to callbacks.
 
     Args:
         writers: the writer of each run.
@@ -130,7 +130,7 @@ class FolderSession(Session):
     def epoch_end(self, progress: Sequence[RunProgress], to_save: Sequence[RunProgress]) -> None:
         for each in progress:
             record = each.history[-1]
-            if self.background is not None:  # users follow the log of a single run
+            if self.background is not None:  # the logs of many runs do not list their epochs
                 self.writers[each.run].log_epoch(record)
             self.callbacks.epoch(record)
         self.ended_runs.update(each.run for each in progress if each.ending)

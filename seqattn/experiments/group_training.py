@@ -43,8 +43,8 @@ class Resources:
         device: device of the models and data.
         threads: number of threads of torch's operations on the CPU. With None, a few steps are
             timed, and the fastest number of threads is used.
-        environment: content of `environment.json` that all runs share.
-        processes: processes that share every batch of a single run. None means that this process is
+        environment: entries of `environment.json` that all runs share.
+        processes: the processes that share every batch of a single run; None if this process is
             alone.
     """
 
@@ -108,7 +108,7 @@ def build_runs(jobs: Sequence[Job], device: torch.device) -> list[TrainingRun]:
 
     def to_batch(job: Job, part: Sequences) -> Batch | GatheredBatch:
         if id(part) not in tensors:
-            # Only a single run may read its validation part in order: groups stack tensors.
+            # Groups stack their tensors, so only a single run may gather its validation part.
             keep = len(jobs) > 1 or part is not job.data.validation
             tensors[id(part)] = batch_of(part, device, scaling=job.data.scaling, keep_tensors=keep)
         return tensors[id(part)]
@@ -143,8 +143,8 @@ def _choose_threads(
 
 
 def _log_start(jobs: Sequence[Job], resources: Resources, threads: int, reason: str) -> None:
-    """Write the first lines of the log, and the files with the split, the digests of the data files
-    and the number of threads."""
+    """Write the first lines of the log of each run, and the files that contain the split, the
+    digests of the data files and the number of threads."""
     memory = estimate_run_memory(jobs[0]) / 2**20 if len(jobs) > 1 else 0.0
     for job in jobs:
         if job.data.split:
@@ -169,7 +169,7 @@ def _log_start(jobs: Sequence[Job], resources: Resources, threads: int, reason: 
 def _show_start_messages(jobs: Sequence[Job], callbacks: Callbacks) -> None:
     notes = dict.fromkeys(note for job in jobs for note in _notes(job))
     unusable = [line for job in jobs for line in _unusable(job)]
-    stopped = [  # in an earlier training; the session reports the others
+    stopped = [  # before this resume; the session reports early stopping from now on
         describe_early_stopping(job.folder, job.position[0])
         for job in jobs
         if job.ending == "early stopping"
@@ -207,10 +207,10 @@ def _resumption(job: Job, group_size: int) -> list[str]:
 
 @contextlib.contextmanager
 def _log_errors(jobs: Sequence[Job]) -> Iterator[None]:
-    """Log the error that ends the block in the log of each job.
+    """Return a context that writes the error that ends its block to the log of each job.
 
     Raises:
-        StorageError: in place of an `OSError`.
+        StorageError: if an `OSError` ends the block.
     """
     try:
         yield
@@ -232,7 +232,7 @@ def _log_errors(jobs: Sequence[Job]) -> Iterator[None]:
 def _finish_jobs(jobs: Sequence[Job], trained: Sequence[RunProgress]) -> list[Job]:
     """Add the final states to the jobs, and write the results of the runs that are finished."""
     jobs = [
-        # Jobs stay in memory after their training, and the files contain the snapshots.
+        # Jobs stay in memory after training, but only files need the snapshots.
         replace(job, error=progress.error, state=_without_snapshots(progress))
         for job, progress in zip(jobs, trained, strict=True)
     ]
@@ -259,7 +259,8 @@ def _without_snapshots(progress: RunProgress) -> RunState:
 
 
 def _log_results(job: Job) -> None:
-    """Write the last line of a log and the TensorBoard files, once the results are on the disk."""
+    """Write the last line of a log, and the TensorBoard files of a finished run. The results of the
+    run must be on disk."""
     if job.error is not None:
         job.folder.log_line(f"ended: {job.error}")
     elif job.summary is not None:

@@ -1,7 +1,7 @@
 """Division of jobs into groups that share every step of their training.
 
 A group consists of the runs that begin together. A run stays in its group until the run ends,
-because the last bits of its numbers depend on the number of rows of the group, on the row of the
+because the last bits of its results depend on the number of rows of the group, on the row of the
 run, and on when the other runs end. A resumed group therefore has the same rows as before. Runs
 that ended after the position from which the group continues are trained to their ends again, with
 the same results.
@@ -52,7 +52,7 @@ def group_jobs(jobs: Sequence[Job]) -> list[list[Job]]:
 
 
 def groups_without_checkpoints(jobs: Sequence[Job]) -> Iterator[list[Job]]:
-    """Yield groups for machines that have no checkpoints, so that each run starts over.
+    """Yield groups for machines that have no checkpoints, where each run starts over.
 
     A run that has epochs left starts with its original group, unless a member of that group already
     has results.
@@ -87,8 +87,8 @@ def _group_id(jobs: Sequence[Job]) -> str:
 
 
 def _saved_group_id(job: Job) -> str | None:
-    """Return the id of the group from the checkpoint of a run, or None if the run has no
-    checkpoint."""
+    """Return the id of the group in the checkpoint of a run, or None if the run has no checkpoint
+    or if its checkpoint contains no group."""
     return job.state.slot.group_id if job.state is not None and job.state.slot is not None else None
 
 
@@ -103,8 +103,8 @@ def _partially_saved(cohort: Sequence[Job], group_id: str | None) -> list[Job]:
     """Return the runs of a group if a stop interrupted the first save of the group, otherwise an
     empty list.
 
-    After such a stop some runs of the group have a checkpoint, others have none, and none has an
-    earlier checkpoint.
+    After such a stop, some runs of the group have a checkpoint, the other runs have no checkpoint,
+    and no run has an earlier checkpoint.
     """
     saved = {job for job in cohort if _saved_group_id(job) == group_id}
     whole = [job for job in cohort if job in saved or (not job.state and job.previous_environment)]
@@ -174,7 +174,7 @@ def _split_equal_rows(jobs: Sequence[Job]) -> Iterator[list[Job]]:
         slot, again = job.state.slot, 0
         row, group_size = (id(job), 0) if slot is None else (slot.row, slot.group_size)
         while row in found.setdefault((job.position, group_size, again), {}):
-            again += 1  # variants of the same config may have equal group ids
+            again += 1  # equal variants of a comparison have equal group ids
         found[job.position, group_size, again][row] = job
     for group in found.values():
         yield list(group.values())

@@ -1,4 +1,4 @@
-"""Preparation of jobs: loading the data, and the checkpoint or the results, of each run."""
+"""Preparation of jobs, which loads the data and the progress of each run."""
 
 from __future__ import annotations
 
@@ -115,8 +115,8 @@ def _check_sequence_lengths(job: Job) -> None:
 
 
 def _load_progress(job: Job) -> Job:
-    """Add what the folder contains to the job: the state from which training continues, the
-    results, or the divergence.
+    """Add the progress in the run folder to the job: the state from which training continues, the
+    summary of a finished run, or the error of a diverged run.
 
     Raises:
         CheckpointError: if the run cannot be continued.
@@ -145,8 +145,9 @@ def _load_progress(job: Job) -> Job:
 
 
 def _error_of(folder: RunFolder, summary: Mapping[str, Any], state: RunState) -> NonFiniteError:
-    """Return the error of a run that diverged before this call. Training is deterministic, so the
-    run would diverge again and is not trained again.
+    """Return the error of a run that diverged in an earlier call.
+
+    Training is deterministic, so such a run would diverge again, and is not trained again.
     """
     at = summary.get("diverged_at") or {"epoch": None, "step": None}
     return NonFiniteError(

@@ -32,8 +32,8 @@ def write_results(job: Job, model: Seq2SeqModel, references: ReferencesOfData) -
         job: a job that has finished its training.
         model: model of the job's config, on the device that trained the run. This function copies
             the best weights into the model.
-        references: reference losses by data. Runs with the same data share these losses, and this
-            function adds the losses for new data.
+        references: reference losses of the data of other runs, by the `id` of the data. If the
+            losses of this job's data are missing, the function adds them.
 
     Returns:
         the job with a summary, or with an error if the test loss is not finite.
@@ -107,7 +107,7 @@ def write_divergence(job: Job, error: NonFiniteError, state: RunState) -> None:
 
 
 def _of_training(job: Job, state: RunState) -> dict[str, Any]:
-    """Return the entries of a summary that do not depend on how training ended."""
+    """Return the entries of a summary that finished runs and diverged runs have in common."""
     return {
         "validation_loss": state.best_loss if state.best_epoch else None,
         "best_epoch": state.best_epoch,

@@ -1,4 +1,4 @@
-"""The initial map of `model.skip: linear`, fitted once for all runs of the same data."""
+"""The initial map of `model.skip: linear`, which is fitted once for all runs with the same data."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from seqattn.models import Seq2SeqModel
 
 
 def fit_skip_maps(groups: Sequence[Sequence[Job]]) -> list[list[Job]]:
-    """Fit the initial map of each new job with a linear skip that starts from ridge regression. A
-    resumed job needs no fit, because its checkpoint contains the map.
+    """Fit the initial map of each new job whose linear skip starts from ridge regression. A resumed
+    job needs no fit, because its checkpoint contains the map.
     """
     fitted: dict[int, RidgeMap] = {}
 
@@ -45,7 +45,7 @@ def _has_fitted_map(job: Job) -> bool:
 
 
 def starts_at_map(job: Job) -> bool:
-    """Return whether the skip starts from a fitted map instead of zero."""
+    """Return whether the linear skip of a new run starts from a fitted map instead of zero."""
     return _has_fitted_map(job) and ridge_work(job.data.baseline_part) <= MAX_WORK
 
 

@@ -138,10 +138,10 @@ def _check_and_group(
     resume: bool,
     overwrite: bool,
 ) -> tuple[list[Job], list[list[Job]]]:
-    """Check everything that can be checked before the first write.
+    """Check everything that can be checked before the first write, and group the jobs.
 
     Returns:
-        a job for each config, in the same order, and the pending jobs in groups.
+        a job for each config, in the same order, and the groups of the pending jobs.
     """
     if len({folder.path for _, folder in configs}) < len(configs):
         raise UsageError("each run needs a folder of its own, and two of these name the same.")
@@ -182,8 +182,8 @@ def _train_groups(
 
 
 def _replace_jobs(jobs: Sequence[Job], groups: Sequence[Sequence[Job]]) -> list[Job]:
-    """Return the jobs in order. Each job is replaced by the job in `groups` that has the same run
-    folder, if there is one."""
+    """Return the jobs in the same order, but replace each job by the job in `groups` that has the
+    same run folder, if there is one."""
     newer = {job.folder.path: job for group in groups for job in group}
     return [newer.get(job.folder.path, job) for job in jobs]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import signal
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -26,7 +27,7 @@ class VerifyResult:
     """The result of `verify_resume`.
 
     Attributes:
-        steps: number of training steps of a run.
+        steps: number of training steps of each of the two runs.
         stops: steps after which the second run was stopped.
         compared: number of tensors, values and files that were compared.
         difference: description of the first difference, or None if all are equal.
@@ -49,7 +50,8 @@ def verify_resume(
     the two runs. After each stop, the second run is resumed from its checkpoint on disk.
 
     Args:
-        folder: an empty folder, which gets both run folders.
+        config: config of both runs.
+        folder: an empty folder, in which both run folders are created.
         stops: number of stops. There are fewer stops if the run has too few steps.
         message: function that is called with a line for each stop.
 
@@ -95,18 +97,13 @@ def _stop_after(limit: int | None) -> Callable[[], int]:
 
     If `limit` is None, the callback never requests a stop.
     """
-    calls = 0
-
-    def stop() -> int:
-        nonlocal calls
-        calls += 1
-        return signal.SIGINT if limit is not None and calls >= limit else 0
-
-    return stop
+    calls = itertools.count(1)
+    return lambda: signal.SIGINT if limit is not None and next(calls) >= limit else 0
 
 
 def first_difference(one: RunFolder, other: RunFolder) -> tuple[int, str | None]:
-    """Compare the last checkpoints, best checkpoints and metrics of two runs, without wall time.
+    """Compare the last checkpoints, the best checkpoints and the metrics of two runs. Wall times
+    are not compared.
 
     Returns:
         the number of tensors, values and files that were compared, and a description of the first

@@ -251,9 +251,9 @@ def batch_of(
         device: device of the tensors.
         dtype: type of source and target.
         scaling: the transformation to the model's units; None if the part has these units.
-        keep_tensors: whether to keep the tensors of windows in memory, unless they would be far
-            larger than the table, or than memory. Pass False for a part that is read in order, to
-            save this memory. Each epoch then gathers the windows again.
+        keep_tensors: whether to convert windows to tensors in memory, unless `is_gathered` returns
+            True for them. Pass False to save this memory for a part that is read in order. Each
+            epoch then gathers the windows again.
     """
     if not isinstance(part, Windows):
         return to_tensors(part, device, dtype, scaling)
@@ -262,7 +262,7 @@ def batch_of(
 
 
 def is_gathered(part: Sequences) -> bool:
-    """Return whether `batch_of` makes a `GatheredBatch` from a part, to save memory."""
+    """Return whether `batch_of` always makes a `GatheredBatch` from a part, to save memory."""
     if not isinstance(part, Windows):
         return False
     numbers = len(part) * (
@@ -309,8 +309,8 @@ def chunk_slices(sequences: int, size: int) -> Iterator[slice]:
 
 
 def stack_batches(parts: Sequence[Batch | GatheredBatch]) -> Batch | GatheredBatch:
-    """Stack the same part of several runs into tensors (R, N, ...). If all runs share the part, the
-    tensors are not copied.
+    """Stack the training parts, or the validation parts, of several runs into tensors (R, N, ...).
+    If all runs share one part, its tensors are not copied.
 
     Raises:
         ValueError: if the shapes or masks of the parts differ, or if different parts are gathered

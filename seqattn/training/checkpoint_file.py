@@ -55,7 +55,7 @@ class CheckpointFile:
     @property
     def weights(self) -> dict[str, Tensor]:
         """Weights by parameter name. In a checkpoint with a training state, these are the newest
-        weights, not the best."""
+        weights, not the weights of the best epoch."""
         return self.below("model.") if self.is_training else self.tensors
 
     @property
@@ -158,8 +158,8 @@ def without_place(plain: dict[str, Any]) -> dict[str, Any]:
 def _from_version_1(metadata: dict[str, Any]) -> dict[str, Any]:
     """Convert metadata of version 1 to the current version.
 
-    Version 1 had a single list of features for source and target, and it had no scaling. Version 2
-    needs no conversion, because only the checksum is missing in this version.
+    Version 1 had a single list of features for source and target, and it had no scaling. Metadata
+    of version 2 need no conversion, because files of this version lack only the checksum.
     """
     layout = metadata.get("layout")
     if isinstance(layout, dict) and isinstance(layout.get("features"), list):

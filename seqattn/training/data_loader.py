@@ -1,4 +1,4 @@
-"""The shuffled batches of an epoch.
+"""The training sequences of a group in shuffled batches.
 
 Letters: N sequences, n sequences of a batch, S source length, T target length, R runs.
 """
@@ -73,7 +73,7 @@ class DataLoader:
 
 
 def epoch_permutations(seeds: Iterable[int], epoch: int, sequences: int) -> list[NDArray[np.int64]]:
-    """Return the order in which an epoch visits the sequences, for each seed."""
+    """Return, for each seed, the order in which an epoch visits the sequences."""
     keys = ((seed, epoch) for seed in seeds)
     return [generator.permutation(sequences) for generator in rngs_for(keys, "shuffle")]
 
@@ -88,7 +88,7 @@ def shuffled_batches(
 
     Args:
         sequences: sequences that all runs share, or sequences with a leading axis of runs.
-        order: (N,) or (R, N) places of the sequences in the order in which a run visits them.
+        order: (N,) or (R, N) indices of the sequences, in the order in which a run visits them.
         batches: for each batch, its slice of the sequences in this order.
     """
     sizes = [batch.stop - batch.start for batch in batches]

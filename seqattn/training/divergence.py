@@ -1,4 +1,4 @@
-"""Functions that find non-finite values and build the errors that report them."""
+"""Functions that find non-finite values and build the errors that report these values."""
 
 from __future__ import annotations
 

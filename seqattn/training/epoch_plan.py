@@ -1,4 +1,4 @@
-"""The plan of an epoch: batches, teacher forcing and learning rates.
+"""The plan of an epoch, which contains its batches, teacher forcing and learning rates.
 
 Letters: n sequences of a batch, T target length.
 """
@@ -26,9 +26,9 @@ class EpochPlan:
     Attributes:
         fetch: function that takes the number of a step, and returns the share of this process in
             the batch of this step.
-        teacher_forcing: for each batch, True at steps that receive the true target. The shape is
-            (T,), (n, 1) or (n, T), as `training.teacher_forcing.coin` determines; see
-            `sample_teacher_forcing`. Several runs add a leading axis.
+        teacher_forcing: a mask for each batch, which is True at the steps that receive the true
+            target. Its shape is (T,), (n, 1) or (n, T), as `training.teacher_forcing.coin`
+            determines; see `sample_teacher_forcing`. Several runs add a leading axis.
         probabilities: for each run, the probability that a step receives the true target.
         learning_rates: learning rate of each run.
     """

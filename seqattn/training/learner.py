@@ -1,7 +1,7 @@
 """The learner of a group: model, loss, optimizer, data loader and schedules.
 
 After a resume, the learner is rebuilt from the configs and histories of its runs. The weights and
-moments belong to `TrainState`, which shares the tensors of `params` and `optimizer`.
+moments belong to `TrainState`, but `Learner.params` and `Learner.optimizer` share their tensors.
 
 Letters: n sequences of a batch, T target length, R runs, P parameter values of a run.
 """
@@ -31,14 +31,14 @@ class Learner:
     """Model, loss, optimizer, data loader and schedules of runs that share every operation.
 
     Attributes:
-        config: section `training` of the first run, for the keys that all runs share; see
-            `batch_key.PER_RUN`.
+        config: section `training` of the first run. The learner reads only keys from it that all
+            runs share; `batch_key.PER_RUN` lists the other keys.
         processes: the processes that share every batch of a single run; None if this process is
             alone.
         params: (R, P) weights of all runs and their gradient.
         loss_fn: the loss with its gradient.
         rate_schedules: learning rate schedule of each run.
-        early_stoppers: early stopping of each run.
+        early_stoppers: detector for early stopping of each run.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class Learner:
         processes: ProcessGroup | None = None,
         compiler: StepCompiler | None = None,
     ) -> None:
-        """Build the learner of runs with their histories.
+        """Build the learner of a group from the progress of its runs.
 
         Args:
             progress: progress of each run, by row.
@@ -132,8 +132,8 @@ class Learner:
         self.optimizer.step(plan.learning_rates)
 
     def record_attention(self, state: TrainState) -> None:
-        """Add snapshots to the histories of attention and of parameters of each active run, if they
-        are due."""
+        """Add snapshots to the attention history and to the parameter history of each active run,
+        if `training.record_attention` records the current epoch."""
         every = self.config.record_attention
         if every is None or state.epoch % every:
             return
@@ -170,7 +170,7 @@ def build_group(
     Raises:
         ValueError: if the states of the runs belong to different groups.
     """
-    # A run that several processes share has a single row, even if it began in a larger group.
+    # A run that several processes train has a single row, even if it began in a larger group.
     rows = assign_rows(progress) if processes is None else list(progress)
     learner = Learner(rows, manual_backward=manual_backward, processes=processes, compiler=compiler)
     return TrainState(learner.params, learner.optimizer, rows), learner

@@ -1,9 +1,10 @@
 """The training loop for a single run or for many runs side by side.
 
 `fit` trains a group, `train_epoch` trains for the rest of an epoch, and `train_step` trains on a
-batch. No step waits for the device to report whether losses and weights are finite. Losses are
-checked before a save and at the end of an epoch. If a loss is not finite, the loop restores the
-last snapshot, and replays and checks the steps one by one, up to the first non-finite step.
+batch. No step waits for the device to report whether the loss is finite. The loop checks losses,
+weights and moments only before a save and at the end of an epoch. If any of them is not finite, the
+loop restores the last snapshot, repeats the steps since then, and checks each step, up to the first
+step with a non-finite value.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ def train_models(
         runs: the runs, which have equal batch keys and equal `model` sections.
         session: the hooks that save, stop and report; None to save nothing.
         states: for each run, the state from which training continues. All states have the same
-            epoch and step. With None, training starts from the beginning.
+            epoch and step. With None, training starts at the beginning.
         manual_backward: whether to use manually derived gradients if the model has them. False
             leaves all gradients to autograd.
         processes: the processes that share every batch of a single run; None if this process is
@@ -132,11 +133,11 @@ def train_epoch(state: TrainState, learner: Learner, plan: EpochPlan, session: S
             end_diverged(state, learner, plan, snapshot, session)
             if not state.active_rows:
                 return False
-            stop = save = False  # of the undone step; the next step reads both again
+            stop = save = False  # the step was undone; the next step reads both flags again
             plan = learner.plan_epoch(state)
         state.update_seconds()
         is_last = state.step == len(plan)
-        if stop or (save and not is_last):  # the last step is saved with the end of the epoch
+        if stop or (save and not is_last):  # after the last step, `finish_epoch` saves
             session.save(state.update_run_states(state.active_rows))
         if stop:
             return True
@@ -201,9 +202,11 @@ def _report_epoch(state: TrainState, learner: Learner, session: Session) -> None
 
 
 def end_finished_runs(state: TrainState, learner: Learner, session: Session) -> None:
-    """End the runs that have no epoch left after their checkpoints, and save these runs with the
-    current config. Do not save runs that stopped early, because other runs of the group may still
-    return to an earlier save.
+    """End the runs that have no epoch left when training continues from their states.
+
+    Runs that have trained all epochs are saved again, so that their checkpoints contain the current
+    config. Runs that stopped early are not saved, because other runs of the group may still return
+    to an earlier save.
     """
     ended = state.update_run_states(_end_finished(state, learner))
     if to_save := [each for each in ended if each.ending == "all epochs"]:
@@ -222,10 +225,10 @@ def _end_finished(state: TrainState, learner: Learner) -> list[int]:
 def end_diverged(
     state: TrainState, learner: Learner, plan: EpochPlan, snapshot: StateSnapshot, session: Session
 ) -> None:
-    """End the runs that have a non-finite value, and keep their states before that value.
+    """End the runs that have a non-finite value, and save their states before that value.
 
-    The steps since the snapshot are replayed up to the first non-finite step. If all values of the
-    replay are finite, no run ends.
+    The function replays the steps since the snapshot, up to the first step with a non-finite value.
+    If all values of the replay are finite, no run ends.
     """
     steps = len(state.pending)
     state.restore(snapshot)

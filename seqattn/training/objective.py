@@ -53,7 +53,10 @@ class LossFn(Protocol):
         """
 
     def eval_losses(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Compute the free-running loss and the teacher-forced loss, without gradients."""
+        """Compute the free-running loss and the teacher-forced loss of each run, without gradients.
+
+        Both losses have the shape (R,), or () for a single run.
+        """
 
 
 class AutogradLoss:
@@ -121,8 +124,9 @@ class AutogradLoss:
         assert self.stack is not None
         loss = self.loss(batch, teacher_forcing, rng)
         self.stack.clear_gradient()
-        # Runs are independent, so the sum of their losses gives each run its own gradient. Ones as
-        # the upstream gradient would do the same, but torch would import sympy in 0.25 seconds.
+        # Runs are independent, so the sum of their losses gives each run its own gradient. An
+        # upstream gradient of ones has the same effect, but with it torch imports sympy, which
+        # takes 0.25 seconds.
         (loss if self.stack.R == 1 else loss.sum()).backward()
         self.stack.gather_gradient()
         return loss.detach()
@@ -146,7 +150,7 @@ class AutogradLoss:
             if keep is not None and keep.dim() == squared.dim():
                 squared, keep = squared.masked_fill(~keep, 0), keep.to(squared.dtype).mean(dim=-1)
             surrogate = reinforce_loss(forecast.actions, squared.mean(dim=-1), keep)
-            loss = loss + (surrogate - surrogate.detach())  # adds a gradient, but 0 to the value
+            loss = loss + (surrogate - surrogate.detach())  # changes the gradient, not the value
         return loss
 
     @torch.inference_mode()
@@ -202,7 +206,7 @@ def build_loss(
         pairs: number of (source step, target step) pairs in a batch of all runs. For very many
             pairs, manual gradients are no faster than autograd, and need memory for three values
             per pair.
-        bfloat16: whether to train in bfloat16, which only autograd supports.
+        bfloat16: whether to train in bfloat16. Only autograd supports bfloat16.
 
     Returns:
         The stacked parameters and their loss.
@@ -274,7 +278,7 @@ def _compiled(plain: Kernel) -> Kernel:
 
 
 def mse_loss(values: Tensor, target: Tensor, keep: Tensor | None) -> Tensor:
-    """Compute the mean squared error of each run over all real or observed target cells.
+    """Compute the mean squared error of each run over all valid target cells.
 
     Args:
         values: (..., N, T, F) forecasts.

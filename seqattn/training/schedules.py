@@ -1,7 +1,7 @@
 """Schedules of teacher forcing and learning rate, and early stopping.
 
 Each schedule is a function of the config and the epoch. Plateaus and early stopping also depend on
-the validation losses so far. The schedules have no other state, so that a resumed run has the same
+the validation losses so far. The schedules have no other state, so a resumed run has the same
 schedules as an uninterrupted run.
 """
 
@@ -28,7 +28,7 @@ from seqattn.config import (
 )
 
 Ending = Literal["all epochs", "early stopping", "diverged"]
-"""Reason for the end of a training."""
+"""Reason for the end of a run."""
 
 
 def teacher_forcing_probability(config: TeacherForcing, epoch: int, epochs: int) -> float:
@@ -205,10 +205,10 @@ class LearningRate:
 
 
 def find_ending(config: Training, epoch: int, stopper: PlateauDetector) -> Ending | None:
-    """Return the reason why a training run has ended, or None if epochs are left to train.
+    """Return the reason why a run has ended, or None if epochs are left to train.
 
-    After the last epoch of `training.epochs` the reason is "all epochs", even if this epoch
-    completes a plateau: early stopping then skips no epoch.
+    After the last epoch of `training.epochs`, the reason is "all epochs", even if this epoch
+    completes a plateau, because early stopping then skips no epoch.
 
     Args:
         config: the section `training`.

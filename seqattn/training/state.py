@@ -1,9 +1,10 @@
-"""The training state. A checkpoint contains this state except for the attention history, which has
-a separate file. After a resume, everything else is rebuilt.
+"""The training state, which consists of everything that is not rebuilt after a resume.
 
-`RunState` is the state of a single run, by parameter name, as in a checkpoint file. `TrainState` is
-the state of all runs of a group, with a leading axis of runs, which the loop changes.
-`TrainState.set_run_state` and `TrainState.get_run_state` convert between the two forms.
+`RunState` is the state of a single run. It contains tensors by parameter name, as a checkpoint file
+does. `TrainState` is the state of all runs of a group, which the loop changes. Its tensors have a
+leading axis of runs. `TrainState.set_run_state` and `TrainState.get_run_state` convert between the
+two forms. Checkpoints contain the state except for the attention history and the parameter history,
+which have separate files.
 
 Letters: R runs, P parameter values of a run.
 """
@@ -53,17 +54,17 @@ class Slot:
 
 @dataclass(eq=False, kw_only=True)
 class TrainingRecord:
-    """The losses of a run so far.
+    """The losses and snapshots of a run so far.
 
     Attributes:
         history: one record for each finished epoch.
         best_epoch: number of the epoch with the lowest validation loss, from 1; 0 before the end of
             the first epoch.
-        loss_sum: sum of the product of mean loss and loss count over the steps of the current
-            epoch.
+        loss_sum: sum over the steps of the current epoch; the summand of a step is the product of
+            its mean loss and its loss count.
         loss_count: sum of the loss counts of these steps; see `Batch.loss_counts`.
-        attention_history: snapshots of `training.record_attention`. A separate file keeps them.
-        parameter_history: the same for the parameters.
+        attention_history: attention snapshots of `training.record_attention`.
+        parameter_history: parameter snapshots of `training.record_attention`.
     """
 
     history: list[EpochRecord] = field(default_factory=list)
@@ -90,7 +91,7 @@ class TrainingRecord:
 
 @dataclass(eq=False)
 class RunState(TrainingRecord):
-    """The state of a single run, as in a checkpoint file.
+    """The state of a single run, which a save writes to a checkpoint file.
 
     Attributes:
         weights: weights by parameter name.
@@ -101,9 +102,9 @@ class RunState(TrainingRecord):
         seconds: duration of the current epoch so far, in seconds.
         best_weights: weights after the best epoch, by parameter name.
         slot: row in a group; None in checkpoints of earlier versions, which did not record the row.
-        environment: device, torch version, and numbers of threads and processes when the state was
-            saved, with the keys of `environment.json`. Earlier versions did not store the numbers.
-            The mapping is empty unless the state was read from a checkpoint that contains it.
+        environment: the device, the torch version, and the numbers of threads and processes when
+            the state was saved, with the keys of `environment.json`. Earlier versions did not store
+            the numbers. The mapping is empty if the state was not read from a checkpoint.
     """
 
     weights: dict[str, Tensor]
@@ -193,7 +194,7 @@ class StateSnapshot:
     Attributes:
         step: number of finished steps in the epoch.
         tensors: copies of weights, number of updates, and moments.
-        pending: uncommitted losses of earlier steps.
+        pending: losses of earlier steps that are not yet added to the sums of the epoch.
     """
 
     step: int
@@ -208,7 +209,7 @@ class TrainState:
         params: (R, P) weights and their layout.
         best: (R, P) weights after the best epoch of each run.
         moments: (R, P) moments of the optimizer by name.
-        updates: number of updates, (), which the optimizer counts.
+        updates: number of updates, a tensor of shape (), which the optimizer increases.
         progress: progress of each run, by row. The row of an ended run remains until the other runs
             continue in a smaller group.
         epoch: number of finished epochs.
@@ -237,8 +238,8 @@ class TrainState:
     # --- time ------------------------------------------------------------------------------------
 
     def start_timer(self) -> None:
-        """Start to measure the duration of the current epoch. After a resume, the duration of the
-        epoch before the stop counts, too."""
+        """Start the timer of the current epoch. If a stop interrupted the epoch, the timer starts
+        at the duration of the epoch before the stop."""
         self._began = time.perf_counter() - self.seconds
 
     def update_seconds(self) -> None:
@@ -275,8 +276,8 @@ class TrainState:
         """Add the pending losses to the sums of the epoch.
 
         Returns:
-            Whether the losses, weights and moments of all active runs are finite. If any of these
-            is not finite, no loss is added.
+            Whether the losses, weights and moments of all active runs are finite. If a value is not
+            finite, the method adds no loss.
         """
         if not self.pending:
             return True
@@ -288,7 +289,7 @@ class TrainState:
             return False
         numbers = counts.cpu().numpy()
         terms = np.vstack([[each.loss_sum for each in self.progress], values * numbers])
-        # The sum is sequential, so that a save within the epoch does not change the rounding.
+        # The terms are added one after another, so that a save does not change the rounding.
         sums, totals = np.add.accumulate(terms)[-1].tolist(), numbers.sum(axis=0).tolist()
         for each, loss_sum, count in zip(self.progress, sums, totals, strict=True):
             each.loss_sum = loss_sum
@@ -297,7 +298,7 @@ class TrainState:
         return True
 
     def keep_best_weights(self) -> None:
-        """Copy the weights of each run for which the last epoch is the best."""
+        """Copy the weights of each run that has its best epoch now."""
         improved = [k for k in self.active_rows if self.progress[k].best_epoch == self.epoch]
         if len(improved) == len(self.progress):
             self.best.copy_(self.params.weights)

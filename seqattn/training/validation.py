@@ -11,7 +11,8 @@ from seqattn.training.process_group import ProcessGroup, shard_of
 MAX_SEQUENCES = 512
 """Largest number of sequences in a chunk that exceeds the batch size of training."""
 MAX_STEPS = 4096
-"""Largest number of steps in such a chunk. A chunk that fits into the CPU cache is faster."""
+"""Largest number of steps in a chunk that exceeds the batch size of training. A chunk that fits
+into the CPU cache is faster."""
 
 
 def validation_chunk_size(steps: int, batch_size: int) -> int:
