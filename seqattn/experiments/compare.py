@@ -150,16 +150,20 @@ def _collect_result(path: Path, comparison: Comparison) -> ComparisonResult:
     Raises:
         CheckpointError: if a run of an earlier command does not belong to this comparison.
     """
-    runs = {variant.name: find_seed_folders(path / variant.name) for variant in comparison.variants}
-    if any(seed not in comparison.seeds for folders in runs.values() for seed in folders):
-        check_variants(path / MANIFEST_NAME, comparison.as_plain()["variants"], runs,
+    folders = {
+        variant.name: find_seed_folders(path / variant.name) for variant in comparison.variants
+    }
+    if any(seed not in comparison.seeds for by_seed in folders.values() for seed in by_seed):
+        check_variants(path / MANIFEST_NAME, comparison.as_plain()["variants"], folders,
                        resampled=comparison.resample_data)  # fmt: skip
-    arms = [
-        VariantResult.read(variant.name, runs[variant.name], variant.series, variant.at)
+    results = [
+        VariantResult.read(variant.name, folders[variant.name], variant.series, variant.at)
         for variant in comparison.variants
     ]
-    data = {variant.name: as_plain(variant.config.data) for variant in comparison.variants}
-    return collect_result(path, arms, data, comparison.along, resampled=comparison.resample_data)
+    sections = {variant.name: as_plain(variant.config.data) for variant in comparison.variants}
+    return collect_result(
+        path, results, sections, comparison.along, resampled=comparison.resample_data
+    )
 
 
 def _manifest(comparison: Comparison) -> dict[str, Any]:

@@ -56,7 +56,7 @@ def share_start(processes: ProcessGroup, job: Job) -> Job | None:
             fails.
     """
     check_can_be_distributed(job.config)
-    processes.check_same_training(config_fingerprint(job.config), data_fingerprint(job.data))
+    processes.check_same_training(shared_config_text(job.config), data_digest(job.data))
     content = TRAINED
     if job.is_pending:
         content = b"" if job.checkpoint is None else read_regular_file(job.checkpoint)
@@ -115,12 +115,12 @@ def check_can_be_distributed(config: Config) -> None:
         )
 
 
-def config_fingerprint(config: Config) -> str:
+def shared_config_text(config: Config) -> str:
     """Return a text with the config values that all processes must share, without the paths."""
     return repr(without_paths(as_plain(config)))
 
 
-def data_fingerprint(data: Splits) -> bytes:
+def data_digest(data: Splits) -> bytes:
     """Return the SHA-256 digest of the training and validation sequences, which all processes must
     share."""
     found = hashlib.sha256("".join(data.digests).encode())

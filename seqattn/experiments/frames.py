@@ -61,8 +61,8 @@ def train_on_frames(
             paths[key] = str(path)
             new_files += [path] if is_new else []
         if frames:
-            data = resolved.data.model_copy(update={**paths, "format": "auto"})
-            resolved = resolved.model_copy(update={"data": data})
+            section = resolved.data.model_copy(update={**paths, "format": "auto"})
+            resolved = resolved.model_copy(update={"data": section})
         experiments.train_one(resolved, output_dir, resume=resume, overwrite=overwrite)
     finally:
         for path in new_files:

@@ -103,8 +103,8 @@ def checkpoint_bytes(job: Job) -> int:
     contains the weights, the weights of the best epoch, two moments and the history. The parameter
     history counts twice.
     """
-    checkpoint = 4 * 4 * job.parameters + 8 * 8 * job.config.training.epochs + 65_536
-    return 3 * checkpoint + 2 * _history_bytes(job)
+    size = 4 * 4 * job.parameters + 8 * 8 * job.config.training.epochs + 65_536
+    return 3 * size + 2 * _history_bytes(job)
 
 
 def _history_bytes(job: Job) -> int:
@@ -156,23 +156,23 @@ def check_memory_of_runs(configs: Sequence[Config]) -> None:
 
 
 def _check_data_fits(configs: Sequence[Config]) -> None:
-    different = {repr(config.data): config.data for config in configs}.values()
+    sections = {repr(config.data): config.data for config in configs}.values()
     needed = 0
-    for data in different:
-        if isinstance(data, Generated) and (shape := fixed_shape(data)) is not None:
-            needed += sum(generated_counts(data)) * _bytes_per_sequence(*shape)
+    for section in sections:
+        if isinstance(section, Generated) and (shape := fixed_shape(section)) is not None:
+            needed += sum(generated_counts(section)) * _bytes_per_sequence(*shape)
     memory = physical_memory()
     if needed > memory:
         raise UsageError(
-            f"the {len(different)} data sets of these runs would take about {needed / 2**30:.1f}"
+            f"the {len(sections)} data sets of these runs would take about {needed / 2**30:.1f}"
             f" GiB, and the machine has {memory / 2**30:.1f} GiB. Nothing was begun. Give fewer"
             " --seeds, or hold the data fixed: compare --fixed-data."
         )
 
 
-def generated_counts(data: Generated) -> tuple[int, int, int]:
+def generated_counts(section: Generated) -> tuple[int, int, int]:
     """Return the numbers of training, validation and test sequences of generated data."""
-    return data.n_train, data.n_validation, data.n_test
+    return section.n_train, section.n_validation, section.n_test
 
 
 def _bytes_per_sequence(S: int, T: int, features: int = 2) -> int:

@@ -221,7 +221,7 @@ def _task_result(ray: Any, task: Any) -> list[FileContents]:
 
 
 def _write_run_folders(
-    runs: Sequence[tuple[RunFolder, FileContents]], callbacks: Callbacks
+    contents: Sequence[tuple[RunFolder, FileContents]], callbacks: Callbacks
 ) -> None:
     """Write the run folders of a group, and report the epochs of the group.
 
@@ -229,14 +229,14 @@ def _write_run_folders(
     disk. The summaries are therefore written last. The summaries of diverged runs come first, and
     the summaries with results follow.
     """
-    allow_open_files(len(runs))  # one lock for each run
+    allow_open_files(len(contents))  # one lock for each run
     with contextlib.ExitStack() as locks:
-        for folder, _ in runs:
+        for folder, _ in contents:
             folder.path.mkdir(parents=True, exist_ok=True)
             locks.enter_context(exclusive_lock(folder.path))
             folder.clear()
         with write_transaction():
-            for folder, files in runs:
+            for folder, files in contents:
                 for name in sorted(files.keys() - {folder.summary.name}):
                     path = folder.path / name
                     path.parent.mkdir(parents=True, exist_ok=True)
@@ -245,10 +245,10 @@ def _write_run_folders(
         def has_results(summary: tuple[Path, bytes]) -> bool:
             return not json.loads(summary[1]).get("diverged")
 
-        summaries = [(folder.summary, files[folder.summary.name]) for folder, files in runs]
+        summaries = [(folder.summary, files[folder.summary.name]) for folder, files in contents]
         for path, content in sorted(summaries, key=has_results):
             atomic_write(path, content)
-    for folder, _ in runs:
+    for folder, _ in contents:
         for record in folder.read_metrics():
             callbacks.epoch(record)
 

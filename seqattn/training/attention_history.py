@@ -65,7 +65,7 @@ def attention_snapshots(model: Seq2SeqModel, probe: Batch, epoch: int) -> list[A
             return []
         weights = torch.stack([each.weights for each in maps], dim=-4).float().cpu().numpy()
     by_run = weights if probe.source.dim() == 4 else weights[None]
-    return [AttentionSnapshot(epoch, run, maps[0].meaning) for run in by_run]
+    return [AttentionSnapshot(epoch, each, maps[0].meaning) for each in by_run]
 
 
 def write_attention_history(

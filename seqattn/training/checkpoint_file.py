@@ -61,8 +61,8 @@ class CheckpointFile:
     @property
     def was_streamed(self) -> bool:
         """Whether an earlier version trained the model on `data.kind: stream`."""
-        data = self.metadata["config"].get("data")
-        return isinstance(data, dict) and data.get("kind") == "stream"
+        section = self.metadata["config"].get("data")
+        return isinstance(section, dict) and section.get("kind") == "stream"
 
     @cached_property
     def config(self) -> Config:
@@ -72,9 +72,9 @@ class CheckpointFile:
             CheckpointError: if the config cannot be read.
         """
         plain = self.metadata["config"]
-        data = plain.get("data")
-        if isinstance(data, dict) and data.get("kind") in ("file", "stream"):
-            plain = {**plain, "data": {**data, "path": UNKNOWN}}
+        section = plain.get("data")
+        if isinstance(section, dict) and section.get("kind") in ("file", "stream"):
+            plain = {**plain, "data": {**section, "path": UNKNOWN}}
         try:
             return from_plain(plain, str(self.path))
         except ConfigError as error:

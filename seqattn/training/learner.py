@@ -140,16 +140,12 @@ class Learner:
         weights = self.params.weights.detach().float().cpu().numpy()
         for k in state.active_rows:
             record_parameters(state.progress[k].parameter_history, state.epoch, every, weights[k])
-        histories = [(k, state.progress[k].attention_history) for k in state.active_rows]
-        missing = [(k, history) for k, history in histories
-                   if not history or history[-1].epoch != state.epoch]  # fmt: skip
-        if not missing:
-            return
-        snapshots = attention_snapshots(
-            self.params.model, probe_batch(self.validation), state.epoch
-        )
-        for k, history in missing if snapshots else ():
-            history.append(snapshots[k])
+        histories = {k: state.progress[k].attention_history for k in state.active_rows}
+        due = [k for k, each in histories.items() if not each or each[-1].epoch != state.epoch]
+        probe = probe_batch(self.validation)
+        snapshots = attention_snapshots(self.params.model, probe, state.epoch) if due else []
+        for k in due if snapshots else ():
+            histories[k].append(snapshots[k])
 
 
 def build_group(
@@ -171,9 +167,11 @@ def build_group(
         ValueError: if the states of the runs belong to different groups.
     """
     # A run that several processes train has a single row, even if it began in a larger group.
-    rows = assign_rows(progress) if processes is None else list(progress)
-    learner = Learner(rows, manual_backward=manual_backward, processes=processes, compiler=compiler)
-    return TrainState(learner.params, learner.optimizer, rows), learner
+    by_row = assign_rows(progress) if processes is None else list(progress)
+    learner = Learner(
+        by_row, manual_backward=manual_backward, processes=processes, compiler=compiler
+    )
+    return TrainState(learner.params, learner.optimizer, by_row), learner
 
 
 def assign_rows(progress: Sequence[RunProgress]) -> list[RunProgress]:

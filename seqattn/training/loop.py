@@ -195,10 +195,9 @@ def finish_epoch(state: TrainState, learner: Learner, plan: EpochPlan, session: 
 
 def _report_epoch(state: TrainState, learner: Learner, session: Session) -> None:
     """Report the epoch to the session, and end the runs that have no epoch left."""
-    trained, ended = state.active_rows, _end_finished(state, learner)
-    to_save = trained if session.save_due() else ended
-    progress = [state.progress[k] for k in trained]
-    session.epoch_end(progress, state.update_run_states(to_save))
+    trained_rows, ended_rows = state.active_rows, _end_finished(state, learner)
+    to_save = state.update_run_states(trained_rows if session.save_due() else ended_rows)
+    session.epoch_end([state.progress[k] for k in trained_rows], to_save)
 
 
 def end_finished_runs(state: TrainState, learner: Learner, session: Session) -> None:

@@ -202,8 +202,8 @@ def named_parameters(arrays: Mapping[str, NDArray[Any]], frame: int) -> dict[str
         arrays: arrays of the file, by name.
         frame: index of the frame, from 0.
     """
-    shapes, row = parameter_shapes(arrays), torch.from_numpy(arrays["parameters"][frame].copy())
-    pieces = torch.split(row, [math.prod(shape) for shape in shapes.values()])
+    shapes, flat = parameter_shapes(arrays), torch.from_numpy(arrays["parameters"][frame].copy())
+    pieces = torch.split(flat, [math.prod(shape) for shape in shapes.values()])
     return {
         name: piece.view(shape) for (name, shape), piece in zip(shapes.items(), pieces, strict=True)
     }

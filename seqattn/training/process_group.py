@@ -152,20 +152,21 @@ class ProcessGroup:
                     self.check_same_training(None, None)
             raise
 
-    def check_same_training(self, config: str | None, data: bytes | None) -> None:
+    def check_same_training(self, config_text: str | None, data_digest: bytes | None) -> None:
         """Check that all processes have the same config and the same data.
 
         Args:
-            config: fingerprint of the config; None if this process failed.
-            data: digest of the sequences; None if this process failed.
+            config_text: the config values that must be equal; None if this process failed.
+            data_digest: digest of the sequences; None if this process failed.
 
         Raises:
             DistributedError: if the configs or the data differ, or if another process failed.
         """
         self.is_checked = True
         own = FAILED
-        if config is not None and data is not None:
-            own = hashlib.sha256(config.encode()).digest() + hashlib.sha256(data).digest()
+        if config_text is not None and data_digest is not None:
+            texts = (config_text.encode(), data_digest)
+            own = b"".join(hashlib.sha256(text).digest() for text in texts)
         mine = torch.frombuffer(bytearray(own), dtype=torch.uint8).to(self.device)
         gathered = [torch.empty_like(mine) for _ in range(self.size)]
         with self._wrap_errors():

@@ -130,12 +130,9 @@ def build_early_stopper(config: Training, history: Iterable[float]) -> PlateauDe
         config: the section `training`.
         history: validation losses of the finished epochs.
     """
-    early = config.early_stopping
-    stopper = (
-        PlateauDetector(math.inf)
-        if early is None
-        else PlateauDetector(early.patience, early.min_delta)
-    )
+    stopper = PlateauDetector(math.inf)
+    if config.early_stopping is not None:
+        stopper = PlateauDetector(config.early_stopping.patience, config.early_stopping.min_delta)
     for loss in history:
         stopper.update(loss)
     return stopper
@@ -164,8 +161,8 @@ class LearningRate:
         """
         self.config, self.epoch, self.factor = config, 0, 1.0
         schedule = config.learning_rate_schedule
-        self.plateau = (
-            PlateauDetector(schedule.patience) if isinstance(schedule, PlateauRate) else None
+        self.plateau = PlateauDetector(
+            schedule.patience if isinstance(schedule, PlateauRate) else math.inf
         )
         for loss in history:
             self.update(loss)
@@ -178,9 +175,7 @@ class LearningRate:
         """
         self.epoch += 1
         schedule = self.config.learning_rate_schedule
-        if self.plateau is None or not isinstance(schedule, PlateauRate):
-            return
-        if self.plateau.update(loss):
+        if isinstance(schedule, PlateauRate) and self.plateau.update(loss):
             self.factor *= schedule.factor
             self.plateau.epochs_waited = 0
 

@@ -281,11 +281,11 @@ class TrainState:
         """
         if not self.pending:
             return True
-        steps, active = len(self.pending), self.active_rows
+        steps, rows = len(self.pending), self.active_rows
         losses, counts = (torch.stack(tensors) for tensors in zip(*self.pending, strict=True))
         values = losses.view(steps, len(self.progress)).double().cpu().numpy()
         finite = self.finite_rows()
-        if not (np.isfinite(values[:, active]).all() and all(finite[k] for k in active)):
+        if not (np.isfinite(values[:, rows]).all() and all(finite[k] for k in rows)):
             return False
         numbers = counts.cpu().numpy()
         terms = np.vstack([[each.loss_sum for each in self.progress], values * numbers])

@@ -30,8 +30,8 @@ def search_identity(search: Search) -> dict[str, Any]:
     plain = search.as_plain()
     config = {key: value for key, value in plain["config"].items()
               if key not in MUTABLE_ON_RESUME or key == "training.epochs"}  # fmt: skip
-    data = search.base.data  # the keys of data files cannot be searched
-    digests = list(load_data(data).digests) if isinstance(data, OwnFile) else []
+    section = search.base.data  # the keys of data files cannot be searched
+    digests = list(load_data(section).digests) if isinstance(section, OwnFile) else []
     identity: dict[str, Any] = json.loads(json.dumps({**plain, "config": config, "data": digests}))
     return identity
 
