@@ -114,9 +114,10 @@ def _partially_saved(cohort: Sequence[Job], group_id: str | None) -> list[Job]:
 
 
 def _resumable_groups(members: Sequence[Job]) -> Iterator[list[Job]]:
-    """Split the runs of one group by position.
+    """Split the runs of one group into groups with a common position.
 
-    Runs that have not ended come first. Runs that lack only their results follow.
+    The groups of runs that have not ended come first. The groups of runs that have ended, but lack
+    their results, come last.
     """
     taken = set[Path]()
     for group in _groups_at_common_position(members):
@@ -129,12 +130,12 @@ def _resumable_groups(members: Sequence[Job]) -> Iterator[list[Job]]:
 
 
 def _groups_at_common_position(members: Sequence[Job]) -> Iterator[list[Job]]:
-    """Split the runs of one group that have not ended by position.
+    """Split runs that have not ended into groups with a common position.
 
-    After a stop between two files of a common save, some runs are one save ahead. Such a run
-    returns to its previous checkpoint. A run that has diverged since that checkpoint, or that ended
-    without results, also returns to that checkpoint, because a run influences the choice of kernels
-    for its group until the run ends.
+    All runs began in one group. After a stop between two files of a common save, some runs are one
+    save ahead. Such a run returns to its previous checkpoint. A run that has diverged since that
+    checkpoint, or that ended without results, also returns to that checkpoint, because a run
+    influences the choice of kernels for its group until the run ends.
     """
     without_results = [job for job in members if job.summary is None]
     left = sorted(without_results, key=lambda job: job.end_position is not None)
@@ -166,8 +167,7 @@ def _states_by_position(job: Job, with_previous: bool) -> dict[tuple[int, int], 
 
 
 def _split_equal_rows(jobs: Sequence[Job]) -> Iterator[list[Job]]:
-    """Split the runs of one group at one position, so that no two runs of a part have the same
-    row."""
+    """Split runs of one group at one position into groups in which each run has another row."""
     found: dict[tuple[tuple[int, int], int, int], dict[int, Job]] = {}
     for job in jobs:
         assert job.state is not None

@@ -89,7 +89,7 @@ def _length_range(lengths: Sequence[Integers], array_length: int) -> tuple[int, 
     Args:
         lengths: lengths of the sequences of each part.
         array_length: length of the arrays, for which the model is built. If all sequences have
-            equal lengths, the array length counts as the longest length.
+            equal lengths, this length is returned as the longest length.
     """
     every = np.concatenate(lengths)
     shortest, longest = int(every.min()), int(every.max())

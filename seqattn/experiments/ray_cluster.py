@@ -258,8 +258,8 @@ def _write_run_folders(
 
 @contextlib.contextmanager
 def _ray_connection(address: str | None, callbacks: Callbacks) -> Iterator[Any]:
-    """Return a context that is connected to a cluster, and yields the module `ray`. A cluster that
-    the context has started stops at the end of the block.
+    """Return a context that connects to a cluster, or starts a cluster and stops it at the end of
+    the block. The context yields the module `ray`.
 
     Raises:
         UsageError: if Ray is not installed.

@@ -22,7 +22,7 @@ ReferencesOfData = dict[int, tuple[ReferenceLosses, ReferenceLosses]]
 
 
 def write_results(job: Job, model: Seq2SeqModel, references: ReferencesOfData) -> Job:
-    """Evaluate the weights of the best epoch on the test part, and write the data files.
+    """Evaluate the weights of the best epoch on the test part, and write the files of the results.
 
     This function logs nothing, because the files appear only when the caller's transaction ends.
     Each run is evaluated alone, so that its metrics do not depend on other runs that end at the

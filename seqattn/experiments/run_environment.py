@@ -56,7 +56,7 @@ def collect_environment(device: torch.device, config_path: Path | None) -> dict[
 
 
 def rounding_change(before: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:
-    """Describe the changes of the environment after which a resumed run rounds differently. Such a
+    """Describe the changes in the environment that make a resumed run round differently. Such a
     change is another device, another version of torch, or another number of threads or processes.
 
     Args:

@@ -135,7 +135,7 @@ class Batch:
 
         Args:
             function: a function that takes a tensor of this batch and the corresponding tensor of
-                each other batch.
+                every batch in `others`.
             others: batches that have the same masks as this batch.
         """
         batches = (self, *others)
@@ -283,7 +283,7 @@ def to_tensors(
 
     Args:
         part, device, dtype, scaling: see `batch_of`.
-        shape: a shape with the masks of the batch; None to derive the masks from the part.
+        shape: a shape that determines which masks the batch has; None to derive this from the part.
     """
     kind = np.float64 if dtype == torch.float64 else np.float32
     masks = dict((shape or shape_of_batch(part)).masks)
