@@ -76,7 +76,6 @@ class Job:
         error: the error of a run that diverged, in this call or before a resume; otherwise None.
         group_id: digest of the configs of this run and of the runs that began together with it.
         skipped_checkpoints: for each unusable checkpoint, a line with the reason.
-        was_resumed: whether training continued from a checkpoint.
         is_restarted: whether the run starts over because other runs of its group have no
             checkpoint.
         skip_map: initial map of `model.skip: linear`, or None if the map starts at zero or if the
@@ -94,7 +93,6 @@ class Job:
     error: NonFiniteError | None = None
     group_id: str = ""
     skipped_checkpoints: tuple[str, ...] = ()
-    was_resumed: bool = False
     is_restarted: bool = False
     skip_map: RidgeMap | None = None
 
@@ -162,9 +160,7 @@ class Job:
 
     def restarted(self) -> Job:
         """Return a copy of the job that starts from the beginning."""
-        return replace(
-            self, state=None, checkpoint=None, error=None, was_resumed=False, is_restarted=True
-        )
+        return replace(self, state=None, checkpoint=None, error=None, is_restarted=True)
 
     def resumed_from(self, state: RunState) -> Job:
         """Return a copy of the job that continues from a state.

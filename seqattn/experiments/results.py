@@ -116,7 +116,7 @@ def _of_training(job: Job, state: RunState) -> dict[str, Any]:
         "model": as_plain(job.config.model),
         "data": list(job.data.notes),
         "skipped_checkpoints": list(job.skipped_checkpoints),
-        "interrupted": job.was_resumed,
+        "interrupted": job.checkpoint is not None,
         "seconds": sum(record.seconds for record in state.history),
     }
 

@@ -47,9 +47,7 @@ def load_latest_checkpoint(job: Job) -> Job:
             *job.previous_environment.get("skipped_checkpoints", ()),
             *(f"Skipped checkpoint: {reason}" for reason in reasons),
         )
-        return replace(
-            job, state=state, checkpoint=path, was_resumed=True, skipped_checkpoints=skipped
-        )
+        return replace(job, state=state, checkpoint=path, skipped_checkpoints=skipped)
     if not reasons and folder.metrics.exists() and folder.read_metrics():
         reasons.append(f"{folder.metrics} tells of epochs, but their checkpoints are gone.")
     if reasons:
