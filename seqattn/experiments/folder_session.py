@@ -1,4 +1,4 @@
-"""The session of training that saves to run folders."""
+"""The session that saves the runs of a group to their folders."""
 
 from __future__ import annotations
 

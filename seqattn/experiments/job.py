@@ -177,7 +177,7 @@ def raise_if_stopped(callbacks: Callbacks, unfinished: Sequence[Job], hint: str)
 
     Args:
         callbacks: the callbacks, which include the stop signal.
-        unfinished: the unfinished jobs, whose folders the message names.
+        unfinished: the unfinished jobs. The message contains their folder.
         hint: end of the sentence "saved to FOLDER ...", such as the epoch and how to continue.
 
     Raises:
