@@ -104,10 +104,9 @@ def fit(state: TrainState, learner: Learner, session: Session) -> list[RunProgre
         if state.step == 0 and len(state.active_rows) <= len(state.progress) // 2:
             return state.remaining_runs()
         state.start_timer()
-        plan = learner.plan_epoch(state)
-        try:  # the plan stays valid for the other runs if some runs diverge
-            stopped = train_epoch(state, learner, plan, session)
-            if stopped or not state.active_rows:
+        try:
+            plan = train_epoch(state, learner, session)
+            if plan is None or not state.active_rows:
                 return []
             finish_epoch(state, learner, plan, session)
         except (DistributedError, DataError):
@@ -118,9 +117,13 @@ def fit(state: TrainState, learner: Learner, session: Session) -> list[RunProgre
     return []
 
 
-def train_epoch(state: TrainState, learner: Learner, plan: EpochPlan, session: Session) -> bool:
-    """Train on the remaining batches of an epoch, and return whether a stop was requested."""
-    snapshot = state.snapshot()
+def train_epoch(state: TrainState, learner: Learner, session: Session) -> EpochPlan | None:
+    """Train on the remaining batches of an epoch.
+
+    Returns:
+        The plan of the epoch, or None if a stop was requested.
+    """
+    plan, snapshot = learner.plan_epoch(state), state.snapshot()
     while state.step < len(plan):
         save = session.save_due()
         train_step(state, learner, plan)
@@ -132,7 +135,7 @@ def train_epoch(state: TrainState, learner: Learner, plan: EpochPlan, session: S
         if not state.commit_losses():
             end_diverged(state, learner, plan, snapshot, session)
             if not state.active_rows:
-                return False
+                return plan
             stop = save = False  # the step was undone; the next step reads both flags again
             plan = learner.plan_epoch(state)
         state.update_seconds()
@@ -140,10 +143,10 @@ def train_epoch(state: TrainState, learner: Learner, plan: EpochPlan, session: S
         if stop or (save and not is_last):  # after the last step, `finish_epoch` saves
             session.save(state.update_run_states(state.active_rows))
         if stop:
-            return True
+            return None
         if not is_last:
             snapshot = state.snapshot()
-    return False
+    return plan
 
 
 def train_step(state: TrainState, learner: Learner, plan: EpochPlan) -> None:
