@@ -56,18 +56,18 @@ def measure(kind: str, N: int, S: int, H: int, F: int, R: int) -> dict[str, floa
     warm = RunProgress(TrainingRun(build_model(model, F, 0), small, small, config, 0))
     state, learner = build_group([warm], manual_backward=kind == "manual")
     # Take one step first, to exclude one-time costs of torch and the allocator.
-    train_step(state, learner, learner.start_epoch(state))
+    train_step(state, learner, learner.plan_epoch(state))
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     runs = [
         RunProgress(TrainingRun(build_model(model, F, k), data, small, config, k)) for k in range(R)
     ]
     state, learner = build_group(runs, manual_backward=kind == "manual")
-    epoch = learner.start_epoch(state)
+    plan = learner.plan_epoch(state)
     taken = []
     for _ in range(6):
         state.step = 0
         began = time.perf_counter()
-        train_step(state, learner, epoch)
+        train_step(state, learner, plan)
         taken.append(time.perf_counter() - began)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
     return {"seconds": statistics.median(taken[1:]), "bytes": peak * 1024.0}

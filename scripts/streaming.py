@@ -62,8 +62,8 @@ data = load_data(config.data)
 loaded, after = time.perf_counter() - began, peak()
 loader = DataLoader([batch_of(data.train, scaling=data.scaling)], config.training.batch_size, None)
 began = time.perf_counter()
-loader.start_epoch([1], 0)
-n = sum(len(loader.fetch(step)) for step in range(len(loader.batches)))
+fetch = loader.shuffled([1], 0)
+n = sum(len(fetch(step)) for step in range(len(loader.batches)))
 took = time.perf_counter() - began
 print(json.dumps({"process GiB": process, "load s": loaded, "load GiB": after,
                   "sequences/s": n / took, "GiB": peak()}))

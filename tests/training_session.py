@@ -48,8 +48,8 @@ class Recorder(Session):
 
     def keep(self, runs: Sequence[RunProgress]) -> None:
         for run in runs:
-            assert run.checkpoint is not None
-            self.on_save(run.checkpoint)
+            assert run.state is not None
+            self.on_save(run.state)
 
     def epoch_end(self, runs: Sequence[RunProgress], to_save: Sequence[RunProgress]) -> None:
         for run in runs:

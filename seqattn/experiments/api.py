@@ -35,9 +35,10 @@ if TYPE_CHECKING:
 DataFrame: TypeAlias = Any
 """A pandas or polars DataFrame, or a pyarrow table. seqattn requires none of these libraries."""
 OverrideArgument: TypeAlias = "str | Sequence[Mapping[str, Any]] | ForecastOverride | None"
-"""What replaces the attention weights of a forecast: a value of `--attention-override`, such as
-"uniform" or "forced:FILE.json", or a list of forced rows, each a dict as in the file. The ids of
-the sequences of an array are "0", "1", and so on."""
+"""The attention weights that replace those of the model in a forecast. The argument is a value of
+`--attention-override`, such as "uniform" or "forced:FILE.json", or a list of dicts, each of which
+contains the forced weights of one query, as in that file. The sequences of an array have the ids
+"0", "1", and so on."""
 
 
 class DataNote(UserWarning):
@@ -72,8 +73,8 @@ def train(
         overwrite: whether to replace an existing run.
 
     Raises:
-        SeqattnError: if an error occurs that a user can correct. The message is the message that
-            the command line prints.
+        SeqattnError: if an error occurs that a user can correct. The command line prints the same
+            message.
     """
     from seqattn.experiments.frames import train_on_frames
 
@@ -88,9 +89,9 @@ def load(path: str | Path, *, epoch: int | None = None) -> Run:
     """Open a trained run.
 
     Args:
-        path: a checkpoint file, or a run folder. For a run folder, the best checkpoint is opened.
-        epoch: an epoch that `training.record_attention` recorded, 0 for the model before training;
-            None for the epoch of the checkpoint.
+        path: a checkpoint file, or a run folder, of which the best checkpoint is opened.
+        epoch: number of an epoch that `training.record_attention` recorded, or 0 for the model
+            before training. None means the epoch of the checkpoint.
 
     Raises:
         CheckpointError: if there is no checkpoint, or if the checkpoint is damaged.
@@ -139,7 +140,7 @@ class Run:
     def summary(self) -> dict[str, Any]:
         """The content of `summary.json`.
 
-        The summary of a diverged run has no test loss. Its key `diverged` is the reason.
+        The summary of a diverged run has no test loss. Its key `diverged` contains the reason.
 
         Raises:
             CheckpointError: if the run has not finished.
@@ -174,8 +175,8 @@ class Run:
             the array is (N, T, F), and the series are in the order of their first rows.
 
         Raises:
-            DataError: if the shape is wrong, if a value inside a sequence is not finite, or if a
-                file with the table of the DataFrame would be invalid.
+            DataError: if the shape is wrong, if a value inside a sequence is not finite, or if
+                `seqattn predict` would not accept a file with the table of the DataFrame.
             UsageError: if the override does not fit the model or a sequence.
         """
         return self._forecast(source, steps, attention_override, with_attention=False)[1]
@@ -213,7 +214,7 @@ class Run:
 
         Raises:
             DataError: see `predict`.
-            UsageError: if the model has no attention, or the override does not fit.
+            UsageError: if the model has no attention, or if the override does not fit.
         """
         result, _ = self._forecast(source, steps, attention_override, with_attention=True)
         is_single = is_single_sequence(source)
@@ -227,8 +228,8 @@ class Run:
                 file with the same table. With None, the test part of the run's data is evaluated.
 
         Raises:
-            DataError: if a file with the table would be invalid, or if the training data are
-                missing.
+            DataError: if `seqattn evaluate` would not accept a file with the table, or if the
+                training data are missing.
         """
         from seqattn.analysis.evaluation import ReferenceLosses, evaluate
 
@@ -264,8 +265,8 @@ class Run:
         Args:
             example: index of a test sequence, or several indices.
             kind: "cross", "encoder_self" or "decoder_self".
-            layer, head: index of a layer and index of a head. With None, all layers or all heads
-                are plotted.
+            layer: index of a layer; None for all layers.
+            head: index of a head; None for all heads.
 
         Raises:
             UsageError: if the sequence, kind, layer or head does not exist, or if the model has no

@@ -1,11 +1,11 @@
-"""Comparison of variants of a config over many seeds.
+"""Comparison of the variants of a config over several seeds.
 
 A comparison folder outputs/NAME/ has these files and folders:
 
   comparison.json     the manifest, which contains the configs of the variants
   VARIANT/seed-K/     the run folder of each variant and seed
   variants.csv        one row for each variant: median with interval, mean, best and worst seed, ...
-  pairs.csv           one row for each pair: difference, interval, test, effect size
+  pairs.csv           one row for each pair of variants: difference, interval, test, effect size
   seeds.csv           one row for each run
   comparison.md       the tables with their conclusions
   comparison.png, curves.png, attention.png, along.png
@@ -143,25 +143,31 @@ def _folder_lock(path: Path, comparison: Comparison) -> Iterator[Callable[[], No
 
 
 def _collect_result(path: Path, comparison: Comparison) -> ComparisonResult:
-    """Collect the results of all seeds in the folder, like `read_comparison`.
+    """Collect the results of all seeds in the folder.
+
+    `read_comparison` has the same result, but it always checks all runs of the folder.
 
     Raises:
         CheckpointError: if a run of an earlier command does not belong to this comparison.
     """
-    runs = {variant.name: find_seed_folders(path / variant.name) for variant in comparison.variants}
-    if any(seed not in comparison.seeds for folders in runs.values() for seed in folders):
-        check_variants(path / MANIFEST_NAME, comparison.as_plain()["variants"], runs,
+    folders = {
+        variant.name: find_seed_folders(path / variant.name) for variant in comparison.variants
+    }
+    if any(seed not in comparison.seeds for by_seed in folders.values() for seed in by_seed):
+        check_variants(path / MANIFEST_NAME, comparison.as_plain()["variants"], folders,
                        resampled=comparison.resample_data)  # fmt: skip
-    arms = [
-        VariantResult.read(variant.name, runs[variant.name], variant.series, variant.at)
+    results = [
+        VariantResult.read(variant.name, folders[variant.name], variant.series, variant.at)
         for variant in comparison.variants
     ]
-    data = {variant.name: as_plain(variant.config.data) for variant in comparison.variants}
-    return collect_result(path, arms, data, comparison.along, resampled=comparison.resample_data)
+    sections = {variant.name: as_plain(variant.config.data) for variant in comparison.variants}
+    return collect_result(
+        path, results, sections, comparison.along, resampled=comparison.resample_data
+    )
 
 
 def _manifest(comparison: Comparison) -> dict[str, Any]:
-    """Return the content of `comparison.json`: the comparison, and the axis of the comparison
+    """Return the content of `comparison.json`: the variants of the comparison, and the axis of its
     pictures."""
     arms = {variant.name: [variant.series, variant.at] for variant in comparison.variants}
     along = {"along": {"key": comparison.along, "arms": arms}} if comparison.along else {}

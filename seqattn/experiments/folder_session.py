@@ -1,4 +1,4 @@
-"""A training session that saves to run folders."""
+"""The session that saves the runs of a group to their folders."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def describe_early_stopping(folder: RunFolder, epoch: int) -> str:
 
 
 class FolderSession(Session):
-    """Session that saves to run folders and reports to callbacks.
+    """A session that saves to run folders and reports to callbacks.
 
     Args:
         writers: the writer of each run.
@@ -98,11 +98,11 @@ class FolderSession(Session):
         self.writers, self.callbacks, self.background = writers, callbacks, background
         self.interval = next(iter(writers)).config.checkpoint_seconds
         self.saved_at = time.monotonic()
-        self.ended = set[TrainingRun]()
+        self.ended_runs = set[TrainingRun]()
 
     def log(self, line: str) -> None:
         for run, writer in self.writers.items():
-            if run not in self.ended and not writer.job.is_trained:
+            if run not in self.ended_runs and not writer.job.is_trained:
                 writer.folder.log_line(f"gradients: {line}")
 
     def stop_requested(self) -> bool:
@@ -113,39 +113,39 @@ class FolderSession(Session):
     def save_due(self) -> bool:
         return time.monotonic() - self.saved_at >= self.interval
 
-    def save(self, runs: Sequence[RunProgress]) -> None:
-        self._write(runs)
+    def save(self, progress: Sequence[RunProgress]) -> None:
+        self._write(progress)
         self.saved_at = time.monotonic()
 
-    def _write(self, runs: Sequence[RunProgress]) -> None:
+    def _write(self, progress: Sequence[RunProgress]) -> None:
         with write_transaction():
-            for progress in runs:
-                assert progress.checkpoint is not None
-                write = partial(self.writers[progress.run].write, progress.checkpoint)
+            for each in progress:
+                assert each.state is not None
+                write = partial(self.writers[each.run].write, each.state)
                 if self.background is None:
                     write()
                 else:
                     self.background.submit(write)
 
-    def epoch_end(self, runs: Sequence[RunProgress], to_save: Sequence[RunProgress]) -> None:
-        for progress in runs:
-            record = progress.history[-1]
-            if self.background is not None:  # users follow the log of a single run
-                self.writers[progress.run].log_epoch(record)
+    def epoch_end(self, progress: Sequence[RunProgress], to_save: Sequence[RunProgress]) -> None:
+        for each in progress:
+            record = each.history[-1]
+            if self.background is not None:  # the logs of many runs do not list their epochs
+                self.writers[each.run].log_epoch(record)
             self.callbacks.epoch(record)
-        self.ended.update(progress.run for progress in runs if progress.ended)
+        self.ended_runs.update(each.run for each in progress if each.ending)
         self._write(to_save)
-        if len(to_save) == len(runs):  # otherwise only ended runs were saved
+        if len(to_save) == len(progress):  # otherwise only ended runs were saved
             self.saved_at = time.monotonic()
-        for progress in runs:
-            if progress.ended == "early stopping":
-                folder, epoch = self.writers[progress.run].folder, progress.history[-1].epoch
+        for each in progress:
+            if each.ending == "early stopping":
+                folder, epoch = self.writers[each.run].folder, each.history[-1].epoch
                 self.callbacks.message(describe_early_stopping(folder, epoch))
 
-    def diverged(self, run: RunProgress) -> None:
-        self.ended.add(run.run)
-        self._write([run])
+    def diverged(self, progress: RunProgress) -> None:
+        self.ended_runs.add(progress.run)
+        self._write([progress])
         if self.background is not None:
             self.background.wait()
-        assert run.error is not None and run.checkpoint is not None
-        write_divergence(self.writers[run.run].job, run.error, run.checkpoint)
+        assert progress.error is not None and progress.state is not None
+        write_divergence(self.writers[progress.run].job, progress.error, progress.state)

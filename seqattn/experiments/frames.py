@@ -14,7 +14,7 @@ from seqattn.errors import DataError, UsageError
 from seqattn.runs import RunFolder, check_folder_available
 
 PLACEHOLDER = "frame.parquet"
-"""End of each path in the section `data` before the name of the Parquet file is known."""
+"""End of the paths in the section `data` until the names of the Parquet files are known."""
 
 
 def train_on_frames(
@@ -61,8 +61,8 @@ def train_on_frames(
             paths[key] = str(path)
             new_files += [path] if is_new else []
         if frames:
-            data = resolved.data.model_copy(update={**paths, "format": "auto"})
-            resolved = resolved.model_copy(update={"data": data})
+            section = resolved.data.model_copy(update={**paths, "format": "auto"})
+            resolved = resolved.model_copy(update={"data": section})
         experiments.train_one(resolved, output_dir, resume=resume, overwrite=overwrite)
     finally:
         for path in new_files:
@@ -72,7 +72,8 @@ def train_on_frames(
 
 
 def _is_used(path: Path, folder: RunFolder) -> bool:
-    """Return whether the config of any run contains the name of a file."""
+    """Return whether the folder contains a run, and the config of this run contains the name of the
+    file."""
     return folder.is_run and path.name in folder.config.read_text()
 
 

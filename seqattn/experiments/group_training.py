@@ -25,6 +25,7 @@ from seqattn.training import (
     GatheredBatch,
     ProcessGroup,
     RunProgress,
+    RunState,
     TrainingRun,
     batch_of,
     train_models,
@@ -42,8 +43,8 @@ class Resources:
         device: device of the models and data.
         threads: number of threads of torch's operations on the CPU. With None, a few steps are
             timed, and the fastest number of threads is used.
-        environment: content of `environment.json` that all runs share.
-        processes: processes that share every batch of a single run. None means that this process is
+        environment: entries of `environment.json` that all runs share.
+        processes: the processes that share every batch of a single run; None if this process is
             alone.
     """
 
@@ -90,7 +91,7 @@ def train_group(jobs: Sequence[Job], resources: Resources, callbacks: Callbacks)
     with _log_errors(jobs), background or contextlib.nullcontext():
         trained = train_models(runs, session, states=states, processes=processes)
     jobs = _finish_jobs(jobs, trained)
-    unfinished = [job for job, run in zip(jobs, trained, strict=True) if run.ended is None]
+    unfinished = [job for job in jobs if job.is_pending]
     if processes is not None and processes.stopped:
         own = callbacks.stop  # 0 if only another process received the signal
         callbacks = replace(callbacks, stop=lambda: own() or signal.SIGTERM)
@@ -107,7 +108,7 @@ def build_runs(jobs: Sequence[Job], device: torch.device) -> list[TrainingRun]:
 
     def to_batch(job: Job, part: Sequences) -> Batch | GatheredBatch:
         if id(part) not in tensors:
-            # Only a single run may read its validation part in order: groups stack tensors.
+            # Groups stack their tensors, so only a single run may gather its validation part.
             keep = len(jobs) > 1 or part is not job.data.validation
             tensors[id(part)] = batch_of(part, device, scaling=job.data.scaling, keep_tensors=keep)
         return tensors[id(part)]
@@ -142,8 +143,8 @@ def _choose_threads(
 
 
 def _log_start(jobs: Sequence[Job], resources: Resources, threads: int, reason: str) -> None:
-    """Write the first lines of the log, and the files with the split, the digests of the data files
-    and the number of threads."""
+    """Write the first lines of the log of each run, and the files that contain the split, the
+    digests of the data files and the number of threads."""
     memory = estimate_run_memory(jobs[0]) / 2**20 if len(jobs) > 1 else 0.0
     for job in jobs:
         if job.data.split:
@@ -168,10 +169,10 @@ def _log_start(jobs: Sequence[Job], resources: Resources, threads: int, reason: 
 def _show_start_messages(jobs: Sequence[Job], callbacks: Callbacks) -> None:
     notes = dict.fromkeys(note for job in jobs for note in _notes(job))
     unusable = [line for job in jobs for line in _unusable(job)]
-    stopped = [  # in an earlier training; the session reports the others
+    stopped = [  # before this resume; the session reports early stopping from now on
         describe_early_stopping(job.folder, job.position[0])
         for job in jobs
-        if job.ended == "early stopping"
+        if job.ending == "early stopping"
     ]
     for line in (*notes, *unusable, *_resumption(jobs[0], len(jobs)), *stopped):
         callbacks.message(line)
@@ -187,7 +188,7 @@ def _unusable(job: Job) -> list[str]:
     Checkpoints that an earlier resume skipped are left out. If the run starts over because other
     runs of its group have no checkpoint, the last line gives this reason.
     """
-    known = job.environment.get("skipped_checkpoints", ())
+    known = job.previous_environment.get("skipped_checkpoints", ())
     skipped = list(job.skipped_checkpoints[len(known) :])
     if not job.is_restarted:
         return skipped
@@ -206,10 +207,10 @@ def _resumption(job: Job, group_size: int) -> list[str]:
 
 @contextlib.contextmanager
 def _log_errors(jobs: Sequence[Job]) -> Iterator[None]:
-    """Log the error that ends the block in the log of each job.
+    """Return a context that writes the error that ends its block to the log of each job.
 
     Raises:
-        StorageError: in place of an `OSError`.
+        StorageError: if an `OSError` ends the block.
     """
     try:
         yield
@@ -230,47 +231,36 @@ def _log_errors(jobs: Sequence[Job]) -> Iterator[None]:
 
 def _finish_jobs(jobs: Sequence[Job], trained: Sequence[RunProgress]) -> list[Job]:
     """Add the final states to the jobs, and write the results of the runs that are finished."""
-    ended = [(_with_final_state(job, run), run) for job, run in zip(jobs, trained, strict=True)]
-    for job, run in ended:
-        _log_end_of_training(job, run)
+    jobs = [
+        # Jobs stay in memory after training, but only files need the snapshots.
+        replace(job, error=progress.error, state=_without_snapshots(progress))
+        for job, progress in zip(jobs, trained, strict=True)
+    ]
+    # A divergence is logged before the results of other runs are written. If that write fails, a
+    # resume does not train the diverged run again, so it could not log the divergence.
+    for job, progress in zip(jobs, trained, strict=True):
+        if job.error is not None:
+            job.folder.log_line(f"ended: {job.error}")
+        elif progress.ending is None:
+            job.folder.log_line("stopped")
+    finished = [k for k, progress in enumerate(trained) if progress.is_finished]
     references: ReferencesOfData = {}
-    with _log_errors([job for job, run in ended if run.is_finished]), write_transaction():
-        ended = [
-            (_write_results(job, run, references) if run.is_finished else job, run)
-            for job, run in ended
-        ]
-    for job, run in ended:
-        if run.is_finished:
-            _log_results(job)
-    return [job for job, _ in ended]
+    with _log_errors([jobs[k] for k in finished]), write_transaction():
+        for k in finished:
+            jobs[k] = write_results(jobs[k], trained[k].run.model, references)
+    for k in finished:
+        _log_results(jobs[k])
+    return jobs
 
 
-def _write_results(job: Job, run: RunProgress, references: ReferencesOfData) -> Job:
-    stopped_early = run.ended == "early stopping"
-    return write_results(job, run.run.model, references, stopped_early=stopped_early)
-
-
-def _with_final_state(job: Job, run: RunProgress) -> Job:
-    assert run.checkpoint is not None
-    # Jobs stay in memory after their training, and the files contain the snapshots.
-    state = replace(run.checkpoint, attention_history=[], parameter_history=[])
-    return replace(job, state=state, error=run.error)
-
-
-def _log_end_of_training(job: Job, run: RunProgress) -> None:
-    """Log how a training ended.
-
-    A divergence is logged before the results of other runs are written. If that write fails, a
-    resume does not train the diverged run again, so it could not log the divergence.
-    """
-    if job.error is not None:
-        job.folder.log_line(f"ended: {job.error}")
-    elif run.ended is None:
-        job.folder.log_line("stopped")
+def _without_snapshots(progress: RunProgress) -> RunState:
+    assert progress.state is not None
+    return replace(progress.state, attention_history=[], parameter_history=[])
 
 
 def _log_results(job: Job) -> None:
-    """Write the last line of a log and the TensorBoard files, once the results are on the disk."""
+    """Write the last line of a log, and the TensorBoard files of a finished run. The results of the
+    run must be on disk."""
     if job.error is not None:
         job.folder.log_line(f"ended: {job.error}")
     elif job.summary is not None:

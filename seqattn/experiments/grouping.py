@@ -1,7 +1,7 @@
 """Division of jobs into groups that share every step of their training.
 
 A group consists of the runs that begin together. A run stays in its group until the run ends,
-because the last bits of its numbers depend on the number of rows of the group, on the row of the
+because the last bits of its results depend on the number of rows of the group, on the row of the
 run, and on when the other runs end. A resumed group therefore has the same rows as before. Runs
 that ended after the position from which the group continues are trained to their ends again, with
 the same results.
@@ -52,7 +52,7 @@ def group_jobs(jobs: Sequence[Job]) -> list[list[Job]]:
 
 
 def groups_without_checkpoints(jobs: Sequence[Job]) -> Iterator[list[Job]]:
-    """Yield groups for machines that have no checkpoints, so that each run starts over.
+    """Yield groups for machines that have no checkpoints, where each run starts over.
 
     A run that has epochs left starts with its original group, unless a member of that group already
     has results.
@@ -87,8 +87,8 @@ def _group_id(jobs: Sequence[Job]) -> str:
 
 
 def _saved_group_id(job: Job) -> str | None:
-    """Return the id of the group from the checkpoint of a run, or None if the run has no
-    checkpoint."""
+    """Return the id of the group in the checkpoint of a run, or None if the run has no checkpoint
+    or if its checkpoint contains no group."""
     return job.state.slot.group_id if job.state is not None and job.state.slot is not None else None
 
 
@@ -103,20 +103,21 @@ def _partially_saved(cohort: Sequence[Job], group_id: str | None) -> list[Job]:
     """Return the runs of a group if a stop interrupted the first save of the group, otherwise an
     empty list.
 
-    After such a stop some runs of the group have a checkpoint, others have none, and none has an
-    earlier checkpoint.
+    After such a stop, some runs of the group have a checkpoint, the other runs have no checkpoint,
+    and no run has an earlier checkpoint.
     """
     saved = {job for job in cohort if _saved_group_id(job) == group_id}
-    whole = [job for job in cohort if job in saved or (not job.state and job.environment)]
+    whole = [job for job in cohort if job in saved or (not job.state and job.previous_environment)]
     has_earlier = any(job.summary or job.folder.previous.exists() for job in saved)
     is_partial = len(whole) > len(saved) and not has_earlier and _group_id(whole) == group_id
     return whole if is_partial else []
 
 
 def _resumable_groups(members: Sequence[Job]) -> Iterator[list[Job]]:
-    """Split the runs of one group by position.
+    """Split the runs of one group into groups with a common position.
 
-    Runs that have not ended come first. Runs that lack only their results follow.
+    The groups of runs that have not ended come first. The groups of runs that have ended, but lack
+    their results, come last.
     """
     taken = set[Path]()
     for group in _groups_at_common_position(members):
@@ -129,22 +130,22 @@ def _resumable_groups(members: Sequence[Job]) -> Iterator[list[Job]]:
 
 
 def _groups_at_common_position(members: Sequence[Job]) -> Iterator[list[Job]]:
-    """Split the runs of one group that have not ended by position.
+    """Split runs that have not ended into groups with a common position.
 
-    After a stop between two files of a common save, some runs are one save ahead. Such a run
-    returns to its previous checkpoint. A run that has diverged since that checkpoint, or that ended
-    without results, also returns to that checkpoint, because a run influences the choice of kernels
-    for its group until the run ends.
+    All runs began in one group. After a stop between two files of a common save, some runs are one
+    save ahead. Such a run returns to its previous checkpoint. A run that has diverged since that
+    checkpoint, or that ended without results, also returns to that checkpoint, because a run
+    influences the choice of kernels for its group until the run ends.
     """
     without_results = [job for job in members if job.summary is None]
-    left = sorted(without_results, key=lambda job: job.end is not None)
+    left = sorted(without_results, key=lambda job: job.end_position is not None)
     with_previous = len({job.position for job in members}) > 1
     states = {job.folder.path: _states_by_position(job, with_previous) for job in left}
-    while positions := [job.position for job in left if job.end is None]:
+    while positions := [job.position for job in left if job.end_position is None]:
         position, here = min(positions), dict[Path, Job]()
         for job in left:
             state = states[job.folder.path].get(position)
-            if state is not None and (job.end is None or job.end > position):
+            if state is not None and (job.end_position is None or job.end_position > position):
                 here[job.folder.path] = job.resumed_from(state)
         yield list(here.values())
         left = [job for job in left if job.folder.path not in here]
@@ -166,15 +167,14 @@ def _states_by_position(job: Job, with_previous: bool) -> dict[tuple[int, int], 
 
 
 def _split_equal_rows(jobs: Sequence[Job]) -> Iterator[list[Job]]:
-    """Split the runs of one group at one position, so that no two runs of a part have the same
-    row."""
+    """Split runs of one group at one position into groups in which each run has another row."""
     found: dict[tuple[tuple[int, int], int, int], dict[int, Job]] = {}
     for job in jobs:
         assert job.state is not None
         slot, again = job.state.slot, 0
-        row, group_size = (id(job), 0) if slot is None else (slot.row, slot.rows)
+        row, group_size = (id(job), 0) if slot is None else (slot.row, slot.group_size)
         while row in found.setdefault((job.position, group_size, again), {}):
-            again += 1  # variants of the same config may have equal group ids
+            again += 1  # equal variants of a comparison have equal group ids
         found[job.position, group_size, again][row] = job
     for group in found.values():
         yield list(group.values())

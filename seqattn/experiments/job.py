@@ -1,4 +1,4 @@
-"""The description of the training of a run, and the callbacks of its caller."""
+"""The job, which describes a run in its folder, and the callbacks of its caller."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from seqattn.errors import Interrupted, NonFiniteError
 from seqattn.models import FeatureSpec, Lengths, Seq2SeqModel, build_model, count_parameters
 from seqattn.runs import EpochRecord, RunFolder
 from seqattn.training import ProcessGroup, RunState, build_early_stopper
-from seqattn.training.schedules import Ending, ending
+from seqattn.training.schedules import Ending, find_ending
 
 
 @dataclass(frozen=True)
@@ -23,13 +23,13 @@ class Callbacks:
     """Progress callbacks and the stop signal.
 
     Attributes:
-        begin: function that is called when training starts, with the number of finished epochs and
-            the total number of epochs of all unfinished runs.
-        epoch: function that is called with each finished epoch of each run.
+        begin: function that is called when training starts. Its arguments are the number of
+            finished epochs and the total number of epochs, both summed over all unfinished runs.
+        epoch: function that is called with the record of each finished epoch of each run.
         message: function that is called with a line for the user.
         stop: function that returns the number of the signal that requests a stop, or 0.
-        run_info: function that is called before a single run starts, with the seed and the noise
-            floor of the run.
+        run_info: function that is called before a single run starts. Its argument contains the
+            seed and the noise floor of the run.
     """
 
     begin: Callable[[int, int], None] = lambda done, epochs: None
@@ -44,11 +44,12 @@ class Launch:
     """The command that starts the runs.
 
     Attributes:
-        config_path: file of the config; the git revision of its repository is recorded.
+        config_path: path of the config file, or None if there is no file. The git revision of the
+            repository of this file is recorded.
         provenance: entries of `environment.json` with the command and the origins of the config
             values.
-        processes: processes that share the training of one run. This process comes first. None
-            means that this process is alone.
+        processes: the processes that train a single run together, of which this process is process
+            0; None if this process is alone.
         before_writing: function that is called after all checks and before the first file is
             written.
     """
@@ -69,17 +70,16 @@ class Job:
             continues, or None for a new run. After training, this is the final state.
         checkpoint: the file that training continues from, or None for a run that starts at the
             beginning.
-        environment: content of `environment.json` before training starts or continues; empty for a
-            new run.
+        previous_environment: content of `environment.json` before training starts or continues;
+            empty for a new run.
         summary: content of `summary.json` if the run ended with a finite test loss, otherwise None.
-        error: the error of the run if it has diverged, now or before a resume, otherwise None.
+        error: the error of a run that diverged, in this call or before a resume; otherwise None.
         group_id: digest of the configs of this run and of the runs that began together with it.
-        skipped_checkpoints: a line for each unusable checkpoint, with the reason.
-        was_resumed: whether training continued from a checkpoint.
+        skipped_checkpoints: for each unusable checkpoint, a line with the reason.
         is_restarted: whether the run starts over because other runs of its group have no
             checkpoint.
-        skip_map: initial map of `model.skip: linear`. None means that the map is learned from zero,
-            or that the state contains the map.
+        skip_map: initial map of `model.skip: linear`, or None if the map starts at zero or if the
+            state contains the map.
     """
 
     config: Config
@@ -88,12 +88,11 @@ class Job:
     resume: bool = False
     state: RunState | None = None
     checkpoint: Path | None = None
-    environment: Mapping[str, Any] = field(default_factory=dict)
+    previous_environment: Mapping[str, Any] = field(default_factory=dict)
     summary: dict[str, Any] | None = None
     error: NonFiniteError | None = None
     group_id: str = ""
     skipped_checkpoints: tuple[str, ...] = ()
-    was_resumed: bool = False
     is_restarted: bool = False
     skip_map: RidgeMap | None = None
 
@@ -105,11 +104,11 @@ class Job:
     def environment_of_state(self) -> Mapping[str, Any]:
         """The entries of `environment.json` with which the state was trained.
 
-        The file describes the last start, which may have ended before its first save. The entries
-        of the checkpoint therefore replace those of the file.
+        `environment.json` describes the last start of the run, which may have ended before its
+        first save. The entries of the checkpoint therefore replace the entries of the file.
         """
-        return self.environment if self.state is None else {
-            **self.environment, **self.state.environment
+        return self.previous_environment if self.state is None else {
+            **self.previous_environment, **self.state.environment
         }  # fmt: skip
 
     @property
@@ -118,21 +117,21 @@ class Job:
         return self.summary is None and self.error is None
 
     @property
-    def ended(self) -> Ending | None:
+    def ending(self) -> Ending | None:
         """The reason why no epoch is left to train; None if epochs are left."""
         if self.state is None:
             return None
         training = self.config.training
-        losses = [record.validation_loss for record in self.state.history]
-        return ending(training, self.state.epoch, build_early_stopper(training, losses))
+        stopper = build_early_stopper(training, self.state.validation_losses)
+        return find_ending(training, self.state.epoch, stopper)
 
     @property
     def is_trained(self) -> bool:
         """Whether no epoch is left to train."""
-        return self.ended is not None
+        return self.ending is not None
 
     @property
-    def end(self) -> tuple[int, int] | None:
+    def end_position(self) -> tuple[int, int] | None:
         """The position (epoch, step) at which training ended; None if training has not ended."""
         if self.error is not None and self.error.epoch is not None:
             epoch, step = self.error.epoch, self.error.step
@@ -161,9 +160,7 @@ class Job:
 
     def restarted(self) -> Job:
         """Return a copy of the job that starts from the beginning."""
-        return replace(
-            self, state=None, checkpoint=None, error=None, was_resumed=False, is_restarted=True
-        )
+        return replace(self, state=None, checkpoint=None, error=None, is_restarted=True)
 
     def resumed_from(self, state: RunState) -> Job:
         """Return a copy of the job that continues from a state.
@@ -179,6 +176,8 @@ def raise_if_stopped(callbacks: Callbacks, unfinished: Sequence[Job], hint: str)
     """Raise an error if a stop is requested and any job is unfinished.
 
     Args:
+        callbacks: the callbacks, which include the stop signal.
+        unfinished: the unfinished jobs. The message contains their folder.
         hint: end of the sentence "saved to FOLDER ...", such as the epoch and how to continue.
 
     Raises:

@@ -1,7 +1,7 @@
 """Estimates of the memory and disk space of runs, which are made before the runs start.
 
-`tests/walks/test_memory.py` compares the estimates with measured peaks; in these measurements, the
-estimate of a training step is above the measured peak. Each number is a float32 of 4 bytes.
+`tests/walks/test_memory.py` compares the estimates with measured peaks. In these measurements, the
+estimate of a training step is above the measured peak. Each value is a float32 number of 4 bytes.
 """
 
 from __future__ import annotations
@@ -27,11 +27,12 @@ COPIES_OF_PARAMETERS = 24
 """Number of copies of the parameters: 5 in the optimizer, 5 in the best weights and the snapshot, 1
 in the evaluation, and 13 while a checkpoint is written."""
 COPIES_OF_CHUNK = 6
-"""Number of copies of the attention weights of test sequences that are forecast together."""
+"""Number of copies of the attention weights that a chunk of test sequences needs."""
 
 
 def memory_budget() -> int:
-    """Return how many bytes a group of runs may use: a quarter of the memory, but at most 1 GiB."""
+    """Return how many bytes a group of runs may use: a quarter of the memory of the machine, but at
+    most 1 GiB."""
     return min(physical_memory() // 4, 2**30)
 
 
@@ -41,8 +42,8 @@ def estimate_run_memory(job: Job) -> int:
     Runs are evaluated one after another, so the evaluation counts only once for all runs. A run
     uses memory for eight copies of its parameters (gradient, moments, best epoch, a snapshot), its
     sequences in the order of the epoch, its parameter history, and activations. Training and
-    validation do not overlap, so the estimate counts the activations of a training batch or of the
-    validation sequences that are scored together, whichever has more sequences.
+    validation do not overlap, so the estimate counts the activations of a training batch or of a
+    chunk of validation sequences, whichever has more sequences.
     """
     train = job.data.train
     S, T, F = train.source_steps, train.target_steps, len(train.features)
@@ -58,9 +59,12 @@ def estimate_training_memory(
     config: Config, S: int, T: int, counts: tuple[int, int, int], features: int = 2
 ) -> dict[str, int]:
     """Estimate how many bytes of memory the training of a single run uses in addition to the
-    libraries. The estimate is the sum of the sequences, the parameters with their copies, and the
-    larger of two numbers: the activations of a batch during training, and the attention weights of
-    test sequences after training. Most of the attention weights are on disk.
+    libraries.
+
+    The estimate is the sum of the sequences, the parameters with their copies, and the larger of
+    two numbers: the activations of a batch during training, and the attention weights of the test
+    sequences after training. Attention weights that exceed `MAX_MEMORY_BYTES` are on disk and do
+    not count.
 
     Args:
         S, T: lengths of the longest source and the longest target.
@@ -68,7 +72,7 @@ def estimate_training_memory(
         features: number of features of a step.
 
     Returns:
-        bytes by purpose.
+        The number of bytes by purpose. The keys are phrases for a message.
     """
     model = config.model
     train, _, test = counts
@@ -93,14 +97,14 @@ def estimate_training_memory(
 
 
 def checkpoint_bytes(job: Job) -> int:
-    """Estimate the disk space of two checkpoints of a run, and of a third checkpoint that exists
-    while it is written.
+    """Estimate how many bytes of disk space the checkpoints of a run use.
 
-    A checkpoint contains the weights, the weights of the best epoch, two moments and the history.
-    The parameter history counts twice.
+    There are two checkpoints, and a third checkpoint exists while it is written. A checkpoint
+    contains the weights, the weights of the best epoch, two moments and the history. The parameter
+    history counts twice.
     """
-    checkpoint = 4 * 4 * job.parameters + 8 * 8 * job.config.training.epochs + 65_536
-    return 3 * checkpoint + 2 * _history_bytes(job)
+    size = 4 * 4 * job.parameters + 8 * 8 * job.config.training.epochs + 65_536
+    return 3 * size + 2 * _history_bytes(job)
 
 
 def _history_bytes(job: Job) -> int:
@@ -112,9 +116,9 @@ def check_memory(config: Config, data: Splits | None = None) -> None:
     """Check that the training of one run fits into the memory of the machine.
 
     Args:
-        data: sequences that were read. With None, the check uses the numbers of sequences in the
-            config. A config for a file has no such numbers, so the check does nothing before the
-            file is read.
+        data: the sequences, or None if they are not loaded yet. With None, the check uses the
+            numbers of sequences in the config. A config with a data file contains no such numbers,
+            so the function then checks nothing.
 
     Raises:
         UsageError: if training needs more memory; the message contains the estimate.
@@ -152,28 +156,28 @@ def check_memory_of_runs(configs: Sequence[Config]) -> None:
 
 
 def _check_data_fits(configs: Sequence[Config]) -> None:
-    different = {repr(config.data): config.data for config in configs}.values()
+    sections = {repr(config.data): config.data for config in configs}.values()
     needed = 0
-    for data in different:
-        if isinstance(data, Generated) and (shape := fixed_shape(data)) is not None:
-            needed += sum(generated_counts(data)) * _bytes_per_sequence(*shape)
+    for section in sections:
+        if isinstance(section, Generated) and (shape := fixed_shape(section)) is not None:
+            needed += sum(generated_counts(section)) * _bytes_per_sequence(*shape)
     memory = physical_memory()
     if needed > memory:
         raise UsageError(
-            f"the {len(different)} data sets of these runs would take about {needed / 2**30:.1f}"
+            f"the {len(sections)} data sets of these runs would take about {needed / 2**30:.1f}"
             f" GiB, and the machine has {memory / 2**30:.1f} GiB. Nothing was begun. Give fewer"
             " --seeds, or hold the data fixed: compare --fixed-data."
         )
 
 
-def generated_counts(data: Generated) -> tuple[int, int, int]:
+def generated_counts(section: Generated) -> tuple[int, int, int]:
     """Return the numbers of training, validation and test sequences of generated data."""
-    return data.n_train, data.n_validation, data.n_test
+    return section.n_train, section.n_validation, section.n_test
 
 
 def _bytes_per_sequence(S: int, T: int, features: int = 2) -> int:
-    """Return the number of bytes of a sequence: its arrays, its tensors, their copies in the order
-    of the epoch, and its names."""
+    """Return the number of bytes of a sequence: its arrays, its tensors, the copies of its tensors
+    in the order of the epoch, and its names."""
     return (S + T) * features * (2 * 8 + 2 * 4) + NAME_BYTES
 
 

@@ -1,4 +1,4 @@
-"""Preparation of jobs: loading the data, and the checkpoint or the results, of each run."""
+"""Preparation of jobs, which loads the data and the progress of each run."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def _length_range(lengths: Sequence[Integers], array_length: int) -> tuple[int, 
     Args:
         lengths: lengths of the sequences of each part.
         array_length: length of the arrays, for which the model is built. If all sequences have
-            equal lengths, the array length counts as the longest length.
+            equal lengths, this length is returned as the longest length.
     """
     every = np.concatenate(lengths)
     shortest, longest = int(every.min()), int(every.max())
@@ -115,15 +115,15 @@ def _check_sequence_lengths(job: Job) -> None:
 
 
 def _load_progress(job: Job) -> Job:
-    """Add what the folder contains to the job: the state from which training continues, the
-    results, or the divergence.
+    """Add the progress in the run folder to the job: the state from which training continues, the
+    summary of a finished run, or the error of a diverged run.
 
     Raises:
         CheckpointError: if the run cannot be continued.
     """
     folder, config = job.folder, job.config
     environment = folder.read_environment() if folder.is_run else {}
-    job = load_latest_checkpoint(replace(job, environment=environment))
+    job = load_latest_checkpoint(replace(job, previous_environment=environment))
     state = job.state
     if state is None:
         return job
@@ -131,7 +131,7 @@ def _load_progress(job: Job) -> Job:
         summary = check_summary(folder, as_plain(config.model), config.seed)
         if not summary.get("diverged"):
             # A change of training.epochs can change why the run ended, and so its summary.
-            stopped_early = job.ended == "early stopping"
+            stopped_early = job.ending == "early stopping"
             if job.is_trained and summary["stopped_early"] == stopped_early:
                 job = replace(job, summary=summary)
         elif summary.get("diverged_at") or job.is_trained:
@@ -145,8 +145,9 @@ def _load_progress(job: Job) -> Job:
 
 
 def _error_of(folder: RunFolder, summary: Mapping[str, Any], state: RunState) -> NonFiniteError:
-    """Return the error of a run that diverged before this call. Training is deterministic, so the
-    run would diverge again and is not trained again.
+    """Return the error of a run that diverged in an earlier call.
+
+    Training is deterministic, so such a run would diverge again, and is not trained again.
     """
     at = summary.get("diverged_at") or {"epoch": None, "step": None}
     return NonFiniteError(

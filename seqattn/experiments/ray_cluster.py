@@ -32,7 +32,7 @@ from seqattn.runs.storage import allow_open_files, atomic_write, exclusive_lock,
 INSTALL = 'compare --engine ray needs Ray: pip install "seqattn[ray]"'
 CONNECT_TIMEOUT_SECONDS = 60.0
 POLL_INTERVAL_SECONDS = 0.2
-"""Time between two checks of the stop signal, in seconds."""
+"""Time in seconds between two checks of the stop signal."""
 MAX_RETRIES = 8
 """Number of times that Ray repeats a task on another machine."""
 CONTINUE = "finished runs are kept; run the same command again to continue."
@@ -63,16 +63,16 @@ def train_on_cluster(
     provenance: Mapping[str, Any] | None = None,
     before_writing: Callable[[], None] = lambda: None,
 ) -> None:
-    """Train the unfinished runs of many configs, as tasks of a cluster.
+    """Train the unfinished runs of many configs as tasks of a cluster.
 
-    The run folders get the same content as from `train_many` in this process.
+    The run folders get the same content as if `train_many` trained the runs in this process.
 
     Args:
         configs: each config with its run folder.
         address: see `RayCluster`.
         device: "cuda" or "auto" gives each task one GPU of the cluster. If the cluster has no GPU,
             "auto" uses the CPU.
-        threads: number of threads of each task. None means 1.
+        threads: number of threads of each task; None means one thread.
         callbacks: progress callbacks and the stop signal.
         provenance: see `Launch`.
         before_writing: function that is called after all checks and before the first file is
@@ -221,22 +221,22 @@ def _task_result(ray: Any, task: Any) -> list[FileContents]:
 
 
 def _write_run_folders(
-    runs: Sequence[tuple[RunFolder, FileContents]], callbacks: Callbacks
+    contents: Sequence[tuple[RunFolder, FileContents]], callbacks: Callbacks
 ) -> None:
     """Write the run folders of a group, and report the epochs of the group.
 
     A run with a summary is complete, and a summary with results implies that the whole group is on
-    disk. The summaries are therefore written last: first the summaries of diverged runs, then the
-    summaries with results.
+    disk. The summaries are therefore written last. The summaries of diverged runs come first, and
+    the summaries with results follow.
     """
-    allow_open_files(len(runs))  # one lock for each run
+    allow_open_files(len(contents))  # one lock for each run
     with contextlib.ExitStack() as locks:
-        for folder, _ in runs:
+        for folder, _ in contents:
             folder.path.mkdir(parents=True, exist_ok=True)
             locks.enter_context(exclusive_lock(folder.path))
             folder.clear()
         with write_transaction():
-            for folder, files in runs:
+            for folder, files in contents:
                 for name in sorted(files.keys() - {folder.summary.name}):
                     path = folder.path / name
                     path.parent.mkdir(parents=True, exist_ok=True)
@@ -245,10 +245,10 @@ def _write_run_folders(
         def has_results(summary: tuple[Path, bytes]) -> bool:
             return not json.loads(summary[1]).get("diverged")
 
-        summaries = [(folder.summary, files[folder.summary.name]) for folder, files in runs]
+        summaries = [(folder.summary, files[folder.summary.name]) for folder, files in contents]
         for path, content in sorted(summaries, key=has_results):
             atomic_write(path, content)
-    for folder, _ in runs:
+    for folder, _ in contents:
         for record in folder.read_metrics():
             callbacks.epoch(record)
 
@@ -258,8 +258,8 @@ def _write_run_folders(
 
 @contextlib.contextmanager
 def _ray_connection(address: str | None, callbacks: Callbacks) -> Iterator[Any]:
-    """Connect to a cluster, or start a cluster that is stopped at the end of the block. Yield the
-    module `ray`.
+    """Return a context that connects to a cluster, or starts a cluster and stops it at the end of
+    the block. The context yields the module `ray`.
 
     Raises:
         UsageError: if Ray is not installed.
@@ -298,7 +298,8 @@ def _init_options(address: str | None) -> dict[str, Any]:
 
 
 def _check_connection(address: str, callbacks: Callbacks) -> None:
-    """Connect in a child process, since Ray kills a process that connects to another server.
+    """Check in a child process that the cluster can be reached. Ray kills a process that connects
+    to a server that is not a Ray cluster.
 
     Raises:
         DistributedError: if the cluster cannot be reached.

@@ -21,10 +21,8 @@ ReferencesOfData = dict[int, tuple[ReferenceLosses, ReferenceLosses]]
 """Reference losses of the test part and of the validation part, by the `id` of the data."""
 
 
-def write_results(
-    job: Job, model: Seq2SeqModel, references: ReferencesOfData, *, stopped_early: bool
-) -> Job:
-    """Evaluate the weights of the best epoch on the test part, and write the data files.
+def write_results(job: Job, model: Seq2SeqModel, references: ReferencesOfData) -> Job:
+    """Evaluate the weights of the best epoch on the test part, and write the files of the results.
 
     This function logs nothing, because the files appear only when the caller's transaction ends.
     Each run is evaluated alone, so that its metrics do not depend on other runs that end at the
@@ -34,9 +32,8 @@ def write_results(
         job: a job that has finished its training.
         model: model of the job's config, on the device that trained the run. This function copies
             the best weights into the model.
-        references: reference losses by data. Runs with the same data share these losses, and this
-            function adds the losses for new data.
-        stopped_early: whether early stopping ended the training.
+        references: reference losses of the data of other runs, by the `id` of the data. If the
+            losses of this job's data are missing, the function adds them.
 
     Returns:
         the job with a summary, or with an error if the test loss is not finite.
@@ -57,7 +54,7 @@ def write_results(
         evaluation = evaluate(model, data.test, tested, data.scaling, on_chunk=keep)
         if not math.isfinite(evaluation.loss + evaluation.loss_teacher_forced):
             return _diverged_at_test(job, evaluation)
-        summary = _summary(job, evaluation, validated, stopped_early=stopped_early)
+        summary = _summary(job, evaluation, validated)
         forecasts.write(folder.predictions)
         if job.config.model.has_attention:
             weights.write(folder.attention)
@@ -76,24 +73,22 @@ def _diverged_at_test(job: Job, evaluation: Evaluation) -> Job:
     return replace(job, error=error)
 
 
-def _summary(
-    job: Job, evaluation: Evaluation, validated: ReferenceLosses, *, stopped_early: bool
-) -> dict[str, Any]:
+def _summary(job: Job, evaluation: Evaluation, validated: ReferenceLosses) -> dict[str, Any]:
     """Return the content of `summary.json` of a run with a finite test loss."""
     state, config = job.state, job.config
     assert state is not None
     scored = evaluation.as_plain()
-    loss, forced = scored.pop("loss"), scored.pop("loss_teacher_forced")
+    loss, teacher_forced = scored.pop("loss"), scored.pop("loss_teacher_forced")
     return {
         "name": config.name,
         "seed": config.seed,
         "test_loss": loss,
-        "test_loss_teacher_forced": forced,
+        "test_loss_teacher_forced": teacher_forced,
         **scored,
         **_of_training(job, state),
         "validation_noise_floor": validated.noise_floor,
         "validation_baselines": validated.baselines,
-        "stopped_early": stopped_early,
+        "stopped_early": job.ending == "early stopping",
     }
 
 
@@ -112,7 +107,7 @@ def write_divergence(job: Job, error: NonFiniteError, state: RunState) -> None:
 
 
 def _of_training(job: Job, state: RunState) -> dict[str, Any]:
-    """Return the entries of a summary that do not depend on how training ended."""
+    """Return the entries of a summary that finished runs and diverged runs have in common."""
     return {
         "validation_loss": state.best_loss if state.best_epoch else None,
         "best_epoch": state.best_epoch,
@@ -121,7 +116,7 @@ def _of_training(job: Job, state: RunState) -> dict[str, Any]:
         "model": as_plain(job.config.model),
         "data": list(job.data.notes),
         "skipped_checkpoints": list(job.skipped_checkpoints),
-        "interrupted": job.was_resumed,
+        "interrupted": job.checkpoint is not None,
         "seconds": sum(record.seconds for record in state.history),
     }
 

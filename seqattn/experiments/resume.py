@@ -1,4 +1,5 @@
-"""Loading of the newest usable checkpoint of a run, and checks that the run can be resumed."""
+"""Functions that load the newest usable checkpoint of a run, and check that the run can be
+resumed."""
 
 from __future__ import annotations
 
@@ -23,8 +24,8 @@ from seqattn.training.compatibility import MUTABLE_ON_RESUME
 
 
 def load_latest_checkpoint(job: Job) -> Job:
-    """Add the state of the newest usable checkpoint, and the reasons why newer checkpoints were
-    skipped, to the job. A run without checkpoints gets no state.
+    """Add the state of the newest usable checkpoint to the job, and the reasons why newer
+    checkpoints were skipped. A job without checkpoints gets no state.
 
     Raises:
         CheckpointError: if there are checkpoints, but none of them is usable.
@@ -43,12 +44,10 @@ def load_latest_checkpoint(job: Job) -> Job:
             reasons.append(str(error))
             continue
         skipped = (
-            *job.environment.get("skipped_checkpoints", ()),
+            *job.previous_environment.get("skipped_checkpoints", ()),
             *(f"Skipped checkpoint: {reason}" for reason in reasons),
         )
-        return replace(
-            job, state=state, checkpoint=path, was_resumed=True, skipped_checkpoints=skipped
-        )
+        return replace(job, state=state, checkpoint=path, skipped_checkpoints=skipped)
     if not reasons and folder.metrics.exists() and folder.read_metrics():
         reasons.append(f"{folder.metrics} tells of epochs, but their checkpoints are gone.")
     if reasons:
@@ -61,7 +60,7 @@ def load_latest_checkpoint(job: Job) -> Job:
 
 
 def load_checkpoint(path: Path, job: Job) -> RunState:
-    """Read the state from which a job can continue.
+    """Read the state of a checkpoint from which a job can continue.
 
     Raises:
         CheckpointError, ConfigError, DataError: see `load_latest_checkpoint`.
@@ -175,7 +174,7 @@ def check_resumable(folder: RunFolder, before: Config, config: Config, epoch: in
     if lines:
         harmless = [
             f"{k}: {old} -> {new}" for k, (old, new) in changed.items()
-            if k in MUTABLE_ON_RESUME and k not in ("name", *PATH_KEYS)  # checkpoints lack these
+            if k in MUTABLE_ON_RESUME and k not in ("name", *PATH_KEYS)  # not in checkpoints
             and not any(line.startswith(f"{k}: ") for line in lines)
         ]  # fmt: skip
         if harmless:

@@ -32,13 +32,13 @@ def choose_device(name: str) -> torch.device:
     return torch.device(name)
 
 
-def environment(device: torch.device, config_path: Path | None) -> dict[str, Any]:
+def collect_environment(device: torch.device, config_path: Path | None) -> dict[str, Any]:
     """Return the versions and the hardware that may affect the numbers of a run.
 
     Args:
         device: device of the models and data.
-        config_path: file of the config, or None for a config without a file. The git revision is
-            read from the repository that contains the file, or the current folder.
+        config_path: path of the config file, or None if there is no file. The git revision is the
+            revision of the repository that contains this file, or of the current folder.
     """
     packages = ("seqattn", "torch", "numpy", "pydantic", "safetensors", "matplotlib")
     gpu = torch.cuda.get_device_name(device) if device.type == "cuda" else None
@@ -56,9 +56,8 @@ def environment(device: torch.device, config_path: Path | None) -> dict[str, Any
 
 
 def rounding_change(before: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:
-    """Describe the changes of the environment that change how a resumed run rounds its numbers.
-    Such a change is another device, another version of torch, or another number of threads or
-    processes.
+    """Describe the changes in the environment that make a resumed run round differently. Such a
+    change is another device, another version of torch, or another number of threads or processes.
 
     Args:
         before, now: content of `environment.json` before and after the resume. An entry that an
@@ -94,9 +93,9 @@ def _device_in_words(environment: Mapping[str, Any]) -> str:
 
 
 def _git_revision(config_path: Path | None) -> str | None:
-    """Return the revision of the repository that contains the config.
+    """Return the git revision of the repository that contains the config.
 
-    The result ends in "-dirty" if files differ from the revision. If there is no repository, the
+    The result ends in "-dirty" if files differ from this revision. If there is no repository, the
     result is None.
     """
     place = config_path.resolve().parent if config_path else Path.cwd()

@@ -16,7 +16,7 @@ from seqattn.runs import RunFolder
 from seqattn.runs.storage import atomic_write, exclusive_lock, write_json, write_transaction
 
 NOTHING_MISSING = "; nothing is missing"
-"""Hint for `raise_if_stopped` after the last file of a training."""
+"""Hint for `raise_if_stopped` after the last file of a run."""
 
 
 class FolderLocks(ExitStack):
@@ -65,7 +65,7 @@ def prepare_folders(
 
     Args:
         environment: entries of `environment.json` that all runs share.
-        overwrite: whether to remove all files of an earlier run.
+        overwrite: whether to remove all files of earlier runs.
     """
     for job in jobs:
         folder = job.folder
@@ -91,8 +91,8 @@ def environment_of(
     Args:
         environment: entries that all runs share, with the number of threads if the user requested
             one.
-        threads: number of threads that was chosen. With None, the number from before the resume is
-            used if it is known.
+        threads: the chosen number of threads, or None if it is not chosen yet. With None, the
+            content has the number from before the resume if this number is known.
     """
     content, before = dict(environment), job.environment_of_state.get("threads")
     if threads := environment.get("threads") or threads or before:
@@ -105,10 +105,13 @@ def environment_of(
 def log_rounding_changes(
     jobs: Sequence[Job], environment: Mapping[str, Any], callbacks: Callbacks
 ) -> None:
-    """Log in each run that it continues with different rounding, and show each distinct line once.
+    """Write a line to the log of each run that continues with different rounding, and show each
+    distinct line once.
 
     Args:
+        jobs: the jobs, of which new jobs get no line.
         environment: entries of the new `environment.json` that all runs share.
+        callbacks: the callbacks that show the lines.
     """
     changes = dict[str, None]()
     for job in jobs:

@@ -1,4 +1,4 @@
-"""Training of many seeds of one config, with a run folder for each seed."""
+"""Configs and run folders for the seeds of one config."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from seqattn.runs import COMPARISON, SEARCH, RunFolder
 from seqattn.runs.storage import folder_lock
 
 LOCK_TIMEOUT_SECONDS = 5.0
-"""Maximum time to wait for another process that creates folders of seeds, in seconds."""
+"""Maximum time in seconds to wait for another process that creates folders of seeds."""
 
 
 def seeds_of(config: Config, parent: Path, seeds: int) -> list[tuple[Config, RunFolder]]:

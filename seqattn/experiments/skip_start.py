@@ -1,37 +1,28 @@
-"""The initial map of `model.skip: linear`, fitted once for all runs of the same data."""
+"""The initial map of `model.skip: linear`, which is fitted once for all runs with the same data."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
 
-import numpy as np
-
 from seqattn.data.ridge import MAX_WORK, RidgeMap, ridge_map, ridge_work
 from seqattn.experiments.job import Job
 from seqattn.models import Seq2SeqModel
-from seqattn.training import ProcessGroup
 
 
-def fit_skip_maps(
-    groups: Sequence[Sequence[Job]], processes: ProcessGroup | None = None
-) -> list[list[Job]]:
-    """Fit the initial map of each new job with a linear skip that starts from ridge regression. A
+def fit_skip_maps(groups: Sequence[Sequence[Job]]) -> list[list[Job]]:
+    """Fit the initial map of each new job, if its linear skip starts from ridge regression. A
     resumed job needs no fit, because its checkpoint contains the map.
-
-    Args:
-        processes: processes that share the training of one job and receive the map of the job, or
-            None.
     """
     fitted: dict[int, RidgeMap] = {}
 
     def fit(job: Job) -> Job:
-        if _starts_at_map(job) and job.state is None:
-            data = job.data
-            if id(data) not in fitted:
-                fitted[id(data)] = ridge_map(data.baseline_part, data.validation, data.scaling)
-            job = replace(job, skip_map=fitted[id(data)])
-        return job if processes is None else share_skip_map(processes, job)
+        if job.state is not None or not starts_at_map(job):
+            return job
+        data = job.data
+        if id(data) not in fitted:
+            fitted[id(data)] = ridge_map(data.baseline_part, data.validation, data.scaling)
+        return replace(job, skip_map=fitted[id(data)])
 
     return [[fit(job) for job in group] for group in groups]
 
@@ -41,36 +32,11 @@ def build_initial_model(job: Job) -> Seq2SeqModel:
     fitted map, and is frozen if `model.skip_map` is `frozen`.
     """
     model = job.new_model()
-    if model.skip is not None and _starts_at_map(job):
+    if model.skip is not None and starts_at_map(job):
         model.skip.is_trainable = job.config.model.skip_map == "finetuned"
         if job.skip_map is not None:
             model.skip.set_weights(job.skip_map.weight, job.skip_map.bias)
     return model
-
-
-def share_skip_map(processes: ProcessGroup, job: Job) -> Job:
-    """Send the map that the first process fitted to all processes.
-
-    Another machine may round differently, so a process does not fit the map itself.
-
-    Raises:
-        DistributedError: if a process fails.
-    """
-    skip = job.new_model().skip
-    if skip is None or job.state is not None or not _starts_at_map(job):
-        return job
-    own = b"" if job.skip_map is None else _bytes_of(job.skip_map)
-    received = processes.broadcast(own)
-    if job.skip_map is not None:
-        return job
-    numbers = np.frombuffer(received, dtype=np.float32).copy()
-    weight, bias = np.split(numbers, [skip.weight.numel()])
-    shared = RidgeMap(weight.reshape(skip.weight.shape), bias.reshape(skip.bias.shape), 0.0, 0.0)
-    return replace(job, skip_map=shared)
-
-
-def _bytes_of(found: RidgeMap) -> bytes:
-    return b"".join(np.ascontiguousarray(part).tobytes() for part in (found.weight, found.bias))
 
 
 def _has_fitted_map(job: Job) -> bool:
@@ -78,8 +44,8 @@ def _has_fitted_map(job: Job) -> bool:
     return model.skip == "linear" and model.skip_map != "learned"
 
 
-def _starts_at_map(job: Job) -> bool:
-    """Return whether the skip starts from a fitted map instead of zero."""
+def starts_at_map(job: Job) -> bool:
+    """Return whether the linear skip of a new run starts from a fitted map instead of zero."""
     return _has_fitted_map(job) and ridge_work(job.data.baseline_part) <= MAX_WORK
 
 
@@ -91,7 +57,7 @@ def describe_skip_start(job: Job) -> str:
             f"model.skip: linear starts at the ridge map of {len(train):,} training sequences,"
             f" penalty {found.penalty:g} of the mean eigenvalue: validation loss {found.loss:.6g}"
         )
-    if not _has_fitted_map(job) or _starts_at_map(job):
+    if not _has_fitted_map(job) or starts_at_map(job):
         return ""
     numbers, most = train.source_steps * len(train.features), round(MAX_WORK ** (1 / 3))
     cells = " in one system for all target cells (here some are empty, so each has its own)"

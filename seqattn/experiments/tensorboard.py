@@ -24,7 +24,7 @@ def require_tensorboard(config: Config) -> None:
 
 
 class TensorBoardLogger:
-    """Writer of the scalars of new epochs. The writer replaces the files of an earlier process, so
+    """Writer of the scalars of each epoch. The writer replaces the files of an earlier process, so
     that each epoch occurs only once after a resume.
     """
 

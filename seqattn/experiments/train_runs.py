@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +12,14 @@ import torch
 from seqattn.config import Config
 from seqattn.data.baselines import forecast_mse
 from seqattn.errors import UsageError
-from seqattn.experiments import tensorboard, worker
+from seqattn.experiments import tensorboard
+from seqattn.experiments.distributed import share_start
 from seqattn.experiments.group_training import Resources, train_group
 from seqattn.experiments.grouping import group_jobs
 from seqattn.experiments.job import Callbacks, Job, Launch, raise_if_stopped
 from seqattn.experiments.memory_estimate import check_memory_of_runs, checkpoint_bytes
 from seqattn.experiments.prepare import prepare_jobs
-from seqattn.experiments.run_environment import choose_device, environment
+from seqattn.experiments.run_environment import choose_device, collect_environment
 from seqattn.experiments.run_folders import (
     NOTHING_MISSING,
     FolderLocks,
@@ -27,8 +29,7 @@ from seqattn.experiments.run_folders import (
 )
 from seqattn.experiments.skip_start import fit_skip_maps
 from seqattn.runs import RunFolder, check_folder_available
-from seqattn.runs.storage import allow_open_files, check_free_space, read_regular_file
-from seqattn.training import ProcessGroup
+from seqattn.runs.storage import allow_open_files, check_free_space
 from seqattn.training.threads import restore_thread_count
 
 RESUME_HINT = " after training; --resume goes on from there"
@@ -103,18 +104,19 @@ def train_many(
         SeqattnError: for an error that a user can correct. The exception contains the exit code.
     """
     callbacks, launch = callbacks or Callbacks(), launch or Launch()
-    with FolderLocks() as locks, restore_thread_count():
-        if launch.processes is not None:
-            locks.enter_context(launch.processes.startup())
+    startup = nullcontext() if launch.processes is None else launch.processes.startup()
+    with startup, FolderLocks() as locks, restore_thread_count():
         chosen = choose_device(device)
-        jobs, groups = _plan(configs, locks, launch, resume=resume, overwrite=overwrite)
+        jobs, groups = _check_and_group(configs, locks, launch, resume=resume, overwrite=overwrite)
         launch.before_writing()
         _show_ended_runs(jobs, callbacks)
         if pending := [job for job in jobs if job.is_pending]:
             resources = Resources(
-                device=chosen, threads=threads, environment=_environment(chosen, threads, launch),
+                device=chosen,
+                threads=threads,
+                environment=_shared_environment(chosen, threads, launch),
                 processes=launch.processes,
-            )  # fmt: skip
+            )
             locks.lock_new(job.folder for job in pending)
             log_rounding_changes(pending, resources.environment, callbacks)
             prepare_folders(pending, resources.environment, overwrite=overwrite)
@@ -128,7 +130,7 @@ def train_many(
     return jobs
 
 
-def _plan(
+def _check_and_group(
     configs: Sequence[tuple[Config, RunFolder]],
     locks: FolderLocks,
     launch: Launch,
@@ -136,10 +138,10 @@ def _plan(
     resume: bool,
     overwrite: bool,
 ) -> tuple[list[Job], list[list[Job]]]:
-    """Check everything that can be checked before the first write.
+    """Check everything that can be checked before the first write, and group the jobs.
 
     Returns:
-        a job for each config, in the same order, and the pending jobs in groups.
+        a job for each config, in the same order, and the groups of the pending jobs.
     """
     if len({folder.path for _, folder in configs}) < len(configs):
         raise UsageError("each run needs a folder of its own, and two of these name the same.")
@@ -150,15 +152,19 @@ def _plan(
     allow_open_files(len(configs))  # one lock for each run
     locks.lock_existing(folder for _, folder in configs)
     jobs = prepare_jobs(configs, resume=resume)
-    if launch.processes is not None:
-        _sync_with_workers(launch.processes, jobs)
-    groups = fit_skip_maps(group_jobs(jobs), launch.processes)
+    groups = fit_skip_maps(group_jobs(jobs))
     check_free_space({job.folder.path: checkpoint_bytes(job) for group in groups for job in group})
-    return _replace_jobs(jobs, groups), groups
+    jobs = _replace_jobs(jobs, groups)
+    if launch.processes is not None:
+        (job,) = jobs
+        share_start(launch.processes, job)
+    return jobs, groups
 
 
-def _environment(device: torch.device, threads: int | None, launch: Launch) -> dict[str, Any]:
-    shared = {**environment(device, launch.config_path), **launch.provenance}
+def _shared_environment(
+    device: torch.device, threads: int | None, launch: Launch
+) -> dict[str, Any]:
+    shared = {**collect_environment(device, launch.config_path), **launch.provenance}
     if launch.processes is not None:
         shared["processes"] = launch.processes.size
     return shared if threads is None else {**shared, "threads": threads}
@@ -176,8 +182,8 @@ def _train_groups(
 
 
 def _replace_jobs(jobs: Sequence[Job], groups: Sequence[Sequence[Job]]) -> list[Job]:
-    """Return the jobs in order. Each job is replaced by the job in `groups` that has the same run
-    folder, if there is one."""
+    """Return the jobs in the same order, but replace each job by the job in `groups` that has the
+    same run folder, if there is one."""
     newer = {job.folder.path: job for group in groups for job in group}
     return [newer.get(job.folder.path, job) for job in jobs]
 
@@ -208,22 +214,3 @@ def _begin_progress(pending: Sequence[Job], callbacks: Callbacks) -> None:
         callbacks.run_info({"seed": job.config.seed, "noise_floor": floor})
     finished = sum(job.position[0] for job in pending)
     callbacks.begin(finished, sum(job.config.training.epochs for job in pending))
-
-
-def _sync_with_workers(processes: ProcessGroup, jobs: Sequence[Job]) -> None:
-    """Check that all processes have the same config and data, and send the checkpoint to all
-    processes.
-
-    Raises:
-        DistributedError: if another process has another config or other data, or if another process
-            fails.
-    """
-    (job,) = jobs
-    worker.check_can_be_distributed(job.config)
-    processes.check_same_training(
-        worker.config_fingerprint(job.config), worker.data_fingerprint(job.data)
-    )
-    if not job.is_pending:
-        processes.broadcast(worker.TRAINED)
-    else:
-        processes.broadcast(b"" if job.checkpoint is None else read_regular_file(job.checkpoint))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import signal
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -26,7 +27,7 @@ class VerifyResult:
     """The result of `verify_resume`.
 
     Attributes:
-        steps: number of training steps of a run.
+        steps: number of training steps of each of the two runs.
         stops: steps after which the second run was stopped.
         compared: number of tensors, values and files that were compared.
         difference: description of the first difference, or None if all are equal.
@@ -43,17 +44,15 @@ def verify_resume(
     folder: Path,
     *,
     stops: int,
-    device: str = "cpu",
-    threads: int = 1,
     message: Callable[[str], None] = lambda line: None,
 ) -> VerifyResult:
     """Train a model twice, once without stops and once with stops after random steps, and compare
     the two runs. After each stop, the second run is resumed from its checkpoint on disk.
 
     Args:
-        folder: an empty folder, which gets both run folders.
+        config: config of both runs.
+        folder: an empty folder, in which both run folders are created.
         stops: number of stops. There are fewer stops if the run has too few steps.
-        device, threads: see `train_many`.
         message: function that is called with a line for each stop.
 
     Raises:
@@ -62,7 +61,7 @@ def verify_resume(
     """
     uninterrupted, resumed = RunFolder(folder / "at-once"), RunFolder(folder / "with-stops")
     message("Training without a stop.")
-    (job,) = train_many([(config, uninterrupted)], device=device, threads=threads)
+    (job,) = train_many([(config, uninterrupted)], threads=1)
     if job.error is not None:
         raise job.error
     batches = job.data.batches(config.training.batch_size)
@@ -80,9 +79,11 @@ def verify_resume(
         calls = None if stop_step is None else stop_step - done
         try:
             train_many(
-                [(config, resumed)], device=device, threads=threads, resume=done > 0,
+                [(config, resumed)],
+                threads=1,
+                resume=done > 0,
                 callbacks=Callbacks(stop=_stop_after(calls)),
-            )  # fmt: skip
+            )
         except Interrupted:
             assert stop_step is not None
             message(f"Stopped after step {stop_step} of {steps}.")
@@ -96,18 +97,13 @@ def _stop_after(limit: int | None) -> Callable[[], int]:
 
     If `limit` is None, the callback never requests a stop.
     """
-    calls = 0
-
-    def stop() -> int:
-        nonlocal calls
-        calls += 1
-        return signal.SIGINT if limit is not None and calls >= limit else 0
-
-    return stop
+    calls = itertools.count(1)
+    return lambda: signal.SIGINT if limit is not None and next(calls) >= limit else 0
 
 
 def first_difference(one: RunFolder, other: RunFolder) -> tuple[int, str | None]:
-    """Compare the last checkpoints, best checkpoints and metrics of two runs, without wall time.
+    """Compare the last checkpoints, the best checkpoints and the metrics of two runs. Wall times
+    are not compared.
 
     Returns:
         the number of tensors, values and files that were compared, and a description of the first
@@ -137,11 +133,11 @@ def first_difference(one: RunFolder, other: RunFolder) -> tuple[int, str | None]
     compared += 1
     if one.best.read_bytes() != other.best.read_bytes():
         return compared, "best.safetensors differs"
-    rows = [
+    metrics = [
         [record.as_row()[:SECONDS_COLUMN] for record in folder.read_metrics()]
         for folder in (one, other)
     ]
     compared += 1
-    if rows[0] != rows[1]:
+    if metrics[0] != metrics[1]:
         return compared, "metrics.csv differs"
     return compared, None

@@ -117,7 +117,7 @@ class ManualLoss:
             passes.backward(plan)
         return passes.error.loss()
 
-    def validation_losses(
+    def eval_losses(
         self, source: Tensor, target: Tensor, *, source_lengths: Tensor | None,
         target_keep: Tensor | None,
     ) -> tuple[Tensor, Tensor]:  # fmt: skip

@@ -1,19 +1,23 @@
 """Training: the loop, its state and schedules, losses and checkpoints.
 
-Terms:
+`CONTRIBUTING.md` describes the objects that a run passes through, from its config to its checkpoint
+file. The code of training uses these terms:
 
 - A run is the training of a model with one config and one seed. A group is a set of runs that are
   trained together, with a leading axis of runs. A row is the index of a run on this axis.
 - A position is the pair (number of finished epochs, number of finished steps in the current epoch).
-- A run is active until it has ended (`RunProgress.ended`). A run ends after all epochs, by early
-stopping, or because it diverged. `RunProgress.is_finished` is True if the run ended without
-diverging.
+- A state contains everything that changes during training. A `RunState` is the state of one run,
+  and a `TrainState` is the state of a group. A checkpoint is a file that contains a `RunState`.
+- A run is active until it has an ending (`RunProgress.ending`). The ending is "all epochs", "early
+  stopping" or "diverged". `RunProgress.is_finished` is True if the run ended without diverging.
 - `seqattn.experiments.job.Job` describes a run in its folder. `Job.is_trained` is True if no epoch
-  is left to train after the checkpoint. `Job.is_pending` is True if its folder contains neither
+  is left to train after the checkpoint. `Job.is_pending` is True if the folder contains neither
   results nor the error of a divergence. A trained run without results is therefore pending.
-- A shard is the share of one process in a batch. A state snapshot is a copy of the state of a
-  group within an epoch, to which the loop can return. An attention snapshot contains the attention
-  weights of a few sequences after an epoch.
+- A shard is the share of one process in a batch.
+- A state snapshot is a copy of the state of a group within an epoch, to which the loop can return.
+  An attention snapshot contains the attention weights of a few sequences after an epoch.
+- The environment of a run is the content of its file `environment.json`: the device, the versions
+  of the packages, the numbers of threads and processes, and the command.
 """
 
 from seqattn.training.batches import Batch, GatheredBatch, batch_of, to_tensors

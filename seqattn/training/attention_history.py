@@ -51,9 +51,10 @@ def probe_batch(validation: Batch | GatheredBatch) -> Batch:
 
 
 def attention_snapshots(model: Seq2SeqModel, probe: Batch, epoch: int) -> list[AttentionSnapshot]:
-    """Compute a snapshot for each run. A model without attention has no snapshots.
+    """Compute a snapshot for each run. For a model without attention, the list is empty.
 
-    The forecasts run freely and draw no random numbers, so that recording does not affect training.
+    The forecasts are free running and draw no random numbers, so recording does not affect
+    training.
     """
     with torch.inference_mode():
         forecast = model.forecast(
@@ -64,7 +65,7 @@ def attention_snapshots(model: Seq2SeqModel, probe: Batch, epoch: int) -> list[A
             return []
         weights = torch.stack([each.weights for each in maps], dim=-4).float().cpu().numpy()
     by_run = weights if probe.source.dim() == 4 else weights[None]
-    return [AttentionSnapshot(epoch, run, maps[0].meaning) for run in by_run]
+    return [AttentionSnapshot(epoch, each, maps[0].meaning) for each in by_run]
 
 
 def write_attention_history(
@@ -93,8 +94,10 @@ def write_attention_history(
 
 
 def read_attention_history(folder: RunFolder, epoch: int) -> list[AttentionSnapshot]:
-    """Read the snapshots up to an epoch. If there is no file, the list is empty. If the file cannot
-    be read, a line is logged, and the next save replaces the file.
+    """Read the snapshots up to an epoch.
+
+    If the run has no file with snapshots, the list is empty. If the file cannot be read, the list
+    is empty, too, the function logs the reason, and the next save replaces the file.
     """
     if not folder.film.exists():
         return []

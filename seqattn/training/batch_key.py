@@ -1,4 +1,4 @@
-"""The key that must be equal for runs that are trained side by side.
+"""The key that is equal for all runs that are trained side by side.
 
 The loop trains one model with a leading axis of runs. Each run has its own seed, weights, sequences
 and `PER_RUN` settings. The loop reads everything else from the first run.
@@ -18,7 +18,7 @@ PER_RUN = frozenset({
 })  # fmt: skip
 """Keys of the section `training` that the loop reads from the config of each run.
 
-The key `teacher_forcing.coin` is an exception, because it determines the shape of the samples.
+All runs must still have the same `teacher_forcing.coin`, which determines the shape of the samples.
 """
 
 

@@ -72,15 +72,15 @@ class Batch:
         return self.target.shape[-2]
 
     @property
-    def runs(self) -> int:
+    def run_count(self) -> int:
         """Size of the axis of runs, or 1 without this axis."""
         return self.source.shape[0] if self.source.dim() == 4 else 1
 
     @property
     def shape(self) -> BatchShape:
         masks = {"source_lengths": self.source_lengths, "target_keep": self.target_keep}
-        runs = self.source.dim() - 3
-        axes = [(name, mask.dim() - runs) for name, mask in masks.items() if mask is not None]
+        leading = self.source.dim() - 3
+        axes = [(name, mask.dim() - leading) for name, mask in masks.items() if mask is not None]
         return BatchShape(tuple(self.source.shape[-3:]), tuple(self.target.shape[-3:]), tuple(axes))
 
     def take(self, places: slice) -> Batch:
@@ -109,7 +109,7 @@ class Batch:
         """The number of valid target steps in the mean loss of each run, (R,) int64. If some target
         cells were not observed, the result is the number of observed cells instead."""
         if self.target_keep is None:
-            return _equal_counts(len(self) * self.target_steps, self.runs)
+            return _equal_counts(len(self) * self.target_steps, self.run_count)
         axes = tuple(range(self.target.dim() - 3, self.target_keep.dim()))
         return self.target_keep.sum(dim=axes).view(-1)
 
@@ -135,7 +135,7 @@ class Batch:
 
         Args:
             function: a function that takes a tensor of this batch and the corresponding tensor of
-                each other batch.
+                every batch in `others`.
             others: batches that have the same masks as this batch.
         """
         batches = (self, *others)
@@ -149,9 +149,9 @@ class Batch:
 
 
 @functools.lru_cache(maxsize=64)  # new tensors would make the steps of a small model 10 % slower
-def _equal_counts(count: int, runs: int) -> Tensor:
+def _equal_counts(count: int, run_count: int) -> Tensor:
     """Return the loss counts of a batch without padding."""
-    return torch.full((runs,), count)
+    return torch.full((run_count,), count)
 
 
 def shape_of_batch(part: Sequences) -> BatchShape:
@@ -178,32 +178,32 @@ class GatheredBatch:
         scaling: the transformation to the model's units.
         device: device of the tensors.
         dtype: type of source and target.
-        runs: number of runs that share the sequences, which is the size of the axis of runs; None
-            for no such axis.
+        run_count: number of runs that share the sequences, which is the size of the axis of runs;
+            None for a batch without this axis.
     """
 
     def __init__(
         self, part: Windows, scaling: Scaling, device: torch.device | str, dtype: torch.dtype,
-        runs: int | None = None,
+        run_count: int | None = None,
     ) -> None:  # fmt: skip
         self.part, self.scaling, self.device, self.dtype = part, scaling, device, dtype
-        self.leading_axis, self.runs = runs, runs or 1
+        self.leading_axis, self.run_count = run_count, run_count or 1
         self.source_steps, self.target_steps = part.source_steps, part.target_steps
         self.shape = shape_of_batch(part)
 
     def __len__(self) -> int:
         return len(self.part)
 
-    def of_runs(self, runs: int) -> GatheredBatch:
+    def of_runs(self, run_count: int) -> GatheredBatch:
         """Return a batch with the same sequences for several runs."""
-        return GatheredBatch(self.part, self.scaling, self.device, self.dtype, runs)
+        return GatheredBatch(self.part, self.scaling, self.device, self.dtype, run_count)
 
     def take(self, places: slice) -> Batch:
         """Return a slice of the sequences of each run."""
         batch = self._gather(places)
         if self.leading_axis is None:
             return batch
-        return batch.map(lambda tensor: tensor.expand(self.runs, *tensor.shape))
+        return batch.map(lambda tensor: tensor.expand(self.run_count, *tensor.shape))
 
     def gather(self, places: Tensor) -> Batch:
         """Return the sequences at the places (N,), or at the places (R, N) if the places differ
@@ -251,9 +251,9 @@ def batch_of(
         device: device of the tensors.
         dtype: type of source and target.
         scaling: the transformation to the model's units; None if the part has these units.
-        keep_tensors: whether to keep the tensors of windows in memory, unless they would be far
-            larger than the table, or than memory. Pass False for a part that is read in order, to
-            save this memory. Each epoch then gathers the windows again.
+        keep_tensors: whether to convert windows to tensors in memory, unless `is_gathered` returns
+            True for them. Pass False to save this memory for a part that is read in order. Each
+            epoch then gathers the windows again.
     """
     if not isinstance(part, Windows):
         return to_tensors(part, device, dtype, scaling)
@@ -262,7 +262,7 @@ def batch_of(
 
 
 def is_gathered(part: Sequences) -> bool:
-    """Return whether `batch_of` makes a `GatheredBatch` from a part, to save memory."""
+    """Return whether `batch_of` always makes a `GatheredBatch` from a part, to save memory."""
     if not isinstance(part, Windows):
         return False
     numbers = len(part) * (
@@ -283,7 +283,7 @@ def to_tensors(
 
     Args:
         part, device, dtype, scaling: see `batch_of`.
-        shape: a shape with the masks of the batch; None to derive the masks from the part.
+        shape: a shape that determines which masks the batch has; None to derive this from the part.
     """
     kind = np.float64 if dtype == torch.float64 else np.float32
     masks = dict((shape or shape_of_batch(part)).masks)
@@ -309,8 +309,8 @@ def chunk_slices(sequences: int, size: int) -> Iterator[slice]:
 
 
 def stack_batches(parts: Sequence[Batch | GatheredBatch]) -> Batch | GatheredBatch:
-    """Stack the same part of several runs into tensors (R, N, ...). If all runs share the part, the
-    tensors are not copied.
+    """Stack the training parts, or the validation parts, of several runs into tensors (R, N, ...).
+    If all runs share one part, its tensors are not copied.
 
     Raises:
         ValueError: if the shapes or masks of the parts differ, or if different parts are gathered

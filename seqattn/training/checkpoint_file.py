@@ -55,14 +55,14 @@ class CheckpointFile:
     @property
     def weights(self) -> dict[str, Tensor]:
         """Weights by parameter name. In a checkpoint with a training state, these are the newest
-        weights, not the best."""
+        weights, not the weights of the best epoch."""
         return self.below("model.") if self.is_training else self.tensors
 
     @property
     def was_streamed(self) -> bool:
         """Whether an earlier version trained the model on `data.kind: stream`."""
-        data = self.metadata["config"].get("data")
-        return isinstance(data, dict) and data.get("kind") == "stream"
+        section = self.metadata["config"].get("data")
+        return isinstance(section, dict) and section.get("kind") == "stream"
 
     @cached_property
     def config(self) -> Config:
@@ -72,9 +72,9 @@ class CheckpointFile:
             CheckpointError: if the config cannot be read.
         """
         plain = self.metadata["config"]
-        data = plain.get("data")
-        if isinstance(data, dict) and data.get("kind") in ("file", "stream"):
-            plain = {**plain, "data": {**data, "path": UNKNOWN}}
+        section = plain.get("data")
+        if isinstance(section, dict) and section.get("kind") in ("file", "stream"):
+            plain = {**plain, "data": {**section, "path": UNKNOWN}}
         try:
             return from_plain(plain, str(self.path))
         except ConfigError as error:
@@ -93,14 +93,6 @@ class CheckpointFile:
             raise CheckpointError(
                 f"{self.path}: its metadata does not say what it was trained on."
             ) from None
-
-    def check_readable(self) -> None:
-        """Check that config and spec, which are parsed on demand, can be read.
-
-        Raises:
-            CheckpointError: if config or spec cannot be read.
-        """
-        _ = self.config, self.spec
 
     def below(self, prefix: str) -> dict[str, Tensor]:
         """Return the tensors with names that start with a prefix, by name without this prefix."""
@@ -166,8 +158,8 @@ def without_place(plain: dict[str, Any]) -> dict[str, Any]:
 def _from_version_1(metadata: dict[str, Any]) -> dict[str, Any]:
     """Convert metadata of version 1 to the current version.
 
-    Version 1 had a single list of features for source and target, and it had no scaling. Version 2
-    needs no conversion, because only the checksum is missing in this version.
+    Version 1 had a single list of features for source and target, and it had no scaling. Metadata
+    of version 2 need no conversion, because files of this version lack only the checksum.
     """
     layout = metadata.get("layout")
     if isinstance(layout, dict) and isinstance(layout.get("features"), list):

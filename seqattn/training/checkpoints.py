@@ -1,8 +1,8 @@
 """Functions that write and read checkpoints.
 
 `best.safetensors` contains the weights of the best epoch, the config and the data spec.
-`last.safetensors` contains the whole training state, including the best weights. Therefore, a
-resume needs only this file.
+`last.safetensors` contains the whole training state, including the best weights, so a resume needs
+only this file.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from seqattn.training.state import RunState, Slot
 
 @dataclass(frozen=True)
 class LoadedModel:
-    """A model read back from a checkpoint.
+    """A model that was read from a checkpoint.
 
     Attributes:
         model: the model on the CPU, in evaluation mode.
@@ -46,8 +46,8 @@ class LoadedModel:
             not contain the name.
         spec: spec of the data.
         epoch: number of epochs that the weights were trained for.
-        split: rows (series, part, first step, last step) from the run folder; empty if the split is
-            unknown.
+        split: for each piece of a series, its row (series, part, first step, last step) in the run
+            folder; empty if the split is unknown.
         streamed: whether an earlier version trained the model on `data.kind: stream`, which split
             the data differently.
     """
@@ -67,8 +67,9 @@ class LoadedModel:
 def save_best(path: Path, state: RunState, config: Config, spec: DataSpec) -> None:
     """Write the weights of the best epoch.
 
-    The bytes of the file depend on config, seed and data, and on everything that changes rounding:
-    the device, the version of torch, the number of threads or processes, and the group of the run.
+    The bytes of the file depend on the config, the seed and the data, and on everything that
+    changes rounding: the device, the version of torch, the number of threads or processes, and the
+    group of the run.
     """
     metadata = {
         "kind": "model",
@@ -102,8 +103,8 @@ def save_state(
     for name, buffers in state.buffers.items():
         tensors |= {f"optimizer.{name}.{k}": v for k, v in buffers.items()}
     if state.history:
-        rows = [record.as_row() for record in state.history]
-        tensors["history"] = torch.tensor(rows, dtype=torch.float64)
+        records = [record.as_row() for record in state.history]
+        tensors["history"] = torch.tensor(records, dtype=torch.float64)
     metadata: dict[str, Any] = {
         "kind": "training",
         "epoch": state.epoch,
@@ -112,15 +113,15 @@ def save_state(
         "points": state.loss_count,
         "seconds": state.seconds,
         "best_epoch": state.best_epoch,
-        "environment": {**_environment_of(state), **(counts or {})},
+        "environment": {**_device_and_version(state), **(counts or {})},
     }
     if state.slot is not None:
         slot = state.slot
-        metadata["slot"] = {"group": slot.group_id, "row": slot.row, "rows": slot.rows}
+        metadata["slot"] = {"group": slot.group_id, "row": slot.row, "rows": slot.group_size}
     write_checkpoint(path, tensors, config, spec, metadata, backup_path)
 
 
-def _environment_of(state: RunState) -> dict[str, Any]:
+def _device_and_version(state: RunState) -> dict[str, Any]:
     """Return the device and the torch version of a state, with the keys of `environment.json`."""
     device = next((tensor.device for tensor in state.weights.values()), torch.device("cpu"))
     gpu = torch.cuda.get_device_name(device) if device.type == "cuda" else None
@@ -141,8 +142,8 @@ def load_model(path: Path, *, expected: Config | None = None) -> LoadedModel:
             None to skip the comparison.
 
     Raises:
-        CheckpointError: if the file is missing, is corrupt, or was not written by seqattn, or if
-            its config differs from `expected`, or if its tensors do not fit its config.
+        CheckpointError: if the file is missing, is corrupt, or was not written by seqattn; if its
+            config differs from `expected`; or if its tensors do not fit its config.
     """
     file = read_checkpoint(path)
     config = file.config
@@ -162,12 +163,12 @@ def load_model_at_epoch(
 
     Args:
         folder: run folder.
-        epoch: finished epochs; 0 is before training.
-        expected: config of the run folder; None: not compared.
+        epoch: number of finished epochs; 0 for the model before training.
+        expected: see `load_model`.
 
     Raises:
-        CheckpointError: a file is missing or corrupt, or is of another model.
-        UsageError: the epoch was not recorded.
+        CheckpointError: if a file is missing, is corrupt, or belongs to another model.
+        UsageError: if the epoch was not recorded.
     """
     trained, path = load_model(folder.best, expected=expected), folder.parameter_history
     if not path.exists():
@@ -202,7 +203,7 @@ def describe_checkpoint(path: Path) -> dict[str, Any]:
         CheckpointError: if the file is missing, is corrupt, or was not written by seqattn.
     """
     file = read_checkpoint(path)
-    file.check_readable()
+    _ = file.config, file.spec  # raises an error if config or spec cannot be read
     tensors = [
         {
             "name": name,
@@ -236,7 +237,7 @@ def load_state(path: Path, model: Seq2SeqModel) -> RunState:
         model: a model of the same config, which receives the weights.
 
     Raises:
-        CheckpointError: if `read_training` or `restore_state` raises this error.
+        CheckpointError: see `read_training` and `restore_state`.
     """
     return restore_state(read_training(path), model)
 
@@ -268,8 +269,7 @@ def restore_state(file: CheckpointFile, model: Seq2SeqModel) -> RunState:
         model: a model of the config in the file, which receives the weights.
 
     Raises:
-        CheckpointError: if shapes differ from the shapes of the model, or if the state is
-            incomplete.
+        CheckpointError: if the tensors do not fit the model, or if the state is incomplete.
     """
     best, weights, metadata = file.below("best."), file.weights, file.metadata
     if best:
@@ -314,6 +314,6 @@ def _slot_of(metadata: Mapping[str, Any]) -> Slot | None:
     if plain is None:
         return None
     slot = Slot(str(plain["group"]), int(plain["row"]), int(plain["rows"]))
-    if not 0 <= slot.row < slot.rows:
+    if not 0 <= slot.row < slot.group_size:
         raise ValueError("no such row")
     return slot

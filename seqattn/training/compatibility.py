@@ -26,7 +26,7 @@ MUTABLE_ON_RESUME = (
 
 
 def check_data_unchanged(now: Sequence[str], before: Sequence[str], since: str) -> None:
-    """Check that the data files have not changed since the run was trained.
+    """Check that the data files have not changed since training began.
 
     Args:
         now: current SHA-256 digest of each file.
@@ -94,7 +94,8 @@ def optimizer_buffers(
     """Return the buffers of the optimizer by parameter name and buffer name.
 
     Raises:
-        CheckpointError: if names or shapes differ from the buffers of the optimizer in the config.
+        CheckpointError: if names or shapes differ from those of the optimizer in the config, or if
+            the buffers of a parameter are missing.
     """
     wanted = {*buffer_names(config), *(["step"] if counts_updates(config) else [])}
     buffers: dict[str, dict[str, Tensor]] = {}

@@ -12,11 +12,12 @@ from seqattn.training.objective import COMPILE_SECONDS, AutogradLoss, LossFn
 class StepCompiler:
     """A compiler that decides for each group of runs whether to compile the recurrent step.
 
-    Only the steps of `AutogradLoss` can be compiled. With mode "on" the compiler compiles before
-    the first step, and with "off" it never compiles. With "auto" it compiles when the remaining
-    epochs will probably take longer than a compilation. Torch compiles again in the next epoch, for
-    a smaller last batch and for validation, so that this epoch is not measured. If the epoch after
-    it is no faster than the last eager epoch, the compiler returns to eager steps.
+    Only the steps of `AutogradLoss` can be compiled. In mode "on", the step is compiled before the
+    first epoch, and in mode "off", it is never compiled. In mode "auto", it is compiled as soon as
+    the remaining epochs will probably take longer than a compilation. In the epoch after the
+    compilation, torch also compiles for other shapes, such as a smaller last batch, so the duration
+    of this epoch is not used. If the second epoch after the compilation takes longer than the last
+    eager epoch, the compiler returns to eager steps.
 
     Args:
         log: function that receives a line about the backend of the gradients whenever it changes.
@@ -24,9 +25,9 @@ class StepCompiler:
     Attributes:
         is_futile: whether a compilation has failed or brought no speed-up. Mode "auto" then
             compiles nothing in later epochs and groups.
-        eager_seconds: duration in seconds of the last epoch before a compilation whose speed-up is
-            not known yet; None at other times.
-        is_warm: whether an epoch has finished since that compilation.
+        eager_seconds: duration in seconds of the last epoch before the compilation, until the
+            speed-up of the compilation is known; None at other times.
+        is_warm: whether an epoch has finished since the last compilation.
     """
 
     def __init__(self, log: Callable[[str], None] = lambda line: None) -> None:

@@ -1,4 +1,4 @@
-"""The shuffled batches of an epoch.
+"""The training sequences of a group in shuffled batches.
 
 Letters: N sequences, n sequences of a batch, S source length, T target length, R runs.
 """
@@ -28,7 +28,7 @@ class DataLoader:
         processes: the processes that share every batch; None if this process is alone.
 
     Attributes:
-        data: the sequences of all runs.
+        sequences: the sequences of all runs.
         n: number of training sequences of each run.
         S, T: lengths of the longest source and of the longest target.
         batches: for each batch, its slice of the shuffled sequences.
@@ -39,8 +39,9 @@ class DataLoader:
     def __init__(
         self, parts: Sequence[Batch | GatheredBatch], size: int, processes: ProcessGroup | None
     ) -> None:
-        self.data = stack_batches(parts)
-        self.n, self.S, self.T = len(self.data), self.data.source_steps, self.data.target_steps
+        self.sequences = stack_batches(parts)
+        self.n = len(self.sequences)
+        self.S, self.T = self.sequences.source_steps, self.sequences.target_steps
         self.batches = list(chunk_slices(self.n, size))
         self.shards = [shard_of(processes, batch.stop - batch.start) for batch in self.batches]
         self.own_places = [
@@ -48,15 +49,16 @@ class DataLoader:
             for batch, shard in zip(self.batches, self.shards, strict=True)
         ]
 
-    def start_epoch(self, seeds: Sequence[int], epoch: int) -> None:
-        """Shuffle the sequences of each run. The order is a function of seed and epoch."""
+    def shuffled(self, seeds: Sequence[int], epoch: int) -> Callable[[int], Batch]:
+        """Shuffle the sequences of each run for an epoch. Their order depends on seed and epoch.
+
+        Returns:
+            A function that takes the number of a step, and returns the share of this process in the
+            batch of this step.
+        """
         permutations = epoch_permutations(seeds, epoch, self.n)
         order = permutations[0] if len(permutations) == 1 else np.stack(permutations)
-        self._batch_at = shuffled_batches(self.data, order, self.own_places)
-
-    def fetch(self, step: int) -> Batch:
-        """Return the share of this process in batch `step` of the epoch."""
-        return self._batch_at(step)
+        return shuffled_batches(self.sequences, order, self.own_places)
 
     def ids_of_batch(
         self, step: int, seed: int, epoch: int, sequence_ids: Sequence[str]
@@ -67,17 +69,17 @@ class DataLoader:
 
     def example_batch(self) -> Batch:
         """Return a batch on which a compiled step is tried."""
-        return self.data.take(self.batches[0])
+        return self.sequences.take(self.batches[0])
 
 
 def epoch_permutations(seeds: Iterable[int], epoch: int, sequences: int) -> list[NDArray[np.int64]]:
-    """Return the order in which an epoch visits the sequences, for each seed."""
+    """Return, for each seed, the order in which an epoch visits the sequences."""
     keys = ((seed, epoch) for seed in seeds)
     return [generator.permutation(sequences) for generator in rngs_for(keys, "shuffle")]
 
 
 def shuffled_batches(
-    data: Batch | GatheredBatch, order: NDArray[np.int64], batches: Sequence[slice]
+    sequences: Batch | GatheredBatch, order: NDArray[np.int64], batches: Sequence[slice]
 ) -> Callable[[int], Batch]:
     """Return a function that maps the number of a batch to its tensors, (n, ...) or (R, n, ...).
 
@@ -85,16 +87,16 @@ def shuffled_batches(
     sequences are gathered batch by batch instead.
 
     Args:
-        data: sequences that all runs share, or sequences with a leading axis of runs.
-        order: (N,) or (R, N) places of the sequences in the order in which a run visits them.
+        sequences: sequences that all runs share, or sequences with a leading axis of runs.
+        order: (N,) or (R, N) indices of the sequences, in the order in which a run visits them.
         batches: for each batch, its slice of the sequences in this order.
     """
     sizes = [batch.stop - batch.start for batch in batches]
     places = torch.from_numpy(np.concatenate([order[..., batch] for batch in batches], axis=-1))
-    if isinstance(data, Batch):
-        places = places.to(data.source.device)
-        numbers = data.source[..., :1, :, :].numel() + data.target[..., :1, :, :].numel()
-        if places.shape[-1] * numbers <= MAX_SHUFFLED_COPY:
-            return data.gather(places).split(sizes).__getitem__
+    if isinstance(sequences, Batch):
+        places = places.to(sequences.source.device)
+        sources, targets = sequences.source[..., :1, :, :], sequences.target[..., :1, :, :]
+        if places.shape[-1] * (sources.numel() + targets.numel()) <= MAX_SHUFFLED_COPY:
+            return sequences.gather(places).split(sizes).__getitem__
     by_batch = places.split(sizes, dim=-1)
-    return lambda step: data.gather(by_batch[step])
+    return lambda step: sequences.gather(by_batch[step])

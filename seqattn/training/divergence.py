@@ -1,4 +1,4 @@
-"""Functions that find non-finite values and build the errors that report them."""
+"""Functions that find non-finite values and build the errors that report these values."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from seqattn.errors import NonFiniteError
-from seqattn.training.learner import Epoch, Learner
+from seqattn.training.epoch_plan import EpochPlan
+from seqattn.training.learner import Learner
 from seqattn.training.state import TrainState
 
 MAX_IDS = 8
@@ -34,17 +35,17 @@ class NonFinite:
 
 
 def find_non_finite(
-    rows: Sequence[int], losses: Sequence[float], norms: Sequence[float]
+    active_rows: Sequence[int], losses: Sequence[float], norms: Sequence[float]
 ) -> list[NonFinite]:
     """Find the first non-finite value of each run.
 
     Args:
-        rows: rows of the active runs.
+        active_rows: rows of the active runs.
         losses: (R,) training losses.
         norms: (R,) norms of the gradients.
     """
     non_finite = []
-    for k in rows:
+    for k in active_rows:
         for value, name in ((losses[k], "training loss"), (norms[k], "gradient's norm")):
             if not math.isfinite(value):
                 non_finite.append(NonFinite(k, value, name))
@@ -53,7 +54,7 @@ def find_non_finite(
 
 
 def step_error(
-    non_finite: NonFinite, state: TrainState, learner: Learner, epoch: Epoch
+    non_finite: NonFinite, state: TrainState, learner: Learner, plan: EpochPlan
 ) -> NonFiniteError:
     """Build the error for a non-finite value in the next step of a state."""
     row, value, name = non_finite.row, non_finite.value, non_finite.name
@@ -63,25 +64,25 @@ def step_error(
     more = f" and {len(sequence_ids) - MAX_IDS} more" if len(sequence_ids) > MAX_IDS else ""
     return NonFiniteError(
         f"The {name} is {value} in epoch {state.epoch + 1}, step {state.step + 1},"
-        f" at learning rate {epoch.learning_rates[row]:g}, in a batch of {batch}{more}. No"
+        f" at learning rate {plan.learning_rates[row]:g}, in a batch of {batch}{more}. No"
         f" update was made with it, and the newest checkpoint is from before it. {REMEDY}",
         state.epoch + 1,
         state.step + 1,
     )
 
 
-def validation_error(value: float, k: int, state: TrainState, epoch: Epoch) -> NonFiniteError:
+def validation_error(value: float, k: int, state: TrainState, plan: EpochPlan) -> NonFiniteError:
     """Build the error for a non-finite validation loss.
 
     Args:
         value: the validation loss.
         k: row of the run.
         state: state after all steps of the epoch.
-        epoch: values of the epoch.
+        plan: the plan of the epoch.
     """
     return NonFiniteError(
         f"The validation loss is {value} after epoch {state.epoch + 1}, at learning rate"
-        f" {epoch.learning_rates[k]:g}. The epoch's losses and gradients were finite, and all its"
+        f" {plan.learning_rates[k]:g}. The epoch's losses and gradients were finite, and all its"
         f" updates were made; the newest checkpoint is from before this validation. {REMEDY}",
         state.epoch + 1,
         None,

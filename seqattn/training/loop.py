@@ -1,9 +1,10 @@
 """The training loop for a single run or for many runs side by side.
 
 `fit` trains a group, `train_epoch` trains for the rest of an epoch, and `train_step` trains on a
-batch. No step waits for the device to report whether losses and weights are finite. Losses are
-checked before a save and at the end of an epoch. If a loss is not finite, the loop restores the
-last snapshot, and replays and checks the steps one by one, up to the first non-finite step.
+batch. No step waits for the device to report whether the loss is finite. The loop checks losses,
+weights and moments only before a save and at the end of an epoch. If any of them is not finite, the
+loop restores the last snapshot, repeats the steps since then, and checks each step, up to the first
+step with a non-finite value.
 """
 
 from __future__ import annotations
@@ -22,9 +23,10 @@ from seqattn.training.divergence import (
     step_error,
     validation_error,
 )
-from seqattn.training.learner import Epoch, Learner, build_group
+from seqattn.training.epoch_plan import EpochPlan
+from seqattn.training.learner import Learner, build_group
 from seqattn.training.process_group import ProcessGroup
-from seqattn.training.schedules import ending
+from seqattn.training.schedules import find_ending
 from seqattn.training.session import Session
 from seqattn.training.stacked_params import cache_module_attributes
 from seqattn.training.state import RunProgress, RunState, StateSnapshot, TrainingRun, TrainState
@@ -49,7 +51,7 @@ def train_models(
         runs: the runs, which have equal batch keys and equal `model` sections.
         session: the hooks that save, stop and report; None to save nothing.
         states: for each run, the state from which training continues. All states have the same
-            epoch and step. With None, training starts from the beginning.
+            epoch and step. With None, training starts at the beginning.
         manual_backward: whether to use manually derived gradients if the model has them. False
             leaves all gradients to autograd.
         processes: the processes that share every batch of a single run; None if this process is
@@ -65,187 +67,189 @@ def train_models(
     progress = [RunProgress(run, states.get(run)) for run in runs]
     if processes is not None and len(runs) > 1:
         raise ValueError("processes share the batches of one run")
-    if len({run.checkpoint.position if run.checkpoint else (0, 0) for run in progress}) > 1:
+    if len({each.state.position if each.state else (0, 0) for each in progress}) > 1:
         raise ValueError("runs that go side by side must be at the same epoch and step")
     if len({_batch_key(run) for run in runs}) > 1:
         raise ValueError("runs that go side by side must have the same batch_key")
-    compiler = StepCompiler(
-        functools.cache(session.log)
-    )  # without the cache, a smaller group repeats lines
-    active = progress
-    while active:
+    # The cache prevents a smaller group from logging the same lines again.
+    compiler = StepCompiler(functools.cache(session.log))
+    remaining = progress
+    while remaining:
         state, learner = build_group(
-            active, manual_backward=manual_backward, processes=processes, compiler=compiler
+            remaining, manual_backward=manual_backward, processes=processes, compiler=compiler
         )
         with cache_module_attributes(learner.params.model):
-            active = fit(state, learner, session)
+            remaining = fit(state, learner, session)
     return progress
 
 
 def _batch_key(run: TrainingRun) -> str:
-    return batch_key(run.model.features, run.config, [run.data.shape, run.validation.shape])
+    return batch_key(run.model.features, run.config, [run.train.shape, run.validation.shape])
 
 
 def fit(state: TrainState, learner: Learner, session: Session) -> list[RunProgress]:
     """Train a group until all its runs or half of them have ended, or until a stop is requested.
 
     Returns:
-        The runs that continue in a smaller group.
+        The progress of the runs that continue in a smaller group.
     """
     end_finished_runs(state, learner, session)
-    if state.active:
+    if state.active_rows:
         learner.compiler.start_group(
             learner.config.compile, learner.loss_fn, learner.loader.example_batch
         )
     if state.step == 0:
         learner.record_attention(state)
-    while state.active:
-        if state.step == 0 and len(state.active) <= len(state.progress) // 2:
+    while state.active_rows:
+        if state.step == 0 and len(state.active_rows) <= len(state.progress) // 2:
             return state.remaining_runs()
-        epoch = learner.start_epoch(state)
-        try:  # the values of this epoch stay valid for the other runs if some runs diverge
-            stopped = train_epoch(state, learner, epoch, session)
-            if stopped or not state.active:
+        state.start_timer()
+        try:
+            plan = train_epoch(state, learner, session)
+            if plan is None or not state.active_rows:
                 return []
-            finish_epoch(state, learner, epoch, session)
+            finish_epoch(state, learner, plan, session)
         except (DistributedError, DataError):
             if state.commit_losses():
-                state.seconds = epoch.elapsed() if state.step else 0.0
-                session.save(state.update_checkpoints(state.active))
+                state.update_seconds()
+                session.save(state.update_run_states(state.active_rows))
             raise
     return []
 
 
-def train_epoch(state: TrainState, learner: Learner, epoch: Epoch, session: Session) -> bool:
-    """Train on the remaining batches of an epoch, and return whether a stop was requested."""
-    snapshot = state.snapshot()
-    while state.step < len(epoch):
+def train_epoch(state: TrainState, learner: Learner, session: Session) -> EpochPlan | None:
+    """Train on the remaining batches of an epoch.
+
+    Returns:
+        The plan of the epoch, or None if a stop was requested.
+    """
+    plan, snapshot = learner.plan_epoch(state), state.snapshot()
+    while state.step < len(plan):
         save = session.save_due()
-        train_step(state, learner, epoch)
+        train_step(state, learner, plan)
         stop = session.stop_requested()
         if learner.processes is not None:
             stop, save = learner.processes.all_reduce_flags(stop, save)
-        if not (stop or save or state.step == len(epoch)):
+        if not (stop or save or state.step == len(plan)):
             continue
         if not state.commit_losses():
-            state.seconds = epoch.elapsed()
-            end_diverged(state, learner, epoch, snapshot, session)
-            if not state.active:
-                return False
-            stop = save = False  # of the undone step; the next step reads both again
-            state.seconds = epoch.elapsed()
-            epoch = learner.start_epoch(state)
-        state.seconds = epoch.elapsed()
-        is_last = state.step == len(epoch)
-        if stop or (save and not is_last):  # the last step is saved with the end of the epoch
-            session.save(state.update_checkpoints(state.active))
+            end_diverged(state, learner, plan, snapshot, session)
+            if not state.active_rows:
+                return plan
+            stop = save = False  # the step was undone; the next step reads both flags again
+            plan = learner.plan_epoch(state)
+        state.update_seconds()
+        is_last = state.step == len(plan)
+        if stop or (save and not is_last):  # after the last step, `finish_epoch` saves
+            session.save(state.update_run_states(state.active_rows))
         if stop:
-            return True
+            return None
         if not is_last:
             snapshot = state.snapshot()
-    return False
+    return plan
 
 
-def train_step(state: TrainState, learner: Learner, epoch: Epoch) -> None:
+def train_step(state: TrainState, learner: Learner, plan: EpochPlan) -> None:
     """Compute the loss and the gradient of a batch, and update the weights without waiting for the
     loss."""
-    loss = learner.compute_gradient(state, epoch)
-    learner.update(epoch)
+    loss = learner.compute_gradient(state, plan)
+    learner.update(plan)
     state.pending.append(loss)
     state.step += 1
 
 
-def finish_epoch(state: TrainState, learner: Learner, epoch: Epoch, session: Session) -> None:
+def finish_epoch(state: TrainState, learner: Learner, plan: EpochPlan, session: Session) -> None:
     """Validate the active runs, record the epoch, and keep the best weights."""
-    trained = state.active
-    free, forced = validate(
+    trained = state.active_rows
+    free_running, teacher_forced = validate(
         learner.loss_fn, learner.validation, learner.config.batch_size, learner.processes
     )
-    seconds = epoch.elapsed() / len(trained)
-    number = state.epoch + 1
+    state.update_seconds()
+    number, duration = state.epoch + 1, state.seconds
     for k in trained:
         progress = state.progress[k]
-        if not math.isfinite(free[k] + forced[k]):
-            loss = forced[k] if math.isfinite(free[k]) else free[k]
-            mark_diverged(k, validation_error(loss, k, state, epoch), state, session)
+        if not math.isfinite(free_running[k] + teacher_forced[k]):
+            loss = teacher_forced[k] if math.isfinite(free_running[k]) else free_running[k]
+            mark_diverged(k, validation_error(loss, k, state, plan), state, session)
             continue
-        if free[k] < progress.best_loss:
+        if free_running[k] < progress.best_loss:
             progress.best_epoch = number
         progress.history.append(
             EpochRecord(
                 epoch=number,
                 train_loss=progress.loss_sum / progress.loss_count,
-                validation_loss=free[k],
-                validation_loss_teacher_forced=forced[k],
-                learning_rate=epoch.learning_rates[k],
-                teacher_forcing=epoch.teacher_forcing[k],
-                seconds=seconds,
+                validation_loss=free_running[k],
+                validation_loss_teacher_forced=teacher_forced[k],
+                learning_rate=plan.learning_rates[k],
+                teacher_forcing=plan.probabilities[k],
+                seconds=duration / len(trained),
             )
         )
         progress.loss_sum, progress.loss_count = 0.0, 0
-        learner.rate_schedules[k].update(free[k])
-        learner.early_stoppers[k].update(free[k])
+        learner.rate_schedules[k].update(free_running[k])
+        learner.early_stoppers[k].update(free_running[k])
     state.epoch, state.step, state.seconds = number, 0, 0.0
     state.keep_best_weights()
     learner.record_attention(state)
-    duration = epoch.elapsed()
     _report_epoch(state, learner, session)
-    last = max((state.progress[k].run.config.epochs for k in state.active), default=state.epoch)
-    learner.compiler.after_epoch(duration, last - state.epoch, learner.loader.example_batch)
+    last = max((state.progress[k].run.config.epochs for k in state.active_rows), default=number)
+    learner.compiler.after_epoch(duration, last - number, learner.loader.example_batch)
 
 
 def _report_epoch(state: TrainState, learner: Learner, session: Session) -> None:
     """Report the epoch to the session, and end the runs that have no epoch left."""
-    trained, ended = state.active, _end_finished(state, learner)
-    to_save = trained if session.save_due() else ended
-    runs = [state.progress[k] for k in trained]
-    session.epoch_end(runs, state.update_checkpoints(to_save))
+    trained_rows, ended_rows = state.active_rows, _end_finished(state, learner)
+    to_save = state.update_run_states(trained_rows if session.save_due() else ended_rows)
+    session.epoch_end([state.progress[k] for k in trained_rows], to_save)
 
 
 def end_finished_runs(state: TrainState, learner: Learner, session: Session) -> None:
-    """End the runs that have no epoch left after their checkpoints, and save these runs with the
-    current config. Do not save runs that stopped early, because other runs of the group may still
-    return to an earlier save.
+    """End the runs that have no epoch left when training continues from their states.
+
+    Runs that have trained all epochs are saved again, so that their checkpoints contain the current
+    config. Runs that stopped early are not saved, because other runs of the group may still return
+    to an earlier save.
     """
-    ended = state.update_checkpoints(_end_finished(state, learner))
-    if to_save := [each for each in ended if each.ended == "all epochs"]:
+    ended = state.update_run_states(_end_finished(state, learner))
+    if to_save := [each for each in ended if each.ending == "all epochs"]:
         session.save(to_save)
 
 
 def _end_finished(state: TrainState, learner: Learner) -> list[int]:
     """End the active runs that have no epoch left, and return their rows."""
-    active = state.active
-    for k in active:
+    rows = state.active_rows
+    for k in rows:
         progress = state.progress[k]
-        progress.ended = ending(progress.run.config, state.epoch, learner.early_stoppers[k])
-    return [k for k in active if state.progress[k].ended]
+        progress.ending = find_ending(progress.run.config, state.epoch, learner.early_stoppers[k])
+    return [k for k in rows if state.progress[k].ending]
 
 
 def end_diverged(
-    state: TrainState, learner: Learner, epoch: Epoch, snapshot: StateSnapshot, session: Session
+    state: TrainState, learner: Learner, plan: EpochPlan, snapshot: StateSnapshot, session: Session
 ) -> None:
-    """End the runs that have a non-finite value, and keep their states before that value.
+    """End the runs that have a non-finite value, and save their states before that value.
 
-    The steps since the snapshot are replayed up to the first non-finite step. If all values of the
-    replay are finite, no run ends.
+    The function replays the steps since the snapshot, up to the first step with a non-finite value.
+    If all values of the replay are finite, no run ends.
     """
     steps = len(state.pending)
     state.restore(snapshot)
-    non_finite = replay_until_non_finite(state, learner, epoch, steps)
+    non_finite = replay_until_non_finite(state, learner, plan, steps)
     state.commit_losses()
+    state.update_seconds()
     for value in non_finite:
-        mark_diverged(value.row, step_error(value, state, learner, epoch), state, session)
+        mark_diverged(value.row, step_error(value, state, learner, plan), state, session)
 
 
 def replay_until_non_finite(
-    state: TrainState, learner: Learner, epoch: Epoch, steps: int
+    state: TrainState, learner: Learner, plan: EpochPlan, steps: int
 ) -> list[NonFinite]:
     """Replay steps until a value of an active run is not finite, and undo that step.
 
     Args:
         state: the state at the restored snapshot.
         learner: the learner of the group.
-        epoch: values of the epoch.
+        plan: the plan of the epoch.
         steps: number of steps to replay.
 
     Returns:
@@ -254,16 +258,19 @@ def replay_until_non_finite(
     """
     for _ in range(steps):
         before = state.snapshot()
-        loss = learner.compute_gradient(state, epoch)
+        loss = learner.compute_gradient(state, plan)
         norms = learner.clipping.norms().tolist()
-        non_finite = find_non_finite(state.active, loss.losses.expand(len(norms)).tolist(), norms)
+        losses = loss.losses.expand(len(norms)).tolist()
+        non_finite = find_non_finite(state.active_rows, losses, norms)
         if non_finite:
             return non_finite
-        learner.update(epoch)
+        learner.update(plan)
         state.step += 1
         finite = state.finite_rows()
         non_finite = [
-            NonFinite(k, math.nan, "update of the weights") for k in state.active if not finite[k]
+            NonFinite(k, math.nan, "update of the weights")
+            for k in state.active_rows
+            if not finite[k]
         ]
         if non_finite:
             state.restore(before)
@@ -273,8 +280,8 @@ def replay_until_non_finite(
 
 
 def mark_diverged(k: int, error: NonFiniteError, state: TrainState, session: Session) -> None:
-    """End a run with an error, and keep its current state as its checkpoint."""
-    state.update_checkpoints([k])
+    """End a run with an error, and save its current state."""
+    state.update_run_states([k])
     progress = state.progress[k]
-    progress.ended, progress.error = "diverged", error
+    progress.ending, progress.error = "diverged", error
     session.diverged(progress)

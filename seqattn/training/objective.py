@@ -38,20 +38,25 @@ class LossFn(Protocol):
 
     name: str
 
-    def value_and_grad(self, batch: Batch, forced: Tensor, rng: RNG | None = None) -> Tensor:
+    def value_and_grad(
+        self, batch: Batch, teacher_forcing: Tensor, rng: RNG | None = None
+    ) -> Tensor:
         """Compute the loss, and write its gradient to `StackedParams.gradient`.
 
         Args:
             batch: the training sequences.
-            forced: True at steps that receive the true target; see `Epoch.forced`.
+            teacher_forcing: True at steps that receive the true target; see `EpochPlan`.
             rng: random numbers of the step; None for a model that draws no random numbers.
 
         Returns:
             Mean squared error of each run, (R,), or () for a single run.
         """
 
-    def validation_losses(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Compute the free-running loss and the teacher-forced loss, without gradients."""
+    def eval_losses(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Compute the free-running loss and the teacher-forced loss of each run, without gradients.
+
+        Both losses have the shape (R,), or () for a single run.
+        """
 
 
 class AutogradLoss:
@@ -66,7 +71,7 @@ class AutogradLoss:
         Args:
             model: the model, which may have a leading axis of runs.
             stack: parameters of the model, which `value_and_grad` needs; None if only `loss` and
-                `validation_losses` are called.
+                `eval_losses` are called.
             bfloat16: whether to train in bfloat16 with `torch.autocast`.
         """
         self.model, self.stack = model, stack
@@ -113,27 +118,30 @@ class AutogradLoss:
     def _cells(self) -> list[Cell]:
         return [module for module in self.model.modules() if isinstance(module, Cell)]
 
-    def value_and_grad(self, batch: Batch, forced: Tensor, rng: RNG | None = None) -> Tensor:
+    def value_and_grad(
+        self, batch: Batch, teacher_forcing: Tensor, rng: RNG | None = None
+    ) -> Tensor:
         assert self.stack is not None
-        loss = self.loss(batch, forced, rng)
+        loss = self.loss(batch, teacher_forcing, rng)
         self.stack.clear_gradient()
-        # Runs are independent, so the sum of their losses gives each run its own gradient. Ones as
-        # the upstream gradient would do the same, but torch would import sympy in 0.25 seconds.
+        # Runs are independent, so the sum of their losses gives each run its own gradient. An
+        # upstream gradient of ones has the same effect, but with it torch imports sympy, which
+        # takes 0.25 seconds.
         (loss if self.stack.R == 1 else loss.sum()).backward()
         self.stack.gather_gradient()
         return loss.detach()
 
-    def loss(self, batch: Batch, forced: Tensor, rng: RNG | None = None) -> Tensor:
+    def loss(self, batch: Batch, teacher_forcing: Tensor, rng: RNG | None = None) -> Tensor:
         """Compute the differentiable loss of each run, (R,), or () for a single run."""
         if not self.bfloat16:
-            return self._loss(batch, forced, rng)
+            return self._loss(batch, teacher_forcing, rng)
         with torch.autocast(batch.source.device.type, torch.bfloat16):
-            return self._loss(batch, forced, rng)
+            return self._loss(batch, teacher_forcing, rng)
 
-    def _loss(self, batch: Batch, forced: Tensor, rng: RNG | None = None) -> Tensor:
+    def _loss(self, batch: Batch, teacher_forcing: Tensor, rng: RNG | None = None) -> Tensor:
         forecast = self.model(
             batch.source, batch.target, source_lengths=batch.source_lengths,
-            teacher_forcing=forced, with_attention=False, rng=rng,
+            teacher_forcing=teacher_forcing, with_attention=False, rng=rng,
         )  # fmt: skip
         values = forecast.values.to(batch.target)  # the loss is never computed in bfloat16
         loss = mse_loss(values, batch.target, batch.target_keep)
@@ -142,19 +150,19 @@ class AutogradLoss:
             if keep is not None and keep.dim() == squared.dim():
                 squared, keep = squared.masked_fill(~keep, 0), keep.to(squared.dtype).mean(dim=-1)
             surrogate = reinforce_loss(forecast.actions, squared.mean(dim=-1), keep)
-            loss = loss + (surrogate - surrogate.detach())  # adds a gradient, but 0 to the value
+            loss = loss + (surrogate - surrogate.detach())  # changes the gradient, not the value
         return loss
 
     @torch.inference_mode()
-    def validation_losses(self, batch: Batch) -> tuple[Tensor, Tensor]:
+    def eval_losses(self, batch: Batch) -> tuple[Tensor, Tensor]:
         steps = batch.target_steps
         free = self.model.forecast(
             batch.source, steps, source_lengths=batch.source_lengths, with_attention=False
         )
-        forced = torch.ones(steps, dtype=torch.bool)
+        always_forced = torch.ones(steps, dtype=torch.bool)
         return (
             mse_loss(free.values, batch.target, batch.target_keep),
-            self._loss(batch, forced),
+            self._loss(batch, always_forced),
         )
 
 
@@ -166,15 +174,17 @@ class ManualBackwardLoss:
     def __init__(self, passes: Any) -> None:
         self.passes = passes
 
-    def value_and_grad(self, batch: Batch, forced: Tensor, rng: RNG | None = None) -> Tensor:
+    def value_and_grad(
+        self, batch: Batch, teacher_forcing: Tensor, rng: RNG | None = None
+    ) -> Tensor:
         loss: Tensor = self.passes.value_and_grad(
             batch.source, batch.target, source_lengths=batch.source_lengths,
-            target_keep=batch.target_keep, teacher_forcing=forced,
+            target_keep=batch.target_keep, teacher_forcing=teacher_forcing,
         )  # fmt: skip
         return loss
 
-    def validation_losses(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        losses: tuple[Tensor, Tensor] = self.passes.validation_losses(
+    def eval_losses(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        losses: tuple[Tensor, Tensor] = self.passes.eval_losses(
             batch.source, batch.target,
             source_lengths=batch.source_lengths, target_keep=batch.target_keep,
         )  # fmt: skip
@@ -196,7 +206,7 @@ def build_loss(
         pairs: number of (source step, target step) pairs in a batch of all runs. For very many
             pairs, manual gradients are no faster than autograd, and need memory for three values
             per pair.
-        bfloat16: whether to train in bfloat16, which only autograd supports.
+        bfloat16: whether to train in bfloat16. Only autograd supports bfloat16.
 
     Returns:
         The stacked parameters and their loss.
@@ -268,7 +278,7 @@ def _compiled(plain: Kernel) -> Kernel:
 
 
 def mse_loss(values: Tensor, target: Tensor, keep: Tensor | None) -> Tensor:
-    """Compute the mean squared error of each run over all real or observed target cells.
+    """Compute the mean squared error of each run over all valid target cells.
 
     Args:
         values: (..., N, T, F) forecasts.

@@ -21,7 +21,7 @@ KERNELS = {
 
 
 def buffer_names(config: Training) -> tuple[str, ...]:
-    """Return the names of the buffers that the optimizer keeps for each parameter, as in torch."""
+    """Return the names that torch gives to the optimizer's buffers of a parameter."""
     if config.optimizer != "sgd":
         return ("exp_avg", "exp_avg_sq")
     return ("momentum_buffer",) if config.momentum else ()
@@ -48,12 +48,13 @@ class Optimizer:
             config: the section `training`.
             weights: (R, P) weights, updated in place.
             gradient: (R, P) gradient.
-            frozen: columns of the weights that keep their values. Otherwise, weight decay would
-                change these columns even though their gradient is zero.
+            frozen: columns of the weights that keep their values. Weight decay would change them,
+                although their gradient is zero.
         """
         self.config, self.frozen = config, frozen
         self.weights, self.gradient = weights, gradient
-        # torch starts momentum from the first gradient. Zeros give the same after the first update.
+        # torch sets the momentum to the first gradient. A momentum of zero has this value after
+        # the first update, too.
         self.buffers = {name: torch.zeros_like(weights) for name in buffer_names(config)}
         self.updates = torch.zeros((), dtype=torch.float32, device=weights.device)
         self.before = torch.empty_like(weights)
@@ -84,7 +85,7 @@ class Optimizer:
 
     def _kernel(self) -> Callable[[float], None]:
         """Return the update as a function of the learning rate."""
-        dense = [  # kernels need contiguous memory, with axes in any order
+        dense = [  # the kernels need contiguous memory, but the axes may have any order
             t if t.is_contiguous() else t.T
             for t in (self.weights, self.gradient, *self.buffers.values())
         ]
@@ -131,7 +132,7 @@ class Optimizer:
 
 
 class GradientClipping:
-    """Clipping of the gradient of each run to a largest norm.
+    """Clipping of the gradient norm of each run.
 
     The method is algorithm 1 of Pascanu et al. 2013, "On the difficulty of training recurrent
     neural networks".

@@ -1,7 +1,10 @@
-"""`training.record_attention`: the parameters of a run at some epochs, so that its model can
-forecast as it would have at each of them. The run folder has them in parameter_history.npz.
+"""The parameter history of `training.record_attention`.
 
-Letters: E recorded epochs (frames), P numbers in the parameters of a run.
+The history contains the parameters of a run after some of the epochs, so that the model of each of
+these epochs can be loaded. The history is stored in the file `parameter_history.npz` of the run
+folder, where the parameters of one epoch are called a frame.
+
+Letters: P parameter values of a run.
 """
 
 from __future__ import annotations
@@ -22,7 +25,8 @@ from seqattn.runs import RunFolder
 from seqattn.runs.storage import write_arrays
 
 MAX_BYTES = 20_000_000
-"""Maximum size of the frames of a run. Beyond it, frames are dropped evenly."""
+"""Maximum size of all frames of a run. If the frames exceed this size, every second frame is
+dropped."""
 
 Shapes = Mapping[str, Sequence[int]]
 """The shape of each parameter by name, in the order of a frame."""
@@ -33,8 +37,8 @@ class ParameterSnapshot:
     """The parameters of a run after an epoch.
 
     Attributes:
-        epoch: finished epochs; 0 is before the first.
-        parameters: (P,), all parameters, flattened and joined in the model's order.
+        epoch: number of finished epochs; 0 before the first epoch.
+        parameters: (P,) all parameters, flattened and concatenated in the order of the model.
     """
 
     epoch: int
@@ -44,16 +48,16 @@ class ParameterSnapshot:
 def recording_interval(every: int, epoch: int, P: int) -> int | None:
     """Return the number of epochs between two frames of a run that has reached an epoch.
 
-    It is `every`, doubled until all frames up to the epoch fit into `MAX_BYTES`. As a function of
-    the epoch it is the same after a resume.
+    The interval is `every`, doubled until all frames up to the epoch fit into `MAX_BYTES`. It
+    depends only on the arguments, so a resumed run has the same interval.
 
     Args:
-        every: `training.record_attention`.
-        epoch: finished epochs.
-        P: numbers in the parameters of the run.
+        every: value of `training.record_attention`.
+        epoch: number of finished epochs.
+        P: number of parameter values of the run.
 
     Returns:
-        the interval in epochs; None if a single frame is too large.
+        The interval in epochs, or None if a single frame is too large.
     """
     max_frames = MAX_BYTES // (4 * P)
     if max_frames < 1:
@@ -67,13 +71,13 @@ def recording_interval(every: int, epoch: int, P: int) -> int | None:
 def record_parameters(
     history: list[ParameterSnapshot], epoch: int, every: int, parameters: NDArray[np.float32]
 ) -> None:
-    """Add a frame to a history if one is due, and drop those that a longer interval leaves out.
+    """Add a frame to a history if one is due, and drop the frames between longer intervals.
 
     Args:
-        history: changed in place.
-        epoch: finished epochs, a multiple of `every`.
-        every: `training.record_attention`.
-        parameters: (P,) of now; copied.
+        history: the frames so far, which the function changes in place.
+        epoch: number of finished epochs, which is a multiple of `every`.
+        every: value of `training.record_attention`.
+        parameters: (P,) current parameters, which the function copies.
     """
     interval = recording_interval(every, epoch, len(parameters))
     if interval is None:
@@ -85,19 +89,19 @@ def record_parameters(
 
 
 def history_bytes(every: int | None, epochs: int, P: int) -> int:
-    """Return the size of the history of a whole training, in bytes.
+    """Return the size in bytes of the history of a finished run.
 
     Args:
-        every: `training.record_attention`.
-        epochs: of the training.
-        P: numbers in the parameters of a run.
+        every: value of `training.record_attention`.
+        epochs: number of epochs of the run.
+        P: number of parameter values of the run.
     """
     interval = None if every is None else recording_interval(every, epochs, P)
     return 0 if interval is None else 4 * P * (epochs // interval + 1)
 
 
 def describe_interval(every: int | None, epoch: int, P: int) -> str | None:
-    """Return a sentence about frames that are left out; None if there is none.
+    """Return a message about frames that are left out, or None if no frame is left out.
 
     Args:
         every, epoch, P: see `recording_interval`.
@@ -120,9 +124,9 @@ def write_parameter_history(
     """Write a history.
 
     Args:
-        path: the file.
-        history: one frame or more.
-        shapes: of the parameters in a frame.
+        path: path of the file.
+        history: at least one frame.
+        shapes: shapes of the parameters in a frame.
     """
     axes = max((len(shape) for shape in shapes.values()), default=0)
     padded = [[*shape, *[-1] * (axes - len(shape))] for shape in shapes.values()]
@@ -132,20 +136,22 @@ def write_parameter_history(
         "names": np.array(list(shapes), dtype=np.str_),
         "shapes": np.array(padded, dtype=np.int64).reshape(len(shapes), axes),
     }
-    # Trained parameters shrink by a few percent only, which takes longer than writing them.
+    # Compression would make the file only a few percent smaller, and takes longer than writing.
     write_arrays(path, arrays, compressed=False)
 
 
 def load_parameter_history(
     folder: RunFolder, epoch: int, shapes: Shapes
 ) -> list[ParameterSnapshot]:
-    """Return the frames up to an epoch, to continue from; empty if there is no file. An unreadable
-    file is logged, and replaced by the next save.
+    """Read the frames up to an epoch.
+
+    If the run has no file with frames, the list is empty. If the file cannot be read, the list is
+    empty, too, the function logs the reason, and the next save replaces the file.
 
     Args:
         folder: run folder.
-        epoch: the last one to return.
-        shapes: of the parameters of the model.
+        epoch: last epoch to read.
+        shapes: shapes of the parameters of the model.
     """
     if not folder.parameter_history.exists():
         return []
@@ -163,10 +169,15 @@ def load_parameter_history(
 
 
 def check_same_shapes(path: Path, arrays: Mapping[str, NDArray[Any]], shapes: Shapes) -> None:
-    """Check that a history is of a model with these parameters.
+    """Check that a history belongs to a model with these parameters.
+
+    Args:
+        path: path of the file, for messages.
+        arrays: arrays of the file, by name.
+        shapes: shapes of the parameters of the model.
 
     Raises:
-        CheckpointError: it is of another model.
+        CheckpointError: if the history belongs to another model.
     """
     stored = parameter_shapes(arrays)
     if list(stored.items()) != [(name, tuple(shape)) for name, shape in shapes.items()]:
@@ -177,7 +188,7 @@ def check_same_shapes(path: Path, arrays: Mapping[str, NDArray[Any]], shapes: Sh
 
 
 def parameter_shapes(arrays: Mapping[str, NDArray[Any]]) -> dict[str, tuple[int, ...]]:
-    """Return the shape of each parameter of a history that was read, in the order of a frame."""
+    """Return the shape of each parameter in the arrays of a file, in the order of a frame."""
     return {
         name: tuple(size for size in padded if size >= 0)
         for name, padded in zip(arrays["names"].tolist(), arrays["shapes"].tolist(), strict=True)
@@ -185,14 +196,14 @@ def parameter_shapes(arrays: Mapping[str, NDArray[Any]]) -> dict[str, tuple[int,
 
 
 def named_parameters(arrays: Mapping[str, NDArray[Any]], frame: int) -> dict[str, Tensor]:
-    """Return the parameters of one frame of a history that was read, by name.
+    """Return the parameters of one frame, by name.
 
     Args:
-        arrays: of the file.
+        arrays: arrays of the file, by name.
         frame: index of the frame, from 0.
     """
-    shapes, row = parameter_shapes(arrays), torch.from_numpy(arrays["parameters"][frame].copy())
-    pieces = torch.split(row, [math.prod(shape) for shape in shapes.values()])
+    shapes, flat = parameter_shapes(arrays), torch.from_numpy(arrays["parameters"][frame].copy())
+    pieces = torch.split(flat, [math.prod(shape) for shape in shapes.values()])
     return {
         name: piece.view(shape) for (name, shape), piece in zip(shapes.items(), pieces, strict=True)
     }

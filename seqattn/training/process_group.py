@@ -3,8 +3,8 @@
 Each process computes the gradient of its shard of every batch. The processes sum their gradients
 before each update, so that every process makes the same update of the same weights. The order of
 sequences and the teacher forcing are functions of seed and position, and need no communication.
-torch's `DistributedDataParallel` would communicate for each parameter by hooks, but here all
-parameters are already a single tensor.
+The class `DistributedDataParallel` of torch would communicate once for each bucket of parameters,
+but here all parameters are already a single tensor.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ COLLECTIVE_TIMEOUT = timedelta(minutes=30)
 If a process ends, the other processes notice it at once.
 """
 FAILED = bytes(64)
-"""Value that a failed process sends in place of its digests."""
+"""Value that a failed process sends instead of its digests."""
 
 
 class Shard(NamedTuple):
-    """One process's share of n sequences.
+    """The share of one process in n sequences.
 
     Attributes:
         n: number of sequences that the processes share.
@@ -49,8 +49,8 @@ class Shard(NamedTuple):
 
 
 def shard_of(processes: ProcessGroup | None, n: int) -> Shard:
-    """Return the share of this process in n sequences. Without a process group, the share is all n
-    sequences."""
+    """Return the share of this process in n sequences. Without a process group, this process has
+    all n sequences."""
     rank, size = (0, 1) if processes is None else (processes.rank, processes.size)
     return Shard(n, slice(rank * n // size, (rank + 1) * n // size))
 
@@ -141,7 +141,8 @@ class ProcessGroup:
     def startup(self) -> Iterator[None]:
         """Return a context for the work before `check_same_training`.
 
-        A process that fails in this context notifies the other processes, so that they do not wait.
+        If the work of this process fails, the context notifies the other processes, so that they do
+        not wait for this process.
         """
         try:
             yield
@@ -151,20 +152,21 @@ class ProcessGroup:
                     self.check_same_training(None, None)
             raise
 
-    def check_same_training(self, config: str | None, data: bytes | None) -> None:
+    def check_same_training(self, config_text: str | None, data_digest: bytes | None) -> None:
         """Check that all processes have the same config and the same data.
 
         Args:
-            config: fingerprint of the config; None if this process failed.
-            data: digest of the sequences; None if this process failed.
+            config_text: the config values that must be equal; None if this process failed.
+            data_digest: digest of the sequences; None if this process failed.
 
         Raises:
             DistributedError: if the configs or the data differ, or if another process failed.
         """
         self.is_checked = True
         own = FAILED
-        if config is not None and data is not None:
-            own = hashlib.sha256(config.encode()).digest() + hashlib.sha256(data).digest()
+        if config_text is not None and data_digest is not None:
+            texts = (config_text.encode(), data_digest)
+            own = b"".join(hashlib.sha256(text).digest() for text in texts)
         mine = torch.frombuffer(bytearray(own), dtype=torch.uint8).to(self.device)
         gathered = [torch.empty_like(mine) for _ in range(self.size)]
         with self._wrap_errors():
@@ -184,7 +186,10 @@ class ProcessGroup:
                 )
 
     def broadcast(self, content: bytes) -> bytes:
-        """Return the content of process 0 in all processes.
+        """Send the content of process 0 to all processes, and return this content.
+
+        Args:
+            content: the bytes to send. The argument of every process except process 0 is ignored.
 
         Raises:
             DistributedError: if another process fails.

@@ -1,7 +1,7 @@
 """Schedules of teacher forcing and learning rate, and early stopping.
 
 Each schedule is a function of the config and the epoch. Plateaus and early stopping also depend on
-the validation losses so far. The schedules have no other state, so that a resumed run has the same
+the validation losses so far. The schedules have no other state, so a resumed run has the same
 schedules as an uninterrupted run.
 """
 
@@ -28,7 +28,7 @@ from seqattn.config import (
 )
 
 Ending = Literal["all epochs", "early stopping", "diverged"]
-"""Reason for the end of a training."""
+"""Reason for the end of a run."""
 
 
 def teacher_forcing_probability(config: TeacherForcing, epoch: int, epochs: int) -> float:
@@ -90,8 +90,8 @@ def sample_teacher_forcing(
             uniform = generator.random_sample((sequences, steps))
         case _:
             assert_never(config.coin)
-    forced: NDArray[np.bool_] = uniform < probability
-    return forced
+    masks: NDArray[np.bool_] = uniform < probability
+    return masks
 
 
 class PlateauDetector:
@@ -130,12 +130,9 @@ def build_early_stopper(config: Training, history: Iterable[float]) -> PlateauDe
         config: the section `training`.
         history: validation losses of the finished epochs.
     """
-    early = config.early_stopping
-    stopper = (
-        PlateauDetector(math.inf)
-        if early is None
-        else PlateauDetector(early.patience, early.min_delta)
-    )
+    stopper = PlateauDetector(math.inf)
+    if config.early_stopping is not None:
+        stopper = PlateauDetector(config.early_stopping.patience, config.early_stopping.min_delta)
     for loss in history:
         stopper.update(loss)
     return stopper
@@ -164,8 +161,8 @@ class LearningRate:
         """
         self.config, self.epoch, self.factor = config, 0, 1.0
         schedule = config.learning_rate_schedule
-        self.plateau = (
-            PlateauDetector(schedule.patience) if isinstance(schedule, PlateauRate) else None
+        self.plateau = PlateauDetector(
+            schedule.patience if isinstance(schedule, PlateauRate) else math.inf
         )
         for loss in history:
             self.update(loss)
@@ -178,9 +175,7 @@ class LearningRate:
         """
         self.epoch += 1
         schedule = self.config.learning_rate_schedule
-        if self.plateau is None or not isinstance(schedule, PlateauRate):
-            return
-        if self.plateau.update(loss):
+        if isinstance(schedule, PlateauRate) and self.plateau.update(loss):
             self.factor *= schedule.factor
             self.plateau.epochs_waited = 0
 
@@ -204,11 +199,11 @@ class LearningRate:
                 assert_never(schedule)
 
 
-def ending(config: Training, epoch: int, stopper: PlateauDetector) -> Ending | None:
-    """Return the reason why a training run has ended, or None if epochs are left to train.
+def find_ending(config: Training, epoch: int, stopper: PlateauDetector) -> Ending | None:
+    """Return the reason why a run has ended, or None if epochs are left to train.
 
-    After the last epoch of `training.epochs` the reason is "all epochs", even if this epoch
-    completes a plateau: early stopping then skips no epoch.
+    After the last epoch of `training.epochs`, the reason is "all epochs", even if this epoch
+    completes a plateau, because early stopping then skips no epoch.
 
     Args:
         config: the section `training`.

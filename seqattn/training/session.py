@@ -27,23 +27,23 @@ class Session:
         """
         return False
 
-    def save(self, runs: Sequence[RunProgress]) -> None:
-        """Save the `checkpoint` of all these runs.
+    def save(self, progress: Sequence[RunProgress]) -> None:
+        """Save the attribute `state` of each run.
 
         If saving fails, or the process is killed, some of the runs may be one save ahead of the
         others.
         """
 
-    def epoch_end(self, runs: Sequence[RunProgress], to_save: Sequence[RunProgress]) -> None:
+    def epoch_end(self, progress: Sequence[RunProgress], to_save: Sequence[RunProgress]) -> None:
         """Report the end of an epoch, and save the runs in `to_save`.
 
         Args:
-            runs: the runs that trained in the epoch. The last record of `history` is that of the
-                epoch, and `ended` is set for runs that have no epoch left.
-            to_save: the runs to save. They are the runs that ended, or all runs if a save is due.
-                If saving fails, the statement of `save` applies.
+            progress: progress of the runs that were trained in the epoch. The last record of
+                `history` describes the epoch, and `ending` is set for runs that have no epoch left.
+            to_save: progress of the runs to save: all runs if a save is due, otherwise only the
+                runs that have ended. If saving fails, some runs may be ahead, as after `save`.
         """
 
-    def diverged(self, run: RunProgress) -> None:
-        """Save the attribute `checkpoint` of a run that diverged, which is the state before the
+    def diverged(self, progress: RunProgress) -> None:
+        """Save the attribute `state` of a run that diverged, which is the state before the
         non-finite value."""

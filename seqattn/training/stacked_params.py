@@ -37,7 +37,7 @@ class StackedParams:
     ) -> None:
         """
         Args:
-            models: models of one config. A single model becomes `model` itself.
+            models: models of one config. If there is only one model, it becomes `model` itself.
             runs_innermost: whether the axis of runs is the innermost axis in memory.
         """
         self.R = len(models)
@@ -88,7 +88,7 @@ class StackedParams:
         """Clear the gradient before a backward pass of autograd."""
         if self.R == 1:
             self.gradient.zero_()
-        else:  # autograd allocates new gradients for parameters that are not contiguous
+        else:  # autograd allocates new gradients, because these parameters are not contiguous
             for parameter, _ in self.parameter_grads:
                 parameter.grad = None
 
@@ -106,8 +106,8 @@ class StackedParams:
 def cache_module_attributes(model: nn.Module) -> Iterator[None]:
     """Return a context in which submodules and parameters are plain attributes of their modules.
 
-    Without this context, torch looks up these attributes in Python at each use, which takes a
-    twentieth of the time of a training step of a small model. Do not replace a submodule or
+    Without this context, torch looks up these attributes in Python at each use. In a small model,
+    these lookups take a twentieth of the time of a training step. Do not replace a submodule or
     parameter in this context, because the module would still use the old object.
     """
     modules = list(model.modules())

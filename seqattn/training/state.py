@@ -1,9 +1,10 @@
-"""The training state. A checkpoint contains this state except for the attention history, which has
-a separate file. After a resume, everything else is rebuilt.
+"""The training state, which consists of everything that is not rebuilt after a resume.
 
-`RunState` is the state of a single run, by parameter name, as in a checkpoint file. `TrainState` is
-the state of all runs of a group, with a leading axis of runs, which the loop changes.
-`TrainState.set_run_state` and `TrainState.get_run_state` convert between the two forms.
+`RunState` is the state of a single run. It contains tensors by parameter name, as a checkpoint file
+does. `TrainState` is the state of all runs of a group, which the loop changes. Its tensors have a
+leading axis of runs. `TrainState.set_run_state` and `TrainState.get_run_state` convert between the
+two forms. Checkpoints contain the state except for the attention history and the parameter history,
+which have separate files.
 
 Letters: R runs, P parameter values of a run.
 """
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import copy
 import math
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, NamedTuple
@@ -42,27 +44,27 @@ class Slot:
     Attributes:
         group_id: digest of the runs that began together.
         row: row of this run, from 0.
-        rows: number of rows of the group, including the rows of ended runs.
+        group_size: number of rows of the group, including the rows of ended runs.
     """
 
     group_id: str
     row: int = 0
-    rows: int = 1
+    group_size: int = 1
 
 
 @dataclass(eq=False, kw_only=True)
 class TrainingRecord:
-    """The losses of a run so far.
+    """The losses and snapshots of a run so far.
 
     Attributes:
         history: one record for each finished epoch.
         best_epoch: number of the epoch with the lowest validation loss, from 1; 0 before the end of
             the first epoch.
-        loss_sum: sum of the product of mean loss and loss count over the steps of the current
-            epoch.
+        loss_sum: sum over the steps of the current epoch; the summand of a step is the product of
+            its mean loss and its loss count.
         loss_count: sum of the loss counts of these steps; see `Batch.loss_counts`.
-        attention_history: snapshots of `training.record_attention`. A separate file keeps them.
-        parameter_history: the same for the parameters.
+        attention_history: attention snapshots of `training.record_attention`.
+        parameter_history: parameter snapshots of `training.record_attention`.
     """
 
     history: list[EpochRecord] = field(default_factory=list)
@@ -77,6 +79,11 @@ class TrainingRecord:
         """Validation loss of the best epoch; infinite before the end of the first epoch."""
         return self.history[self.best_epoch - 1].validation_loss if self.best_epoch else math.inf
 
+    @property
+    def validation_losses(self) -> list[float]:
+        """Validation loss of each finished epoch."""
+        return [record.validation_loss for record in self.history]
+
     def copy_record(self) -> dict[str, Any]:
         """Return the fields of this class by name, with copies of the lists."""
         return {f.name: copy.copy(getattr(self, f.name)) for f in fields(TrainingRecord)}
@@ -84,7 +91,7 @@ class TrainingRecord:
 
 @dataclass(eq=False)
 class RunState(TrainingRecord):
-    """The state of a single run, as in a checkpoint file.
+    """The state of a single run, which a save writes to a checkpoint file.
 
     Attributes:
         weights: weights by parameter name.
@@ -95,9 +102,9 @@ class RunState(TrainingRecord):
         seconds: duration of the current epoch so far, in seconds.
         best_weights: weights after the best epoch, by parameter name.
         slot: row in a group; None in checkpoints of earlier versions, which did not record the row.
-        environment: device, torch version, and numbers of threads and processes when the state was
-            saved, with the keys of `environment.json`. Earlier versions did not store the numbers.
-            The mapping is empty unless the state was read from a checkpoint that contains it.
+        environment: the device, the torch version, and the numbers of threads and processes when
+            the state was saved, with the keys of `environment.json`. Earlier versions did not store
+            the numbers. The mapping is empty if the state was not read from a checkpoint.
     """
 
     weights: dict[str, Tensor]
@@ -122,7 +129,7 @@ class TrainingRun:
     Attributes:
         model: the initialised model on its device. Training changes the weights of this model only
             if the run is alone in its group.
-        data: the training sequences.
+        train: the training sequences.
         validation: the sequences that select the best epoch.
         config: the section `training`.
         seed: seed of batch order, teacher forcing, dropout and sampling.
@@ -131,7 +138,7 @@ class TrainingRun:
     """
 
     model: Seq2SeqModel
-    data: Batch | GatheredBatch
+    train: Batch | GatheredBatch
     validation: Batch | GatheredBatch
     config: Training
     seed: int
@@ -145,30 +152,27 @@ class RunProgress(TrainingRecord):
 
     Attributes:
         run: the inputs of the run.
-        checkpoint: the newest state of the run, which the next save writes. Before training, this
-            is the state from which training continues, or None for a new run.
-        ended: reason why training ended; None for a run that is active or was interrupted.
+        state: the newest copy of the state of the run, which the next save writes to a checkpoint
+            file. Before training, this is the state from which training continues, or None for a
+            new run.
+        ending: reason why training ended; None for a run that is active or was interrupted.
         error: the non-finite loss, gradient or update of a run that diverged; None otherwise.
     """
 
     run: TrainingRun
-    checkpoint: RunState | None = None
-    ended: Ending | None = None
+    state: RunState | None = None
+    ending: Ending | None = None
     error: NonFiniteError | None = None
 
     def __post_init__(self) -> None:
-        if self.checkpoint is not None:
-            for name, value in self.checkpoint.copy_record().items():
+        if self.state is not None:
+            for name, value in self.state.copy_record().items():
                 setattr(self, name, value)
 
     @property
     def is_finished(self) -> bool:
         """Whether training has ended with finite losses."""
-        return self.ended is not None and self.error is None
-
-    @property
-    def validation_losses(self) -> list[float]:
-        return [record.validation_loss for record in self.history]
+        return self.ending is not None and self.error is None
 
 
 class StepLoss(NamedTuple):
@@ -190,7 +194,7 @@ class StateSnapshot:
     Attributes:
         step: number of finished steps in the epoch.
         tensors: copies of weights, number of updates, and moments.
-        pending: uncommitted losses of earlier steps.
+        pending: losses of earlier steps that are not yet added to the sums of the epoch.
     """
 
     step: int
@@ -205,12 +209,12 @@ class TrainState:
         params: (R, P) weights and their layout.
         best: (R, P) weights after the best epoch of each run.
         moments: (R, P) moments of the optimizer by name.
-        updates: number of updates, (), which the optimizer counts.
+        updates: number of updates, a tensor of shape (), which the optimizer increases.
         progress: progress of each run, by row. The row of an ended run remains until the other runs
             continue in a smaller group.
         epoch: number of finished epochs.
         step: number of finished steps in the current epoch.
-        seconds: duration of the current epoch at the last save, in seconds.
+        seconds: duration of the current epoch in seconds, as `update_seconds` measured it last.
         pending: step losses that are not yet added to the sums of the epoch.
     """
 
@@ -222,14 +226,25 @@ class TrainState:
         self.moments, self.updates = optimizer.buffers, optimizer.updates
         self.epoch, self.step, self.seconds = 0, 0, 0.0
         self.pending: list[StepLoss] = []
-        for k in self.active:
-            if (checkpoint := self.progress[k].checkpoint) is not None:
-                self.set_run_state(k, checkpoint)
+        for k in self.active_rows:
+            if (run_state := self.progress[k].state) is not None:
+                self.set_run_state(k, run_state)
 
     @property
-    def active(self) -> list[int]:
+    def active_rows(self) -> list[int]:
         """Rows of the runs that have not ended."""
-        return [k for k, each in enumerate(self.progress) if each.ended is None]
+        return [k for k, each in enumerate(self.progress) if each.ending is None]
+
+    # --- time ------------------------------------------------------------------------------------
+
+    def start_timer(self) -> None:
+        """Start the timer of the current epoch. If a stop interrupted the epoch, the timer starts
+        at the duration of the epoch before the stop."""
+        self._began = time.perf_counter() - self.seconds
+
+    def update_seconds(self) -> None:
+        """Measure the duration of the current epoch, which is 0 before the first step."""
+        self.seconds = time.perf_counter() - self._began if self.step else 0.0
 
     # --- snapshots -------------------------------------------------------------------------------
 
@@ -261,20 +276,20 @@ class TrainState:
         """Add the pending losses to the sums of the epoch.
 
         Returns:
-            Whether the losses, weights and moments of all active runs are finite. If any of these
-            is not finite, no loss is added.
+            Whether the losses, weights and moments of all active runs are finite. If a value is not
+            finite, the method adds no loss.
         """
         if not self.pending:
             return True
-        steps, active = len(self.pending), self.active
+        steps, rows = len(self.pending), self.active_rows
         losses, counts = (torch.stack(tensors) for tensors in zip(*self.pending, strict=True))
         values = losses.view(steps, len(self.progress)).double().cpu().numpy()
         finite = self.finite_rows()
-        if not (np.isfinite(values[:, active]).all() and all(finite[k] for k in active)):
+        if not (np.isfinite(values[:, rows]).all() and all(finite[k] for k in rows)):
             return False
         numbers = counts.cpu().numpy()
         terms = np.vstack([[each.loss_sum for each in self.progress], values * numbers])
-        # The sum is sequential, so that a save within the epoch does not change the rounding.
+        # The terms are added one after another, so that a save does not change the rounding.
         sums, totals = np.add.accumulate(terms)[-1].tolist(), numbers.sum(axis=0).tolist()
         for each, loss_sum, count in zip(self.progress, sums, totals, strict=True):
             each.loss_sum = loss_sum
@@ -283,8 +298,8 @@ class TrainState:
         return True
 
     def keep_best_weights(self) -> None:
-        """Copy the weights of each run for which the last epoch is the best."""
-        improved = [k for k in self.active if self.progress[k].best_epoch == self.epoch]
+        """Copy the weights of each run that has its best epoch now."""
+        improved = [k for k in self.active_rows if self.progress[k].best_epoch == self.epoch]
         if len(improved) == len(self.progress):
             self.best.copy_(self.params.weights)
         elif improved:
@@ -292,14 +307,14 @@ class TrainState:
 
     # --- checkpoints -----------------------------------------------------------------------------
 
-    def update_checkpoints(self, rows: Sequence[int]) -> list[RunProgress]:
-        """Set the checkpoints of some rows to their current states.
+    def update_run_states(self, rows: Sequence[int]) -> list[RunProgress]:
+        """Copy the current state of each of these rows to `RunProgress.state`.
 
         Returns:
             The progress of these rows.
         """
         for k in rows:
-            self.progress[k].checkpoint = self.get_run_state(k)
+            self.progress[k].state = self.get_run_state(k)
         return [self.progress[k] for k in rows]
 
     def get_run_state(self, k: int) -> RunState:
@@ -320,12 +335,13 @@ class TrainState:
         )
 
     def remaining_runs(self) -> list[RunProgress]:
-        """Return the active runs, with checkpoints that have slots of the next, smaller group."""
-        remaining = self.update_checkpoints(self.active)
+        """Return the progress of the active runs, with states that have the slots of the next,
+        smaller group."""
+        remaining = self.update_run_states(self.active_rows)
         for k, each in enumerate(remaining):
-            assert each.checkpoint is not None
+            assert each.state is not None
             slot = Slot(each.run.group_id, k, len(remaining))
-            each.checkpoint = replace(each.checkpoint, slot=slot)
+            each.state = replace(each.state, slot=slot)
         return remaining
 
     def _optimizer_buffers(self, k: int) -> dict[str, dict[str, Tensor]]:

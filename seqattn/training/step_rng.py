@@ -44,7 +44,8 @@ class StepRNG:
     def uniform(self, name: Literal["sampling", "dropout"], *shape: int) -> Tensor:
         """Draw uniform random numbers in [0, 1].
 
-        They are drawn in float64 from [0, 1). Rounding to the type of `like` can result in 1.0.
+        The generator draws float64 numbers from [0, 1). If the type of `like` is less precise, a
+        number may be rounded to 1.0.
 
         Args:
             name: purpose of the numbers.

@@ -1,9 +1,10 @@
 """Choice of the number of threads by timing a few steps.
 
 With several threads, every operation waits for the slowest thread. In a small model, this wait is
-longer than the operation itself. If another process keeps a core busy, the wait is far longer. In
-one case, training took thirty seconds instead of two seconds. Small models therefore get one thread
-without a trial, and large models get more threads only if a few steps are clearly faster with them.
+longer than the operation itself. If another process uses a core at the same time, the wait is far
+longer: in one case, training took thirty seconds instead of two seconds. Small models therefore get
+one thread without a trial, and large models get more threads only if a few steps are clearly faster
+with more threads.
 """
 
 from __future__ import annotations
@@ -28,12 +29,12 @@ MIN_STEP_SECONDS = 0.003
 TRIAL_STEPS = 3
 """Number of timed steps for each number of threads."""
 MAX_TIME_RATIO = 0.8
-"""The number of threads is doubled if the step time falls at least to this share of itself."""
+"""The number of threads is doubled only if the step time is multiplied by this factor or less."""
 
 
 @contextlib.contextmanager
 def restore_thread_count() -> Iterator[None]:
-    """Restore torch's number of threads at the end of the block, also after an error."""
+    """Restore torch's number of threads at the end of the block, even after an error."""
     before = torch.get_num_threads()
     try:
         yield
@@ -54,7 +55,7 @@ def choose_threads(runs: Sequence[TrainingRun]) -> tuple[int, str]:
         return 1, "too few multiplications a step for more"
     copies = [RunProgress(dataclasses.replace(run, model=copy.deepcopy(run.model))) for run in runs]
     state, learner = build_group(copies)
-    epoch = learner.start_epoch(state)
+    plan = learner.plan_epoch(state)
 
     def seconds(threads: int) -> float:
         torch.set_num_threads(threads)
@@ -62,7 +63,7 @@ def choose_threads(runs: Sequence[TrainingRun]) -> tuple[int, str]:
         for _ in range(1 + TRIAL_STEPS):  # the first step warms up
             state.step = 0
             began = time.perf_counter()
-            train_step(state, learner, epoch)
+            train_step(state, learner, plan)
             taken.append(time.perf_counter() - began)
         return min(taken[1:])
 
@@ -89,8 +90,8 @@ def multiplications(runs: Sequence[TrainingRun]) -> int:
     backward pass.
     """
     weights = sum(parameter.numel() for parameter in runs[0].model.parameters())
-    data = runs[0].data
-    steps = (data.source_steps + data.target_steps) * runs[0].config.batch_size
+    train = runs[0].train
+    steps = (train.source_steps + train.target_steps) * runs[0].config.batch_size
     return 3 * len(runs) * weights * steps
 
 

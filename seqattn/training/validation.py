@@ -11,7 +11,8 @@ from seqattn.training.process_group import ProcessGroup, shard_of
 MAX_SEQUENCES = 512
 """Largest number of sequences in a chunk that exceeds the batch size of training."""
 MAX_STEPS = 4096
-"""Largest number of steps in such a chunk. A chunk that fits into the CPU cache is faster."""
+"""Largest number of steps in a chunk that exceeds the batch size of training. A chunk that fits
+into the CPU cache is faster."""
 
 
 def validation_chunk_size(steps: int, batch_size: int) -> int:
@@ -26,7 +27,7 @@ def validation_chunk_size(steps: int, batch_size: int) -> int:
 
 def validate(
     loss_fn: LossFn,
-    data: Batch | GatheredBatch,
+    validation: Batch | GatheredBatch,
     batch_size: int = 1,
     processes: ProcessGroup | None = None,
 ) -> tuple[list[float], list[float]]:
@@ -37,20 +38,20 @@ def validate(
 
     Args:
         loss_fn: the loss of the group.
-        data: the validation sequences.
+        validation: the validation sequences.
         batch_size: batch size of training, which is the smallest size of a chunk.
         processes: the processes that share the sequences; None if this process is alone.
 
     Returns:
         The free-running loss and the teacher-forced loss of each run, in double precision.
     """
-    R, mine = data.runs, shard_of(processes, len(data)).places
+    R, mine = validation.run_count, shard_of(processes, len(validation)).places
     totals, counted = ([0.0] * R, [0.0] * R), [0] * R
-    at_once = validation_chunk_size(data.source_steps + data.target_steps, batch_size)
+    at_once = validation_chunk_size(validation.source_steps + validation.target_steps, batch_size)
     for first in range(mine.start, mine.stop, at_once):
-        batch = data.take(slice(first, min(first + at_once, mine.stop))).contiguous()
+        batch = validation.take(slice(first, min(first + at_once, mine.stop))).contiguous()
         counts = batch.loss_counts.tolist()
-        for total, losses in zip(totals, loss_fn.validation_losses(batch), strict=True):
+        for total, losses in zip(totals, loss_fn.eval_losses(batch), strict=True):
             for k, (loss, n) in enumerate(zip(losses.view(-1).tolist(), counts, strict=True)):
                 total[k] += loss * n
         counted = [a + b for a, b in zip(counted, counts, strict=True)]
@@ -58,5 +59,7 @@ def validate(
         own = torch.tensor([*totals[0], *totals[1], *counted], dtype=torch.float64)
         sums = processes.all_reduce(own.to(processes.device)).tolist()
         totals, counted = (sums[:R], sums[R : 2 * R]), sums[2 * R :]
-    free, forced = ([total / n for total, n in zip(sums, counted, strict=True)] for sums in totals)
-    return free, forced
+    free_running, teacher_forced = (
+        [total / n for total, n in zip(sums, counted, strict=True)] for sums in totals
+    )
+    return free_running, teacher_forced

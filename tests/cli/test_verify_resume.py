@@ -28,8 +28,8 @@ def test_verify_resume_names_the_first_tensor_that_differs(
     begin = RunProgress.__post_init__
 
     def forgets(run: RunProgress) -> None:
-        if run.checkpoint is not None:
-            run.checkpoint.loss_sum += 1
+        if run.state is not None:
+            run.state.loss_sum += 1
         begin(run)
 
     monkeypatch.setattr(RunProgress, "__post_init__", forgets)

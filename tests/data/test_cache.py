@@ -378,12 +378,11 @@ def test_processes_gather_their_own_shares(tmp_path: Path, monkeypatch: pytest.M
     parts = [part, gathered(data.train, data)]
     groups = [ProcessGroup(rank, 2, torch.device("cpu")) for rank in range(2)]
     shares = [DataLoader([part], 7, group) for part in parts for group in groups]
-    for loader in (whole, *shares):
-        loader.start_epoch([5], 2)
+    fetch = {loader: loader.shuffled([5], 2) for loader in (whole, *shares)}
     for step in range(len(whole.batches)):
-        batch = whole.fetch(step)
+        batch = fetch[whole](step)
         for both in (shares[:2], shares[2:]):
-            found = [loader.fetch(step) for loader in both]
+            found = [fetch[loader](step) for loader in both]
             assert torch.equal(torch.cat([each.source for each in found]), batch.source)
             assert torch.equal(torch.cat([each.target for each in found]), batch.target)
             assert [loader.shards[step].n for loader in both] == [len(batch)] * 2

@@ -336,11 +336,10 @@ def test_a_cache_trains_on_the_cells_that_memory_trains_on(
     assert np.array_equal(on_disk.test.target, in_memory.test.target, equal_nan=True)
     loaders = [DataLoader([batches.batch_of(data.train, scaling=data.scaling)], 8, None)
              for data in (on_disk, in_memory)]  # fmt: skip
-    assert [type(loader.data) for loader in loaders] == [batches.GatheredBatch, batches.Batch]
-    for loader in loaders:
-        loader.start_epoch([1], 0)
+    assert [type(loader.sequences) for loader in loaders] == [batches.GatheredBatch, batches.Batch]
+    fetches = [loader.shuffled([1], 0) for loader in loaders]
     for step in range(4):
-        one, other = (loader.fetch(step) for loader in loaders)
+        one, other = (fetch(step) for fetch in fetches)
         assert one.target_keep is not None and other.target_keep is not None
         assert torch.equal(one.target_keep, other.target_keep)
         assert torch.equal(one.target, other.target)

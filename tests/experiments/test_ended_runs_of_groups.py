@@ -53,7 +53,7 @@ def run_of(seed: int, *sets: str) -> TrainingRun:
 
 def without_targets(run: TrainingRun) -> TrainingRun:
     """The run with training targets of which none is finite."""
-    return replace(run, data=filled(run.data, math.inf))
+    return replace(run, train=filled(run.train, math.inf))
 
 
 @pytest.fixture
@@ -125,9 +125,9 @@ def test_a_run_that_diverges_at_its_first_step_is_saved_as_it_began(
     assert (ended.error.epoch, ended.error.step) == (1, 1)
     assert f"The {what} is " in str(ended.error)
     assert "in epoch 1, step 1, at learning rate" in str(ended.error)
-    assert (ended.ended, ended.is_finished, ended.history) == ("diverged", False, [])
+    assert (ended.ending, ended.is_finished, ended.history) == ("diverged", False, [])
     (state,) = saved
-    assert state is ended.checkpoint
+    assert state is ended.state
     assert (state.position, state.loss_count, state.loss_sum) == ((0, 0), 0, 0.0)
     assert (state.best_epoch, state.best_weights, state.buffers) == (0, {}, {})
     assert state.weights.keys() == before.keys()
@@ -140,7 +140,7 @@ def test_the_others_go_on_from_the_first_step() -> None:
     runs[2] = without_targets(runs[2])
     saved = list[RunState]()
     found = trained(runs, save=saved.append)
-    assert [run.ended for run in found] == ["all epochs"] * 2 + ["diverged"] + ["all epochs"] * 2
+    assert [run.ending for run in found] == ["all epochs"] * 2 + ["diverged"] + ["all epochs"] * 2
     assert [state.slot.row for state in saved if state.slot and state.position == (0, 0)] == [2]
     for k in (0, 1, 3, 4):
         (alone,) = train_models([run_of(k)])
@@ -185,9 +185,9 @@ def test_a_group_of_which_all_diverge_ends(count: int, when: str) -> None:
     for run in found:
         assert run.error is not None
         assert (run.error.epoch, run.error.step) == (1, 1 if when == "training" else None)
-        assert (run.ended, run.history) == ("diverged", [])
-        assert run.checkpoint is not None
-        assert all(tensor.isfinite().all() for tensor in run.checkpoint.weights.values())
+        assert (run.ending, run.history) == ("diverged", [])
+        assert run.state is not None
+        assert all(tensor.isfinite().all() for tensor in run.state.weights.values())
 
 
 @pytest.mark.usefixtures("overflowing")
@@ -219,20 +219,19 @@ def test_folders_of_a_group_of_which_all_diverged(tmp_path: Path) -> None:
 
 def gone_at(monkeypatch: pytest.MonkeyPatch, at: tuple[int, int]) -> None:
     """The files of the training sequences are gone once a batch is asked for: epoch and step."""
-    fetch, start_epoch = DataLoader.fetch, DataLoader.start_epoch
-    epochs = dict[int, int]()
+    shuffled = DataLoader.shuffled
 
-    def start(loader: DataLoader, seeds: Any, epoch: int) -> None:
-        epochs[id(loader)] = epoch
-        start_epoch(loader, seeds, epoch)
+    def gone(loader: DataLoader, seeds: Any, epoch: int) -> Any:
+        fetch = shuffled(loader, seeds, epoch)
 
-    def gone(loader: DataLoader, step: int) -> Any:
-        if (epochs[id(loader)], step) == at:
-            raise DataError("my.parquet: is gone.")
-        return fetch(loader, step)
+        def fetch_or_fail(step: int) -> Any:
+            if (epoch, step) == at:
+                raise DataError("my.parquet: is gone.")
+            return fetch(step)
 
-    monkeypatch.setattr(DataLoader, "start_epoch", start)
-    monkeypatch.setattr(DataLoader, "fetch", gone)
+        return fetch_or_fail
+
+    monkeypatch.setattr(DataLoader, "shuffled", gone)
 
 
 @pytest.mark.parametrize("count", [1, 3])
@@ -247,7 +246,7 @@ def test_data_gone_in_an_epoch_save_the_state_before_once(
     class Saves(Recorder):
         def save(self, runs: Any) -> None:
             saved.append(list(runs))
-            states.extend(run.checkpoint for run in runs)
+            states.extend(run.state for run in runs)
 
     with monkeypatch.context() as patch:
         gone_at(patch, at)
@@ -263,7 +262,7 @@ def test_data_gone_in_an_epoch_save_the_state_before_once(
     rest = train_models(again, states=dict(zip(again, states, strict=True)))  # type: ignore[arg-type]
     for one, other in zip(rest, whole, strict=True):
         assert one.is_finished
-        assert same_state(one.checkpoint, other.checkpoint)
+        assert same_state(one.state, other.state)
 
 
 def test_data_gone_in_the_validation_save_the_whole_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -283,7 +282,7 @@ def test_data_gone_in_the_validation_save_the_whole_epoch(monkeypatch: pytest.Mo
     assert [state.position for state in saved] == [(1, STEPS)]
     run = run_of(1)
     (rest,) = train_models([run], states={run: saved[0]})
-    assert same_state(rest.checkpoint, whole.checkpoint)
+    assert same_state(rest.state, whole.state)
 
 
 def test_a_step_that_was_not_finite_is_not_saved_where_data_are_gone(
@@ -371,7 +370,7 @@ def test_a_save_of_one_run_leaves_the_timer_of_the_others(
         session.epoch_end(progress, progress[:1])
     else:
         error = NonFiniteError("not finite")
-        diverged = replace(progress[0], error=error, checkpoint=RunState({}))
+        diverged = replace(progress[0], error=error, state=RunState({}))
         session.writers = {diverged.run: type("W", (), {"job": None})()}  # type: ignore[dict-item]
         session.diverged(diverged)
     assert saved == [0]

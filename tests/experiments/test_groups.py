@@ -27,7 +27,8 @@ from seqattn.report.content import run_content
 from seqattn.runs import RunFolder
 from seqattn.runs.storage.atomic import _PendingFile
 from seqattn.training import RunProgress, TrainingRun, to_tensors, train_models
-from seqattn.training.learner import Epoch, Learner, build_group
+from seqattn.training.epoch_plan import EpochPlan
+from seqattn.training.learner import Learner, build_group
 from seqattn.training.loop import train_step
 from seqattn.training.optimizers import Optimizer
 from seqattn.training.state import Slot, TrainState
@@ -58,9 +59,10 @@ def with_rates(learner: Learner, rates: Sequence[float]) -> None:
         run.config = run.config.model_copy(update={"learning_rate": rate})
 
 
-def kernels_of(state: TrainState, epoch: Epoch) -> tuple[Any, ...]:
+def kernels_of(state: TrainState, plan: EpochPlan) -> tuple[Any, ...]:
     """All that a row could tell the others by, without what only its own numbers depend on."""
-    return (epoch.learning_rates, [forced.tolist() for forced in epoch.forced], len(state.progress))
+    masks = [mask.tolist() for mask in plan.teacher_forcing]
+    return (plan.learning_rates, masks, len(state.progress))
 
 
 @pytest.mark.parametrize("more", [[], ["training.teacher_forcing.coin=element"]])
@@ -69,18 +71,18 @@ def test_rows_that_have_ended_decide_nothing(more: list[str]) -> None:
     half = ["training.teacher_forcing.probability=0.5", *more]
     runs = [run_of(seed, *half) for seed in range(5)]
     state, learner = group_of(runs)
-    state.progress[0].ended = state.progress[3].ended = "all epochs"
+    state.progress[0].ending = state.progress[3].ending = "all epochs"
     with_rates(learner, [9.0, 0.1, 0.1, 0.7, 0.1])
-    epoch = learner.start_epoch(state)
-    assert epoch.learning_rates == [0.1] * 5
+    plan = learner.plan_epoch(state)
+    assert plan.learning_rates == [0.1] * 5
     left = [
         RunProgress(runs[k], replace(state.get_run_state(k), slot=Slot("g", k, 5)))
         for k in (1, 2, 4)
     ]
     again, relearner = build_group(left)
     with_rates(relearner, [0.0, 0.1, 0.1, 0.0, 0.1])
-    assert again.active == state.active == [1, 2, 4]
-    assert kernels_of(again, relearner.start_epoch(again)) == kernels_of(state, epoch)
+    assert again.active_rows == state.active_rows == [1, 2, 4]
+    assert kernels_of(again, relearner.plan_epoch(again)) == kernels_of(state, plan)
 
 
 def test_what_an_ended_row_holds_reaches_no_other() -> None:
@@ -89,11 +91,11 @@ def test_what_an_ended_row_holds_reaches_no_other() -> None:
         state, learner = group_of([run_of(seed, "training.clip_norm=1") for seed in range(3)])
         weights = state.params.weights
         weights[1].mul_(number).add_(number)
-        state.progress[1].ended = "all epochs"
+        state.progress[1].ending = "all epochs"
         with_rates(learner, [0.01, 0.5, 0.01])
-        epoch = learner.start_epoch(state)
+        plan = learner.plan_epoch(state)
         for _ in range(3):
-            train_step(state, learner, epoch)
+            train_step(state, learner, plan)
         ends.append(weights[[0, 2]].clone())
     assert torch.equal(ends[0], ends[1])
     assert torch.equal(ends[0], ends[2])
@@ -120,7 +122,7 @@ def test_one_limit_on_the_gradient_touches_no_run_without() -> None:
     """A norm that overflows is no gradient that does."""
     limited, free = run_of(0, "training.clip_norm=1"), run_of(1)
     state, learner = group_of([limited, free])
-    epoch = learner.start_epoch(state)
+    plan = learner.plan_epoch(state)
     value_and_grad, gradient = learner.loss_fn.value_and_grad, learner.params.gradient
 
     def steep(*args: Any) -> Any:
@@ -129,7 +131,7 @@ def test_one_limit_on_the_gradient_touches_no_run_without() -> None:
         return losses
 
     learner.loss_fn.value_and_grad = steep  # type: ignore[method-assign]
-    train_step(state, learner, epoch)
+    train_step(state, learner, plan)
     assert (gradient[1] == 1e20).all()
     assert torch.linalg.vector_norm(gradient[0]) <= 1 + 1e-5
 

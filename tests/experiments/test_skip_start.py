@@ -20,8 +20,9 @@ from seqattn.data.fitting import fit_scaling
 from seqattn.data.ridge import PENALTIES, RidgeMap, ridge_map, ridge_work
 from seqattn.errors import ConfigError
 from seqattn.experiments import train_one
+from seqattn.experiments.distributed import share_skip_map
 from seqattn.experiments.job import Job
-from seqattn.experiments.skip_start import build_initial_model, fit_skip_maps, share_skip_map
+from seqattn.experiments.skip_start import build_initial_model, fit_skip_maps
 from seqattn.experiments.verify_resume import verify_resume
 from seqattn.models import LinearSkip, Seq2SeqModel
 from seqattn.runs import RunFolder

@@ -369,8 +369,8 @@ def one_state(steps: int) -> tuple[Any, Any, Any]:
         to_tensors(splits.validation), config.config.training, 1,
     )  # fmt: skip
     (trained,) = train_models([run])
-    assert trained.checkpoint is not None
-    return trained.checkpoint, config.config, spec
+    assert trained.state is not None
+    return trained.state, config.config, spec
 
 
 def killed_at_each_system_call(only: Sequence[str] = ()) -> Tally:

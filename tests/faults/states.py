@@ -150,7 +150,7 @@ def left_out(items: Iterable[str] = LEFT_OUT) -> Tally:
 @contextmanager
 def _forgetting(name: str) -> Any:
     """Restores everything but one item."""
-    from seqattn.training import RunProgress, data_loader, learner, step_rng
+    from seqattn.training import RunProgress, data_loader, epoch_plan, learner, step_rng
 
     real = RunProgress.__post_init__
 
@@ -161,7 +161,7 @@ def _forgetting(name: str) -> Any:
         }
 
     def begin(run: RunProgress) -> None:
-        state = run.checkpoint
+        state = run.state
         if state is None:
             pass
         elif name == "weights":
@@ -204,7 +204,7 @@ def _forgetting(name: str) -> Any:
 
     patches = [mock.patch.object(RunProgress, "__post_init__", begin)]
     if name == "coins":
-        patches.append(mock.patch.object(learner, "rngs_for", other("coins")))
+        patches.append(mock.patch.object(epoch_plan, "rngs_for", other("coins")))
     elif name == "order":
         patches.append(mock.patch.object(data_loader, "rngs_for", other("shuffle")))
     elif name in ("dropout", "sampling"):

@@ -215,23 +215,23 @@ def test_groups_that_are_others_are_noticed(mistake: str, monkeypatch: pytest.Mo
         monkeypatch.setattr(learner, "assign_rows", list)
         noticed(lambda: groups.stopped((4,), ("epochs",)))
     elif mistake == "stand-ins":  # rows that have ended decide
-        start_epoch = learner.Learner.start_epoch
+        plan_epoch = learner.Learner.plan_epoch
 
         def of_all_rows(self: Any, state: Any) -> Any:
-            ended = [row.ended for row in state.progress]
+            ended = [row.ending for row in state.progress]
             for row in state.progress:
-                row.ended = None
-            epoch = start_epoch(self, state)
+                row.ending = None
+            plan = plan_epoch(self, state)
             for row, before in zip(state.progress, ended, strict=True):
-                row.ended = before
+                row.ending = before
             # A row that nobody has any more never had a rate.
             rates = [
-                0.0 if row.ended and not row.history else rate
-                for row, rate in zip(state.progress, epoch.learning_rates, strict=True)
+                0.0 if row.ending and not row.history else rate
+                for row, rate in zip(state.progress, plan.learning_rates, strict=True)
             ]
-            return replace(epoch, learning_rates=rates)
+            return replace(plan, learning_rates=rates)
 
-        monkeypatch.setattr(learner.Learner, "start_epoch", of_all_rows)
+        monkeypatch.setattr(learner.Learner, "plan_epoch", of_all_rows)
         noticed(lambda: groups.stopped((10,), ("early stopping",)))
     else:  # runs that ended since the others were saved stay ended
         states_by_position = grouping._states_by_position

@@ -199,7 +199,7 @@ def test_sequences_innermost_are_the_same(
         inner.append(
             layers_module.is_batch_innermost(stack.model.encode(source, lengths).state.cells[0])
         )
-        found, gradients = [*objective.validation_losses(batch)], list[Tensor]()
+        found, gradients = [*objective.eval_losses(batch)], list[Tensor]()
         for coins in (random_forcing("element", (RUNS,))[..., :3], torch.ones(3, dtype=torch.bool)):
             found.append(objective.value_and_grad(batch, coins))
             gradients.append(stack.gradient.clone())
@@ -216,9 +216,7 @@ def test_validation_is_the_plain_models() -> None:
         stack = side_by_side({"hidden_dim": H}, RUNS if lead else 1)
         source, target, lengths, keep = batch_of(lead, ragged)
         derived = ManualLoss(stack.model, stack.gradient)  # type: ignore[arg-type]
-        free, forced = derived.validation_losses(
-            source, target, source_lengths=lengths, target_keep=keep
-        )
+        free, forced = derived.eval_losses(source, target, source_lengths=lengths, target_keep=keep)
         alone = stack.model.forecast(source, T, source_lengths=lengths).values
         output = stack.model(
             source, target, source_lengths=lengths, teacher_forcing=torch.ones(T, dtype=torch.bool)
@@ -313,14 +311,14 @@ def check_alone(configs: list[Config], *, manual_backward: bool = True,
     )
     for config, run in zip(configs, together, strict=True):
         (alone,) = train_models([run_of(config, dtype)], manual_backward=manual_backward)
-        assert (run.is_finished, run.ended, run.best_epoch) == (
-            alone.is_finished, alone.ended, alone.best_epoch
+        assert (run.is_finished, run.ending, run.best_epoch) == (
+            alone.is_finished, alone.ending, alone.best_epoch
         )  # fmt: skip
         torch.testing.assert_close(losses_of(run), losses_of(alone), atol=tolerance, rtol=0)
-        assert run.checkpoint is not None
-        assert alone.checkpoint is not None
-        for name, weight in alone.checkpoint.best_weights.items():
-            torch.testing.assert_close(run.checkpoint.best_weights[name], weight,
+        assert run.state is not None
+        assert alone.state is not None
+        for name, weight in alone.state.best_weights.items():
+            torch.testing.assert_close(run.state.best_weights[name], weight,
                                        atol=100 * tolerance, rtol=0)  # fmt: skip
     return together
 
@@ -354,7 +352,7 @@ def test_each_run_keeps_its_clipping_rate_and_early_stop(optimizer: str) -> None
     }  # fmt: skip
     runs = check_alone([config_of({}, training, False, seed) for seed in range(7)])
     assert len({len(run.history) for run in runs}) > 2
-    assert any(run.ended == "early stopping" for run in runs)
+    assert any(run.ending == "early stopping" for run in runs)
 
 
 def test_runs_may_differ_in_what_is_not_their_shape() -> None:
@@ -393,9 +391,9 @@ def test_a_run_that_diverges_ends_alone(why: str) -> None:
     runs = [run_of(config, torch.float64) for config in configs]
     saved: list[Any] = []
     if why == "target":
-        target = runs[1].data.target.clone()
+        target = runs[1].train.target.clone()
         target[17] = math.inf
-        runs[1] = replace(runs[1], data=Batch(runs[1].data.source, target))
+        runs[1] = replace(runs[1], train=Batch(runs[1].train.source, target))
     else:
         steep = {"learning_rate": 1e300, "optimizer": "adam"}
         runs[1] = replace(runs[1], config=runs[1].config.model_copy(update=steep))
@@ -416,9 +414,9 @@ def is_second(state: RunState) -> bool:
 def test_together_only_from_one_position() -> None:
     runs = [run_of(config_of({}, {"epochs": 2}, False, seed), torch.float64) for seed in range(2)]
     (ended,) = train_models(runs[:1])
-    assert ended.checkpoint is not None
+    assert ended.state is not None
     with pytest.raises(ValueError, match="same epoch and step"):
-        train_models(runs, states={runs[0]: ended.checkpoint})
+        train_models(runs, states={runs[0]: ended.state})
 
 
 def stopped_and_resumed(configs: list[Config], stop_after: int) -> list[RunProgress]:
@@ -428,9 +426,9 @@ def stopped_and_resumed(configs: list[Config], stop_after: int) -> list[RunProgr
         [run_of(config, torch.float64) for config in configs],
         stop=lambda: next(calls) >= stop_after,
     )
-    assert not any(run.ended for run in halves)
+    assert not any(run.ending for run in halves)
     rest = [run_of(config, torch.float64) for config in configs]
-    states = {run: half.checkpoint for run, half in zip(rest, halves, strict=True)}
+    states = {run: half.state for run, half in zip(rest, halves, strict=True)}
     assert None not in states.values()
     return train_models(rest, states=states)  # type: ignore[arg-type]
 
@@ -457,7 +455,7 @@ DRAWING = {
 def test_a_save_that_is_due_at_an_epochs_end_waits_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """One save an epoch is one save, with the epoch's validation in it."""
     run = run_of(config_of({}, {"epochs": 3, "checkpoint_seconds": 1}, False, 1), torch.float32)
-    steps = math.ceil(len(run.data) / run.config.batch_size)
+    steps = math.ceil(len(run.train) / run.config.batch_size)
     taken = 0
 
     def step() -> bool:

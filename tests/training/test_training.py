@@ -89,7 +89,7 @@ def one(
 def trained(config: Config, **options: Any) -> RunState:
     model, data, validation, _ = started(config)
     progress = one(model, data, validation, config.training, seed=config.seed, **options)
-    state = progress.checkpoint
+    state = progress.state
     assert state is not None
     return state
 
@@ -226,7 +226,7 @@ def test_validation_tosses_no_coin() -> None:
     state, again = trained(config(epochs=2)), trained(config(epochs=2))
     model, data, validation, _ = started(config(epochs=2))
     validated(model, validation)
-    third = one(model, data, validation, config(epochs=2).training, seed=23).checkpoint
+    third = one(model, data, validation, config(epochs=2).training, seed=23).state
     assert third is not None
     assert same(weights(state), weights(again))
     assert same(weights(state), weights(third))
@@ -387,11 +387,11 @@ def test_early_stopping_stops_and_says_so() -> None:
     )
     model, data, validation, _ = started(section)
     run = one(model, data, validation, section.training, seed=1)
-    assert run.checkpoint is not None
-    assert (run.checkpoint.epoch, run.ended, run.is_finished) == (4, "early stopping", True)
-    again = one(model, data, validation, section.training, seed=1, state=run.checkpoint)
-    assert again.checkpoint is not None
-    assert (again.checkpoint.epoch, again.ended) == (4, "early stopping")
+    assert run.state is not None
+    assert (run.state.epoch, run.ending, run.is_finished) == (4, "early stopping", True)
+    again = one(model, data, validation, section.training, seed=1, state=run.state)
+    assert again.state is not None
+    assert (again.state.epoch, again.ending) == (4, "early stopping")
 
 
 @pytest.mark.parametrize("fails", [False, True])
@@ -458,8 +458,8 @@ def test_no_step_on_a_gradient_that_is_not_finite(
     """Its loss is finite."""
     compute_gradient = learner.Learner.compute_gradient
 
-    def infinite(self: learner.Learner, state: TrainState, epoch: learner.Epoch) -> StepLoss:
-        losses = compute_gradient(self, state, epoch)
+    def infinite(self: learner.Learner, state: TrainState, plan: learner.EpochPlan) -> StepLoss:
+        losses = compute_gradient(self, state, plan)
         if (state.epoch, state.step) == (1, 2):
             self.params.gradient[0, 3] = math.inf
         return losses
@@ -504,8 +504,8 @@ def test_stopped_at_any_step_and_resumed_ends_the_same(tmp_path: Path, optimizer
         assert state.epoch * 4 + state.step == stop_after
         run = one(model, data, validation, section.training, seed=section.seed, state=state)
         assert run.is_finished
-        assert run.checkpoint is not None
-        state = run.checkpoint
+        assert run.state is not None
+        state = run.state
         assert same(weights(state), weights(whole))
         assert same(state.best_weights, whole.best_weights)
         losses = [[record.train_loss, record.validation_loss] for record in state.history]

@@ -30,8 +30,8 @@ def search_identity(search: Search) -> dict[str, Any]:
     plain = search.as_plain()
     config = {key: value for key, value in plain["config"].items()
               if key not in MUTABLE_ON_RESUME or key == "training.epochs"}  # fmt: skip
-    data = search.base.data  # keys of files cannot be searched
-    digests = list(load_data(data).digests) if isinstance(data, OwnFile) else []
+    section = search.base.data  # the keys of data files cannot be searched
+    digests = list(load_data(section).digests) if isinstance(section, OwnFile) else []
     identity: dict[str, Any] = json.loads(json.dumps({**plain, "config": config, "data": digests}))
     return identity
 
@@ -76,7 +76,7 @@ def write_manifest(
     Raises:
         UsageError: if the study contains another search, or if the folder belongs to another study.
     """
-    # The folder was not locked when it was checked before.
+    # The folder was not locked during the first check.
     manifest = check_folder(path, identity)
     _check_same_search(study_search, identity, f"the study {path.name} in that database")
     if manifest is None:
@@ -89,7 +89,7 @@ def write_manifest(
 
 
 def _check_same_search(stored: Mapping[str, Any], new: Mapping[str, Any], place: str) -> None:
-    """Check that the stored search is the same as the new search.
+    """Check that a stored search is the same as the new search.
 
     Raises:
         UsageError: if the two searches differ; the message lists each key that differs.
@@ -117,7 +117,7 @@ def _migrate_config(
     """Convert a stored config to the keys of this version.
 
     Args:
-        stored: value by dotted path.
+        stored: the stored values by dotted path.
         new: the config of this command, in the same form.
         place: location of the stored config, for messages.
     """

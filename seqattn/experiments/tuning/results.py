@@ -1,4 +1,4 @@
-"""The result files of a search: the table of trials, the best config, the importance of keys."""
+"""The result files of a search: a table of trials, the best config, and the importance of keys."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from seqattn.runs.storage import atomic_write
 
 IMPORTANCE = "importance.png"
 MIN_TRIALS = 20
-"""Minimum number of finished trials for which importance is computed. In searches over two keys,
-one of them without effect, the key without effect came first in 22 of 60 searches with 4 trials, in
-9 of 60 with 8 trials, in 5 of 60 with 12, and in 1 of 60 with 20
-(`tests/walks/test_importance.py`)."""
+"""Minimum number of finished trials for which the importance of keys is computed. For this choice,
+searches varied two keys, one of which had no effect. The key without effect was ranked first in 22
+of 60 searches with 4 trials, in 9 of 60 with 8 trials, in 5 of 60 with 12 trials, and in 1 of 60
+with 20 trials (`tests/walks/test_importance.py`)."""
 ENDED_ELSEWHERE = "ended by another process"
 
 
@@ -37,9 +37,9 @@ class TuneResult:
         trials: a row for each trial that ended, the best first, with the keys `trial` (number),
             `state` (complete, pruned, refused, fail or interrupted), `loss`, `values`, `epochs` and
             `reason` (for the states fail and refused).
-        importance: importance of each key, with a sum of 1, or an empty dict; see
-            `_key_importance`.
-        no_importance: reason why `importance` is empty, otherwise "".
+        importance: importance of each key, with a sum of 1; empty if the importance cannot be
+            computed.
+        no_importance: reason why `importance` is empty; otherwise "".
         best: the values of the best trial.
     """
 
@@ -86,7 +86,7 @@ def write_search_results(study: optuna.Study, search: Search, path: Path) -> Tun
         figure = importance_figure(importance, f"{search.name}: importance of each key")
         atomic_write(path / IMPORTANCE, as_bytes(figure))
     else:
-        (path / IMPORTANCE).unlink(missing_ok=True)  # earlier versions drew it from fewer trials
+        (path / IMPORTANCE).unlink(missing_ok=True)  # earlier versions needed fewer trials
     return TuneResult(path, rows, importance, reason, dict(rows[0]["values"]))
 
 

@@ -56,7 +56,8 @@ def choose_labels(
 ) -> dict[str, Any] | None:
     """Choose the values of a new trial.
 
-    If the sampler proposes values that were tried before, an untried combination is drawn instead.
+    If the sampler proposes values that were tried before, the function draws an untried combination
+    instead.
 
     Args:
         number: number of the trial.
@@ -136,7 +137,8 @@ def _distribution(param_range: Range) -> BaseDistribution:
 
 
 def suggest_value(trial: Trial, param_range: Range) -> None:
-    """Store the value of a key in a trial: the queued value, or the value of the sampler."""
+    """Store the value of a key in a trial. The value is the queued value of the trial, or a value
+    of the sampler."""
     path, low, high = param_range.path, param_range.low, param_range.high
     log = param_range.kind == "log"
     if param_range.kind == "choice":

@@ -1,4 +1,4 @@
-"""Search for the config values with the lowest validation loss, with Optuna.
+"""The search with Optuna for the config values that give the lowest validation loss.
 
 A search folder outputs/NAME/ has these files and folders:
 
@@ -6,7 +6,7 @@ A search folder outputs/NAME/ has these files and folders:
   study.db          all trials, in SQLite, unless another storage is given
   trial-K/          the run folder of trial K
   trials.csv        one row for each trial
-  importance.png    the importance of each key, from `results.MIN_TRIALS` finished trials on
+  importance.png    the importance of each key, if `results.MIN_TRIALS` trials have finished
   best.yaml         the config of the best trial, ready for training
 
 Trials are compared by their best validation loss; the test part is not used. Trials with a higher
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 INSTALL = 'seqattn tune needs Optuna: pip install "seqattn[tune]"'
 LOCK_TIMEOUT_SECONDS = 60.0
-"""Maximum time to wait for another process that writes the tables of the search, in seconds."""
+"""Maximum time in seconds to wait for another process that writes the result files."""
 
 
 def tune(
@@ -47,10 +47,10 @@ def tune(
     callbacks: Callbacks | None = None,
     message: Callable[[str], None] = lambda line: None,
 ) -> TuneResult:
-    """Run trials until the study has `count` trials, or all combinations have been tried.
+    """Run trials until the study has `count` trials, or until all combinations have been tried.
 
-    The trials of earlier calls and of other machines count. An interrupted trial is repeated under
-    a new number and counts once.
+    The number `count` includes the trials of earlier calls and of other machines. An interrupted
+    trial is repeated under a new number and counts only once.
 
     Args:
         search: config and ranges.
@@ -89,7 +89,7 @@ def tune(
             study, search, path, device, threads, callbacks or Callbacks(), message
         )
         try:
-            loop.run(count)
+            loop.run_trials(count)
         except BaseException:
             with contextlib.suppress(Exception), _shared_lock(path, storage):
                 results.write_trials(study, search, path)

@@ -48,8 +48,8 @@ class TrialLoop:
     callbacks: Callbacks
     message: Callable[[str], None]
 
-    def run(self, count: int) -> None:
-        """Run trials until `count` have finished or all combinations have been tried.
+    def run_trials(self, count: int) -> None:
+        """Run trials until `count` trials have ended, or until all combinations have been tried.
 
         Raises:
             SeqattnError: see `tune`.
@@ -70,7 +70,7 @@ class TrialLoop:
             self._run_trial(trial)
 
     def _run_trial(self, trial: optuna.Trial) -> None:
-        """Train a trial and record how it ended."""
+        """Train a trial, and record how the trial ended."""
         name, values = f"trial-{trial.number}", sampling.label_values(trial.params, self.search)
         text = sampling.format_values(values)
         try:
@@ -93,7 +93,7 @@ class TrialLoop:
                 " continue.",
             ) from None
         except (StorageError, OSError, FolderLockedError) as error:
-            # This also fails if the disk is full. The next call then requeues the trial as killed.
+            # Requeuing fails, too, if the disk is full. The next call then requeues the trial.
             with contextlib.suppress(Exception):
                 self._requeue(trial)
             if isinstance(error, StorageError):
@@ -135,7 +135,8 @@ class TrialLoop:
 
 @contextlib.contextmanager
 def database_errors() -> Iterator[None]:
-    """Convert errors of Optuna's storage and of SQLAlchemy to errors with a message.
+    """Return a context that converts errors of Optuna's storage and of SQLAlchemy to errors with a
+    message for the user.
 
     Raises:
         StorageError: if the database cannot be used.

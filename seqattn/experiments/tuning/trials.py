@@ -62,7 +62,7 @@ def open_study(storage: str, search: Search, identity: Mapping[str, Any]) -> opt
         sampling.wait_until(
             lambda: SEARCH_ATTR in study.user_attrs or bool(study.get_trials(deepcopy=False))
         )
-    if SEARCH_ATTR not in study.user_attrs:  # it is new, or its process was killed here
+    if SEARCH_ATTR not in study.user_attrs:  # a new study, or its process was killed here
         if study.get_trials(deepcopy=False):
             raise UsageError(
                 f"the study {study.study_name} in that database was not made by this version of"
@@ -76,7 +76,7 @@ def _open_database(storage: str) -> optuna.storages.BaseStorage:
     """Open a database and create Optuna's tables.
 
     If two processes create the tables at the same time, the database rejects one process, and this
-    process finds the tables on a retry.
+    process finds the tables when it tries again.
     """
     for _ in range(5):
         try:
@@ -135,10 +135,10 @@ def start_trial(
 def build_pruner(training: Training, *, epochs_vary: bool) -> optuna.pruners.BasePruner:
     """Build the pruner of a trial.
 
-    The pruner compares the validation loss with the median of the other trials at the same epoch,
-    after a fifth of the trial's own epochs. The pruner prunes nothing if trials have different
-    numbers of epochs and a schedule spans all epochs. Such trials have different learning rates at
-    the same epoch, and a trial with a later decay has a higher loss until its decay.
+    After a fifth of its epochs, the validation loss of a trial is compared with the median of the
+    other trials at the same epoch. No trial is pruned if the trials have different numbers of
+    epochs and a schedule spans all epochs. Such trials have different learning rates at the same
+    epoch, and a trial with a later decay has a higher loss until its decay.
 
     Args:
         training: section `training` of the trial's config.
@@ -212,7 +212,7 @@ def requeue_killed(study: optuna.Study, search: Search) -> None:
 
 
 def ended_trials(study: optuna.Study, search: Search) -> list[FrozenTrial]:
-    """Return the trials that have ended, except the trials that never had values."""
+    """Return the trials that have ended, except the trials that never received values."""
     trials = study.get_trials(deepcopy=False, states=ENDED)
     return [trial for trial in trials if sampling.has_values(trial, search)]
 

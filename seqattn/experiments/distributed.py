@@ -1,0 +1,177 @@
+"""Training of one run in several processes.
+
+Process 0 calls `train_many`, and writes all files. The other processes call `run_worker`, and write
+no files. `share_start` contains all messages before the first step. In the steps, the loop and the
+learner exchange gradients and losses through `ProcessGroup`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import signal
+import tempfile
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from seqattn.config import Config, as_plain, without_paths
+from seqattn.data import Splits, load_data
+from seqattn.data.ridge import RidgeMap
+from seqattn.errors import Interrupted, UsageError
+from seqattn.experiments.group_training import build_runs
+from seqattn.experiments.job import Job
+from seqattn.experiments.run_environment import choose_device
+from seqattn.experiments.skip_start import starts_at_map
+from seqattn.runs import RunFolder
+from seqattn.runs.storage import read_regular_file
+from seqattn.training import ProcessGroup, Session, load_state, train_models
+
+TRAINED = b"trained already"
+"""Message of process 0 to the other processes if nothing is left to train."""
+
+
+def share_start(processes: ProcessGroup, job: Job) -> Job | None:
+    """Exchange all messages before the first step. Every process calls this function.
+
+    The messages are, in this order:
+
+    1. All processes compare digests of config and data.
+    2. Process 0 sends the content of its checkpoint file, which is empty for a new run. If nothing
+       is left to train, process 0 sends `TRAINED` instead.
+    3. For a new run that starts from a fitted map of `model.skip: linear`, process 0 sends this
+       map.
+
+    Args:
+        job: the job of this process. Only process 0 has loaded the checkpoint and fitted the map.
+
+    Returns:
+        The job with the state and the map of process 0, or None if nothing is left to train.
+
+    Raises:
+        UsageError: if several processes cannot train the config.
+        DistributedError: if another process has another config or other data, or if another process
+            fails.
+    """
+    check_can_be_distributed(job.config)
+    processes.check_same_training(shared_config_text(job.config), data_digest(job.data))
+    content = TRAINED
+    if job.is_pending:
+        content = b"" if job.checkpoint is None else read_regular_file(job.checkpoint)
+    content = processes.broadcast(content)
+    if content == TRAINED:
+        return None
+    if content and job.state is None:
+        with tempfile.TemporaryDirectory() as place:
+            file = Path(place) / "last.safetensors"
+            file.write_bytes(content)
+            job = replace(job, state=load_state(file, job.new_model()))
+    return share_skip_map(processes, job)
+
+
+def share_skip_map(processes: ProcessGroup, job: Job) -> Job:
+    """Send the map that process 0 fitted to all processes.
+
+    Another machine may round differently, so the other processes do not fit the map.
+
+    Returns:
+        The job with the map, or the same job if its training does not start from a fitted map.
+
+    Raises:
+        DistributedError: if another process fails.
+    """
+    skip, fitted = job.new_model().skip, job.skip_map
+    if skip is None or job.state is not None or not starts_at_map(job):
+        return job
+    arrays = () if fitted is None else (fitted.weight, fitted.bias)
+    received = processes.broadcast(b"".join(np.ascontiguousarray(a).tobytes() for a in arrays))
+    if fitted is not None:
+        return job
+    numbers = np.frombuffer(received, dtype=np.float32).copy()
+    weight, bias = np.split(numbers, [skip.weight.numel()])
+    shared = RidgeMap(weight.reshape(skip.weight.shape), bias.reshape(skip.bias.shape), 0.0, 0.0)
+    return replace(job, skip_map=shared)
+
+
+def check_can_be_distributed(config: Config) -> None:
+    """Check that the training steps of a config depend only on sums over the sequences of a batch.
+
+    Raises:
+        UsageError: if the steps depend on anything else, such as a clock.
+    """
+    attention = getattr(config.model, "attention", None)
+    if getattr(attention, "estimator", None) == "reinforce":
+        raise UsageError(
+            "several processes: estimator: reinforce holds a choice against the whole batch's"
+            " error, of which each process knows its share. Set estimator=straight_through, or"
+            " train with one process."
+        )
+    if config.training.compile != "off":
+        raise UsageError(
+            "several processes: training.compile goes by the clock, and theirs differ. Set it to"
+            " off."
+        )
+
+
+def shared_config_text(config: Config) -> str:
+    """Return a text with the config values that all processes must share, without the paths."""
+    return repr(without_paths(as_plain(config)))
+
+
+def data_digest(data: Splits) -> bytes:
+    """Return the SHA-256 digest of the training and validation sequences, which all processes must
+    share."""
+    found = hashlib.sha256("".join(data.digests).encode())
+    for part in (data.train, data.validation):
+        for _, some in part.chunks():
+            found.update(some.source.tobytes())
+            found.update(some.target.tobytes())
+    return found.digest()
+
+
+class WorkerSession(Session):
+    """A session that stops on a signal and saves nothing."""
+
+    def __init__(self, stop: Callable[[], int]) -> None:
+        self.stop = stop
+
+    def stop_requested(self) -> bool:
+        return self.stop() != 0
+
+
+def run_worker(
+    config: Config,
+    processes: ProcessGroup,
+    device: str,
+    threads: int | None,
+    stop: Callable[[], int],
+) -> None:
+    """Train together with process 0 until training ends.
+
+    Args:
+        device: "auto", "cpu" or "cuda".
+        threads: number of threads of torch; None means one thread.
+        stop: function that returns the number of the signal that requests a stop, or 0.
+
+    Raises:
+        DistributedError: if the other processes have another config or other data, or if another
+            process fails.
+        NonFiniteError: if the run diverged.
+        Interrupted: if one of the processes received a signal to stop.
+    """
+    with processes.startup():
+        chosen = choose_device(device)
+        own = Job(config, RunFolder(Path()), load_data(config.data))
+        job = share_start(processes, own)
+    if job is None:
+        return
+    torch.set_num_threads(threads or 1)
+    (run,) = build_runs([job], chosen)
+    states = {} if job.state is None else {run: job.state}
+    (trained,) = train_models([run], WorkerSession(stop), states=states, processes=processes)
+    if trained.error is not None:
+        raise trained.error
+    if processes.stopped:
+        raise Interrupted(stop() or signal.SIGTERM, "with the other processes.")
