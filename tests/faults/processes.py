@@ -159,7 +159,9 @@ def killed_side_by_side(calls: Sequence[int] | None = None) -> Tally:
                     _, difference = first_difference(whole, folder)
                     assert difference is None, f"{folder.path.name}: {difference}"
             shutil.rmtree(home / output, ignore_errors=True)
-    tally.remarks.append(f"After {ahead} kills, some seeds were one save ahead of other seeds.")
+    tally.remarks.append(
+        f"After {ahead} of {tally.tried} kills, some seeds were one save ahead of other seeds."
+    )
     return tally
 
 

@@ -275,9 +275,9 @@ result that is required after the fault. "The same result" means the same weight
 fault. The column "tried" contains the number of times that the fault was injected. If a fault cannot be injected, the
 attempt counts as skipped, never as passed.
 
-The test suite tests the checks themselves as well: for each check, a test makes a deliberate mistake in seqattn, which
-the check must detect (`tests/faults/test_faults.py`). The same test file also injects each fault a small number of
-times.
+For each fault, a function injects the fault and checks the required result. The test suite tests these functions as
+well: a test makes a deliberate mistake in seqattn, which the function must detect (`tests/faults/test_faults.py`). The
+same test file also injects each fault a small number of times.
 
 The columns "worst time" and "worst memory" contain the longest time and the highest memory of any attempt in the row.
 The memory is that of seqattn's own processes. Two faults were tested at a time on two cores, and other programs may
