@@ -11,12 +11,12 @@ from seqattn.config.sections import all_keys
 
 HEAD = """# Config keys
 
-`seqattn config schema --markdown --output docs/config.md` generates this page from the code.
-Any other key is an error, and the message names file, line and the nearest valid key. `seqattn
-config show my.yaml` prints every value and its origin.
+`seqattn config schema --markdown --output docs/config.md` generates this page from the code. If a
+config contains a key that is not on this page, the command ends with an error that names the file,
+the line and the nearest valid key. `seqattn config show my.yaml` prints every value and its origin.
 
-A heading such as `data` (kind: copy) means the section `data:` with `kind: copy`. A key whose
-default is "required" must be in the file.
+A heading such as "`data` (kind: copy)" refers to the section `data` with `kind: copy`. If the
+default of a key is "required", the config must contain the key.
 """
 
 BOUNDS = {"minimum": "{} or more", "exclusiveMinimum": "above {}", "maximum": "{} at most",

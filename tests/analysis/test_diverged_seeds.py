@@ -73,8 +73,8 @@ def test_a_variant_that_fails_in_half_of_its_seeds_is_not_better_in_the_others()
     (wins,) = paired_tests([{"fragile": {k: v + 0.3 for k, v in fragile.items()}, "sound": sound}])
     assert wins.describe() == (
         "sound is better than fragile: the typical difference in loss, fragile minus sound"
-        " (Hodges-Lehmann), is infinity, 95% interval 0.2 to infinity; sound is better in 12 of 12"
-        " seeds (fragile diverged in 6)."
+        " (Hodges-Lehmann), is infinity (95% interval: 0.2 to infinity); sound is better in 12"
+        " of 12 seeds (fragile diverged in 6)."
     )
 
 

@@ -179,7 +179,7 @@ def test_the_numbers_are_scipys() -> None:
     assert found.is_decided
     assert found.describe() == (
         "a is better than b: the typical difference in loss, b minus a (Hodges-Lehmann), is"
-        f" {-found.estimate:.2g}, 95% interval {-high:.2g} to {-low:.2g}; a is better in 20 of 20"
+        f" {-found.estimate:.2g} (95% interval: {-high:.2g} to {-low:.2g}); a is better in 20 of 20"
         " seeds."
     )
     spread = SeedSummary.of(first)
@@ -217,12 +217,12 @@ def test_words_say_no_more_than_the_numbers() -> None:
         return PairedTest(**{**known, **changed}).describe()
 
     assert pair() == (
-        "b is better than a: the typical difference in loss, a minus b (Hodges-Lehmann), is 0.01,"
-        " 95% interval 0.004 to 0.02; b is better in 29 of 32 seeds."
+        "b is better than a: the typical difference in loss, a minus b (Hodges-Lehmann), is 0.01"
+        " (95% interval: 0.004 to 0.02); b is better in 29 of 32 seeds."
     )
     assert pair(p=0.1, p_holm=0.1, interval=(-0.01, 0.02)) == (
         "32 seeds cannot tell a and b apart: the typical difference in loss, a minus b"
-        " (Hodges-Lehmann), is 0.01, 95% interval -0.01 to 0.02."
+        " (Hodges-Lehmann), is 0.01 (95% interval: -0.01 to 0.02)."
     )
     several = pair(p=0.02, p_holm=0.2, interval=(-0.01, 0.02), num_tests=10)
     assert several.endswith(
@@ -233,7 +233,7 @@ def test_words_say_no_more_than_the_numbers() -> None:
     # Holm's correction may decide what the wider, simultaneous interval leaves open.
     assert pair(p_holm=0.04, interval=(-0.001, 0.02)).startswith(
         "b is better than a (p = 0.04, Holm): the typical difference in loss, a minus b"
-        " (Hodges-Lehmann), is 0.01, 95% interval -0.001 to 0.02; "
+        " (Hodges-Lehmann), is 0.01 (95% interval: -0.001 to 0.02); "
     )
 
 

@@ -80,6 +80,7 @@ class Tally:
 
 
 def render_exit_codes(codes: Mapping[int, int]) -> str:
-    """Return exit codes and their numbers of occurrences as text, such as "0 (3 times)"."""
-    items = [f"{code} ({count} times)" for code, count in sorted(codes.items())]
-    return " and ".join([", ".join(items[:-1]), *items[-1:]] if len(items) > 1 else items)
+    """Return a sentence with the number of commands that ended with each exit code."""
+    counts = [f"{count} with exit code {code}" for code, count in sorted(codes.items())]
+    text = " and ".join([", ".join(counts[:-1]), *counts[-1:]] if len(counts) > 1 else counts)
+    return f"Of {sum(codes.values())} commands, {text}.".replace(" with", " ended with", 1)

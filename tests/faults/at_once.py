@@ -149,7 +149,7 @@ def pairs(
                     shutil.copytree(places.after(pair.before), here)
                     for code in _run(pair, here, places, delay, tally):
                         codes[code] = codes.get(code, 0) + 1
-    tally.remarks.append(f"the commands ended with exit codes {render_exit_codes(codes)}")
+    tally.remarks.append(render_exit_codes(codes))
     return tally
 
 

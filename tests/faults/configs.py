@@ -90,7 +90,8 @@ def misspelt(every: int = 1) -> Tally:
     with tally.case("the rate"):
         assert right / total >= 0.95, f"{right} of {total}; missed {missed[:20]}"
     tally.remarks.append(
-        f"the first suggestion was right for {right} of {total} ({right / total:.1%})"
+        f"The first suggestion was the right key for {right:,} of {total:,} misspelt keys"
+        f" ({right / total:.1%})."
     )
     return tally
 
@@ -133,7 +134,7 @@ def wrong_types(every: int = 1) -> Tally:
                         assert str(file) in str(error), str(error)[:300]
                     except Exception as error:
                         raise AssertionError(f"{type(error).__name__}: {error}") from None
-    tally.remarks.append(f"{taken:,} values were valid")
+    tally.remarks.append(f"seqattn accepted {taken:,} of the {tally.tried:,} values.")
     return tally
 
 

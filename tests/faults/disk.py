@@ -46,8 +46,8 @@ def full(sizes: int, step: int = 1) -> Tally:
                 finally:
                     subprocess.run(["umount", str(disk)], check=True)
     tally.remarks.append(
-        f"{codes.get(5, 0)} training runs ended with exit code 5, and {codes.get(0, 0)} had enough"
-        " space"
+        f"Of {sum(codes.values())} training runs, {codes.get(5, 0)} ended with exit code 5, and"
+        f" {codes.get(0, 0)} had enough disk space."
     )
     return tally
 

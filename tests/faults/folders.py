@@ -50,10 +50,7 @@ def names(every: int = 1) -> Tally:
                 assert len(runs) <= 1, runs
                 taken += done.code == 0
             shutil.rmtree(inside)
-    accepted = (
-        "was accepted as an ordinary name" if taken == 1 else "were accepted as ordinary names"
-    )
-    tally.remarks.append(f"{taken} of {len(NAMES[::every])} names {accepted}")
+    tally.remarks.append(f"seqattn accepted {taken} of the {len(NAMES[::every])} run names.")
     return tally
 
 
@@ -109,7 +106,7 @@ def links(every: int = 1) -> Tally:
                         assert (inside / "inside").read_text() == "kept"
                 shutil.rmtree(output)
                 shutil.rmtree(outside)
-    tally.remarks.append(f"the commands ended with exit codes {render_exit_codes(codes)}")
+    tally.remarks.append(render_exit_codes(codes))
     return tally
 
 

@@ -242,7 +242,8 @@ def full_disk(pages: Sequence[int] = range(1, 13), names: Sequence[str] = ALL) -
                 finally:
                     subprocess.run(["umount", str(disk)], check=True)
     tally.remarks.append(
-        f"{codes.get(5, 0)} commands ended with exit code 5, and {codes.get(0, 0)} had enough space"
+        f"Of {sum(codes.values())} commands, {codes.get(5, 0)} ended with exit code 5, and"
+        f" {codes.get(0, 0)} had enough disk space."
     )
     return tally
 

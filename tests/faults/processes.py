@@ -129,7 +129,7 @@ def killed(count: int, seed: int = 0) -> Tally:
                     struck += nursery.wait(child).code == -signal.SIGKILL
                 ends_the_same(nursery, home, output, tally, plots=plots)
             shutil.rmtree(home / output, ignore_errors=True)
-    tally.remarks.append(f"{struck} of {count} processes were still running when they were killed")
+    tally.remarks.append(f"Of {count} processes, {struck} were still running when SIGKILL arrived.")
     return tally
 
 
@@ -159,7 +159,9 @@ def killed_side_by_side(calls: Sequence[int] | None = None) -> Tally:
                     _, difference = first_difference(whole, folder)
                     assert difference is None, f"{folder.path.name}: {difference}"
             shutil.rmtree(home / output, ignore_errors=True)
-    tally.remarks.append(f"in {ahead} cases, some seeds were one save ahead of others")
+    tally.remarks.append(
+        f"After {ahead} of {tally.tried} kills, some seeds were one save ahead of other seeds."
+    )
     return tally
 
 
@@ -217,7 +219,7 @@ def stop_signals_at_once(count: int, seed: int = 0) -> Tally:
                     assert done.code == 128 + number, f"exit code {done.code}: {done.err}"
                     assert done.ended - at < 1, f"took {done.ended - at:.2f} s to leave"
                 shutil.rmtree(home / f"o{number}-{case}", ignore_errors=True)
-    tally.remarks.append(f"the slowest process ended after {slowest:.2f} s")
+    tally.remarks.append(f"The slowest process ended {slowest:.2f} s after the signal.")
     return tally
 
 
@@ -247,7 +249,7 @@ def stop_signals_while_importing(count: int, seed: int = 0) -> Tally:
                     assert "Traceback" not in err, err
                     assert took < 1, f"took {took:.2f} s to leave"
                     assert not list((home / f"o{number}{case}").rglob("*.safetensors"))
-    tally.remarks.append(f"the commands ended with exit codes {render_exit_codes(codes)}")
+    tally.remarks.append(render_exit_codes(codes))
     return tally
 
 
@@ -270,8 +272,8 @@ def two_at_once(count: int) -> Tally:
                         assert "writing there" in ended.err or "begun to write" in ended.err
                 ends_the_same(nursery, home, output, tally)
     tally.remarks.append(
-        f"{refused.get(6, 0)} commands were rejected by the lock, and {refused.get(2, 0)} because"
-        " the run existed"
+        f"The lock rejected {refused.get(6, 0)} commands, and {refused.get(2, 0)} commands ended with"
+        " an error because the run already existed."
     )
     return tally
 
@@ -309,9 +311,9 @@ def failing(calls: Sequence[int] | None = None) -> Tally:
                         ends_the_same(nursery, home, output, tally)
                     shutil.rmtree(home / output, ignore_errors=True)
     tally.remarks.append(
-        f"the command worked around {got_round.get('write', 0)} failed writes (the name in the lock)"
-        f" and {got_round.get('rename', 0)} failed renames (the second name of a checkpoint); all"
-        " other failures ended it with exit code 5"
+        f"seqattn worked around {got_round.get('write', 0)} failed writes (of the process id and host"
+        f" in the lock file) and {got_round.get('rename', 0)} failed renames (to the second name of a"
+        " checkpoint). All other failures ended the command with exit code 5."
     )
     return tally
 
@@ -422,7 +424,7 @@ def killed_at_each_system_call(only: Sequence[str] = ()) -> Tally:
                 assert max(whole) >= 2, f"only epoch {max(whole)} is left"
                 assert len(whole) == 2, "only one checkpoint is left"
         tally.remarks.append(
-            f"the system calls of a save are {', '.join(name for name, _ in calls)}"
+            f"A save makes these system calls: {', '.join(name for name, _ in calls)}."
         )
     return tally
 

@@ -136,7 +136,7 @@ def fuzz(seconds: float, seed: int, home: Path) -> Tally:
                 kept.write_bytes(file.read_bytes())
                 raise AssertionError(f"{type(error).__name__}: {error} ({kept})") from None
     tally.remarks.append(
-        f"{counts['refused']:,} inputs were rejected, and {counts['read']:,} were read"
+        f"The readers rejected {counts['refused']:,} inputs and accepted {counts['read']:,} inputs."
     )
     return tally
 

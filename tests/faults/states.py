@@ -271,6 +271,7 @@ def many_steps(steps: int = 20_000) -> Tally:
             assert after - before < 8, f"memory grew by {after - before:.1f} MiB"
             assert more == files, f"{more - files} more files are open"
             tally.remarks.append(
-                f"memory grew by {after - before:.1f} MiB, and the number of open files did not grow"
+                f"The memory grew by {after - before:.1f} MiB, and the number of open files did not"
+                " grow."
             )
     return tally

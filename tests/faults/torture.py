@@ -18,6 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
+from typing import NamedTuple
 
 from tests.conftest import ROOT
 from tests.faults import (
@@ -38,212 +39,253 @@ from tests.faults import (
 DELAYS = (0.0, 0.01, 0.03, 0.1, 0.2, 0.4, 0.8)
 """Seconds between two commands that are begun at once."""
 
+
+class Fault(NamedTuple):
+    """A fault, the result that is required after it, and the function that injects it.
+
+    Attributes:
+        description: sentence that describes the fault.
+        required: sentence that describes the required result.
+        inject: function that injects the fault many times.
+    """
+
+    description: str
+    required: str
+    inject: Callable[[], Tally]
+
+
 # The longest first, so that two at a time end together.
-FAULTS: dict[str, tuple[str, Callable[[], Tally]]] = {
-    "failing": (
-        "The n-th write, fsync or rename fails with ENOSPC or EIO, for every n: the command"
-        " ends with exit code 5, and a resume gives the same result",
+FAULTS: dict[str, Fault] = {
+    "failing": Fault(
+        "The n-th write, fsync or rename fails with ENOSPC or EIO, for every n.",
+        "The command works around the failure or ends with exit code 5, and a resumed run"
+        " gives the same result.",
         processes.failing,
     ),
-    "stop_signals": (
-        "SIGINT and SIGTERM arrive during a save, a validation or the plotting, 100 of each:"
-        " the run is saved, and a resume gives the same result",
+    "stop_signals": Fault(
+        "SIGINT or SIGTERM arrives during a save, a validation or the plotting (100 times each).",
+        "The run is saved, and the resumed run gives the same result.",
         lambda: processes.stop_signals(100),
     ),
-    "killed": (
-        "SIGKILL arrives at a random moment, and the run is resumed: the final files have the"
-        " same bytes",
+    "killed": Fault(
+        "SIGKILL arrives at a random moment of a training run, and the run is resumed.",
+        "The final files have the same bytes as without the fault.",
         lambda: processes.killed(300),
     ),
-    "killed_side_by_side": (
-        "SIGKILL arrives at each of sixty renames of three batched seeds (several saves): no"
-        " seed restarts, and all seeds give the same result",
+    "killed_side_by_side": Fault(
+        "SIGKILL arrives at one of sixty renames during several saves of three batched seeds.",
+        "No seed restarts from the beginning, and all seeds give the same result.",
         processes.killed_side_by_side,
     ),
-    "read": (
-        "Every reader (config, seven data formats, checkpoint, metrics, arrays) gets random"
-        " bytes for ten minutes: it reads them, or rejects them with an error",
+    "read": Fault(
+        "For ten minutes, random bytes are passed to the readers of configs, seven data"
+        " formats, checkpoints, metrics and arrays.",
+        "A reader either accepts the bytes or rejects them with an error message.",
         lambda: readers.run(600),
     ),
-    "stop_signals_at_once": (
-        "SIGINT and SIGTERM arrive at a random moment of a training run with the default"
-        " config, 100 of each: it ends with exit code 130 or 143 within a second",
+    "stop_signals_at_once": Fault(
+        "SIGINT or SIGTERM arrives at a random moment of a training run with the default"
+        " config (100 times each).",
+        "The command ends with exit code 130 or 143 within one second.",
         lambda: processes.stop_signals_at_once(100),
     ),
-    "system_calls": (
-        "The process is killed at each system call of one save: two complete checkpoints exist",
+    "system_calls": Fault(
+        "The process is killed at each system call of a save.",
+        "Two complete checkpoints exist.",
         processes.killed_at_each_system_call,
     ),
-    "importing": (
-        "SIGINT and SIGTERM arrive during the import, 100 of each: the command ends with exit"
-        " code 130 or 143 within a second and writes nothing",
+    "importing": Fault(
+        "SIGINT or SIGTERM arrives while the command imports its modules (100 times each).",
+        "The command ends with exit code 130 or 143 within one second and writes no checkpoint.",
         lambda: processes.stop_signals_while_importing(100),
     ),
-    "two_at_once": (
-        "Two training runs start in one folder at the same time: one trains, and the other ends"
-        " with an error",
+    "two_at_once": Fault(
+        "Two training runs start in the same folder at the same time.",
+        "One of the two commands trains, and the other command ends with an error.",
         lambda: processes.two_at_once(50),
     ),
-    "at_once": (
-        "A training run starts in one folder at the same time as another training run, a"
-        " training run with many seeds, or a command that reads or draws the run: each ends with"
-        " exit code 0 or 6, and the files are the same as if each had run alone",
-        lambda: at_once.pairs(
-            at_once.beginning_with("train", "seeds", "other", "report"), DELAYS
-        ),
+    "at_once": Fault(
+        "A training run starts at the same time as another training run, a training run with"
+        " many seeds, or a command that reads or draws the run, in the same folder.",
+        "Each command ends with exit code 0, or seqattn rejects the command with exit code 2,"
+        " 4 or 6. The files are the same as if the successful commands had run alone.",
+        lambda: at_once.pairs(at_once.beginning_with("train", "seeds", "other", "report"), DELAYS),
     ),
-    "comparisons_at_once": (
-        "A comparison starts in one folder at the same time as the same comparison, another"
-        " comparison, or another command: the result is as in the row above",
+    "comparisons_at_once": Fault(
+        "A comparison starts at the same time as the same comparison, another comparison, or"
+        " another command, in the same folder.",
+        "The result is as required in the row `at_once`.",
         lambda: at_once.pairs(at_once.beginning_with("compare"), DELAYS),
     ),
-    "searches_at_once": (
+    "searches_at_once": Fault(
         "A search starts at the same time as the same search, another search, or another"
-        " command, in one folder or with one database: the result is as in the row above",
+        " command, in the same folder or with the same database.",
+        "The result is as required in the row `at_once`.",
         lambda: at_once.pairs(at_once.beginning_with("tune"), DELAYS),
     ),
-    "disk": (
-        "The disk becomes full after n pages of 4 KiB, for every n up to 40 (three checkpoints"
-        " take 12 pages, and a whole run takes 20), with and without the check of free space:"
-        " when there is space again, a resume gives the same result",
+    "disk": Fault(
+        "The disk becomes full after n pages of 4 KiB, for every n up to 40, with and without"
+        " the check of free space. Three checkpoints take 12 pages, and a whole run takes 20"
+        " pages.",
+        "After space is freed, a resumed run gives the same result.",
         lambda: disk.full(40),
     ),
-    "stopped": (
-        "A 200-step training run with dropout, sampling and teacher-forcing draws is stopped"
-        " after step k and resumed, for every k: the state is the same",
+    "stopped": Fault(
+        "A training run of 200 steps with dropout, sampling and teacher-forcing draws is"
+        " stopped after step k and resumed, for every k.",
+        "The state is the same as without the stop.",
         states.stopped_at,
     ),
-    "groups_stopped": (
+    "groups_stopped": Fault(
         "Batched runs that stop early, diverge, have plateaus or have different numbers of"
-        " epochs are stopped after step k and then every 7 steps: weights, metrics and results"
-        " are the same as without a stop",
+        " epochs are stopped after step k and then every 7 steps.",
+        "Weights, metrics and results are the same as without the stops.",
         lambda: groups.stopped(range(1, 37)),
     ),
-    "groups_killed": (
-        "Batched runs as in the row above are ended twice at the n-th rename of a checkpoint,"
-        " with many, few and no common saves: weights, metrics and results are the same",
+    "groups_killed": Fault(
+        "Batched runs as in the row `groups_stopped` are ended twice at the n-th rename of a"
+        " checkpoint. The runs have many, few or no common saves.",
+        "Weights, metrics and results are the same as without the fault.",
         lambda: groups.killed(range(1, 61)),
     ),
-    "groups_killed_for_real": (
-        "SIGKILL arrives at the n-th rename of four seeds, some of which stop early: weights,"
-        " metrics and forecasts are the same",
+    "groups_killed_for_real": Fault(
+        "SIGKILL arrives at the n-th rename of four seeds, some of which stop early.",
+        "Weights, metrics and forecasts are the same as without the fault.",
         lambda: groups.killed_for_real(range(13, 103, 3)),
     ),
-    "left_out": (
-        "One item of the state is deliberately not restored: the check of resumed training runs"
-        " detects it",
+    "left_out": Fault(
+        "One item of the state is deliberately not restored.",
+        "The check of resumed training runs detects the missing item.",
         states.left_out,
     ),
-    "many_steps": (
-        "A training run takes 20,000 steps: neither its memory nor its number of open files"
-        " grows",
+    "many_steps": Fault(
+        "A training run takes 20,000 steps.",
+        "Neither the memory nor the number of open files of the process grows.",
         lambda: states.many_steps(20_000),
     ),
-    "environments": (
+    "environments": Fault(
         "The command runs without HOME, with a missing, read-only or full TMPDIR, with any"
-        " locale, with NO_COLOR, without a terminal, and without a network: it trains and draws,"
-        " and prints no escape codes",
+        " locale, with NO_COLOR, without a terminal, and without a network.",
+        "The command trains, draws the pictures, and prints no escape codes.",
         environment.environments,
     ),
-    "closed": (
-        "The standard streams are closed, full or without a reader, or the terminal is closed:"
-        " the training run finishes",
+    "closed": Fault(
+        "The standard streams are closed, full or without a reader, or the terminal is closed.",
+        "The training run finishes.",
         environment.closed,
     ),
-    "terminals": ("The command runs in a terminal, with and without NO_COLOR: the training run finishes,"
-        " and there are no colours with NO_COLOR", environment.terminals),
-    "links": (
-        "Links, folders and pipes replace each file of a run: nothing outside is changed, and"
-        " the command does not block",
+    "terminals": Fault(
+        "The command runs in a terminal, with and without NO_COLOR.",
+        "The training run finishes, and the output has no colours with NO_COLOR.",
+        environment.terminals,
+    ),
+    "links": Fault(
+        "Links, folders and pipes replace each file of a run.",
+        "Nothing outside the run folder is changed, and the command does not block.",
         folders.links,
     ),
-    "names": (
-        "Runs have names that would leave the folder, or that have a meaning to a shell or"
-        " terminal: the command ends with exit code 0, 2 or 5, and nothing is written elsewhere",
+    "names": Fault(
+        "Run names contain paths that would leave the output folder, or characters with a"
+        " meaning to a shell or a terminal.",
+        "The command ends with exit code 0, 2 or 5, and writes nothing outside the output folder.",
         folders.names,
     ),
-    "outputs_onto_inputs": (
-        "Each output (forecasts, weights, pictures, page, sample, schema) is directed to each"
-        " file that its command reads, through symbolic and hard links: the command ends with"
-        " exit code 2, and nothing is changed",
+    "outputs_onto_inputs": Fault(
+        "Each output (forecasts, weights, pictures, page, sample and schema) is directed to"
+        " each file that its command reads, through symbolic and hard links.",
+        "The command ends with exit code 2, and no file is changed.",
         outputs.onto_inputs,
     ),
-    "outputs_special": (
+    "outputs_special": Fault(
         "Each output is directed to links, to pipes, to a pipe that its reader closes, to"
-        " /dev/null and /dev/full, and to a place where no file can be created: links and pipes"
-        " remain, and the content is that of an ordinary file or the exit code is 5",
+        " /dev/null and /dev/full, and to a place where no file can be created.",
+        "Links and pipes remain. Either the content is the same as in an ordinary file, or"
+        " the command ends with exit code 5.",
         outputs.special,
     ),
-    "outputs_full_disk": (
-        "Each output replaces an older file on a disk with 1 to 12 free pages of 4 KiB: the"
-        " exit code is 5 and the older file remains, or the exit code is 0 and the new file is"
-        " complete",
+    "outputs_full_disk": Fault(
+        "Each output replaces an older file on a disk with 1 to 12 free pages of 4 KiB.",
+        "Either the command ends with exit code 5 and the older file remains, or it ends with"
+        " exit code 0 and the new file is complete.",
         outputs.full_disk,
     ),
-    "outputs_failing": (
-        "The n-th write, fsync or rename of each output fails with EIO, for every n: the"
-        " command ends with exit code 5, and the older file is unchanged",
+    "outputs_failing": Fault(
+        "The n-th write, fsync or rename of each output fails with EIO, for every n.",
+        "The command ends with exit code 5, and the older file is unchanged.",
         outputs.failing,
     ),
-    "outputs_killed": (
-        "SIGKILL arrives at the n-th write, fsync or rename of each output, for every n: the"
-        " older or the new file is complete, and the repeated command writes the new file",
+    "outputs_killed": Fault(
+        "SIGKILL arrives at the n-th write, fsync or rename of each output, for every n.",
+        "Either the older file or the new file is complete, and the repeated command writes"
+        " the new file.",
         outputs.killed,
     ),
-    "permissions": (
-        "Files and folders have no read or write permission, for a user without root's rights:"
-        " the command ends with the documented exit code and without a traceback",
+    "permissions": Fault(
+        "A user without root's rights has no read or write permission for files and folders.",
+        "The command ends with the documented exit code and without a traceback.",
         folders.permissions,
     ),
-    "flipped": (
-        "One bit of a checkpoint is flipped: the checkpoint is rejected",
+    "flipped": Fault(
+        "One bit of a checkpoint is flipped.",
+        "seqattn rejects the checkpoint.",
         lambda: files.flipped(5000),
     ),
-    "cut": (
-        "A checkpoint is truncated at every length of its header and at every per cent after"
-        " it: the checkpoint is rejected",
+    "cut": Fault(
+        "A checkpoint is truncated at every length of its header and at every per cent of the"
+        " rest.",
+        "seqattn rejects the checkpoint.",
         files.cut,
     ),
-    "swapped": ("Two tensors of the same shape are swapped in a checkpoint: the checkpoint is rejected", files.swapped),
-    "payloads": (
-        "Each file that is read is replaced by a pickle of the same name, a file with a false"
-        " header, or a file with names that other programs execute: the file is rejected or read"
-        " as text, and nothing is executed",
+    "swapped": Fault(
+        "Two tensors of the same shape are swapped in a checkpoint.",
+        "seqattn rejects the checkpoint.",
+        files.swapped,
+    ),
+    "payloads": Fault(
+        "Each file that seqattn reads is replaced by a pickle of the same name, a file with a"
+        " false header, or a file with names that other programs execute.",
+        "seqattn rejects the file or reads it as text, and executes nothing.",
         files.payloads,
     ),
-    "misspelt": (
-        "Every config key is misspelt in six ways: the key is rejected, and the right key is"
-        " the first suggestion (in at least 95% of the cases)",
+    "misspelt": Fault(
+        "Every config key is misspelt in six ways.",
+        "seqattn rejects the key. In at least 95% of the cases, the right key is the first"
+        " suggestion.",
         configs.misspelt,
     ),
-    "wrong_types": (
-        "Every config field gets wrong types, NaN, infinity, 2^63 and a 5000-digit integer:"
-        " valid values are accepted, and all others are rejected",
+    "wrong_types": Fault(
+        "Every config field gets values of wrong types, NaN, infinity, 2^63 and an integer of"
+        " 5,000 digits.",
+        "seqattn accepts valid values and rejects all other values.",
         configs.wrong_types,
     ),
-    "yaml": (
+    "yaml": Fault(
         "YAML files contain tags, aliases, bombs, 20,000 levels, duplicate keys and traps of"
-        " YAML 1.1: the file is rejected",
+        " YAML 1.1.",
+        "seqattn rejects the file.",
         configs.yaml,
     ),
-}  # fmt: skip
+}
 
 MARK = "\n## Comparison with Lightning\n"
 HEAD = """# Fault-injection results
 
-Each row of the table describes a fault and the result that is required after the fault. The column "tried" contains the
-number of times that the fault was injected. The checks themselves are tested as well: for each check, a test makes a
-deliberate mistake in seqattn, which the check must detect (`tests/faults/test_faults.py`). This test file is part of
-the test suite. It also injects the faults of every row a small number of times. If a fault cannot be injected, the
+This page lists faults that were injected into seqattn, and the results. For each fault, the first table states the
+result that is required after the fault. "The same result" means the same weights, metrics and forecasts as without the
+fault. The column "tried" contains the number of times that the fault was injected. If a fault cannot be injected, the
 attempt counts as skipped, never as passed.
 
+For each fault, a function injects the fault and checks the required result. The test suite tests these functions as
+well: a test makes a deliberate mistake in seqattn, which the function must detect (`tests/faults/test_faults.py`). The
+same test file also injects each fault a small number of times.
+
 The columns "worst time" and "worst memory" contain the longest time and the highest memory of any attempt in the row.
-The memory is the memory of seqattn's own processes. Two faults were tested at a time on two cores, and other programs
-may have run at the same time, so the times are upper limits. `make torture` measures every row, and `python -m
-tests.faults.torture --only NAMES` measures selected rows.
+The memory is that of seqattn's own processes. Two faults were tested at a time on two cores, and other programs may
+have run at the same time, so the times are upper limits. `make torture` measures every row. To measure selected rows,
+run `python -m tests.faults.torture --only NAMES` with names from the first column.
 
 """
-DETAILS = "The following list gives additional results for some of the faults:"
+DETAILS = "For some of the faults, the following list gives additional results:"
 
 
 def page(found: dict[str, Tally], before: str = "") -> str:
@@ -253,20 +295,20 @@ def page(found: dict[str, Tally], before: str = "") -> str:
         before: the page that is there; its rows of other faults stay.
     """
     rows, remarks = list[str](), list[str]()
-    for name, (what, _) in FAULTS.items():
-        head, remark = f"| {what} |", f"- {what.partition(':')[0]}: "
+    for name, fault in FAULTS.items():
+        head, remark = f"| `{name}` | {fault.description} | {fault.required} |", f"- `{name}`: "
         if name in found:
             rows.append(_row(head, found[name]))
-            remarks += [f"{remark}{text}." for text in _remarks(found[name])]
+            remarks += [f"{remark}{text}" for text in _remarks(found[name])]
         else:
             rows += [line for line in before.splitlines() if line.startswith(head)]
             remarks += [line for line in before.splitlines() if line.startswith(remark)]
     lines = [
         HEAD + f"The measurements used Python {platform.python_version()}, torch {version('torch')}"
         f" and {platform.system()} {platform.machine()} on {os.cpu_count()} cores.\n",
-        "| fault, and required result | tried | passed | skipped | failed | worst time | worst memory"
-        " | measured |",
-        "| --- | ---: | ---: | ---: | ---: | ---: | ---: | --- |",
+        "| name | fault | required result | tried | passed | skipped | failed | worst time"
+        " | worst memory | measured |",
+        "| --- | --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | --- |",
         *rows, "", DETAILS, "", *remarks,
     ]  # fmt: skip
     return "\n".join(lines) + "\n"
@@ -283,8 +325,8 @@ def _row(head: str, tally: Tally) -> str:
 
 
 def _remarks(tally: Tally) -> list[str]:
-    skipped = [f"skipped: {reason}" for reason in tally.skipped]
-    failed = [f"failed: {failure[:300]}" for failure in tally.failures[:5]]
+    skipped = [f"An attempt was skipped: {reason}." for reason in tally.skipped]
+    failed = [f"An attempt failed: {failure[:300]}." for failure in tally.failures[:5]]
     return [*tally.remarks, *skipped, *failed]
 
 
@@ -314,7 +356,7 @@ def main() -> int:
     options.add_argument("--one", help=argparse.SUPPRESS)
     chosen = options.parse_args()
     if chosen.one:
-        print(json.dumps(asdict(FAULTS[chosen.one][1]())))
+        print(json.dumps(asdict(FAULTS[chosen.one].inject())))
         return 0
     names = chosen.only.split(",") if chosen.only else list(FAULTS)
     with ThreadPoolExecutor(2) as pool:

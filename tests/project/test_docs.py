@@ -103,8 +103,8 @@ def test_every_command_of_the_ten_minutes_page_does_what_the_page_states(
     )
     sentence = (
         "scaled_dot is better than uniform: the typical difference in loss, uniform minus"
-        " scaled_dot (Hodges-Lehmann), is 0.16, 95% interval 0.12 to 0.2; scaled_dot is better in"
-        " 12 of 12 seeds."
+        " scaled_dot (Hodges-Lehmann), is 0.16 (95% interval: 0.12 to 0.2); scaled_dot is better"
+        " in 12 of 12 seeds."
     )
     assert sentence in everything
     assert sentence in page_text

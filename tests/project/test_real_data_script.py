@@ -135,4 +135,4 @@ def test_the_page_has_the_table_of_the_recorded_figures(script: Any) -> None:
     for note in script.notes(record):
         if "neural peer" in note:
             name, share, peer = re.match(r"(\w+): (\S+) against .* \((\w+)\)", note).groups()  # type: ignore[union-attr]
-            assert re.search(rf"{name} {re.escape(share)}\s+\({peer}\)", page), note
+            assert re.search(rf"`{name}`\s+{re.escape(share)}\s+\({peer}\)", page), note

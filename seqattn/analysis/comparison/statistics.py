@@ -197,7 +197,7 @@ class PairedTest:
         if self.interval is None:
             return f"{words}, without an interval (needs {self.pairs_needed} seeds)"
         low, high = sorted(sign * bound for bound in self.interval)
-        return f"{words}, 95% interval {format_number(low)} to {format_number(high)}"
+        return f"{words} (95% interval: {format_number(low)} to {format_number(high)})"
 
     @property
     def pairs_needed(self) -> int:

@@ -117,8 +117,8 @@ class Compare(Section):
     """A comparison of several variants of the config, for `seqattn compare`."""
 
     seeds: Annotated[int, Field(ge=2, le=100_000)] = 16
-    """Number of seeds of each variant, starting with the seed of the config. Fewer than 6 seeds
-    cannot show a difference."""
+    """Number of seeds of each variant, starting with the seed of the config. With fewer than 6
+    seeds, the test cannot show a difference."""
     vary: dict[str, list[Any]] = Field(default_factory=dict)
     """Lists of values by dotted key. Every combination of values is a variant."""
     variants: dict[VariantName, dict[str, Any]] = Field(default_factory=dict)
@@ -129,9 +129,9 @@ class Compare(Section):
     with the other variants at the same number. The picture along.png plots the losses against the
     numbers."""
     resample_data: bool = True
-    """Whether each seed draws new generated data, which all variants share, so that results do not
-    depend on one data set. With `false`, all seeds use the data set of `data.train_seed`,
-    `validation_seed` and `test_seed`. This key has no effect on files."""
+    """Whether each seed has its own generated data, which all variants share, so that results do
+    not depend on a single data set. With `false`, all seeds use the data of `data.train_seed`,
+    `data.validation_seed` and `data.test_seed`. This key has no effect on data files."""
 
     @model_validator(mode="after")
     def _check_variants(self) -> Self:
@@ -146,7 +146,7 @@ class ComparisonFile(Config):
     """A config file that may contain a comparison."""
 
     compare: Compare | None = None
-    """Comparison for `seqattn compare`. `null` means a single training."""
+    """Comparison for `seqattn compare`. `null` means that the config has no comparison."""
 
 
 __all__ = [

@@ -59,22 +59,22 @@ class Generated(Section):
 
 
 class Squares(Generated):
-    """Noisy squares. A square's first corners are the source, and its other corners are the
-    target."""
+    """Noisy squares. The source consists of the first corners of a square, and the target consists
+    of the other corners."""
 
     kind: Literal["squares"] = "squares"
     """Name of the task, or `file` for your own sequences."""
     noise: Noise = 0.1
     """Standard deviation of the normal noise on every coordinate. The corners are at -1 and 1."""
     source_length: Annotated[int, Field(ge=1, le=3)] = 2
-    """Number of source corners. The target has the rest of the four corners."""
+    """Number of source corners. The target consists of the other corners."""
     variable_length: bool = False
-    """Whether squares have 2 to 4 corners, at least one in the source and one in the target."""
+    """Whether sequences have 2, 3 or 4 corners of a square instead of always 4 corners."""
 
 
 class Polygons(Generated):
-    """Regular polygons, randomly rotated and scaled. The source has the first corners of a polygon,
-    and the target has the other corners."""
+    """Regular polygons, randomly rotated and scaled. The source consists of the first corners of a
+    polygon, and the target consists of the other corners."""
 
     model_config = require_key("kind")
     kind: Literal["polygons"] = "polygons"
@@ -83,12 +83,12 @@ class Polygons(Generated):
     """Standard deviation of the normal noise on every coordinate. The distance of each corner from
     the centre is between 0.5 and 1.5."""
     corners: Annotated[int, Field(ge=3, le=1000)] = 5
-    """Number of corners of each polygon, or of the largest polygon with `min_corners`."""
+    """Number of corners of each polygon, or of the largest polygon if `min_corners` is set."""
     min_corners: Annotated[int, Field(ge=3, le=1000)] | None = None
     """Number of corners of the smallest polygon. The number of corners of each polygon is random,
     from `min_corners` to `corners`. With `null`, every polygon has `corners` corners."""
     source_length: Annotated[int, Field(ge=2, le=999)] = 2
-    """Number of source corners. The first two determine the polygon. The target has the rest."""
+    """Number of source corners. The target consists of the other corners of the polygon."""
 
     @model_validator(mode="after")
     def _check_rest(self) -> Self:
@@ -109,7 +109,7 @@ class Paths(Generated):
     noise: Noise = 0.0
     """Standard deviation of the normal noise on the target."""
     length: PathLength = 8
-    """Length of each source, or of the longest source with `min_length`."""
+    """Length of each source, or of the longest source if `min_length` is set."""
     min_length: PathLength | None = None
     """Length of the shortest source. The length of each source is random, from `min_length` to
     `length`. With `null`, every source has the length `length`."""
@@ -121,7 +121,7 @@ class Paths(Generated):
 
 
 class Copy(Paths):
-    """Copy the source, so that target step t equals source step t."""
+    """A task in which the target is a copy of the source: target step t equals source step t."""
 
     model_config = require_key("kind")
     kind: Literal["copy"] = "copy"
@@ -129,7 +129,7 @@ class Copy(Paths):
 
 
 class Reverse(Paths):
-    """Reverse the source."""
+    """A task in which the target consists of the source points in reverse order."""
 
     model_config = require_key("kind")
     kind: Literal["reverse"] = "reverse"
@@ -137,7 +137,8 @@ class Reverse(Paths):
 
 
 class Sort(Paths):
-    """Sort the source by its first coordinate, so that the alignment depends on the values."""
+    """A task in which the target consists of the source points, sorted by their first
+    coordinate."""
 
     model_config = require_key("kind")
     kind: Literal["sort"] = "sort"
@@ -145,9 +146,9 @@ class Sort(Paths):
 
 
 class Recall(Generated):
-    """Pairs of a key and a value, followed by a noisy copy of one key. The target is the value of
-    that key (associative retrieval, Ba et al. 2016, section 4.1, with points instead of
-    letters)."""
+    """A task in which the source consists of key-value pairs and a noisy copy of one key, and the
+    target is the value of this key (associative retrieval with points, Ba et al. 2016, section
+    4.1)."""
 
     model_config = require_key("kind")
     kind: Literal["recall"] = "recall"
@@ -156,8 +157,8 @@ class Recall(Generated):
     """Standard deviation of the normal noise on the copied key. Keys and values are uniformly
     distributed in the square from -1 to 1."""
     pairs: Annotated[int, Field(ge=1, le=5000)] = 4
-    """Number of pairs in each source, or in the longest source with `min_pairs`. A source has two
-    steps per pair, and one step for the copied key."""
+    """Number of pairs in each source, or in the longest source if `min_pairs` is set. A source has
+    two steps for each pair, and one step for the copied key."""
     min_pairs: Annotated[int, Field(ge=1, le=5000)] | None = None
     """Number of pairs in the shortest source. The number of pairs of each source is random, from
     `min_pairs` to `pairs`. With `null`, every source has `pairs` pairs."""
@@ -169,7 +170,7 @@ class Recall(Generated):
 
 
 class Lag(Paths):
-    """Repeat the sequence with a lag. Step t equals step t - lag, plus noise."""
+    """A task in which target step t equals step t - `lag` of the sequence, plus noise."""
 
     model_config = require_key("kind")
     kind: Literal["lag"] = "lag"
@@ -200,7 +201,7 @@ class Lag(Paths):
 
 
 class Window(Section):
-    """Sliding windows over series. A window has source steps, followed by target steps."""
+    """Sliding windows over series. In a window, the target steps follow the source steps."""
 
     source: Count
     """Length of the source."""
@@ -211,13 +212,13 @@ class Window(Section):
 
 
 class Split(Section):
-    """The split into a training, a validation and a test part."""
+    """The split of the data into a training, a validation and a test part."""
 
     by: Literal["sequence", "group", "time"] = "sequence"
     """What is split. `sequence` splits the sequences at random. `group` splits groups at random; a
-    group is all sequences with one value in the column `data.group`. `time` puts the first steps
-    into the training part and the last steps into the test part. `time` splits each series if
-    `window` is set, and otherwise orders the series by their first step."""
+    group consists of all sequences with the same value in the column `data.group`. `time` puts the
+    first steps into the training part and the last steps into the test part. `time` splits each
+    series if `window` is set, and otherwise orders whole series by their first step."""
     validation: Share = 0.15
     """Share of the validation part."""
     test: Share = 0.15
@@ -245,15 +246,15 @@ AUTO = ["auto"]
 
 
 class OwnFile(Section):
-    """Sequences from your own files. `seqattn data check FILE` writes this section."""
+    """Sequences from your own files. `seqattn data check FILE` prints this section for a file."""
 
     model_config = require_key("kind")
     kind: Literal["file"] = "file"
     """Name of the task, or `file` for your own sequences."""
     path: FileName
-    """A file, a folder of files with one format (with its subfolders), or a pattern such as
-    `data/*.csv`, relative to the working directory. With the two paths below, `path` is the
-    training part."""
+    """A file, a folder of files of the same format (including subfolders), or a pattern such as
+    `data/*.csv`, relative to the working directory. If `validation_path` and `test_path` are set,
+    `path` is only the training part."""
     validation_path: FileName | None = None
     """Path of the validation part. `null` means the share `split.validation` of `path`."""
     test_path: FileName | None = None
@@ -261,17 +262,17 @@ class OwnFile(Section):
     format: Literal["auto", "csv", "tsv", "json", "jsonl", "npz", "npy", "parquet", "arrow"] = (
         "auto"
     )
-    """Format of the files. `auto` means the format of the suffix before an optional .gz or .zst."""
+    """Format of the files. With `auto`, the suffix determines the format (before .gz or .zst)."""
     layout: Literal["auto", "long", "wide"] = "auto"
     """Layout of a table. With `long`, a row is a step. With `wide`, a row is a sequence, with
     columns such as x_1, y_1, x_2, y_2, or dates. `auto` means `wide` if there are such columns and
     no time column."""
     series: OneOrMore | None = AUTO
-    """Column or columns with the series id of a row. `auto` infers the columns from names and
-    values, as `seqattn data check` shows. With `null`, all rows of a long table are one series."""
+    """Column or columns with the series id of a row. `auto` detects the columns from names and
+    values, as `seqattn data check` does. With `null`, all rows of a long table form one series."""
     time: OneOrMore | None = AUTO
     """Time column of a long table, with numbers or dates, or several columns, such as a date and an
-    hour. `auto` infers the columns. With `null`, the rows are in order of time."""
+    hour. `auto` detects the columns. With `null`, the rows are in order of time."""
     group: ColumnName | None = None
     """Column with the group of a sequence, for `split.by: group`."""
     features: ColumnNames | None = None
@@ -279,8 +280,7 @@ class OwnFile(Section):
     ignore: ColumnNames | None = None
     """Columns to leave out. `null` means no columns."""
     one_hot: ColumnNames | None = None
-    """Columns of words. Each word becomes one feature with the values 0 and 1. `null` means no
-    columns."""
+    """Columns of words. Each word becomes a feature with the values 0 and 1. `null` means none."""
     source_features: ColumnNames | None = None
     """Columns of the source, if the target has other columns. `null` means `features`."""
     target_features: ColumnNames | None = None
@@ -293,7 +293,7 @@ class OwnFile(Section):
     target_length: Count | None = None
     """Length of each target, at the end of the sequence. The rest is the source."""
     window: Window | None = None
-    """Sliding windows over series, within each part. Windows replace the two lengths above."""
+    """Sliding windows over the series of each part. `null` means no windows."""
     split: Split = Split()
     """The split of `path` into three parts."""
     normalize: Literal["none", "global", "instance"] = "global"
@@ -306,8 +306,8 @@ class OwnFile(Section):
     (`robust`; standard deviation 1 if the quartiles are equal). Forecasts are in your units; losses
     are scaled."""
     relative: bool = False
-    """Whether the last source step is subtracted from each sequence and added to the forecast.
-    Differences suit series that drift beyond the levels of the training part."""
+    """Whether the last source step is subtracted from each sequence and added to the forecast. Use
+    `true` for series that drift beyond the levels of the training part."""
     missing: Literal["refuse", "drop_sequence", "interpolate"] = "refuse"
     """Handling of empty cells, and of missing rows between evenly spaced steps. `refuse` reports an
     error. `drop_sequence` leaves out the sequence or window. `interpolate` interpolates source

@@ -95,7 +95,7 @@ class AttentionKnobs(Section):
 
 
 class UniformAttention(AttentionKnobs):
-    """Equal weights for all source steps, without a score, as a baseline for the other scores."""
+    """Equal weights for all source steps, as a baseline for the other scores."""
 
     model_config = require_key("score")
     score: Literal["uniform"] = "uniform"
@@ -112,7 +112,7 @@ class UniformAttention(AttentionKnobs):
 
 
 class DotAttention(AttentionKnobs):
-    """The score query . key (Luong et al. 2015)."""
+    """The dot product of query and key (Luong et al. 2015)."""
 
     model_config = require_key("score")
     score: Literal["dot"] = "dot"
@@ -120,7 +120,8 @@ class DotAttention(AttentionKnobs):
 
 
 class ScaledDotAttention(AttentionKnobs):
-    """The score query . key / sqrt(K) (Vaswani et al. 2017)."""
+    """The dot product of query and key, divided by the square root of their width K (Vaswani et al.
+    2017)."""
 
     score: Literal["scaled_dot"] = "scaled_dot"
     """Score function of query and key."""
@@ -140,7 +141,7 @@ class ScaledDotAttention(AttentionKnobs):
 
 
 class GeneralAttention(AttentionKnobs):
-    """The score query . W key (Luong et al. 2015)."""
+    """The score query . W key with a learned matrix W (Luong et al. 2015)."""
 
     model_config = require_key("score")
     score: Literal["general"] = "general"
@@ -148,7 +149,8 @@ class GeneralAttention(AttentionKnobs):
 
 
 class AdditiveAttention(AttentionKnobs):
-    """The score v . tanh(W query + U key + b) (Bahdanau et al. 2015, plus the bias b)."""
+    """The score v . tanh(W query + U key + b) with learned parameters v, W, U and b (Bahdanau et
+    al. 2015, with the bias b added)."""
 
     model_config = require_key("score")
     score: Literal["additive"] = "additive"
@@ -158,8 +160,8 @@ class AdditiveAttention(AttentionKnobs):
 
 
 class CosineAttention(AttentionKnobs):
-    """The score cos(query, key) / temperature, with a learned temperature (Graves et al. 2014, eq.
-    5, 6)."""
+    """The cosine of the angle between query and key, divided by a learned temperature (Graves et
+    al. 2014, eq. 5, 6)."""
 
     model_config = require_key("score")
     score: Literal["cosine"] = "cosine"
@@ -186,14 +188,15 @@ class ModelKnobs(Section):
     """The keys that all kinds of models have."""
 
     skip: Literal["none", "linear"] = "none"
-    """Skip connection from source to forecast. With `linear`, the forecast is the sum of two
-    outputs: that of the network, which is zero at first, and that of a linear map from the whole
-    source to the whole target. All sources must then have the same length, and so must all targets.
+    """Skip connection from source to forecast. With `linear`, the forecast is the sum of the output
+    of the network, which is zero at first, and the output of a linear map from the whole source to
+    the whole target. All sources must then have one length, and all targets must have one length.
     `none` means no skip connection."""
     skip_map: Literal["frozen", "finetuned", "learned"] = "frozen"
-    """The map of `skip: linear`. `frozen` is the result of ridge regression on the training
-    sequences, with the penalty that is best on the validation part. `finetuned` starts from the
-    same map and trains it with the network. `learned` starts from zero and is trained."""
+    """The map of `skip: linear`. A `frozen` map is the result of ridge regression on the training
+    sequences, with the penalty that is best on the validation part. A `finetuned` map starts as the
+    result of ridge regression and is trained with the network. A `learned` map starts at zero and
+    is trained with the network."""
 
     @model_validator(mode="after")
     def _check_skip_map(self) -> Self:
@@ -207,7 +210,7 @@ class ModelKnobs(Section):
 
 
 class Recurrent(ModelKnobs):
-    """A recurrent encoder-decoder, with attention, or without it (`attention: null`)."""
+    """A recurrent encoder-decoder. `attention: null` removes the attention."""
 
     kind: Literal["recurrent"] = "recurrent"
     """Kind of the model."""
@@ -217,7 +220,7 @@ class Recurrent(ModelKnobs):
     hidden_dim: Width = 16
     """H, the width of the recurrent state."""
     layers: Annotated[int, Field(ge=1, le=32)] = 1
-    """Number of recurrent layers in the encoder, and in the decoder."""
+    """Number of recurrent layers in the encoder. The decoder has the same number of layers."""
     bidirectional: bool = False
     """Whether the encoder reads the source in both directions. Learned maps project the two states
     to `hidden_dim`."""
@@ -233,7 +236,7 @@ class Recurrent(ModelKnobs):
     readout: Literal["linear", "tanh"] = "linear"
     """How context c and state h give the output, with `context: output`. `linear` is W [c; h] + b.
     `tanh` is W a + b with the attentional vector a = tanh(W_a [c; h] + b_a) (Luong et al. 2015, eq.
-    5); `input_feeding` always uses it."""
+    5). `input_feeding` always uses the attentional vector."""
     attention: Attention | None = ScaledDotAttention()
     """Attention of the decoder. `null` means an encoder-decoder without attention."""
 
@@ -306,7 +309,8 @@ class Recurrent(ModelKnobs):
 
 
 class FastWeights(ModelKnobs):
-    """A recurrent network that reads its recent past from fast weights (Ba et al. 2016)."""
+    """A recurrent network that attends to its recent states through fast weights (Ba et al.
+    2016)."""
 
     model_config = require_key("kind")
     kind: Literal["fast_weights"] = "fast_weights"
@@ -320,7 +324,7 @@ class FastWeights(ModelKnobs):
     inner_steps: Annotated[int, Field(ge=1, le=100)] = 1
     """Number of inner steps in which a new state reads the memory."""
     layer_norm: bool = True
-    """Whether the state is normalized before its tanh (Ba, Kiros and Hinton 2016)."""
+    """Whether layer normalization is applied before tanh (Ba, Kiros and Hinton 2016)."""
 
     @property
     def has_attention(self) -> bool:
@@ -329,8 +333,8 @@ class FastWeights(ModelKnobs):
 
 
 class Transformer(ModelKnobs):
-    """An encoder and a decoder with self-attention, and cross-attention from the decoder to the
-    encoder (Vaswani et al. 2017)."""
+    """An encoder and a decoder with self-attention. The decoder also has cross-attention over the
+    output of the encoder (Vaswani et al. 2017)."""
 
     model_config = require_key("kind")
     kind: Literal["transformer"] = "transformer"
@@ -340,14 +344,14 @@ class Transformer(ModelKnobs):
     heads: Annotated[int, Field(ge=1, le=256)] = 4
     """A, the number of attention heads of every layer. Each head has the width D / A."""
     layers: Annotated[int, Field(ge=1, le=64)] = 2
-    """Number of layers in the encoder, and in the decoder."""
+    """Number of layers in the encoder. The decoder has the same number of layers."""
     feedforward_dim: Annotated[int, Field(ge=1, le=32768)] = 64
     """Width of the hidden layer in each feed-forward sublayer."""
     positions: Literal["sinusoidal", "learned", "none"] = "sinusoidal"
     """Positional encoding. With `none`, the order of source steps has no effect."""
     longest: Count | None = None
-    """Number of learned positions. No sequence can be longer. The key requires `positions:
-    learned`."""
+    """Number of learned positions, which limits the length of sequences. The key requires
+    `positions: learned`."""
     norm: Literal["pre", "post"] = "pre"
     """Position of layer normalization: before each sublayer (`pre`, Xiong et al. 2020) or after the
     residual sum (`post`)."""

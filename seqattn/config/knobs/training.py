@@ -50,20 +50,20 @@ class LinearForcing(TeacherForcingKnobs):
 
 
 class ExponentialForcing(TeacherForcingKnobs):
-    """A probability of teacher forcing of decay ** epoch, with epochs counted from 0 (Bengio et al.
-    2015)."""
+    """A probability of teacher forcing that equals `decay` to the power of the epoch, with epochs
+    counted from 0 (Bengio et al. 2015)."""
 
     model_config = require_key("schedule")
     schedule: Literal["exponential"] = "exponential"
     """How the probability changes from epoch to epoch."""
     decay: Annotated[float, Field(gt=0, lt=1)] = 0.95
-    """Factor by which the probability changes after each epoch. The probability is 1 in the first
-    epoch."""
+    """Factor by which the probability is multiplied after each epoch. The probability is 1 in the
+    first epoch."""
 
 
 class InverseSigmoidForcing(TeacherForcingKnobs):
-    """A probability of teacher forcing of k / (k + exp(epoch / k)), with epochs counted from 0
-    (Bengio et al. 2015)."""
+    """A probability of teacher forcing that equals k / (k + exp(epoch / k)), with epochs counted
+    from 0 (Bengio et al. 2015)."""
 
     model_config = require_key("schedule")
     schedule: Literal["inverse_sigmoid"] = "inverse_sigmoid"
@@ -90,14 +90,15 @@ class ConstantRate(Section):
 
 
 class CosineRate(Section):
-    """Half a cosine from `learning_rate` in the first epoch to `minimum` after the last epoch, as
-    in torch's `CosineAnnealingLR` (Loshchilov and Hutter 2017, without restarts)."""
+    """A learning rate that follows half a period of a cosine, from `learning_rate` in the first
+    epoch to `minimum` after `over_epochs` epochs, as in torch's `CosineAnnealingLR` (Loshchilov and
+    Hutter 2017, without restarts)."""
 
     model_config = require_key("kind")
     kind: Literal["cosine"] = "cosine"
     """How the learning rate changes from epoch to epoch."""
     minimum: Annotated[float, Field(ge=0, le=100)] = 0.0
-    """Learning rate after `over_epochs`. With 0, the later epochs change no weight."""
+    """Learning rate after `over_epochs` epochs. With 0, later epochs do not change the weights."""
     over_epochs: Count | None = None
     """Number of epochs until the learning rate reaches `minimum`. `null` means all of
     `training.epochs`."""
@@ -146,12 +147,12 @@ class EarlyStopping(Section):
 
 
 class Training(Section):
-    """The settings of training."""
+    """The settings of a training run."""
 
     epochs: Annotated[int, Field(ge=1, le=1_000_000)] = 100
     """Number of passes over the training sequences."""
     batch_size: Count = 16
-    """Number of sequences in a step. The last step of an epoch has the remaining sequences."""
+    """Number of sequences in a step. The last step of an epoch uses the remaining sequences."""
     optimizer: Literal["adam", "adamw", "sgd"] = "adam"
     """The optimizer: Adam (Kingma and Ba 2015), AdamW (Loshchilov and Hutter 2019) or SGD."""
     learning_rate: Annotated[float, Field(gt=0, le=100)] = 0.01
@@ -171,21 +172,22 @@ class Training(Section):
     early_stopping: EarlyStopping | None = None
     """Early stopping based on the validation loss. `null` means that training never stops early."""
     compile: Literal["off", "auto", "on"] = "off"
-    """Whether torch.compile compiles one step of the model. `on` compiles from the start. `auto`
-    measures the steps and compiles when the rest of the training would take longer than the
-    compilation; it keeps the compiled step only if that is faster. Compiled steps round
-    differently, and `auto` depends on time, so only `off` repeats a training bit for bit."""
+    """Whether torch.compile compiles one step of the model. With `on`, the step is compiled at the
+    start. With `auto`, seqattn measures the time of the steps, compiles the step if the rest of the
+    training run would take longer than the compilation, and keeps the compiled step only if it is
+    faster. Compiled steps round differently, and `auto` depends on measured times, so only a
+    training run with `off` can be repeated bit for bit."""
     precision: Literal["float32", "bfloat16"] = "float32"
-    """Data type of the matrix products of a training step. bfloat16 (torch's autocast) keeps
-    everything else, and validation, in float32. bfloat16 is meant for wide models on a GPU, and
-    turns off the manual backward pass."""
+    """Data type of the matrix products of a training step. With `bfloat16` (torch's autocast), all
+    other operations and the validation still use float32. `bfloat16` is meant for wide models on a
+    GPU, and disables the manual backward pass."""
     checkpoint_seconds: Annotated[float, Field(ge=0, le=86_400)] = 10.0
     """Seconds between two checkpoints. With 0, every step is followed by a checkpoint. Training
     also writes a checkpoint when it ends, and when a signal stops it."""
     record_attention: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
-    """Number of epochs between two records of the attention weights of a few validation sequences,
-    and of the model's parameters, for reports, `plot-attention --epochs` and `predict --epoch`.
-    `null` means no records. Records do not affect the training."""
+    """Number of epochs between two records. A record contains the attention weights of a few
+    validation sequences and the parameters of the model, for reports, `plot-attention --epochs` and
+    `predict --epoch`. `null` means no records. Records do not affect the results of training."""
 
     @model_validator(mode="after")
     def _check_schedule(self) -> Self:
