@@ -32,7 +32,7 @@ function depth(array: Nested | number): number {
   return 1 + Math.max(0, ...array.filter((entry) => entry !== null).map(depth));
 }
 
-const isIndex = (value: number, count: number): boolean => Number.isInteger(value) && value >= 0 && value < count;
+export const isIndex = (value: unknown, count: number): boolean => typeof value === "number" && Number.isInteger(value) && value >= 0 && value < count;
 
 /** Check that the model has the step, layer and head of a row. */
 function checkPlace({ step, layer, head }: ForcedRow, { steps, layers, heads }: ForceShape): void {
