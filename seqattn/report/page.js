@@ -2156,7 +2156,7 @@
     root = svg("svg", { role: "group" });
     isDragging = false;
     /** Draw a row of weights. Nothing can be dragged if `canForce` is false. */
-    draw(weights, isForced2, canForce) {
+    draw(weights, isForced2, canForce2) {
       const width = Math.max(220, this.place.clientWidth);
       const largest = Math.max(1, ...weights.map(Math.abs));
       const lowest = Math.min(0, ...weights);
@@ -2168,7 +2168,7 @@
       this.root.setAttribute("viewBox", `0 0 ${width} ${HEIGHT}`);
       this.root.setAttribute("width", String(width));
       this.root.setAttribute("height", String(HEIGHT));
-      this.root.setAttribute("aria-label", canForce ? "Weights of the step; arrow keys change one" : "Weights of the step");
+      this.root.setAttribute("aria-label", canForce2 ? "Weights of the step; arrow keys change one" : "Weights of the step");
       const parts = [0, largest].map((tick) => svg("g", { "font-size": 11, fill: soft }, svg("line", { x1: MARGIN.left, x2: width, y1: toY(tick), y2: toY(tick), stroke: line }), svg("text", { x: MARGIN.left - 5, y: toY(tick) + 4, "text-anchor": "end" }, tick === 0 ? "0" : String(Math.round(tick * 100) / 100))));
       for (const [s, weight] of weights.entries()) {
         const x = MARGIN.left + s * bar;
@@ -2176,7 +2176,7 @@
         parts.push(svg("rect", { x: x + bar * 0.1, y: top, width: bar * 0.8, height: Math.max(1, bottom - top), fill: rgb(weightColour(Math.abs(weight), largest, false)), stroke: isForced2 ? warn : ink, "stroke-width": isForced2 ? 2 : 0.5 }));
         if (bar >= 12) parts.push(svg("text", { x: x + bar / 2, y: HEIGHT - 6, "text-anchor": "middle", "font-size": 11, fill: soft }, String(s + 1)));
         if (bar >= 30) parts.push(svg("text", { x: x + bar / 2, y: top - 3, "text-anchor": "middle", "font-size": 11, fill: soft }, weight.toFixed(2).replace("-", "\u2212")));
-        if (canForce) parts.push(this.handle(s, weight, x, bar, (y) => largest - (y - MARGIN.top) / high * (largest - lowest)));
+        if (canForce2) parts.push(this.handle(s, weight, x, bar, (y) => largest - (y - MARGIN.top) / high * (largest - lowest)));
       }
       this.root.replaceChildren(...parts);
       if (focused !== void 0 && !this.isDragging) this.root.querySelector(`[data-bar="${focused}"]`)?.focus();
@@ -2495,8 +2495,8 @@
       this.root.setAttribute("height", String(height));
       this.column = Math.min(this.column, columns - 1);
       const chosen = Math.min(state.step, rows.length - 1);
-      const canForce = scene.canForce && state.kind === "cross";
-      this.root.setAttribute("aria-label", `Attention weights. Arrow keys choose a cell${canForce ? ", Enter makes its step attend there only" : ""}.`);
+      const canForce2 = scene.canForce && state.kind === "cross";
+      this.root.setAttribute("aria-label", `Attention weights. Arrow keys choose a cell${canForce2 ? ", Enter makes its step attend there only" : ""}.`);
       this.root.setAttribute("aria-rowcount", String(rows.length));
       this.root.setAttribute("aria-colcount", String(columns));
       const largest = largestWeight2(rows, meaning);
@@ -2649,7 +2649,11 @@
       checkPlace(row, shape);
       const weights = checkRow(row.weights, source, `force, step ${step}`);
       for (let l = layer ?? 0; l <= (layer ?? layers - 1); l += 1) {
-        for (let h = head ?? 0; h <= (head ?? heads - 1); h += 1) packed.set(weights, (((step - 1) * layers + l) * heads + h) * source);
+        for (let h = head ?? 0; h <= (head ?? heads - 1); h += 1) {
+          const first = (((step - 1) * layers + l) * heads + h) * source;
+          if (!Number.isNaN(packed[first])) throw new Error(`force, step ${step}, layer ${l}, head ${h}: has two rows.`);
+          packed.set(weights, first);
+        }
       }
     }
     return packed;
@@ -2854,6 +2858,8 @@
     const size = rest.reduce((a, b) => a * b, 1);
     return Array.from({ length: count }, (_, k) => nest(data, rest, offset + k * size));
   }
+  var canForce = ({ layers, config }) => layers > 0 && config.kind !== "fast_weights";
+  var meaningOf = ({ config }) => config.kind === "fast_weights" ? "strength" : "distribution";
   var LiveModel = class _LiveModel {
     constructor(content, session) {
       this.content = content;
@@ -2906,7 +2912,7 @@
      */
     async run(source, { force, epoch, run, outputs } = {}) {
       this.checkSource(source);
-      const { layers, heads, features, steps, config } = this.content;
+      const { layers, heads, features, steps } = this.content;
       const [S, F] = [source.length, features.length];
       const parameters = this.parameters(this.findRun(run), epoch ?? void 0);
       const feeds = {
@@ -2915,7 +2921,7 @@
         parameters: tensor("float32", parameters, [parameters.length]),
         steps: tensor("int64", BigInt64Array.from([BigInt(steps)]), [])
       };
-      if (layers > 0 && config.kind !== "fast_weights") {
+      if (canForce(this.content)) {
         const packed = packForce(force, { steps, layers, heads, source: S });
         feeds.force = tensor("float32", packed, [steps, 1, layers, heads, S]);
       } else if (force !== null && force !== void 0) {
@@ -3343,7 +3349,7 @@
       return this.models[this.state.subjects[0].model].content;
     }
     get canForce() {
-      return this.first.layers > 0 && this.first.config.kind !== "fast_weights";
+      return canForce(this.first);
     }
     // --- changes -----------------------------------------------------------------------------------
     /** Change the state, and show what the models answer. */
@@ -3560,14 +3566,13 @@
       for (const [k, { model, run, epoch }] of answered.subjects.entries()) {
         const live = this.models[model];
         const { source } = answered;
-        const { layers, config, loss_scale: scale } = live.content;
-        const isForced2 = answered.force.size > 0 && layers > 0 && config.kind !== "fast_weights";
+        const isForced2 = answered.force.size > 0 && canForce(live.content);
         const options = { run, epoch, outputs: hasTrace && k === 0 ? "all" : "weights" };
         const own = await live.run(source, isForced2 ? { run, epoch, outputs: "forecast" } : options);
         const answer = isForced2 ? await live.run(source, { ...options, force: { rows: this.rowsFor(live, answered.force) } }) : own;
         const { name, best_epoch: best, epochs } = live.content.runs[run];
         const suffix = epochs.length > 1 && epoch !== best ? `, epoch ${epoch}` : "";
-        shown.push({ name: name + suffix, colour: k ? COLOURS[k - 1] : warn, answer, own, scale, meaning: config.kind === "fast_weights" ? "strength" : "distribution" });
+        shown.push({ name: name + suffix, colour: k ? COLOURS[k - 1] : warn, answer, own, scale: live.content.loss_scale, meaning: meaningOf(live.content) });
       }
       const { features, target_features: targetFeatures, named, plane } = page.examples;
       const alignment = answered.example !== null && !answered.isChanged ? this.sequences.alignment(answered.example) : [];
@@ -3970,8 +3975,8 @@ ${text2}
     strength: "In a model with attention you could now forbid this look, and see what the forecast loses. Here it is impossible: the strengths follow from the memory, so there are no weights to replace.",
     none: "In a model with attention you could now forbid a look at a point, and see what the forecast loses. This model does not look, so there is nothing to forbid."
   };
-  function forbid({ attention, canForce }) {
-    if (!canForce) return { title: "Forbid it", about: CANNOT_FORBID[attention === "none" ? "none" : "strength"], task: null };
+  function forbid({ attention, canForce: canForce2 }) {
+    if (!canForce2) return { title: "Forbid it", about: CANNOT_FORBID[attention === "none" ? "none" : "strength"], task: null };
     return {
       title: "Forbid it",
       about: "Does the forecast need this look, or is it a habit? To find out, force the chosen step to look elsewhere. The model then computes this step and all later ones with the weights that you give.",
@@ -4207,7 +4212,7 @@ ${text2}
         plane: page.examples.plane,
         canForce: explorer.canForce,
         hasEpochs: epochs.length > 1,
-        attention: first.layers === 0 ? "none" : first.config.kind === "fast_weights" ? "strength" : "distribution",
+        attention: first.layers === 0 ? "none" : meaningOf(first),
         plain: plain?.content.runs[0].name ?? null,
         isPlainShown: state.subjects.some(({ model }) => models[model].content.layers === 0)
       };

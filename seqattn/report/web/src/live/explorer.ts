@@ -10,7 +10,7 @@ import { addControls, showControls } from "./controls";
 import type { ForcedRow } from "./force";
 import { HeatmapPlot } from "./heatmap_plot";
 import type { Answer, LiveModel, RunOptions } from "./model";
-import { checkValues } from "./model";
+import { canForce, checkValues, meaningOf } from "./model";
 import { PathPlot } from "./path_plot";
 import type { Scene, Shown } from "./scene";
 import { weightsOf } from "./scene";
@@ -98,7 +98,7 @@ export class LiveExplorer {
   }
 
   get canForce(): boolean {
-    return this.first.layers > 0 && this.first.config.kind !== "fast_weights";
+    return canForce(this.first);
   }
 
   // --- changes -----------------------------------------------------------------------------------
@@ -315,14 +315,13 @@ export class LiveExplorer {
     for (const [k, { model, run, epoch }] of answered.subjects.entries()) {
       const live = this.models[model];
       const { source } = answered;
-      const { layers, config, loss_scale: scale } = live.content;
-      const isForced = answered.force.size > 0 && layers > 0 && config.kind !== "fast_weights";
+      const isForced = answered.force.size > 0 && canForce(live.content);
       const options: RunOptions = { run, epoch, outputs: hasTrace && k === 0 ? "all" : "weights" };
       const own: Answer = await live.run(source, isForced ? { run, epoch, outputs: "forecast" } : options);
       const answer = isForced ? await live.run(source, { ...options, force: { rows: this.rowsFor(live, answered.force) } }) : own;
       const { name, best_epoch: best, epochs } = live.content.runs[run];
       const suffix = epochs.length > 1 && epoch !== best ? `, epoch ${epoch}` : "";
-      shown.push({ name: name + suffix, colour: k ? COLOURS[k - 1] : warn, answer, own, scale, meaning: config.kind === "fast_weights" ? "strength" : "distribution" });
+      shown.push({ name: name + suffix, colour: k ? COLOURS[k - 1] : warn, answer, own, scale: live.content.loss_scale, meaning: meaningOf(live.content) });
     }
     const { features, target_features: targetFeatures, named, plane } = page.examples;
     const alignment = answered.example !== null && !answered.isChanged ? this.sequences.alignment(answered.example) : [];

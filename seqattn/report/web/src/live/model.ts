@@ -1,5 +1,5 @@
 // Models that the page evaluates with ONNX Runtime Web.
-import type { AttentionKind, Unpacked } from "../content";
+import type { AttentionKind, Unpacked, WeightMeaning } from "../content";
 import { unpack } from "../content";
 import type { LiveModelContent, LiveRun } from "./content";
 import type { Force } from "./force";
@@ -75,6 +75,12 @@ export function nest(data: ArrayLike<number>, dims: readonly number[], offset = 
   return Array.from({ length: count }, (_, k) => nest(data, rest, offset + k * size));
 }
 
+/** Return whether the weights of a model can be forced. Fast weights have signed read strengths, which are no distribution. */
+export const canForce = ({ layers, config }: Pick<LiveModelContent, "layers" | "config">): boolean => layers > 0 && config.kind !== "fast_weights";
+
+/** Return what the weights of a model mean. */
+export const meaningOf = ({ config }: Pick<LiveModelContent, "config">): WeightMeaning => (config.kind === "fast_weights" ? "strength" : "distribution");
+
 /** A graph with the parameters of its runs. */
 export class LiveModel {
   private readonly frames = new Map<LiveRun, Unpacked>();
@@ -129,7 +135,7 @@ export class LiveModel {
    */
   async run(source: readonly (readonly number[])[], { force, epoch, run, outputs }: RunOptions = {}): Promise<Answer> {
     this.checkSource(source);
-    const { layers, heads, features, steps, config } = this.content;
+    const { layers, heads, features, steps } = this.content;
     const [S, F] = [source.length, features.length];
     const parameters = this.parameters(this.findRun(run), epoch ?? undefined);
     const feeds: Record<string, ModelTensor> = {
@@ -138,7 +144,7 @@ export class LiveModel {
       parameters: tensor("float32", parameters, [parameters.length]),
       steps: tensor("int64", BigInt64Array.from([BigInt(steps)]), []),
     };
-    if (layers > 0 && config.kind !== "fast_weights") {
+    if (canForce(this.content)) {
       const packed = packForce(force, { steps, layers, heads, source: S });
       feeds.force = tensor("float32", packed, [steps, 1, layers, heads, S]);
     } else if (force !== null && force !== undefined) {

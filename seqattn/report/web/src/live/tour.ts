@@ -3,6 +3,7 @@ import { byId, textElement } from "../dom";
 import { announcer } from "./announce";
 import type { LiveExplorer } from "./explorer";
 import { isCardOpen, paragraph, splitTerms } from "./glossary";
+import { meaningOf } from "./model";
 import type { Scene } from "./scene";
 import type { Facts, StepText } from "./tour_texts";
 import { afterEpoch, afterForce, afterLook, afterMove, afterPlain, tourSteps } from "./tour_texts";
@@ -139,7 +140,7 @@ export class Tour {
     const { epochs } = first.runs[state.subjects[0].run];
     return {
       plane: page.examples.plane, canForce: explorer.canForce, hasEpochs: epochs.length > 1,
-      attention: first.layers === 0 ? "none" : first.config.kind === "fast_weights" ? "strength" : "distribution",
+      attention: first.layers === 0 ? "none" : meaningOf(first),
       plain: plain?.content.runs[0].name ?? null,
       isPlainShown: state.subjects.some(({ model }) => models[model].content.layers === 0),
     };
