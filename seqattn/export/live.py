@@ -32,7 +32,7 @@ PARAMETERS = "parameters"
 PARAMETER = "model."
 """Prefix of the parameters' names in graphs."""
 GRAPH_ERRORS = (onnx.checker.ValidationError, onnx.shape_inference.InferenceError, RuntimeError)
-"""Errors of onnx and onnxscript about graphs. Their errors of passes are RuntimeErrors."""
+"""Errors of torch, onnx and onnxscript about graphs. Many of them are RuntimeErrors."""
 
 
 @dataclass(frozen=True)
@@ -68,17 +68,17 @@ def trace_live(trained: LoadedModel) -> LiveGraph:
     shapes = {name: tuple(value.shape) for name, value in model.named_parameters()}
     shape = attention_shape(trained)
     can_force = shape != (0, 0) and trained.config.model.kind != "fast_weights"
-    parts = live_parts(model, example_length(model) + 1)
-    traced = trace_parts(
-        trained, model, parts, force_shape=shape if can_force else None, optimize=False
-    )
     try:
+        parts = live_parts(model, example_length(model) + 1)
+        traced = trace_parts(
+            trained, model, parts, force_shape=shape if can_force else None, optimize=False
+        )
         return LiveGraph(_join_parts(traced, shapes, (FORCE,) if can_force else ()), shapes)
     except GRAPH_ERRORS as error:
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise UsageError(
-            f"onnx {onnx.__version__} cannot build the graph of model.kind"
-            f" {trained.config.model.kind}: {reason}"
+            f"torch {torch.__version__} and onnx {onnx.__version__} cannot build the graph of"
+            f" model.kind {trained.config.model.kind}: {reason}"
         ) from error
 
 
