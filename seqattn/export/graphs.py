@@ -14,6 +14,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import cast
 
 import torch
@@ -114,6 +115,8 @@ class RecurrentParts(Parts):
         for module in model.modules():
             if isinstance(module, Cell):
                 module.scan = scan_cell
+                if module.num_state_tensors > 1:
+                    module.output = partial(_copy_output, module.output)  # type: ignore[method-assign]
 
     def encode(self, source: Tensor, lengths: Tensor) -> EncodedSource:
         model = self.model
@@ -278,6 +281,12 @@ def split_model(model: Seq2SeqModel, max_length: int) -> Parts:
             return TransformerParts(model, max_length)
         case _:
             raise TypeError(f"{type(model).__name__} cannot be exported")
+
+
+def _copy_output(output: Callable[[Tensor], Tensor], state: Tensor) -> Tensor:
+    """Return the output of a cell as a copy. The exporter has no operation for the stride of a
+    slice of the state."""
+    return output(state).clone(memory_format=torch.contiguous_format)
 
 
 def scan_cell(cell: Cell, inputs: Tensor) -> tuple[Tensor, Tensor]:

@@ -21,15 +21,18 @@ from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
 from onnxscript import optimizer
 from torch import Tensor
 
+from seqattn.errors import UsageError
 from seqattn.export.graphs import FORCE
 from seqattn.export.live_parts import live_parts
 from seqattn.export.loop import build_loop
-from seqattn.export.onnx import example_length, name_outputs, trace_parts
+from seqattn.export.onnx import TracedParts, example_length, name_outputs, trace_parts
 from seqattn.training import LoadedModel
 
 PARAMETERS = "parameters"
 PARAMETER = "model."
 """Prefix of the parameters' names in graphs."""
+GRAPH_ERRORS = (onnx.checker.ValidationError, onnx.shape_inference.InferenceError, RuntimeError)
+"""Errors of torch, onnx and onnxscript about graphs. Many of them are RuntimeErrors."""
 
 
 @dataclass(frozen=True)
@@ -59,25 +62,38 @@ def trace_live(trained: LoadedModel) -> LiveGraph:
         trained: the model.
 
     Raises:
-        UsageError: if torch cannot export the model.
+        UsageError: if torch cannot export the model, or onnx cannot build its graph.
     """
     model = copy.deepcopy(trained.model).eval()
     shapes = {name: tuple(value.shape) for name, value in model.named_parameters()}
     shape = attention_shape(trained)
     can_force = shape != (0, 0) and trained.config.model.kind != "fast_weights"
-    parts = live_parts(model, example_length(model) + 1)
-    traced = trace_parts(
-        trained, model, parts, force_shape=shape if can_force else None, optimize=False
-    )
+    try:
+        parts = live_parts(model, example_length(model) + 1)
+        traced = trace_parts(
+            trained, model, parts, force_shape=shape if can_force else None, optimize=False
+        )
+        return LiveGraph(_join_parts(traced, shapes, (FORCE,) if can_force else ()), shapes)
+    except GRAPH_ERRORS as error:
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise UsageError(
+            f"torch {torch.__version__} and onnx {onnx.__version__} cannot build the graph of"
+            f" model.kind {trained.config.model.kind}: {reason}"
+        ) from error
+
+
+def _join_parts(
+    traced: TracedParts, shapes: Mapping[str, tuple[int, ...]], per_step: Sequence[str]
+) -> ModelProto:
+    """Join the encoder and the step into a graph with one flat input of parameters."""
     padded = _parameters_to_inputs(traced.encoder) | _parameters_to_inputs(traced.step)
-    per_step = (FORCE,) if can_force else ()
     graph = build_loop(traced.encoder, traced.step, traced.state, None, per_step)
     _add_flat_parameters(graph, shapes, padded)
     names = [value.name for value in graph.graph.output]
     graph = optimizer.optimize(graph)
     name_outputs(graph, names)
     onnx.checker.check_model(graph)
-    return LiveGraph(graph, shapes)
+    return graph
 
 
 def attention_shape(trained: LoadedModel) -> tuple[int, int]:

@@ -11,6 +11,7 @@ import contextlib
 import copy
 import io
 import logging
+import re
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -40,7 +41,8 @@ from seqattn.training import LoadedModel
 LENGTHS = "source_lengths"
 SOURCE = "source"
 N, S, PREVIOUS_STEPS = 3, 5, 7  # sizes of the traced examples: all are different and above 1
-TESTED_TORCH = "torch 2.13"
+TESTED_TORCH = (2, 13)
+"""The version of torch that the tests use."""
 
 
 @dataclass(frozen=True)
@@ -220,14 +222,22 @@ def trace(
                 cause = cause.__cause__
             reason = (str(cause).strip() or type(cause).__name__).splitlines()[0]
             raise UsageError(
-                f"torch {torch.__version__} cannot export model.kind {kind}: {reason}\n"
-                f"{TESTED_TORCH} can export it; install that version or a newer one."
+                f"torch {torch.__version__} cannot export model.kind {kind}: {reason}"
+                f"{_hint_newer_torch(torch.__version__)}"
             ) from error
     assert program is not None
     model = program.model_proto
     _strip_metadata(model)
     name_outputs(model, list(outputs))
     return model
+
+
+def _hint_newer_torch(version: str) -> str:
+    """Return a line that recommends the tested version of torch; "" for that or a newer one."""
+    found = tuple(int(part) for part in re.findall(r"\d+", version)[:2])
+    if found >= TESTED_TORCH:
+        return ""
+    return f"\nInstall torch {'.'.join(map(str, TESTED_TORCH))} or a newer version, and try again."
 
 
 def name_outputs(model: ModelProto, names: Sequence[str]) -> None:

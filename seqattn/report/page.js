@@ -47,6 +47,7 @@
   function pointNames(count, first = 1) {
     return Array.from({ length: count }, (_, k) => `point ${first + k}`);
   }
+  var messageOf = (error2) => error2 instanceof Error ? error2.message : String(error2);
   var indexNames = (count) => Array.from({ length: count }, (_, k) => String(k));
   function sequenceNames(ids, labels) {
     return ids.map((id, k) => id + (labels[k] ? `: ${labels[k]}` : ""));
@@ -1870,6 +1871,7 @@
   var ArithmeticPanel = class _ArithmeticPanel {
     constructor(explorer) {
       this.explorer = explorer;
+      explorer.needsTrace = () => this.details.open;
       this.details.addEventListener("toggle", () => {
         this.show();
       });
@@ -1913,6 +1915,10 @@
     show() {
       const { scene } = this.explorer;
       if (!this.details.open || !scene) return;
+      if (!scene.hasTrace) {
+        void this.explorer.update();
+        return;
+      }
       const title = byId("live-arithmetic-title");
       try {
         const rows = this.explain(scene);
@@ -1920,7 +1926,7 @@
       } catch (error2) {
         this.place.replaceChildren();
         [this.stages, this.tables, this.form] = [[], [], ""];
-        title.textContent = error2 instanceof Error ? error2.message : String(error2);
+        title.textContent = messageOf(error2);
       }
       this.choose(this.chosen);
     }
@@ -2150,7 +2156,7 @@
     root = svg("svg", { role: "group" });
     isDragging = false;
     /** Draw a row of weights. Nothing can be dragged if `canForce` is false. */
-    draw(weights, isForced2, canForce) {
+    draw(weights, isForced2, canForce2) {
       const width = Math.max(220, this.place.clientWidth);
       const largest = Math.max(1, ...weights.map(Math.abs));
       const lowest = Math.min(0, ...weights);
@@ -2162,7 +2168,7 @@
       this.root.setAttribute("viewBox", `0 0 ${width} ${HEIGHT}`);
       this.root.setAttribute("width", String(width));
       this.root.setAttribute("height", String(HEIGHT));
-      this.root.setAttribute("aria-label", canForce ? "Weights of the step; arrow keys change one" : "Weights of the step");
+      this.root.setAttribute("aria-label", canForce2 ? "Weights of the step; arrow keys change one" : "Weights of the step");
       const parts = [0, largest].map((tick) => svg("g", { "font-size": 11, fill: soft }, svg("line", { x1: MARGIN.left, x2: width, y1: toY(tick), y2: toY(tick), stroke: line }), svg("text", { x: MARGIN.left - 5, y: toY(tick) + 4, "text-anchor": "end" }, tick === 0 ? "0" : String(Math.round(tick * 100) / 100))));
       for (const [s, weight] of weights.entries()) {
         const x = MARGIN.left + s * bar;
@@ -2170,7 +2176,7 @@
         parts.push(svg("rect", { x: x + bar * 0.1, y: top, width: bar * 0.8, height: Math.max(1, bottom - top), fill: rgb(weightColour(Math.abs(weight), largest, false)), stroke: isForced2 ? warn : ink, "stroke-width": isForced2 ? 2 : 0.5 }));
         if (bar >= 12) parts.push(svg("text", { x: x + bar / 2, y: HEIGHT - 6, "text-anchor": "middle", "font-size": 11, fill: soft }, String(s + 1)));
         if (bar >= 30) parts.push(svg("text", { x: x + bar / 2, y: top - 3, "text-anchor": "middle", "font-size": 11, fill: soft }, weight.toFixed(2).replace("-", "\u2212")));
-        if (canForce) parts.push(this.handle(s, weight, x, bar, (y) => largest - (y - MARGIN.top) / high * (largest - lowest)));
+        if (canForce2) parts.push(this.handle(s, weight, x, bar, (y) => largest - (y - MARGIN.top) / high * (largest - lowest)));
       }
       this.root.replaceChildren(...parts);
       if (focused !== void 0 && !this.isDragging) this.root.querySelector(`[data-bar="${focused}"]`)?.focus();
@@ -2227,6 +2233,7 @@
   function runChoices(explorer) {
     return explorer.models.flatMap(({ content }, model) => content.runs.map(({ name, best_epoch: epoch }, run) => ({ name, subject: { model, run, epoch } })));
   }
+  var choiceOf = (choices, { model, run }) => choices.findIndex(({ subject }) => subject.model === model && subject.run === run);
   var onClick = (id, act) => {
     byId(id).addEventListener("click", act);
   };
@@ -2301,11 +2308,11 @@
   function addSubjectControls(explorer) {
     const { state } = explorer;
     const choices = runChoices(explorer);
-    const indexOf = (subject) => choices.findIndex(({ subject: { model, run } }) => model === subject.model && run === subject.run);
     const names = choices.map(({ name }) => name);
     for (const id of ["live-run", "live-other"]) selectById(id).parentElement.hidden = choices.length < 2;
-    fill(selectById("live-run"), names, indexOf(state.subjects[0]));
-    fill(selectById("live-other"), [NONE, ...names], state.subjects.length > 1 ? indexOf(state.subjects[1]) + 1 : 0);
+    fill(selectById("live-run"), names);
+    fill(selectById("live-other"), [NONE, ...names]);
+    showSubjects(explorer);
     onChange("live-run", () => {
       explorer.change(() => {
         state.subjects[0] = { ...choices[numberOf("live-run")].subject };
@@ -2326,10 +2333,9 @@
   }
   function showSubjects(explorer) {
     const choices = runChoices(explorer);
-    const indexOf = (subject) => choices.findIndex(({ subject: { model, run } }) => model === subject.model && run === subject.run);
     const [first, second] = explorer.state.subjects;
-    selectById("live-run").value = String(indexOf(first));
-    selectById("live-other").value = String(second ? indexOf(second) + 1 : 0);
+    selectById("live-run").value = String(choiceOf(choices, first));
+    selectById("live-other").value = String(second ? choiceOf(choices, second) + 1 : 0);
   }
   function nearest(explorer, { model, run }, epoch) {
     const { epochs } = explorer.models[model].content.runs[run];
@@ -2366,6 +2372,16 @@
     byId("live-own").disabled = state.force.get(state.step + 1, state.layer, state.head) === void 0;
     byId("live-own-all").disabled = state.force.size === 0;
   }
+  function describeEpochs(shown) {
+    if (shown.every(({ epochs, recorded }) => epochs.length < 2 && recorded < 2)) return "";
+    const [first, ...others] = shown;
+    const lacking = shown.filter(({ epochs, recorded }) => epochs.length < recorded).map(({ name, epochs, recorded }) => `The page has the parameters of ${name} at ${epochs.length} of ${recorded} recorded epochs; all would be too large.`);
+    const elsewhere = others.filter(({ epoch }) => epoch !== first.epoch).map(({ name, epoch, epochs, best_epoch: best }) => {
+      const when = epoch === 0 ? "before training" : `after epoch ${epoch}`;
+      return `${name} is shown ${when}${epoch === best ? ", its best epoch" : ""}${epochs.length < 2 ? ", the only one that the page has" : ""}.`;
+    });
+    return [...lacking, ...elsewhere].join(" ");
+  }
   function showEpoch(explorer) {
     const { epochs, best } = epochsOf(explorer);
     const [{ epoch }] = explorer.state.subjects;
@@ -2375,6 +2391,9 @@
     const name = epoch === 0 ? "Before training" : `After epoch ${epoch}${epoch === best ? ", the best" : ""}`;
     byId("live-epoch-name").textContent = name;
     byId("live-epoch").setAttribute("aria-valuetext", name);
+    const note = describeEpochs(explorer.state.subjects.map(({ model, run, epoch: each }) => ({ ...explorer.models[model].content.runs[run], epoch: each })));
+    byId("live-epoch-note").textContent = note;
+    byId("live-epoch-note").hidden = note === "";
   }
   function showPoint(explorer, { features, state }) {
     const place2 = byId("live-values");
@@ -2397,9 +2416,25 @@
       const value = state.source[state.point][f];
       if (document.activeElement !== input) input.value = formatValue(value, 1).replace("\u2212", "-");
     }
-    const { fixed_source: fixed, max_length: longest } = explorer.first;
-    byId("live-add").disabled = fixed !== null || longest !== null && state.source.length >= longest;
-    byId("live-remove").disabled = fixed !== null || state.source.length < 2;
+    byId("live-add").disabled = !explorer.accepts(state.source.length + 1);
+    byId("live-remove").disabled = !explorer.accepts(state.source.length - 1);
+  }
+
+  // src/live/loss.ts
+  function meanSquaredError(forecast, truth, scale) {
+    let sum = 0;
+    let count = 0;
+    for (const [t, row] of (truth ?? []).entries()) {
+      for (const [g, value] of row.entries()) {
+        if (!Number.isFinite(value) || t >= forecast.length) continue;
+        sum += ((forecast[t][g] - value) / scale[g]) ** 2;
+        count += 1;
+      }
+    }
+    return count ? sum / count : null;
+  }
+  function largestChange(one, other) {
+    return Math.max(0, ...one.flatMap((row, t) => row.map((value, g) => Math.abs(value - other[t][g]))));
   }
 
   // src/live/scene.ts
@@ -2410,6 +2445,18 @@
     let largest = 1e-6;
     for (const row of rows) for (const weight of row) largest = Math.max(largest, Math.abs(weight));
     return meaning === "strength" || (rows[0]?.length ?? 0) > 16 ? largest : 1;
+  }
+  function hasOwnScales(shown) {
+    return shown.some(({ scale }) => scale.some((each, g) => each !== shown[0].scale[g]));
+  }
+  function shareOfRange({ state: { source, truth }, features, targetFeatures }, one, other) {
+    const shares = targetFeatures.map((name, g) => {
+      const change = largestChange(one.map((row) => [row[g]]), other.map((row) => [row[g]]));
+      const f = features.indexOf(name);
+      const values = [...f < 0 ? [] : source.map((row) => row[f]), ...[...truth ?? [], ...one, ...other].map((row) => row[g])].filter(Number.isFinite);
+      return change === 0 ? 0 : change / (Math.max(...values) - Math.min(...values));
+    });
+    return Math.max(0, ...shares);
   }
 
   // src/live/heatmap_plot.ts
@@ -2432,7 +2479,8 @@
     cellId;
     column = 0;
     draw(scene, shown) {
-      const { state, meaning } = scene;
+      const { state } = scene;
+      const { meaning } = shown;
       const rows = weightsOf(shown.answer, state.kind, state.layer, state.head);
       this.place.hidden = rows.length === 0;
       if (!rows.length) return;
@@ -2447,8 +2495,8 @@
       this.root.setAttribute("height", String(height));
       this.column = Math.min(this.column, columns - 1);
       const chosen = Math.min(state.step, rows.length - 1);
-      const canForce = scene.canForce && state.kind === "cross";
-      this.root.setAttribute("aria-label", `Attention weights. Arrow keys choose a cell${canForce ? ", Enter makes its step attend there only" : ""}.`);
+      const canForce2 = scene.canForce && state.kind === "cross";
+      this.root.setAttribute("aria-label", `Attention weights. Arrow keys choose a cell${canForce2 ? ", Enter makes its step attend there only" : ""}.`);
       this.root.setAttribute("aria-rowcount", String(rows.length));
       this.root.setAttribute("aria-colcount", String(columns));
       const largest = largestWeight2(rows, meaning);
@@ -2552,6 +2600,354 @@
         event.preventDefault();
         this.events.chooseCell(chosen, this.column);
       }
+    }
+  };
+
+  // src/live/force.ts
+  var isEmpty = (array) => Array.isArray(array) ? array.every(isEmpty) : array === null;
+  function depth(array) {
+    if (!Array.isArray(array)) return 0;
+    return 1 + Math.max(0, ...array.filter((entry2) => entry2 !== null).map(depth));
+  }
+  var isIndex = (value, count) => typeof value === "number" && Number.isInteger(value) && value >= 0 && value < count;
+  function checkPlace({ step, layer, head }, { steps, layers, heads }) {
+    if (!isIndex(step - 1, steps)) throw new Error(`force, step ${step}: the forecast has ${steps} steps.`);
+    if (layer !== void 0 && !isIndex(layer, layers)) throw new Error(`force, step ${step}, layer ${layer}: the model has ${layers}, counted from 0.`);
+    if (head !== void 0 && !isIndex(head, heads)) throw new Error(`force, step ${step}, head ${head}: the model has ${heads}, counted from 0.`);
+  }
+  function checkRow(row, source, place2) {
+    if (row.length !== source) throw new Error(`${place2}: has ${row.length} weights; the source has ${source} points.`);
+    return row.map((weight) => {
+      if (typeof weight !== "number" || !Number.isFinite(weight)) throw new Error(`${place2}: every weight must be a number.`);
+      return weight;
+    });
+  }
+  function* rowsOfNested(force, shape) {
+    if (isEmpty(force)) return;
+    const levels = depth(force);
+    let nested = force;
+    if (levels === 2) {
+      if (shape.layers !== 1 || shape.heads !== 1) throw new Error(`force: the model has ${shape.layers} layers and ${shape.heads} heads, so it must be [layer][head][step][source].`);
+      nested = [[force]];
+    } else if (levels !== 4) throw new Error("force: must be [layer][head][step][source], or [step][source] for one layer and head.");
+    for (const [layer, heads] of nested.entries()) {
+      for (const [head, steps] of (heads ?? []).entries()) {
+        for (const [step, weights] of (steps ?? []).entries()) {
+          if (weights === null || weights.every((weight) => weight === null)) continue;
+          yield { step: step + 1, layer, head, weights };
+        }
+      }
+    }
+  }
+  var isRows = (force) => typeof force === "object" && force !== null && "rows" in force;
+  function packForce(force, shape) {
+    const { steps, layers, heads, source } = shape;
+    const packed = new Float32Array(steps * layers * heads * source).fill(NaN);
+    if (force === null || force === void 0) return packed;
+    for (const row of isRows(force) ? force.rows : rowsOfNested(force, shape)) {
+      const { step, layer, head } = row;
+      checkPlace(row, shape);
+      const weights = checkRow(row.weights, source, `force, step ${step}`);
+      for (let l = layer ?? 0; l <= (layer ?? layers - 1); l += 1) {
+        for (let h = head ?? 0; h <= (head ?? heads - 1); h += 1) {
+          const first = (((step - 1) * layers + l) * heads + h) * source;
+          if (!Number.isNaN(packed[first])) throw new Error(`force, step ${step}, layer ${l}, head ${h}: has two rows.`);
+          packed.set(weights, first);
+        }
+      }
+    }
+    return packed;
+  }
+
+  // src/live/runtime.ts
+  var RuntimeError = class extends Error {
+    name = "RuntimeError";
+  };
+  var SCRIPT_ID = "ort-script";
+  var WASM_ID = "ort-wasm";
+  var FATAL = 4;
+  var runtime;
+  var hasRuntime = () => document.getElementById(SCRIPT_ID) !== null;
+  async function decodeGzip(text2) {
+    return new Uint8Array(await decompress(decodeBase64(text2.trim()), "gzip"));
+  }
+  async function embedded(id) {
+    const element = document.getElementById(id);
+    if (!element) throw new Error(`the page has no element #${id}`);
+    const bytes = await decodeGzip(element.textContent);
+    element.remove();
+    return bytes;
+  }
+  async function load() {
+    const [script, wasm] = await Promise.all([embedded(SCRIPT_ID), embedded(WASM_ID)]);
+    const address = URL.createObjectURL(new Blob([script], { type: "text/javascript" }));
+    try {
+      const ort = await import(address);
+      ort.env.wasm.numThreads = 1;
+      ort.env.wasm.wasmBinary = wasm;
+      ort.env.logLevel = "fatal";
+      return ort;
+    } finally {
+      URL.revokeObjectURL(address);
+    }
+  }
+  function loaded() {
+    runtime ??= load().catch((error2) => {
+      throw new RuntimeError(`The model cannot run in this browser: ONNX Runtime did not load (${messageOf(error2)}).`);
+    });
+    return runtime;
+  }
+  async function createSession(graphBytes) {
+    const ort = await loaded();
+    let session;
+    try {
+      session = await ort.InferenceSession.create(graphBytes, { executionProviders: ["wasm"], graphOptimizationLevel: "disabled", logSeverityLevel: FATAL });
+    } catch (error2) {
+      throw new RuntimeError(`The model in this page is damaged: ONNX Runtime cannot read its graph (${messageOf(error2)}).`);
+    }
+    let last = Promise.resolve();
+    const runOnce = async (inputs, outputs) => {
+      const feeds = {};
+      for (const [name, { type, data, dims }] of Object.entries(inputs)) feeds[name] = new ort.Tensor(type, data, dims);
+      const found = await session.run(feeds, outputs);
+      return Object.fromEntries(Object.entries(found).map(([name, { type, data, dims }]) => [name, { type, data, dims }]));
+    };
+    return {
+      inputNames: session.inputNames,
+      outputNames: session.outputNames,
+      run: (inputs, outputs = session.outputNames) => {
+        const run = last.then(() => runOnce(inputs, outputs));
+        last = run.catch(() => void 0);
+        return run;
+      },
+      release: () => session.release()
+    };
+  }
+
+  // src/live/weights.ts
+  var uniformRow = (count) => new Array(count).fill(1 / count);
+  var oneHotRow = (count, index) => Array.from({ length: count }, (_, k) => k === index ? 1 : 0);
+  function setWeight(row, index, weight) {
+    const chosen = Math.min(1, Math.max(0, weight));
+    const others = row.reduce((sum, each, k) => k === index ? sum : sum + Math.max(0, each), 0);
+    return row.map((each, k) => {
+      if (k === index) return row.length === 1 ? 1 : chosen;
+      return others > 0 ? Math.max(0, each) / others * (1 - chosen) : (1 - chosen) / (row.length - 1);
+    });
+  }
+  function shuffleRow(row, random = Math.random) {
+    const shuffled = [...row];
+    for (let k = shuffled.length - 1; k > 0; k -= 1) {
+      const other = Math.floor(random() * (k + 1));
+      [shuffled[k], shuffled[other]] = [shuffled[other], shuffled[k]];
+    }
+    return shuffled;
+  }
+  var ForcedRows = class _ForcedRows {
+    rows = /* @__PURE__ */ new Map();
+    static key = (step, layer, head) => `${step}/${layer}/${head}`;
+    get(step, layer, head) {
+      return this.rows.get(_ForcedRows.key(step, layer, head))?.weights;
+    }
+    set(step, layer, head, weights) {
+      this.rows.set(_ForcedRows.key(step, layer, head), { step, layer, head, weights });
+    }
+    delete(step, layer, head) {
+      this.rows.delete(_ForcedRows.key(step, layer, head));
+    }
+    /** Return a copy. */
+    copy() {
+      const copy2 = new _ForcedRows();
+      for (const { step, layer, head, weights } of this.rows.values()) copy2.set(step, layer, head, weights);
+      return copy2;
+    }
+    clear() {
+      this.rows.clear();
+    }
+    get size() {
+      return this.rows.size;
+    }
+    get list() {
+      return [...this.rows.values()].sort((a, b) => a.step - b.step || a.layer - b.layer || a.head - b.head);
+    }
+  };
+
+  // src/live/state.ts
+  var PREFIX = "#state=";
+  var MAX_INDEX = 1e6;
+  var MAX_POINTS2 = 5e3;
+  var MAX_VALUE = 1e15;
+  function toFragment(state, page) {
+    const shared = {
+      p: page,
+      e: state.example,
+      m: state.subjects.map(({ model, run, epoch }) => [model, run, epoch]),
+      k: state.kind,
+      v: [state.layer, state.head, state.step, state.point]
+    };
+    if (state.isChanged || state.example === null) shared.s = state.source;
+    if (state.force.size) shared.f = state.force.list;
+    return PREFIX + encodeURIComponent(JSON.stringify(shared));
+  }
+  var isRow = (row) => Array.isArray(row) && row.every((value) => typeof value === "number" && Math.abs(value) <= MAX_VALUE);
+  function isSource(source, { features, fixed, longest }) {
+    if (!Array.isArray(source) || source.length < 1 || source.length > (longest ?? MAX_POINTS2)) return false;
+    return (fixed === null || source.length === fixed) && source.every((row) => isRow(row) && row.length === features);
+  }
+  var isKind = (kind) => typeof kind === "string" && ["cross", "encoder_self", "decoder_self"].includes(kind);
+  function isForced({ step, layer, head, weights }, { steps, layers, heads }, points2) {
+    return isRow(weights) && weights.length === points2 && isIndex(step - 1, steps) && isIndex(layer, layers) && isIndex(head, heads);
+  }
+  function readSubjects(m, { runs }) {
+    if (!Array.isArray(m) || m.length < 1 || m.length > 4 || !m.every(isRow)) return null;
+    const subjects = m.map(([model, run, epoch]) => ({ model, run, epoch }));
+    return subjects.every(({ model, run, epoch }) => isIndex(model, runs.length) && isIndex(run, runs[model].length) && runs[model][run].includes(epoch)) ? subjects : null;
+  }
+  var isView = (v) => isRow(v) && v.length === 4 && v.every((value) => isIndex(value, MAX_INDEX));
+  function check({ p, e, s, f = [], m, k, v }, limits) {
+    if (p !== limits.page || s !== void 0 && !isSource(s, limits)) return null;
+    if (e === null ? s === void 0 : !isIndex(e, limits.examples.length)) return null;
+    const points2 = s ? s.length : limits.examples[e];
+    const subjects = readSubjects(m, limits);
+    if (!subjects || !isKind(k) || !isView(v) || !f.every((row) => isForced(row, limits, points2))) return null;
+    const force = new ForcedRows();
+    for (const row of f) force.set(row.step, row.layer, row.head, row.weights);
+    const [layer, head, step, point] = v;
+    return { example: e ?? null, source: s ?? null, subjects, force, kind: k, layer, head, step, point };
+  }
+  function fromFragment(fragment, limits) {
+    if (!fragment.startsWith(PREFIX)) return null;
+    try {
+      return check(JSON.parse(decodeURIComponent(fragment.slice(PREFIX.length))), limits);
+    } catch {
+      return null;
+    }
+  }
+  var SAMPLE = 4096;
+  function pageKey(models) {
+    const parts = models.flatMap(({ sha256, runs }) => [sha256, ...runs.flatMap(({ name, seed, best_epoch: best, parameters: { data } }) => [name, seed, best, data.slice(0, SAMPLE), data.slice(-SAMPLE)])]);
+    let hash = 2166136261;
+    for (const character of parts.join("\n")) hash = Math.imul(hash ^ character.codePointAt(0), 16777619) >>> 0;
+    return hash.toString(36);
+  }
+
+  // src/live/model.ts
+  var tensor = (type, data, dims) => ({ type, data, dims });
+  var MAP_NAMES = { weights: "cross", encoder_self: "encoder_self", decoder_self: "decoder_self" };
+  var TRACE = "trace/";
+  var FORECAST = "forecast";
+  function chooseOutputs(names, outputs) {
+    if (outputs === "forecast") return [FORECAST];
+    return names.filter((name) => outputs !== "weights" || !name.startsWith(TRACE));
+  }
+  var isFinite = (numbers) => Array.isArray(numbers) ? numbers.every(isFinite) : Number.isFinite(numbers);
+  function checkAnswer({ forecast, maps }) {
+    if (isFinite([forecast, ...Object.values(maps)])) return;
+    throw new Error("The model gives no number for this source: its values are too far from those of the training.");
+  }
+  function checkValues(values) {
+    for (const value of values) {
+      if (typeof value !== "number" || !Number.isFinite(value)) throw new Error("Every value of the source must be a number.");
+      if (Math.abs(value) > MAX_VALUE) throw new Error(`${value}: a value of the source must lie between \u2212${MAX_VALUE} and ${MAX_VALUE}.`);
+    }
+  }
+  function nest(data, dims, offset = 0) {
+    if (dims.length === 0) throw new Error("A single number has no nested form.");
+    const [count, ...rest] = dims;
+    if (rest.length === 0) return Array.from({ length: count }, (_, k) => data[offset + k]);
+    const size = rest.reduce((a, b) => a * b, 1);
+    return Array.from({ length: count }, (_, k) => nest(data, rest, offset + k * size));
+  }
+  var canForce = ({ layers, config }) => layers > 0 && config.kind !== "fast_weights";
+  var meaningOf = ({ config }) => config.kind === "fast_weights" ? "strength" : "distribution";
+  var LiveModel = class _LiveModel {
+    constructor(content, session) {
+      this.content = content;
+      this.session = session;
+    }
+    content;
+    session;
+    frames = /* @__PURE__ */ new Map();
+    /** Load a model.
+     *
+     * @throws Error - if the graph is damaged.
+     */
+    static async load(content) {
+      const model = new _LiveModel(content, await createSession(await decodeGzip(content.graph)));
+      for (const run of content.runs) model.frames.set(run, await unpack(run.parameters));
+      return model;
+    }
+    /** Return a run by its index or name.
+     *
+     * @throws Error - if the model has no such run.
+     */
+    findRun(run = 0) {
+      const found = typeof run === "number" ? this.content.runs[run] : this.content.runs.find(({ name }) => name === run);
+      if (!found) throw new Error(`run ${run}: this model has ${this.content.runs.map(({ name }) => name).join(", ")}.`);
+      return found;
+    }
+    parameters(run, epoch = run.best_epoch) {
+      const frame = run.epochs.indexOf(epoch);
+      if (frame < 0) throw new Error(`epoch ${epoch}: the page has the parameters of epochs ${run.epochs.join(", ")}.`);
+      const frames = this.frames.get(run);
+      const [, count] = frames.shape;
+      return frames.row(frame, count);
+    }
+    /** Check that a source has the form that the model accepts.
+     *
+     * @throws Error - if it has not.
+     */
+    checkSource(source) {
+      const { features, fixed_source: fixed, max_length: longest } = this.content;
+      if (!source.length) throw new Error("The source has no points.");
+      if (source.some((point) => point.length !== features.length)) throw new Error(`Every source point must have ${features.length} values: ${features.join(", ")}.`);
+      checkValues(source.flat());
+      if (fixed !== null && source.length !== fixed) throw new Error(`The linear skip of this model needs sources of ${fixed} points; this one has ${source.length}.`);
+      if (longest !== null && source.length > longest) throw new Error(`This Transformer has learned ${longest} positions; the source has ${source.length} points.`);
+    }
+    /** Forecast a source.
+     *
+     * @param source - (S, F), in units of the data.
+     * @throws Error - if the source, the forced weights, the epoch or the run do not fit the model, or if the answer is not finite.
+     */
+    async run(source, { force, epoch, run, outputs } = {}) {
+      this.checkSource(source);
+      const { layers, heads, features, steps } = this.content;
+      const [S, F] = [source.length, features.length];
+      const parameters = this.parameters(this.findRun(run), epoch ?? void 0);
+      const feeds = {
+        source: tensor("float64", Float64Array.from(source.flat()), [1, S, F]),
+        source_lengths: tensor("int64", BigInt64Array.from([BigInt(S)]), [1]),
+        parameters: tensor("float32", parameters, [parameters.length]),
+        steps: tensor("int64", BigInt64Array.from([BigInt(steps)]), [])
+      };
+      if (canForce(this.content)) {
+        const packed = packForce(force, { steps, layers, heads, source: S });
+        feeds.force = tensor("float32", packed, [steps, 1, layers, heads, S]);
+      } else if (force !== null && force !== void 0) {
+        throw new Error(layers > 0 ? "Fast weights have signed read strengths, not a distribution over the source, so no weights can be forced." : "This model has no attention, so no weights can be forced.");
+      }
+      const results = await this.session.run(feeds, chooseOutputs(this.session.outputNames, outputs));
+      const answer = { forecast: [], weights: [], maps: {}, trace: {} };
+      for (const [name, { data, dims }] of Object.entries(results)) {
+        const nested = nest(data, dims.slice(1));
+        if (name === FORECAST) answer.forecast = nested;
+        else if (name.startsWith(TRACE)) answer.trace[name.slice(TRACE.length)] = nested;
+        else answer.maps[MAP_NAMES[name]] = nested;
+      }
+      checkAnswer(answer);
+      answer.weights = answer.maps.cross ?? [];
+      return answer;
+    }
+    /** Return a parameter of a run at an epoch, as nested arrays; undefined if the model has none of that name. */
+    parameter(name, run, epoch) {
+      let start = 0;
+      for (const [each, shape] of this.content.layout) {
+        const size = shape.reduce((a, b) => a * b, 1);
+        if (each === name) return nest(this.parameters(run, epoch), shape, start);
+        start += size;
+      }
+      return void 0;
     }
   };
 
@@ -2669,16 +3065,16 @@
       const group = svg("g", {});
       if (panel.sourceY < 0) return group;
       const { ink, soft } = theme();
-      const { state } = scene;
+      const { state, shown: [{ meaning }] } = scene;
       const rows = state.kind === "decoder_self" ? [] : weightsOf(scene.shown[0].answer, state.kind, state.layer, state.head);
       const weights = rows[state.step] ?? [];
-      const largest = largestWeight2(rows, scene.meaning);
+      const largest = largestWeight2(rows, meaning);
       const many = state.source.length > 16;
       for (const [k, row] of state.source.entries()) {
         const [x, y] = place(panel, row, k, "source");
         const weight = weights[k];
         const r = weight === void 0 ? 6 : (many ? 3.5 : 5) + 9 * Math.sqrt(Math.min(1, Math.abs(weight) / largest));
-        const colour = weight === void 0 ? soft : rgb(weightColour(weight, largest, scene.meaning === "strength"));
+        const colour = weight === void 0 ? soft : rgb(weightColour(weight, largest, meaning === "strength"));
         const values = scene.features.map((name, f) => `${name} ${formatValue(row[f], 1)}`).join(", ");
         const circle = svg("circle", {
           cx: x,
@@ -2789,30 +3185,13 @@
     return svg("polyline", { points: points2.map(([x, y]) => `${x.toFixed(1)},${y.toFixed(1)}`).join(" "), fill: "none", ...attributes });
   }
 
-  // src/live/loss.ts
-  function meanSquaredError(forecast, truth, scale) {
-    let sum = 0;
-    let count = 0;
-    for (const [t, row] of (truth ?? []).entries()) {
-      for (const [g, value] of row.entries()) {
-        if (!Number.isFinite(value) || t >= forecast.length) continue;
-        sum += ((forecast[t][g] - value) / scale[g]) ** 2;
-        count += 1;
-      }
-    }
-    return count ? sum / count : null;
-  }
-  function largestChange(one, other) {
-    return Math.max(0, ...one.flatMap((row, t) => row.map((value, g) => Math.abs(value - other[t][g]))));
-  }
-
   // src/live/sentence.ts
   var MAX_ATTENDED2 = 3;
   var MAX_FEATURES = 4;
   function attended(row, first) {
     return row.map((weight, k) => [weight, k]).sort((a, b) => Math.abs(b[0]) - Math.abs(a[0])).slice(0, MAX_ATTENDED2).map(([weight, k]) => `point ${first + k + 1} with ${withMinus(weight.toFixed(3))}`).join(", ");
   }
-  function describe(scene, scale) {
+  function describe(scene) {
     const { state, shown, targetFeatures } = scene;
     const S = state.source.length;
     const [{ answer }] = shown;
@@ -2828,7 +3207,7 @@
       });
       text2 += ` Forecast: ${values.join(", ")}.`;
     }
-    for (const { name, answer: forced, own } of shown) {
+    for (const { name, answer: forced, own, scale } of shown) {
       const label = shown.length > 1 ? ` ${name}:` : "";
       const loss = meanSquaredError(forced.forecast, state.truth, scale);
       if (loss !== null) text2 += `${label} Mean squared error of the sequence ${formatNumber(loss)}.`;
@@ -2837,6 +3216,7 @@
         text2 += `${loss === null ? label : ""} The forced weights move the forecast by up to ${formatNumber(largestChange(forced.forecast, own.forecast))}${before2 === null ? "" : `; with its own weights the error is ${formatNumber(before2)}`}.`;
       }
     }
+    if (state.truth && hasOwnScales(shown)) text2 += " The errors are in the scaled units of each model, so they cannot be compared.";
     if (state.isChanged) text2 += " The source was changed, so the true continuation is unknown.";
     return text2;
   }
@@ -2877,123 +3257,14 @@
   function points(array, index, count, features) {
     return Array.from({ length: count }, (_, k) => Array.from({ length: features }, (_unused, f) => array.at(index, k, f)));
   }
-  function blankSource(model, plane) {
+  function blankSource(model, plane, count) {
     const { shift, scale } = model.scaling.source;
-    const count = model.fixed_source ?? model.source_length;
     const at = (f, offset) => shift[f % shift.length] + offset * scale[f % scale.length];
     return Array.from({ length: count }, (_, k) => {
       const angle = Math.PI * (0.75 - 2 * k / count);
       if (plane) return [at(0, Math.cos(angle)), at(1, Math.sin(angle))];
       return model.features.map((_name, f) => at(f, 0));
     });
-  }
-
-  // src/live/weights.ts
-  var uniformRow = (count) => new Array(count).fill(1 / count);
-  var oneHotRow = (count, index) => Array.from({ length: count }, (_, k) => k === index ? 1 : 0);
-  function setWeight(row, index, weight) {
-    const chosen = Math.min(1, Math.max(0, weight));
-    const others = row.reduce((sum, each, k) => k === index ? sum : sum + Math.max(0, each), 0);
-    return row.map((each, k) => {
-      if (k === index) return row.length === 1 ? 1 : chosen;
-      return others > 0 ? Math.max(0, each) / others * (1 - chosen) : (1 - chosen) / (row.length - 1);
-    });
-  }
-  function shuffleRow(row, random = Math.random) {
-    const shuffled = [...row];
-    for (let k = shuffled.length - 1; k > 0; k -= 1) {
-      const other = Math.floor(random() * (k + 1));
-      [shuffled[k], shuffled[other]] = [shuffled[other], shuffled[k]];
-    }
-    return shuffled;
-  }
-  var ForcedRows = class _ForcedRows {
-    rows = /* @__PURE__ */ new Map();
-    static key = (step, layer, head) => `${step}/${layer}/${head}`;
-    get(step, layer, head) {
-      return this.rows.get(_ForcedRows.key(step, layer, head))?.weights;
-    }
-    set(step, layer, head, weights) {
-      this.rows.set(_ForcedRows.key(step, layer, head), { step, layer, head, weights });
-    }
-    delete(step, layer, head) {
-      this.rows.delete(_ForcedRows.key(step, layer, head));
-    }
-    /** Return a copy. */
-    copy() {
-      const copy2 = new _ForcedRows();
-      for (const { step, layer, head, weights } of this.rows.values()) copy2.set(step, layer, head, weights);
-      return copy2;
-    }
-    clear() {
-      this.rows.clear();
-    }
-    get size() {
-      return this.rows.size;
-    }
-    get list() {
-      return [...this.rows.values()].sort((a, b) => a.step - b.step || a.layer - b.layer || a.head - b.head);
-    }
-  };
-
-  // src/live/state.ts
-  var PREFIX = "#state=";
-  var MAX_INDEX = 1e6;
-  var MAX_POINTS2 = 5e3;
-  var MAX_VALUE = 1e15;
-  function toFragment(state, page) {
-    const shared = {
-      p: page,
-      e: state.example,
-      m: state.subjects.map(({ model, run, epoch }) => [model, run, epoch]),
-      k: state.kind,
-      v: [state.layer, state.head, state.step, state.point]
-    };
-    if (state.isChanged || state.example === null) shared.s = state.source;
-    if (state.force.size) shared.f = state.force.list;
-    return PREFIX + encodeURIComponent(JSON.stringify(shared));
-  }
-  var isRow = (row) => Array.isArray(row) && row.every((value) => typeof value === "number" && Math.abs(value) <= MAX_VALUE);
-  var isIndex = (value, count) => typeof value === "number" && Number.isInteger(value) && value >= 0 && value < count;
-  function isSource(source, { features, fixed, longest }) {
-    if (!Array.isArray(source) || source.length < 1 || source.length > (longest ?? MAX_POINTS2)) return false;
-    return (fixed === null || source.length === fixed) && source.every((row) => isRow(row) && row.length === features);
-  }
-  var isKind = (kind) => typeof kind === "string" && ["cross", "encoder_self", "decoder_self"].includes(kind);
-  function isForced({ step, layer, head, weights }, { steps, layers, heads }, points2) {
-    return isRow(weights) && weights.length === points2 && isIndex(step - 1, steps) && isIndex(layer, layers) && isIndex(head, heads);
-  }
-  function readSubjects(m, { runs }) {
-    if (!Array.isArray(m) || m.length < 1 || m.length > 4 || !m.every(isRow)) return null;
-    const subjects = m.map(([model, run, epoch]) => ({ model, run, epoch }));
-    return subjects.every(({ model, run, epoch }) => isIndex(model, runs.length) && isIndex(run, runs[model].length) && runs[model][run].includes(epoch)) ? subjects : null;
-  }
-  var isView = (v) => isRow(v) && v.length === 4 && v.every((value) => isIndex(value, MAX_INDEX));
-  function check({ p, e, s, f = [], m, k, v }, limits) {
-    if (p !== limits.page || s !== void 0 && !isSource(s, limits)) return null;
-    if (e === null ? s === void 0 : !isIndex(e, limits.examples.length)) return null;
-    const points2 = s ? s.length : limits.examples[e];
-    const subjects = readSubjects(m, limits);
-    if (!subjects || !isKind(k) || !isView(v) || !f.every((row) => isForced(row, limits, points2))) return null;
-    const force = new ForcedRows();
-    for (const row of f) force.set(row.step, row.layer, row.head, row.weights);
-    const [layer, head, step, point] = v;
-    return { example: e ?? null, source: s ?? null, subjects, force, kind: k, layer, head, step, point };
-  }
-  function fromFragment(fragment, limits) {
-    if (!fragment.startsWith(PREFIX)) return null;
-    try {
-      return check(JSON.parse(decodeURIComponent(fragment.slice(PREFIX.length))), limits);
-    } catch {
-      return null;
-    }
-  }
-  var SAMPLE = 4096;
-  function pageKey(models) {
-    const parts = models.flatMap(({ sha256, runs }) => [sha256, ...runs.flatMap(({ name, seed, best_epoch: best, parameters: { data } }) => [name, seed, best, data.slice(0, SAMPLE), data.slice(-SAMPLE)])]);
-    let hash = 2166136261;
-    for (const character of parts.join("\n")) hash = Math.imul(hash ^ character.codePointAt(0), 16777619) >>> 0;
-    return hash.toString(36);
   }
 
   // src/live/explorer.ts
@@ -3004,7 +3275,7 @@
     const examples = live.examples ?? (content.kind === "run" ? content.examples : void 0);
     if (!examples) return null;
     const alignment = live.alignment ?? (content.kind === "run" ? content.alignment : null) ?? null;
-    return { live, examples, alignment, meaning: live.models[0].config.kind === "fast_weights" ? "strength" : "distribution" };
+    return { live, examples, alignment };
   }
   var LiveExplorer = class _LiveExplorer {
     constructor(page, models, sequences) {
@@ -3012,7 +3283,7 @@
       this.models = models;
       this.sequences = sequences;
       this.key = pageKey(models.map(({ content }) => content));
-      this.state = this.restore() ?? this.start(0);
+      this.state = this.restore() ?? this.start();
       this.path = new PathPlot(byId("live-path"), {
         move: (point, values) => {
           this.movePoint(point, values);
@@ -3027,7 +3298,7 @@
         }
       });
       this.bars = new WeightBars(byId("live-bars"), { setWeight: (column, weight) => {
-        this.forceRow((row) => setWeight(row, column, weight));
+        this.forceRow((row) => setWeight(row, column, weight), this.drawnPoints);
       } });
       addControls(this);
       onThemeChange(() => {
@@ -3045,6 +3316,8 @@
     sequences;
     state;
     scene = null;
+    /** Returns whether the intermediate results of the first model are shown, so that it must return them. */
+    needsTrace = () => false;
     path;
     maps = [];
     bars;
@@ -3076,7 +3349,7 @@
       return this.models[this.state.subjects[0].model].content;
     }
     get canForce() {
-      return this.first.layers > 0 && this.first.config.kind !== "fast_weights";
+      return canForce(this.first);
     }
     // --- changes -----------------------------------------------------------------------------------
     /** Change the state, and show what the models answer. */
@@ -3094,7 +3367,7 @@
     }
     chooseBlank() {
       this.change((state) => {
-        Object.assign(state, { example: null, source: blankSource(this.first, this.page.examples.plane), truth: null, isChanged: true, step: 0, point: 0 });
+        Object.assign(state, { example: null, source: blankSource(this.first, this.page.examples.plane, this.blankLength), truth: null, isChanged: true, step: 0, point: 0 });
         state.force.clear();
       });
     }
@@ -3104,6 +3377,12 @@
       this.draw();
     }
     movePoint(point, values) {
+      try {
+        checkValues(Object.values(values));
+      } catch (error2) {
+        byId("live-error").textContent = messageOf(error2);
+        return;
+      }
       this.change((state) => {
         for (const [feature, value] of Object.entries(values)) state.source[point][Number(feature)] = value;
         state.point = point;
@@ -3112,6 +3391,7 @@
     }
     /** Add a point after the chosen one, half way to the next. */
     addPoint() {
+      if (!this.accepts(this.state.source.length + 1)) return;
       this.change((state) => {
         const [row, next] = [state.source[state.point], state.source[state.point + 1]];
         state.source.splice(state.point + 1, 0, row.map((value, f) => next ? (value + next[f]) / 2 : value));
@@ -3121,6 +3401,7 @@
       });
     }
     removePoint() {
+      if (!this.accepts(this.state.source.length - 1)) return;
       this.change((state) => {
         state.source.splice(state.point, 1);
         state.point = Math.max(0, state.point - 1);
@@ -3128,20 +3409,36 @@
         this.markChanged();
       });
     }
-    /** Change the row of weights of the chosen step, layer and head. */
-    forceRow(change) {
-      if (!this.canForce || this.state.kind !== "cross" || !this.scene) return;
-      this.change(({ force, step, layer, head }) => {
-        const row = force.get(step + 1, layer, head) ?? weightsOf(this.scene.shown[0].answer, "cross", layer, head)[step];
-        force.set(step + 1, layer, head, change(row));
-      });
+    /** Change the row of weights of the chosen step, layer and head, when the model's own row is known.
+     *
+     * Nothing changes if the row has other points by then.
+     *
+     * @param points - The number of source points that the change is made for.
+     */
+    forceRow(change, points2 = this.state.source.length) {
+      if (!this.canForce || this.state.kind !== "cross") return;
+      const { step, layer, head } = this.state;
+      const apply = () => {
+        const { state, scene, settling } = this;
+        const forced = state.force.get(step + 1, layer, head);
+        if (!forced && settling) {
+          void settling.then(apply);
+          return;
+        }
+        const row = forced ?? (scene ? weightsOf(scene.shown[0].answer, "cross", layer, head)[step] : void 0);
+        if (row?.length !== points2 || state.source.length !== points2) return;
+        this.change(({ force }) => {
+          force.set(step + 1, layer, head, change(row));
+        });
+      };
+      apply();
     }
     /** Force the chosen step to attend to one point only; if it does already, take that back. */
     forceCell(step, column) {
       this.state.step = step;
       const { force, layer, head } = this.state;
       if (force.get(step + 1, layer, head)?.[column] === 1) this.freeRow();
-      else if (this.canForce && this.state.kind === "cross") this.forceRow((row) => oneHotRow(row.length, column));
+      else if (this.canForce && this.state.kind === "cross") this.forceRow((row) => oneHotRow(row.length, column), this.drawnPoints);
       else this.draw();
     }
     forceUniform() {
@@ -3169,21 +3466,39 @@
         }
       });
     }
+    /** The number of source points in the pictures, which may be those before the last change. */
+    get drawnPoints() {
+      return (this.scene ?? this).state.source.length;
+    }
+    /** The shown models. */
+    get shownContents() {
+      return this.state.subjects.map(({ model }) => this.models[model].content);
+    }
+    /** Return whether all shown models accept a source of a length. */
+    accepts(length, contents = this.shownContents) {
+      return length > 0 && contents.every(({ fixed_source: fixed, max_length: longest }) => (fixed === null || length === fixed) && (longest === null || length <= longest));
+    }
+    get blankLength() {
+      const lengths = this.shownContents.flatMap(({ fixed_source: fixed, source_length: trained }) => fixed === null ? [trained] : [fixed, trained]);
+      return [...lengths, ...lengths.map((_, k) => k + 1)].find((length) => this.accepts(length)) ?? this.first.source_length;
+    }
     markChanged() {
       this.state.isChanged = true;
       this.state.truth = null;
     }
     // --- the state at the beginning ----------------------------------------------------------------
-    start(example) {
+    start() {
       const subject = (model, run) => ({ model, run, epoch: this.models[model].content.runs[run].best_epoch });
       const all = this.models.flatMap(({ content }, model) => content.runs.map((_, run) => subject(model, run)));
-      const sideBySide = this.page.live.side_by_side ? all : [subject(0, 0)];
+      const subjects = this.page.live.side_by_side ? all.slice(0, 4) : [subject(0, 0)];
+      const contents = subjects.map(({ model }) => this.models[model].content);
+      const example = Math.max(0, this.page.examples.source_lengths.findIndex((length) => this.accepts(length, contents)));
       return {
         example,
         source: this.sequences.source(example),
         truth: this.sequences.target(example),
         isChanged: false,
-        subjects: sideBySide.slice(0, 4),
+        subjects,
         force: new ForcedRows(),
         kind: "cross",
         layer: 0,
@@ -3235,7 +3550,7 @@
           this.draw();
           byId("live-error").textContent = "";
         } catch (error2) {
-          byId("live-error").textContent = error2 instanceof Error ? error2.message : String(error2);
+          byId("live-error").textContent = messageOf(error2) + (this.scene ? " The pictures still show the last answer." : "");
         }
       }
       this.settling = null;
@@ -3243,32 +3558,34 @@
     async ask() {
       const { page } = this;
       this.fitChoices();
+      const hasTrace = this.needsTrace();
       const state = this.state;
       const answered = { ...state, source: state.source.map((row) => [...row]), force: state.force.copy(), subjects: state.subjects.map((subject) => ({ ...subject })) };
       const shown = [];
       const { warn } = theme();
       for (const [k, { model, run, epoch }] of answered.subjects.entries()) {
         const live = this.models[model];
-        const options = { run, epoch };
         const { source } = answered;
-        const own = await live.run(source, options);
-        const canForce = answered.force.size > 0 && live.content.layers > 0 && live.content.config.kind !== "fast_weights";
-        const answer = canForce ? await live.run(source, { ...options, force: { rows: this.rowsFor(live, answered.force) } }) : own;
+        const isForced2 = answered.force.size > 0 && canForce(live.content);
+        const options = { run, epoch, outputs: hasTrace && k === 0 ? "all" : "weights" };
+        const own = await live.run(source, isForced2 ? { run, epoch, outputs: "forecast" } : options);
+        const answer = isForced2 ? await live.run(source, { ...options, force: { rows: this.rowsFor(live, answered.force) } }) : own;
         const { name, best_epoch: best, epochs } = live.content.runs[run];
         const suffix = epochs.length > 1 && epoch !== best ? `, epoch ${epoch}` : "";
-        shown.push({ name: name + suffix, colour: k ? COLOURS[k - 1] : warn, answer, own });
+        shown.push({ name: name + suffix, colour: k ? COLOURS[k - 1] : warn, answer, own, scale: live.content.loss_scale, meaning: meaningOf(live.content) });
       }
       const { features, target_features: targetFeatures, named, plane } = page.examples;
       const alignment = answered.example !== null && !answered.isChanged ? this.sequences.alignment(answered.example) : [];
-      return { state: answered, current: state, shown, features, targetFeatures, axisNames: named, plane, meaning: page.meaning, alignment, canForce: this.canForce };
+      return { state: answered, current: state, shown, features, targetFeatures, axisNames: named, plane, hasTrace, alignment, canForce: this.canForce };
     }
     /** The forced rows that exist in a model with other layers and heads. */
     rowsFor({ content: { layers, heads, steps } }, force = this.state.force) {
       return force.list.filter(({ layer, head, step }) => layer < layers && head < heads && step <= steps);
     }
-    /** Bring step, point, layer and head into the range of the first model. */
+    /** Bring the kind of attention, step, point, layer and head into the range of the first model. */
     fitChoices() {
       const { state, first } = this;
+      if (first.config.kind !== "transformer") state.kind = "cross";
       state.point = Math.min(state.point, state.source.length - 1);
       state.layer = Math.min(state.layer, Math.max(0, first.layers - 1));
       state.head = Math.min(state.head, Math.max(0, first.heads - 1));
@@ -3304,7 +3621,7 @@
       const row = weightsOf(scene.shown[0].answer, state.kind, state.layer, state.head)[state.step] ?? [];
       byId("live-weights").hidden = row.length === 0;
       if (row.length) this.bars.draw(row, state.kind === "cross" && state.force.get(state.step + 1, state.layer, state.head) !== void 0, scene.canForce && state.kind === "cross");
-      const text2 = describe(scene, this.first.loss_scale);
+      const text2 = describe(scene);
       byId("live-text").textContent = text2;
       this.speak(text2);
       showControls(this, scene);
@@ -3340,225 +3657,6 @@
       place2.replaceChildren(...entries(scene));
     });
   }
-
-  // src/live/force.ts
-  var isEmpty = (array) => Array.isArray(array) ? array.every(isEmpty) : array === null;
-  function depth(array) {
-    if (!Array.isArray(array)) return 0;
-    return 1 + Math.max(0, ...array.filter((entry2) => entry2 !== null).map(depth));
-  }
-  var isIndex2 = (value, count) => Number.isInteger(value) && value >= 0 && value < count;
-  function checkPlace({ step, layer, head }, { steps, layers, heads }) {
-    if (!isIndex2(step - 1, steps)) throw new Error(`force, step ${step}: the forecast has ${steps} steps.`);
-    if (layer !== void 0 && !isIndex2(layer, layers)) throw new Error(`force, step ${step}, layer ${layer}: the model has ${layers}, counted from 0.`);
-    if (head !== void 0 && !isIndex2(head, heads)) throw new Error(`force, step ${step}, head ${head}: the model has ${heads}, counted from 0.`);
-  }
-  function checkRow(row, source, place2) {
-    if (row.length !== source) throw new Error(`${place2}: has ${row.length} weights; the source has ${source} points.`);
-    return row.map((weight) => {
-      if (typeof weight !== "number" || !Number.isFinite(weight)) throw new Error(`${place2}: every weight must be a number.`);
-      return weight;
-    });
-  }
-  function* rowsOfNested(force, shape) {
-    if (isEmpty(force)) return;
-    const levels = depth(force);
-    let nested = force;
-    if (levels === 2) {
-      if (shape.layers !== 1 || shape.heads !== 1) throw new Error(`force: the model has ${shape.layers} layers and ${shape.heads} heads, so it must be [layer][head][step][source].`);
-      nested = [[force]];
-    } else if (levels !== 4) throw new Error("force: must be [layer][head][step][source], or [step][source] for one layer and head.");
-    for (const [layer, heads] of nested.entries()) {
-      for (const [head, steps] of (heads ?? []).entries()) {
-        for (const [step, weights] of (steps ?? []).entries()) {
-          if (weights === null || weights.every((weight) => weight === null)) continue;
-          yield { step: step + 1, layer, head, weights };
-        }
-      }
-    }
-  }
-  var isRows = (force) => typeof force === "object" && force !== null && "rows" in force;
-  function packForce(force, shape) {
-    const { steps, layers, heads, source } = shape;
-    const packed = new Float32Array(steps * layers * heads * source).fill(NaN);
-    if (force === null || force === void 0) return packed;
-    for (const row of isRows(force) ? force.rows : rowsOfNested(force, shape)) {
-      const { step, layer, head } = row;
-      checkPlace(row, shape);
-      const weights = checkRow(row.weights, source, `force, step ${step}`);
-      for (let l = layer ?? 0; l <= (layer ?? layers - 1); l += 1) {
-        for (let h = head ?? 0; h <= (head ?? heads - 1); h += 1) packed.set(weights, (((step - 1) * layers + l) * heads + h) * source);
-      }
-    }
-    return packed;
-  }
-
-  // src/live/runtime.ts
-  var RuntimeError = class extends Error {
-    name = "RuntimeError";
-  };
-  var SCRIPT_ID = "ort-script";
-  var WASM_ID = "ort-wasm";
-  var FATAL = 4;
-  var runtime;
-  var hasRuntime = () => document.getElementById(SCRIPT_ID) !== null;
-  var reasonOf = (error2) => error2 instanceof Error ? error2.message : String(error2);
-  async function decodeGzip(text2) {
-    return new Uint8Array(await decompress(decodeBase64(text2.trim()), "gzip"));
-  }
-  async function embedded(id) {
-    const element = document.getElementById(id);
-    if (!element) throw new Error(`the page has no element #${id}`);
-    const bytes = await decodeGzip(element.textContent);
-    element.remove();
-    return bytes;
-  }
-  async function load() {
-    const [script, wasm] = await Promise.all([embedded(SCRIPT_ID), embedded(WASM_ID)]);
-    const address = URL.createObjectURL(new Blob([script], { type: "text/javascript" }));
-    try {
-      const ort = await import(address);
-      ort.env.wasm.numThreads = 1;
-      ort.env.wasm.wasmBinary = wasm;
-      ort.env.logLevel = "fatal";
-      return ort;
-    } finally {
-      URL.revokeObjectURL(address);
-    }
-  }
-  function loaded() {
-    runtime ??= load().catch((error2) => {
-      throw new RuntimeError(`The model cannot run in this browser: ONNX Runtime did not load (${reasonOf(error2)}).`);
-    });
-    return runtime;
-  }
-  async function createSession(graphBytes) {
-    const ort = await loaded();
-    let session;
-    try {
-      session = await ort.InferenceSession.create(graphBytes, { executionProviders: ["wasm"], graphOptimizationLevel: "disabled", logSeverityLevel: FATAL });
-    } catch (error2) {
-      throw new RuntimeError(`The model in this page is damaged: ONNX Runtime cannot read its graph (${reasonOf(error2)}).`);
-    }
-    let last = Promise.resolve();
-    const runOnce = async (inputs, outputs) => {
-      const feeds = {};
-      for (const [name, { type, data, dims }] of Object.entries(inputs)) feeds[name] = new ort.Tensor(type, data, dims);
-      const found = await session.run(feeds, outputs);
-      return Object.fromEntries(Object.entries(found).map(([name, { type, data, dims }]) => [name, { type, data, dims }]));
-    };
-    return {
-      inputNames: session.inputNames,
-      outputNames: session.outputNames,
-      run: (inputs, outputs = session.outputNames) => {
-        const run = last.then(() => runOnce(inputs, outputs));
-        last = run.catch(() => void 0);
-        return run;
-      },
-      release: () => session.release()
-    };
-  }
-
-  // src/live/model.ts
-  var tensor = (type, data, dims) => ({ type, data, dims });
-  var MAP_NAMES = { weights: "cross", encoder_self: "encoder_self", decoder_self: "decoder_self" };
-  var TRACE = "trace/";
-  function nest(data, dims, offset = 0) {
-    if (dims.length === 0) throw new Error("A single number has no nested form.");
-    const [count, ...rest] = dims;
-    if (rest.length === 0) return Array.from({ length: count }, (_, k) => data[offset + k]);
-    const size = rest.reduce((a, b) => a * b, 1);
-    return Array.from({ length: count }, (_, k) => nest(data, rest, offset + k * size));
-  }
-  var LiveModel = class _LiveModel {
-    constructor(content, session) {
-      this.content = content;
-      this.session = session;
-    }
-    content;
-    session;
-    frames = /* @__PURE__ */ new Map();
-    /** Load a model.
-     *
-     * @throws Error - if the graph is damaged.
-     */
-    static async load(content) {
-      const model = new _LiveModel(content, await createSession(await decodeGzip(content.graph)));
-      for (const run of content.runs) model.frames.set(run, await unpack(run.parameters));
-      return model;
-    }
-    /** Return a run by its index or name.
-     *
-     * @throws Error - if the model has no such run.
-     */
-    findRun(run = 0) {
-      const found = typeof run === "number" ? this.content.runs[run] : this.content.runs.find(({ name }) => name === run);
-      if (!found) throw new Error(`run ${run}: this model has ${this.content.runs.map(({ name }) => name).join(", ")}.`);
-      return found;
-    }
-    parameters(run, epoch = run.best_epoch) {
-      const frame = run.epochs.indexOf(epoch);
-      if (frame < 0) throw new Error(`epoch ${epoch}: the page has the parameters of epochs ${run.epochs.join(", ")}.`);
-      const frames = this.frames.get(run);
-      const [, count] = frames.shape;
-      return frames.row(frame, count);
-    }
-    /** Check that a source has the form that the model accepts.
-     *
-     * @throws Error - if it has not.
-     */
-    checkSource(source) {
-      const { features, fixed_source: fixed, max_length: longest } = this.content;
-      if (!source.length) throw new Error("The source has no points.");
-      if (source.some((point) => point.length !== features.length)) throw new Error(`Every source point must have ${features.length} values: ${features.join(", ")}.`);
-      if (!source.flat().every((value) => typeof value === "number" && Number.isFinite(value))) throw new Error("Every value of the source must be a number.");
-      if (fixed !== null && source.length !== fixed) throw new Error(`The linear skip of this model needs sources of ${fixed} points; this one has ${source.length}.`);
-      if (longest !== null && source.length > longest) throw new Error(`This Transformer has learned ${longest} positions; the source has ${source.length} points.`);
-    }
-    /** Forecast a source.
-     *
-     * @param source - (S, F), in units of the data.
-     * @throws Error - if the source, the forced weights, the epoch or the run do not fit the model.
-     */
-    async run(source, { force, epoch, run } = {}) {
-      this.checkSource(source);
-      const { layers, heads, features, steps, config } = this.content;
-      const [S, F] = [source.length, features.length];
-      const parameters = this.parameters(this.findRun(run), epoch ?? void 0);
-      const feeds = {
-        source: tensor("float64", Float64Array.from(source.flat()), [1, S, F]),
-        source_lengths: tensor("int64", BigInt64Array.from([BigInt(S)]), [1]),
-        parameters: tensor("float32", parameters, [parameters.length]),
-        steps: tensor("int64", BigInt64Array.from([BigInt(steps)]), [])
-      };
-      if (layers > 0 && config.kind !== "fast_weights") {
-        const packed = packForce(force, { steps, layers, heads, source: S });
-        feeds.force = tensor("float32", packed, [steps, 1, layers, heads, S]);
-      } else if (force !== null && force !== void 0) {
-        throw new Error(layers > 0 ? "Fast weights have signed read strengths, not a distribution over the source, so no weights can be forced." : "This model has no attention, so no weights can be forced.");
-      }
-      const results = await this.session.run(feeds);
-      const answer = { forecast: [], weights: [], maps: {}, trace: {} };
-      for (const [name, { data, dims }] of Object.entries(results)) {
-        const nested = nest(data, dims.slice(1));
-        if (name === "forecast") answer.forecast = nested;
-        else if (name.startsWith(TRACE)) answer.trace[name.slice(TRACE.length)] = nested;
-        else answer.maps[MAP_NAMES[name]] = nested;
-      }
-      answer.weights = answer.maps.cross ?? [];
-      return answer;
-    }
-    /** Return a parameter of a run at an epoch, as nested arrays; undefined if the model has none of that name. */
-    parameter(name, run, epoch) {
-      let start = 0;
-      for (const [each, shape] of this.content.layout) {
-        const size = shape.reduce((a, b) => a * b, 1);
-        if (each === name) return nest(this.parameters(run, epoch), shape, start);
-        start += size;
-      }
-      return void 0;
-    }
-  };
 
   // src/live/csv.ts
   var GENERATED_FORM = { series: "sequence", time: "step", interval: 1, delimiter: ",", decimal: ".", one_hot: {}, window: null, settings: [] };
@@ -3718,7 +3816,6 @@ ${text2}
       URL.revokeObjectURL(link.href);
     }, 6e4);
   }
-  var message = (error2) => error2 instanceof Error ? error2.message : String(error2);
   var Share = class {
     constructor(explorer, content) {
       this.explorer = explorer;
@@ -3771,7 +3868,7 @@ ${text2}
       button.addEventListener("click", () => {
         this.note.textContent = "";
         Promise.resolve().then(act).catch((error2) => {
-          this.note.textContent = message(error2);
+          this.note.textContent = messageOf(error2);
         });
       });
       return button;
@@ -3878,8 +3975,8 @@ ${text2}
     strength: "In a model with attention you could now forbid this look, and see what the forecast loses. Here it is impossible: the strengths follow from the memory, so there are no weights to replace.",
     none: "In a model with attention you could now forbid a look at a point, and see what the forecast loses. This model does not look, so there is nothing to forbid."
   };
-  function forbid({ attention, canForce }) {
-    if (!canForce) return { title: "Forbid it", about: CANNOT_FORBID[attention === "none" ? "none" : "strength"], task: null };
+  function forbid({ attention, canForce: canForce2 }) {
+    if (!canForce2) return { title: "Forbid it", about: CANNOT_FORBID[attention === "none" ? "none" : "strength"], task: null };
     return {
       title: "Forbid it",
       about: "Does the forecast need this look, or is it a habit? To find out, force the chosen step to look elsewhere. The model then computes this step and all later ones with the weights that you give.",
@@ -3941,11 +4038,12 @@ ${text2}
       plainModel(facts)
     ];
   }
+  var LITTLE = 0.05;
   var moved = (one, other) => formatNumber(largestChange(one, other), 2);
   var error = (forecast, { state: { truth } }, scale) => meanSquaredError(forecast, truth, scale);
   function afterMove(scene, before2) {
-    const { shown: [{ answer: { forecast } }], state: { point } } = scene;
-    return `You moved source point ${point + 1}, and the forecast moved by up to ${moved(forecast, before2)}. The model computed every step again. ${largestChange(forecast, before2) < 0.05 ? "That is little: try another point, or a larger move." : "So this point matters to the forecast."}`;
+    const { shown: [{ own: { forecast } }], state: { point } } = scene;
+    return `You moved source point ${point + 1}, and the forecast moved by up to ${moved(forecast, before2)}. The model computed every step again. ${shareOfRange(scene, forecast, before2) < LITTLE ? "That is little: try another point, or a larger move." : "So this point matters to the forecast."}`;
   }
   function afterLook(scene, { attention }) {
     const { state, shown: [{ answer }], alignment, targetFeatures } = scene;
@@ -3962,26 +4060,28 @@ ${text2}
     const hint = needed === null ? "" : needed === largest ? ` That is the point it needs: the one with the orange frame.` : ` The point it needs is point ${needed + 1}, the one with the orange frame.`;
     return `Step ${state.step + 1} gives source point ${largest + 1} the largest weight, ${strongest} of 1. ${share}${hint}`;
   }
-  function afterForce(scene, scale) {
-    const { shown: [{ answer, own }] } = scene;
+  function afterForce(scene) {
+    const { shown: [{ answer, own, scale }] } = scene;
     const [forced, free] = [error(answer.forecast, scene, scale), error(own.forecast, scene, scale)];
     const change = largestChange(answer.forecast, own.forecast);
     const errors = forced === null || free === null ? "" : ` The [mean squared error] goes from ${formatNumber(free, 2)} to ${formatNumber(forced, 2)}.`;
-    const meaning = forced !== null && free !== null && forced > 2 * free ? " So the model needs what it read there." : change < 0.05 ? " So this look does not matter much here. Try another row." : "";
+    const meaning = forced !== null && free !== null && forced > 2 * free ? " So the model needs what it read there." : shareOfRange(scene, answer.forecast, own.forecast) < LITTLE ? " So this look does not matter much here. Try another row." : "";
     return `The dashed line is the forecast with the model's own weights. With yours, it moves by up to ${formatNumber(change, 2)}.${errors}${meaning}`;
   }
-  function afterEpoch(scene, today, scale) {
-    const { shown: [{ answer: { forecast } }], state: { subjects: [{ epoch }] } } = scene;
+  function afterEpoch(scene, today) {
+    const { shown: [{ own: { forecast }, scale }], state: { subjects: [{ epoch }] } } = scene;
     const [then, now] = [error(forecast, scene, scale), error(today, scene, scale)];
     const when = epoch === 0 ? "Before training" : `After epoch ${epoch}`;
     if (then === null || now === null) return `${when}, the forecast was up to ${moved(forecast, today)} away from that of the trained model.`;
     return `${when}, the [mean squared error] on this sequence was ${formatNumber(then, 2)}; now it is ${formatNumber(now, 2)}. ${epoch === 0 && then > now ? "All that the model can do, it has learned." : ""}`.trim();
   }
-  function afterPlain(scene, scale) {
+  function afterPlain(scene) {
+    const [{ name: firstName, scale }] = scene.shown;
+    const units = hasOwnScales(scene.shown) ? ` (all in the scaled units of ${firstName})` : "";
     const errors = scene.shown.map(({ name, answer }) => ({ name, loss: error(answer.forecast, scene, scale) }));
     if (errors.every(({ loss }) => loss !== null)) {
       const best = errors.reduce((least, each) => each.loss < least.loss ? each : least);
-      return `[Mean squared error|mean squared error] on this sequence: ${errors.map(({ name, loss }) => `${name} ${formatNumber(loss, 2)}`).join(", ")}. So ${best.name} is closer to the truth here. Other sequences may differ: try some.`;
+      return `[Mean squared error|mean squared error] on this sequence${units}: ${errors.map(({ name, loss }) => `${name} ${formatNumber(loss, 2)}`).join(", ")}. So ${best.name} is closer to the truth here. Other sequences may differ: try some.`;
     }
     const [first, second] = scene.shown;
     return `The two forecasts are up to ${moved(first.answer.forecast, second.answer.forecast)} apart. The truth of a changed source is unknown; choose a sequence again to see the errors.`;
@@ -4112,7 +4212,7 @@ ${text2}
         plane: page.examples.plane,
         canForce: explorer.canForce,
         hasEpochs: epochs.length > 1,
-        attention: first.layers === 0 ? "none" : first.config.kind === "fast_weights" ? "strength" : "distribution",
+        attention: first.layers === 0 ? "none" : meaningOf(first),
         plain: plain?.content.runs[0].name ?? null,
         isPlainShown: state.subjects.some(({ model }) => models[model].content.layers === 0)
       };
@@ -4144,8 +4244,27 @@ ${text2}
     begin(position) {
       const { scene } = this.explorer;
       if (position !== this.position || !scene) return;
-      const { state, shown: [{ answer }] } = scene;
-      this.start = { step: state.step, epoch: state.subjects[0].epoch, source: JSON.stringify(state.source), forecast: answer.forecast };
+      const { state, shown: [{ own }] } = scene;
+      this.start = { step: state.step, reference: this.referenceOf(scene), source: state.source, forecast: own.forecast };
+      this.follow(scene);
+    }
+    /** Return a key of what the current step compares with, which changes with the sequence or the model. */
+    referenceOf({ state: { example, source, subjects: [{ model, run, epoch }] } }) {
+      return JSON.stringify(this.position === 3 ? [model, run, source] : [example, model, run, epoch]);
+    }
+    bestEpoch({ state: { subjects: [{ model, run }] } }) {
+      return this.explorer.models[model].content.runs[run].best_epoch;
+    }
+    /** Ask the model for the forecast that the current step compares with, after a choice of another sequence or model. */
+    async refresh(scene, start) {
+      const { explorer: { models, sequences } } = this;
+      const { state: { example, source, isChanged, subjects: [{ model, run, epoch }] } } = scene;
+      const reference = this.referenceOf(scene);
+      const before2 = this.position === 3 || !isChanged || example === null ? source : sequences.source(example);
+      const options = { run, epoch: this.position === 3 ? this.bestEpoch(scene) : epoch, outputs: "forecast" };
+      const { forecast } = await models[model].run(before2, options);
+      if (this.start !== start || this.explorer.scene !== scene) return;
+      this.start = { ...start, reference, source: before2, forecast };
       this.follow(scene);
     }
     /** Undo the change of the step before, so that each step shows one thing. */
@@ -4156,7 +4275,7 @@ ${text2}
       if (state.isChanged && position < 4) explorer.chooseExample(state.example ?? 0);
       if (position !== 2) state.force.clear();
       if ("cross" in (explorer.scene?.shown[0].answer.maps ?? {})) state.kind = "cross";
-      if (position === 4) {
+      if (position >= 3) {
         for (const subject of state.subjects) subject.epoch = explorer.models[subject.model].content.runs[subject.run].best_epoch;
       }
     }
@@ -4187,6 +4306,10 @@ ${text2}
     /** Show what the reader's change did, with the current numbers. */
     follow(scene) {
       if (this.position < 0 || !this.start) return;
+      if (this.start.reference !== this.referenceOf(scene)) {
+        this.refresh(scene, this.start).catch(() => void 0);
+        return;
+      }
       const text2 = this.describe(scene, this.start);
       if (text2 === null || text2 === this.resultText) return;
       this.resultText = text2;
@@ -4200,18 +4323,17 @@ ${text2}
     /** Say what the step shows; null: the reader has not done it yet. */
     describe(scene, start) {
       const { state } = scene;
-      const scale = this.explorer.first.loss_scale;
       switch (this.position) {
         case 0:
-          return this.isDone || JSON.stringify(state.source) !== start.source ? afterMove(scene, start.forecast) : null;
+          return this.isDone || JSON.stringify(state.source) !== JSON.stringify(start.source) ? afterMove(scene, start.forecast) : null;
         case 1:
           return this.isDone || state.step !== start.step ? afterLook(scene, this.facts) : null;
         case 2:
-          return scene.shown[0].answer !== scene.shown[0].own ? afterForce(scene, scale) : null;
+          return scene.shown[0].answer !== scene.shown[0].own ? afterForce(scene) : null;
         case 3:
-          return this.isDone || state.subjects[0].epoch !== start.epoch ? afterEpoch(scene, start.forecast, scale) : null;
+          return this.isDone || state.subjects[0].epoch !== this.bestEpoch(scene) ? afterEpoch(scene, start.forecast) : null;
         default:
-          return this.facts.isPlainShown && scene.shown.length > 1 ? afterPlain(scene, scale) : null;
+          return this.facts.isPlainShown && scene.shown.length > 1 ? afterPlain(scene) : null;
       }
     }
   };
@@ -4252,7 +4374,7 @@ ${text2}
       new Tour(explorer);
       return explorer;
     } catch (error2) {
-      byId("live-error").textContent = `The model of this page could not be loaded (${error2 instanceof Error ? error2.message : String(error2)}). The rest of the page works.`;
+      byId("live-error").textContent = `The model of this page could not be loaded (${messageOf(error2)}). The rest of the page works.`;
       byId("live-body").remove();
       return null;
     }

@@ -17,8 +17,8 @@ from seqattn.analysis.comparison.tables import (
     reference_losses,
     variant_table,
 )
-from seqattn.errors import CheckpointError
-from seqattn.report.content.live import LiveModels, start_sequences
+from seqattn.errors import CheckpointError, UsageError
+from seqattn.report.content.live import LiveModels
 from seqattn.runs import PAGE, EpochRecord, RunFolder
 
 MAX_PREVIEWS = 400
@@ -78,17 +78,24 @@ def _live_models(result: ComparisonResult, notices: list[str]) -> dict[str, Any]
     The result is None if the page cannot contain any of the models. The reasons are appended to
     `notices`.
     """
-    models, first = LiveModels(), None
+    models, folders, names = LiveModels(), list[RunFolder](), list[str]()
     for variant in result.variants:
         for seed in variant.summaries:
             folder = variant.folders[seed]
             name = f"seed {seed}" if len(result.variants) == 1 else f"{variant.name}, seed {seed}"
-            if models.add(folder, name, with_history=False) and first is None:
-                first = folder
+            if models.add(folder, name, with_history=False):
+                folders.append(folder)
+                names.append(name)
     notices.extend(models.reasons)
-    if first is None:
+    if not folders:
         return None
-    return (models.content(notices) or {}) | start_sequences(first)
+    try:
+        source_run, sequences = models.start_sequences(folders, names, notices)
+    except UsageError as error:
+        notices.append(f"The page has no models. {error}")
+        return None
+    content = None if source_run is None else models.content(notices, source_run)
+    return None if content is None else content | sequences
 
 
 def _describe_seeds(result: ComparisonResult) -> list[str]:

@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from seqattn.analysis.evaluation.load_run import open_run
-from seqattn.config import as_plain
-from seqattn.errors import CheckpointError, UsageError
+from seqattn.analysis.evaluation.load_run import load_splits, open_run
+from seqattn.config import OwnFile, as_plain
+from seqattn.errors import CheckpointError, DataError, UsageError, counted
 from seqattn.report.content.examples import examples_content, pack_points
+from seqattn.report.content.live_differences import PageRun, describe_differences, find_conflict
 from seqattn.report.content.live_input import input_form
 from seqattn.runs import RunFolder
 
@@ -35,6 +36,8 @@ NEEDS_EXPORT = (
     "The model is not in this page. Putting it there needs onnx and onnxscript:"
     ' pip install "seqattn[export]"'
 )
+EXPORT_MODULES = ("onnx", "onnxscript", "onnx_ir")
+"""Modules that the extra `export` installs."""
 
 
 @dataclass
@@ -49,6 +52,8 @@ class LiveModels:
     models: list[dict[str, Any]] = field(default_factory=list)
     reasons: list[str] = field(default_factory=list)
     _size: int = 0
+    _runs: list[PageRun] = field(default_factory=list)
+    _beyond_limit: int = 0
     _position: dict[str, int] = field(default_factory=dict)
     _frames: list[tuple[dict[str, Any], NDArray[np.int64], NDArray[np.float32]]] = field(
         default_factory=list
@@ -67,13 +72,14 @@ class LiveModels:
         """
         try:
             _, trained = open_run(folder.path)
-            model = self._find_model(trained, name)
+            check_sources_observed(trained)
+            model = self._find_model(PageRun(name, trained))
             if model is None:
                 return False
             history = folder if with_history else None
             epochs, parameters = _recorded_parameters(history, trained, model)
-        except ImportError:
-            self._add_reason(NEEDS_EXPORT)
+        except ImportError as error:
+            self._add_reason(_describe_import(name, error))
             return False
         except (CheckpointError, UsageError) as error:
             self._add_reason(f"The model of {name} is not in this page. {error}")
@@ -82,27 +88,41 @@ class LiveModels:
         if self._size > MAX_PARAMETER_BYTES:
             megabytes = MAX_PARAMETER_BYTES // 2**20
             self._add_reason(
-                f"Only some of the models are in this page: {megabytes} MB of parameters."
+                "Only some of the models are in this page, because the parameters of all would take"
+                f" more than {megabytes} MB."
             )
             return False
         run = {"name": name, "seed": trained.config.seed, "best_epoch": trained.epoch}
         model["runs"].append(run)
+        self._runs.append(PageRun(name, trained))
         self._frames.append((run, epochs, parameters))
         return True
 
-    def content(self, notices: list[str]) -> dict[str, Any] | None:
+    def content(self, notices: list[str], sequences_of: str | None = None) -> dict[str, Any] | None:
         """The content for the page; None without a model.
 
         Args:
-            notices: a sentence is appended if recorded epochs are left out.
+            sequences_of: the name of the run whose test sequences the page has; None if the page
+                has one run only.
+            notices: sentences are appended about epochs and runs that are left out, and about
+                differences between the runs.
         """
         if not self._frames:
             return None
+        notices.extend(describe_differences(self._runs, sequences_of))
+        if self._beyond_limit:
+            total = len(self._runs) + self._beyond_limit
+            notices.append(
+                f"{self._beyond_limit} of {total} runs are not live, because a page has at most"
+                f" {counted(MAX_GRAPHS, 'graph')}. Runs share a graph only if their configs of the"
+                " model and the scaling of their data are equal."
+            )
         total = sum(parameters.nbytes for _, _, parameters in self._frames)
         for run, epochs, parameters in self._frames:
             best = epochs.tolist().index(run["best_epoch"])
             kept = _thin_frames(len(epochs), min(1.0, MAX_PARAMETER_BYTES / total), best)
             run["epochs"] = epochs[kept].tolist()
+            run["recorded"] = len(epochs)
             run["parameters"] = pack_points(parameters[kept])
         shown, recorded = (sum(counts) for counts in zip(
             *((len(run["epochs"]), len(epochs)) for run, epochs, _ in self._frames), strict=True
@@ -114,23 +134,54 @@ class LiveModels:
             )
         return {"models": [model for model in self.models if model["runs"]]}
 
-    def _find_model(self, trained: LoadedModel, name: str) -> dict[str, Any] | None:
+    def start_sequences(
+        self, folders: Sequence[RunFolder], names: Sequence[str], notices: list[str]
+    ) -> tuple[str | None, dict[str, Any]]:
+        """Return the test sequences of the first run that has readable ones.
+
+        Args:
+            folders: the folders of runs that were added.
+            names: their names on the page.
+            notices: sentences about unreadable sequences are appended.
+
+        Returns:
+            the name of the run and its sequences; None and nothing if no run has readable ones.
+
+        Raises:
+            UsageError: if no sequence fits all models.
+        """
+        for folder, name in zip(folders, names, strict=True):
+            try:
+                sequences = _read_sequences(folder)
+            except CheckpointError as error:
+                notices.append(f"The test sequences of {name} cannot be read: {error}")
+                continue
+            lengths = sequences["examples"]["source_lengths"]
+            if not any(all(run.accepts(length) for run in self._runs) for length in lengths):
+                limits = [run.source_limit for run in self._runs if run.source_limit is not None]
+                raise UsageError(
+                    f"No test sequence of {name} fits all models: {', and '.join(limits)}."
+                )
+            return name, sequences
+        notices.append("The page has no models, because it has no test sequences to start from.")
+        return None, {}
+
+    def _find_model(self, run: PageRun) -> dict[str, Any] | None:
         """Return the content of a run's graph, which is traced for the first run of its kind; None
-        if the run cannot be shown beside the others."""
+        if the run cannot be shown with the others."""
         from seqattn.export.live import attention_shape, trace_live
 
+        trained = run.trained
         spec, plain = trained.spec, as_plain(trained.config)["model"]
         data = {key: value for key, value in spec.as_plain().items() if key != "digests"}
         key = json.dumps([plain, data], sort_keys=True, default=str)
         if key in self._position:
             return self.models[self._position[key]]
-        features = [list(spec.source_features), list(spec.target_features)]
-        first = self.models[0] if self.models else None
-        if first and features != [first["features"], first["target_features"]]:
-            self._add_reason(f"The model of {name} is not in this page: its features are others.")
+        if conflict := find_conflict(run, self._runs):
+            self._add_reason(f"The model of {run.name} is not in this page: {conflict}.")
             return None
         if len(self.models) == MAX_GRAPHS:
-            self._add_reason(f"The page has the models of the first {MAX_GRAPHS} variants only.")
+            self._beyond_limit += 1
             return None
         live = trace_live(trained)
         raw = live.graph.SerializeToString(deterministic=True)
@@ -172,8 +223,9 @@ def runs_content(folders: Sequence[RunFolder]) -> dict[str, Any]:
         folders: the run folders.
 
     Raises:
-        CheckpointError: if a folder is not a finished run.
-        UsageError: if the runs do not share their features, or a model cannot be in a page.
+        CheckpointError: if a folder is not a finished run, or if no test sequence can be read.
+        UsageError: if no source fits all models, if the runs do not share their features and their
+            units, or if a model cannot be in a page.
     """
     models, rows, notices = LiveModels(), [], list[str]()
     paths = [folder.path for folder in folders]
@@ -191,19 +243,61 @@ def runs_content(folders: Sequence[RunFolder]) -> dict[str, Any]:
             [name, f"{summary['test_loss']:.4g}", f"{summary['test_loss_teacher_forced']:.4g}",
              str(summary["best_epoch"]), f"{summary['parameters']:,}"]
         )  # fmt: skip
-    live = models.content(notices) or {}
+    source_run, sequences = models.start_sequences(folders, names, notices)
+    if source_run is None:
+        raise CheckpointError(notices[-1])
+    live = models.content(notices, source_run) or {}
     return {
         "kind": "runs",
         "name": ", ".join(names),
         "unit": "",
         "notices": notices,
-        "live": live | start_sequences(folders[0]) | {"side_by_side": True},
+        "live": live | sequences | {"side_by_side": True},
         "headings": ["run", "test loss", "teacher-forced", "best epoch", "parameters"],
         "rows": rows,
     }
 
 
-def start_sequences(folder: RunFolder) -> dict[str, Any]:
+def check_sources_observed(trained: LoadedModel) -> None:
+    """Check that the model uses all cells of the test sources, as its graph does.
+
+    `data.normalize: instance` ignores cells that `data.missing: interpolate` filled. The graph does
+    not know which cells these are.
+
+    Raises:
+        UsageError: if a test source has filled cells that the model ignores, or if the data cannot
+            be read.
+    """
+    config = trained.config.data
+    if not trained.spec.scaling.instance or not isinstance(config, OwnFile):
+        return
+    if config.missing != "interpolate":
+        return
+    cause = (
+        "With data.normalize: instance, the model ignores cells that data.missing: interpolate"
+        " filled"
+    )
+    try:
+        has_filled_cells = load_splits(trained).test.has_masked_sources
+    except DataError as error:
+        raise UsageError(
+            f"{cause}. Only the data tell which cells these are, and they cannot be read: {error}"
+        ) from error
+    if has_filled_cells:
+        raise UsageError(
+            f"{cause}, and some test sequences have such cells. The graph of a page does not know"
+            " which cells these are, so its forecasts would be wrong."
+        )
+
+
+def _describe_import(name: str, error: ImportError) -> str:
+    """Return why a module that is missing keeps a model from the page."""
+    if error.name is not None and error.name.partition(".")[0] in EXPORT_MODULES:
+        return NEEDS_EXPORT
+    return f"The model of {name} is not in this page, because an import failed: {error}."
+
+
+def _read_sequences(folder: RunFolder) -> dict[str, Any]:
     """Return test sequences of a run, from which readers of a page can start."""
     summary = folder.read_summary()
     content = examples_content(folder, [], 1.0, summary.get("units", {}), MAX_START_SEQUENCES)

@@ -35,6 +35,9 @@ export function pointNames(count: number, first = 1): string[] {
   return Array.from({ length: count }, (_, k) => `point ${first + k}`);
 }
 
+/** Return the message of a failure. */
+export const messageOf = (error: unknown): string => (error instanceof Error ? error.message : String(error));
+
 export const indexNames = (count: number): string[] => Array.from({ length: count }, (_, k) => String(k));
 
 /** Return the name of each sequence. The name consists of the id, and of the label if the sequence has a label. */

@@ -26,6 +26,7 @@ describe("packForce", () => {
 
   it.each([
     [{ rows: [{ step: 3, weights: [1, 0, 0] }] }, "the forecast has 2 steps"],
+    [{ rows: [{ step: 1, head: 1, weights: [1, 0, 0] }, { step: 1, weights: [0, 1, 0] }] }, "step 1, layer 0, head 1: has two rows"],
     [{ rows: [{ step: 0, weights: [1, 0, 0] }] }, "the forecast has 2 steps"],
     [{ rows: [{ step: 1, head: 2, weights: [1, 0, 0] }] }, "head 2: the model has 2"],
     [{ rows: [{ step: 1, weights: [1, 0] }] }, "has 2 weights; the source has 3 points"],

@@ -70,7 +70,7 @@ describe("a fragment is ignored that", () => {
 });
 
 it("gives the parameters of a page a key", () => {
-  const model = (data: string): Parameters<typeof pageKey>[0][number] => ({ sha256: "abc", runs: [{ name: "a", seed: 1, best_epoch: 3, epochs: [3], parameters: { shape: [1, 1], bits: 32, data } }] });
+  const model = (data: string): Parameters<typeof pageKey>[0][number] => ({ sha256: "abc", runs: [{ name: "a", seed: 1, best_epoch: 3, epochs: [3], recorded: 1, parameters: { shape: [1, 1], bits: 32, data } }] });
   expect(pageKey([model("x")])).toBe(pageKey([model("x")]));
   expect(pageKey([model("x")])).not.toBe(pageKey([model("y")]));
 });

@@ -2,7 +2,7 @@ import { describe, expect, it } from "vitest";
 import { splitTerms, TERMS } from "../src/live/glossary";
 import type { Answer } from "../src/live/model";
 import { wrap } from "../src/live/picture";
-import type { Scene } from "../src/live/scene";
+import type { Scene, Shown } from "../src/live/scene";
 import type { ExplorerState } from "../src/live/state";
 import type { Facts } from "../src/live/tour_texts";
 import { afterEpoch, afterForce, afterLook, afterMove, afterPlain, tourSteps } from "../src/live/tour_texts";
@@ -46,13 +46,15 @@ describe("tourSteps", () => {
 
 const answer = (forecast: number[][], weights: number[][] = [[0.9, 0.1], [0.5, 0.5]]): Answer => ({ forecast, weights: [[weights]], maps: { cross: [[weights]] }, trace: {} });
 
+const shown = (name: string, forced: Answer, own = forced, scale = [1]): Shown => ({ name, colour: "#000", answer: forced, own, scale, meaning: "distribution" });
+
 function scene(forecast: number[][], more: Partial<Scene> = {}): Scene {
   const one = answer(forecast);
   const state: ExplorerState = { example: 0, source: [[0], [1]], truth: [[1], [2]], isChanged: false, subjects: [{ model: 0, run: 0, epoch: 0 }], force: new ForcedRows(), kind: "cross", layer: 0, head: 0, step: 0, point: 1 };
   return {
     state, current: state,
-    shown: [{ name: "a", colour: "#000", answer: one, own: one }],
-    features: ["x"], targetFeatures: ["x"], axisNames: {}, plane: false, meaning: "distribution", alignment: [], canForce: true, ...more,
+    shown: [shown("a", one)],
+    features: ["x"], targetFeatures: ["x"], axisNames: {}, plane: false, hasTrace: true, alignment: [], canForce: true, ...more,
   };
 }
 
@@ -71,20 +73,46 @@ describe("the words after a step have the current numbers", () => {
 
   it("after forcing weights", () => {
     const [own, forced] = [answer([[1], [2.1]]), answer([[1], [3]])];
-    const text = afterForce(scene([[1], [3]], { shown: [{ name: "a", colour: "", answer: forced, own }] }), [1]);
+    const text = afterForce(scene([[1], [3]], { shown: [shown("a", forced, own)] }));
     expect(text).toBe("The dashed line is the forecast with the model's own weights. With yours, it moves by up to 0.90. The [mean squared error] goes from 0.0050 to 0.50. So the model needs what it read there.");
   });
 
   it("after a change of the epoch", () => {
-    expect(afterEpoch(scene([[0], [0]]), [[1], [2]], [1])).toBe("Before training, the [mean squared error] on this sequence was 2.5; now it is 0.0. All that the model can do, it has learned.");
+    expect(afterEpoch(scene([[0], [0]]), [[1], [2]])).toBe("Before training, the [mean squared error] on this sequence was 2.5; now it is 0.0. All that the model can do, it has learned.");
     const changed = scene([[0], [0]]);
     changed.state.truth = null;
-    expect(afterEpoch(changed, [[1], [2]], [1])).toContain("was up to 2.0 away");
+    expect(afterEpoch(changed, [[1], [2]])).toContain("was up to 2.0 away");
   });
 
   it("with a plain model", () => {
-    const shown = [answer([[1], [2]]), answer([[1], [4]])].map((each, k) => ({ name: "ab"[k], colour: "", answer: each, own: each }));
-    expect(afterPlain(scene([], { shown }), [1])).toContain("a 0.0, b 2.0. So a is closer to the truth here.");
+    const both = [answer([[1], [2]]), answer([[1], [4]])].map((each, k) => shown("ab"[k], each));
+    expect(afterPlain(scene([], { shown: both }))).toContain("a 0.0, b 2.0. So a is closer to the truth here.");
+  });
+});
+
+describe("a change is compared with", () => {
+  const thousands = (forecast: number[][]): Scene => {
+    const made = scene(forecast);
+    Object.assign(made.state, { source: [[1000], [2000]], truth: null });
+    return made;
+  };
+
+  it("the range of the values, not with a fixed number", () => {
+    expect(afterMove(thousands([[1000], [2001]]), [[1000], [2000]])).toContain("That is little");
+    expect(afterMove(thousands([[1000], [2400]]), [[1000], [2000]])).toContain("this point matters");
+    const small = scene([[0], [0.002]]);
+    Object.assign(small.state, { source: [[0], [0.01]], truth: null });
+    expect(afterMove(small, [[0], [0.001]])).toContain("this point matters");
+    const [own, forced] = [answer([[1000], [2000]]), answer([[1000], [2002]])];
+    const each = thousands([]);
+    expect(afterForce({ ...each, shown: [shown("a", forced, own)] })).toContain("does not matter much");
+  });
+
+  it("the scale of the model that is shown", () => {
+    const [own, forced] = [answer([[1], [2.1]]), answer([[1], [3]])];
+    expect(afterForce(scene([], { shown: [shown("a", forced, own, [10])] }))).toContain("from 0.000050 to 0.0050");
+    const both = [shown("a", answer([[1], [2.2]]), undefined, [1]), shown("b", answer([[1], [2.4]]), undefined, [100])];
+    expect(afterPlain(scene([], { shown: both }))).toContain("(all in the scaled units of a): a 0.020, b 0.080. So a is closer");
   });
 });
 

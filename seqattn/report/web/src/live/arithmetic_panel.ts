@@ -1,5 +1,6 @@
 // The panel "The arithmetic of this step": one table per stage, and where each number comes from.
 import { byId, textElement } from "../dom";
+import { messageOf } from "../format";
 import { formatCell } from "./arithmetic/record";
 import type { Ref, Stage } from "./arithmetic";
 import { describeCell, explainStep, MAX_POINTS, shownRows } from "./arithmetic";
@@ -37,6 +38,7 @@ class ArithmeticPanel {
   private parametersOf = "";
 
   constructor(private readonly explorer: LiveExplorer) {
+    explorer.needsTrace = () => this.details.open;
     this.details.addEventListener("toggle", () => { this.show(); });
     this.place.addEventListener("pointerover", (event) => { this.choose(this.find(event.target)); });
     this.place.addEventListener("pointerleave", () => { this.choose(this.find(document.activeElement)); });
@@ -58,6 +60,10 @@ class ArithmeticPanel {
   private show(): void {
     const { scene } = this.explorer;
     if (!this.details.open || !scene) return;
+    if (!scene.hasTrace) {
+      void this.explorer.update(); // an answer with the intermediate results comes back to `follow`
+      return;
+    }
     const title = byId("live-arithmetic-title");
     try {
       const rows = this.explain(scene);
@@ -65,7 +71,7 @@ class ArithmeticPanel {
     } catch (error) {
       this.place.replaceChildren();
       [this.stages, this.tables, this.form] = [[], [], ""];
-      title.textContent = error instanceof Error ? error.message : String(error);
+      title.textContent = messageOf(error);
     }
     this.choose(this.chosen);
   }

@@ -7,6 +7,8 @@ export interface LiveRun {
   best_epoch: number;
   /** Epochs whose parameters the page has, in ascending order; 0 is before the training. */
   epochs: number[];
+  /** The number of epochs whose parameters the training recorded, with the best one. */
+  recorded: number;
   /** (E, P): the parameters at these epochs. */
   parameters: Packed;
 }

@@ -3,6 +3,7 @@ import type { AttentionKind } from "../content";
 import { byId, fill, inputById, numberOf, selectById, textElement } from "../dom";
 import { KIND_NAMES } from "../explorer/view";
 import { formatValue, indexNames } from "../format";
+import type { LiveRun } from "./content";
 import type { LiveExplorer } from "./explorer";
 import type { Scene } from "./scene";
 import type { Subject } from "./state";
@@ -10,10 +11,18 @@ import type { Subject } from "./state";
 const MAX_INPUTS = 8;
 const NONE = "none";
 
+interface Choice {
+  name: string;
+  subject: Subject;
+}
+
 /** Return the choices of a model: the name of each run of each graph. */
-function runChoices(explorer: LiveExplorer): { name: string; subject: Subject }[] {
+function runChoices(explorer: LiveExplorer): Choice[] {
   return explorer.models.flatMap(({ content }, model) => content.runs.map(({ name, best_epoch: epoch }, run) => ({ name, subject: { model, run, epoch } })));
 }
+
+/** Return the index of the choice that shows a run. */
+const choiceOf = (choices: readonly Choice[], { model, run }: Subject): number => choices.findIndex(({ subject }) => subject.model === model && subject.run === run);
 
 const onClick = (id: string, act: () => void): void => { byId(id).addEventListener("click", act); };
 const onChange = (id: string, act: () => void): void => { byId(id).addEventListener("change", act); };
@@ -50,11 +59,11 @@ export function addControls(explorer: LiveExplorer): void {
 function addSubjectControls(explorer: LiveExplorer): void {
   const { state } = explorer;
   const choices = runChoices(explorer);
-  const indexOf = (subject: Subject): number => choices.findIndex(({ subject: { model, run } }) => model === subject.model && run === subject.run);
   const names = choices.map(({ name }) => name);
   for (const id of ["live-run", "live-other"]) selectById(id).parentElement!.hidden = choices.length < 2;
-  fill(selectById("live-run"), names, indexOf(state.subjects[0]));
-  fill(selectById("live-other"), [NONE, ...names], state.subjects.length > 1 ? indexOf(state.subjects[1]) + 1 : 0);
+  fill(selectById("live-run"), names);
+  fill(selectById("live-other"), [NONE, ...names]);
+  showSubjects(explorer);
   onChange("live-run", () => { explorer.change(() => { state.subjects[0] = { ...choices[numberOf("live-run")].subject }; }); });
   onChange("live-other", () => {
     const chosen = numberOf("live-other");
@@ -69,10 +78,9 @@ function addSubjectControls(explorer: LiveExplorer): void {
 /** Show the chosen models, which a link may change. */
 function showSubjects(explorer: LiveExplorer): void {
   const choices = runChoices(explorer);
-  const indexOf = (subject: Subject): number => choices.findIndex(({ subject: { model, run } }) => model === subject.model && run === subject.run);
   const [first, second] = explorer.state.subjects as [Subject, Subject | undefined];
-  selectById("live-run").value = String(indexOf(first));
-  selectById("live-other").value = String(second ? indexOf(second) + 1 : 0);
+  selectById("live-run").value = String(choiceOf(choices, first));
+  selectById("live-other").value = String(second ? choiceOf(choices, second) + 1 : 0);
 }
 
 /** Return the recorded epoch of a model's run that is nearest to an epoch. */
@@ -116,6 +124,22 @@ export function showControls(explorer: LiveExplorer, scene: Scene): void {
   (byId("live-own-all") as HTMLButtonElement).disabled = state.force.size === 0;
 }
 
+/** Say which epochs the page lacks, and which epoch of the models beyond the first is shown.
+ *
+ * @param shown - The runs that are shown, with the epoch of each.
+ */
+export function describeEpochs(shown: readonly (Pick<LiveRun, "name" | "epochs" | "recorded" | "best_epoch"> & { epoch: number })[]): string {
+  if (shown.every(({ epochs, recorded }) => epochs.length < 2 && recorded < 2)) return "";
+  const [first, ...others] = shown;
+  const lacking = shown.filter(({ epochs, recorded }) => epochs.length < recorded)
+    .map(({ name, epochs, recorded }) => `The page has the parameters of ${name} at ${epochs.length} of ${recorded} recorded epochs; all would be too large.`);
+  const elsewhere = others.filter(({ epoch }) => epoch !== first.epoch).map(({ name, epoch, epochs, best_epoch: best }) => {
+    const when = epoch === 0 ? "before training" : `after epoch ${epoch}`;
+    return `${name} is shown ${when}${epoch === best ? ", its best epoch" : ""}${epochs.length < 2 ? ", the only one that the page has" : ""}.`;
+  });
+  return [...lacking, ...elsewhere].join(" ");
+}
+
 function showEpoch(explorer: LiveExplorer): void {
   const { epochs, best } = epochsOf(explorer);
   const [{ epoch }] = explorer.state.subjects;
@@ -125,6 +149,9 @@ function showEpoch(explorer: LiveExplorer): void {
   const name = epoch === 0 ? "Before training" : `After epoch ${epoch}${epoch === best ? ", the best" : ""}`;
   byId("live-epoch-name").textContent = name;
   byId("live-epoch").setAttribute("aria-valuetext", name);
+  const note = describeEpochs(explorer.state.subjects.map(({ model, run, epoch: each }) => ({ ...explorer.models[model].content.runs[run], epoch: each })));
+  byId("live-epoch-note").textContent = note;
+  byId("live-epoch-note").hidden = note === "";
 }
 
 /** Show the values of the chosen source point in number fields. */
@@ -149,7 +176,6 @@ function showPoint(explorer: LiveExplorer, { features, state }: Scene): void {
     const value = state.source[state.point][f];
     if (document.activeElement !== input) input.value = formatValue(value, 1).replace("\u2212", "-");
   }
-  const { fixed_source: fixed, max_length: longest } = explorer.first;
-  (byId("live-add") as HTMLButtonElement).disabled = fixed !== null || (longest !== null && state.source.length >= longest);
-  (byId("live-remove") as HTMLButtonElement).disabled = fixed !== null || state.source.length < 2;
+  (byId("live-add") as HTMLButtonElement).disabled = !explorer.accepts(state.source.length + 1);
+  (byId("live-remove") as HTMLButtonElement).disabled = !explorer.accepts(state.source.length - 1);
 }

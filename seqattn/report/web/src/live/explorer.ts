@@ -1,6 +1,7 @@
 // The live explorer: a source that can be changed, weights that can be forced, and what the models answer.
-import type { Content, Examples, WeightMeaning } from "../content";
+import type { Content, Examples } from "../content";
 import { byId } from "../dom";
+import { messageOf } from "../format";
 import { onThemeChange, theme } from "../plots";
 import { announcer } from "./announce";
 import { WeightBars } from "./bars";
@@ -9,6 +10,7 @@ import { addControls, showControls } from "./controls";
 import type { ForcedRow } from "./force";
 import { HeatmapPlot } from "./heatmap_plot";
 import type { Answer, LiveModel, RunOptions } from "./model";
+import { canForce, checkValues, meaningOf } from "./model";
 import { PathPlot } from "./path_plot";
 import type { Scene, Shown } from "./scene";
 import { weightsOf } from "./scene";
@@ -26,7 +28,6 @@ export interface LivePage {
   live: LiveContent;
   examples: Examples;
   alignment: number[][] | null;
-  meaning: WeightMeaning;
 }
 
 /** Return what the explorer needs of a page; null if the page is not live. */
@@ -36,12 +37,14 @@ export function livePage(content: Content): LivePage | null {
   const examples = live.examples ?? (content.kind === "run" ? content.examples : undefined);
   if (!examples) return null;
   const alignment = live.alignment ?? (content.kind === "run" ? content.alignment : null) ?? null;
-  return { live, examples, alignment, meaning: live.models[0].config.kind === "fast_weights" ? "strength" : "distribution" };
+  return { live, examples, alignment };
 }
 
 export class LiveExplorer {
   readonly state: ExplorerState;
   scene: Scene | null = null;
+  /** Returns whether the intermediate results of the first model are shown, so that it must return them. */
+  needsTrace: () => boolean = () => false;
   private readonly path: PathPlot;
   private readonly maps: HeatmapPlot[] = [];
   private readonly bars: WeightBars;
@@ -55,13 +58,13 @@ export class LiveExplorer {
 
   constructor(readonly page: LivePage, readonly models: LiveModel[], readonly sequences: Sequences) {
     this.key = pageKey(models.map(({ content }) => content));
-    this.state = this.restore() ?? this.start(0);
+    this.state = this.restore() ?? this.start();
     this.path = new PathPlot(byId("live-path"), {
       move: (point, values) => { this.movePoint(point, values); },
       choosePoint: (point) => { this.change((state) => { state.point = point; }); },
       chooseStep: (step) => { this.chooseStep(step); },
     });
-    this.bars = new WeightBars(byId("live-bars"), { setWeight: (column, weight) => { this.forceRow((row) => setWeight(row, column, weight)); } });
+    this.bars = new WeightBars(byId("live-bars"), { setWeight: (column, weight) => { this.forceRow((row) => setWeight(row, column, weight), this.drawnPoints); } });
     addControls(this);
     onThemeChange(() => { this.draw(); });
     window.addEventListener("resize", () => { this.draw(); });
@@ -95,7 +98,7 @@ export class LiveExplorer {
   }
 
   get canForce(): boolean {
-    return this.first.layers > 0 && this.first.config.kind !== "fast_weights";
+    return canForce(this.first);
   }
 
   // --- changes -----------------------------------------------------------------------------------
@@ -117,7 +120,7 @@ export class LiveExplorer {
 
   chooseBlank(): void {
     this.change((state) => {
-      Object.assign(state, { example: null, source: blankSource(this.first, this.page.examples.plane), truth: null, isChanged: true, step: 0, point: 0 });
+      Object.assign(state, { example: null, source: blankSource(this.first, this.page.examples.plane, this.blankLength), truth: null, isChanged: true, step: 0, point: 0 });
       state.force.clear();
     });
   }
@@ -129,6 +132,12 @@ export class LiveExplorer {
   }
 
   movePoint(point: number, values: Record<number, number>): void {
+    try {
+      checkValues(Object.values(values));
+    } catch (error) {
+      byId("live-error").textContent = messageOf(error);
+      return;
+    }
     this.change((state) => {
       for (const [feature, value] of Object.entries(values)) state.source[point][Number(feature)] = value;
       state.point = point;
@@ -138,6 +147,7 @@ export class LiveExplorer {
 
   /** Add a point after the chosen one, half way to the next. */
   addPoint(): void {
+    if (!this.accepts(this.state.source.length + 1)) return;
     this.change((state) => {
       const [row, next] = [state.source[state.point], state.source[state.point + 1] as number[] | undefined];
       state.source.splice(state.point + 1, 0, row.map((value, f) => (next ? (value + next[f]) / 2 : value)));
@@ -148,6 +158,7 @@ export class LiveExplorer {
   }
 
   removePoint(): void {
+    if (!this.accepts(this.state.source.length - 1)) return;
     this.change((state) => {
       state.source.splice(state.point, 1);
       state.point = Math.max(0, state.point - 1);
@@ -156,13 +167,27 @@ export class LiveExplorer {
     });
   }
 
-  /** Change the row of weights of the chosen step, layer and head. */
-  forceRow(change: (row: readonly number[]) => number[]): void {
-    if (!this.canForce || this.state.kind !== "cross" || !this.scene) return;
-    this.change(({ force, step, layer, head }) => {
-      const row = force.get(step + 1, layer, head) ?? weightsOf(this.scene!.shown[0].answer, "cross", layer, head)[step];
-      force.set(step + 1, layer, head, change(row));
-    });
+  /** Change the row of weights of the chosen step, layer and head, when the model's own row is known.
+   *
+   * Nothing changes if the row has other points by then.
+   *
+   * @param points - The number of source points that the change is made for.
+   */
+  forceRow(change: (row: readonly number[]) => number[], points = this.state.source.length): void {
+    if (!this.canForce || this.state.kind !== "cross") return;
+    const { step, layer, head } = this.state;
+    const apply = (): void => {
+      const { state, scene, settling } = this;
+      const forced = state.force.get(step + 1, layer, head);
+      if (!forced && settling) {
+        void settling.then(apply);
+        return;
+      }
+      const row = forced ?? (scene ? weightsOf(scene.shown[0].answer, "cross", layer, head)[step] : undefined);
+      if (row?.length !== points || state.source.length !== points) return;
+      this.change(({ force }) => { force.set(step + 1, layer, head, change(row)); });
+    };
+    apply();
   }
 
   /** Force the chosen step to attend to one point only; if it does already, take that back. */
@@ -170,7 +195,7 @@ export class LiveExplorer {
     this.state.step = step;
     const { force, layer, head } = this.state;
     if (force.get(step + 1, layer, head)?.[column] === 1) this.freeRow();
-    else if (this.canForce && this.state.kind === "cross") this.forceRow((row) => oneHotRow(row.length, column));
+    else if (this.canForce && this.state.kind === "cross") this.forceRow((row) => oneHotRow(row.length, column), this.drawnPoints);
     else this.draw();
   }
 
@@ -190,6 +215,26 @@ export class LiveExplorer {
     });
   }
 
+  /** The number of source points in the pictures, which may be those before the last change. */
+  private get drawnPoints(): number {
+    return (this.scene ?? this).state.source.length;
+  }
+
+  /** The shown models. */
+  private get shownContents(): LiveModelContent[] {
+    return this.state.subjects.map(({ model }) => this.models[model].content);
+  }
+
+  /** Return whether all shown models accept a source of a length. */
+  accepts(length: number, contents = this.shownContents): boolean {
+    return length > 0 && contents.every(({ fixed_source: fixed, max_length: longest }) => (fixed === null || length === fixed) && (longest === null || length <= longest));
+  }
+
+  private get blankLength(): number {
+    const lengths = this.shownContents.flatMap(({ fixed_source: fixed, source_length: trained }) => (fixed === null ? [trained] : [fixed, trained]));
+    return [...lengths, ...lengths.map((_, k) => k + 1)].find((length) => this.accepts(length)) ?? this.first.source_length;
+  }
+
   private markChanged(): void {
     this.state.isChanged = true;
     this.state.truth = null;
@@ -197,13 +242,15 @@ export class LiveExplorer {
 
   // --- the state at the beginning ----------------------------------------------------------------
 
-  private start(example: number): ExplorerState {
+  private start(): ExplorerState {
     const subject = (model: number, run: number): Subject => ({ model, run, epoch: this.models[model].content.runs[run].best_epoch });
     const all = this.models.flatMap(({ content }, model) => content.runs.map((_, run) => subject(model, run)));
-    const sideBySide = this.page.live.side_by_side ? all : [subject(0, 0)];
+    const subjects = this.page.live.side_by_side ? all.slice(0, 4) : [subject(0, 0)];
+    const contents = subjects.map(({ model }) => this.models[model].content);
+    const example = Math.max(0, this.page.examples.source_lengths.findIndex((length) => this.accepts(length, contents)));
     return {
       example, source: this.sequences.source(example), truth: this.sequences.target(example), isChanged: false,
-      subjects: sideBySide.slice(0, 4), force: new ForcedRows(), kind: "cross", layer: 0, head: 0, step: 0, point: 0,
+      subjects, force: new ForcedRows(), kind: "cross", layer: 0, head: 0, step: 0, point: 0,
     };
   }
 
@@ -251,7 +298,7 @@ export class LiveExplorer {
         this.draw();
         byId("live-error").textContent = "";
       } catch (error) {
-        byId("live-error").textContent = error instanceof Error ? error.message : String(error);
+        byId("live-error").textContent = messageOf(error) + (this.scene ? " The pictures still show the last answer." : "");
       }
     }
     this.settling = null;
@@ -260,24 +307,25 @@ export class LiveExplorer {
   private async ask(): Promise<Scene> {
     const { page } = this;
     this.fitChoices();
+    const hasTrace = this.needsTrace();
     const state = this.state;
     const answered = { ...state, source: state.source.map((row) => [...row]), force: state.force.copy(), subjects: state.subjects.map((subject) => ({ ...subject })) };
     const shown: Shown[] = [];
     const { warn } = theme();
     for (const [k, { model, run, epoch }] of answered.subjects.entries()) {
       const live = this.models[model];
-      const options: RunOptions = { run, epoch };
       const { source } = answered;
-      const own: Answer = await live.run(source, options);
-      const canForce = answered.force.size > 0 && live.content.layers > 0 && live.content.config.kind !== "fast_weights";
-      const answer = canForce ? await live.run(source, { ...options, force: { rows: this.rowsFor(live, answered.force) } }) : own;
+      const isForced = answered.force.size > 0 && canForce(live.content);
+      const options: RunOptions = { run, epoch, outputs: hasTrace && k === 0 ? "all" : "weights" };
+      const own: Answer = await live.run(source, isForced ? { run, epoch, outputs: "forecast" } : options);
+      const answer = isForced ? await live.run(source, { ...options, force: { rows: this.rowsFor(live, answered.force) } }) : own;
       const { name, best_epoch: best, epochs } = live.content.runs[run];
       const suffix = epochs.length > 1 && epoch !== best ? `, epoch ${epoch}` : "";
-      shown.push({ name: name + suffix, colour: k ? COLOURS[k - 1] : warn, answer, own });
+      shown.push({ name: name + suffix, colour: k ? COLOURS[k - 1] : warn, answer, own, scale: live.content.loss_scale, meaning: meaningOf(live.content) });
     }
     const { features, target_features: targetFeatures, named, plane } = page.examples;
     const alignment = answered.example !== null && !answered.isChanged ? this.sequences.alignment(answered.example) : [];
-    return { state: answered, current: state, shown, features, targetFeatures, axisNames: named, plane, meaning: page.meaning, alignment, canForce: this.canForce };
+    return { state: answered, current: state, shown, features, targetFeatures, axisNames: named, plane, hasTrace, alignment, canForce: this.canForce };
   }
 
   /** The forced rows that exist in a model with other layers and heads. */
@@ -285,9 +333,10 @@ export class LiveExplorer {
     return force.list.filter(({ layer, head, step }) => layer < layers && head < heads && step <= steps);
   }
 
-  /** Bring step, point, layer and head into the range of the first model. */
+  /** Bring the kind of attention, step, point, layer and head into the range of the first model. */
   private fitChoices(): void {
     const { state, first } = this;
+    if (first.config.kind !== "transformer") state.kind = "cross";
     state.point = Math.min(state.point, state.source.length - 1);
     state.layer = Math.min(state.layer, Math.max(0, first.layers - 1));
     state.head = Math.min(state.head, Math.max(0, first.heads - 1));
@@ -320,7 +369,7 @@ export class LiveExplorer {
     const row = weightsOf(scene.shown[0].answer, state.kind, state.layer, state.head)[state.step] ?? [];
     byId("live-weights").hidden = row.length === 0;
     if (row.length) this.bars.draw(row, state.kind === "cross" && state.force.get(state.step + 1, state.layer, state.head) !== undefined, scene.canForce && state.kind === "cross");
-    const text = describe(scene, this.first.loss_scale);
+    const text = describe(scene);
     byId("live-text").textContent = text;
     this.speak(text);
     showControls(this, scene);

@@ -32,7 +32,7 @@ function depth(array: Nested | number): number {
   return 1 + Math.max(0, ...array.filter((entry) => entry !== null).map(depth));
 }
 
-const isIndex = (value: number, count: number): boolean => Number.isInteger(value) && value >= 0 && value < count;
+export const isIndex = (value: unknown, count: number): boolean => typeof value === "number" && Number.isInteger(value) && value >= 0 && value < count;
 
 /** Check that the model has the step, layer and head of a row. */
 function checkPlace({ step, layer, head }: ForcedRow, { steps, layers, heads }: ForceShape): void {
@@ -72,7 +72,7 @@ const isRows = (force: Force): force is { rows: ForcedRow[] } => typeof force ==
 
 /** Return the input `force` (T, 1, layers, A, S) of the live graph; NaN is the model's own weight.
  *
- * @throws Error - if a row has another length than the source, or belongs to no step, layer or head of the model.
+ * @throws Error - if a row has another length than the source, or belongs to no step, layer or head of the model, or if a place has two rows.
  */
 export function packForce(force: Force, shape: ForceShape): Float32Array<ArrayBuffer> {
   const { steps, layers, heads, source } = shape;
@@ -83,7 +83,11 @@ export function packForce(force: Force, shape: ForceShape): Float32Array<ArrayBu
     checkPlace(row, shape);
     const weights = checkRow(row.weights, source, `force, step ${step}`);
     for (let l = layer ?? 0; l <= (layer ?? layers - 1); l += 1) {
-      for (let h = head ?? 0; h <= (head ?? heads - 1); h += 1) packed.set(weights, (((step - 1) * layers + l) * heads + h) * source);
+      for (let h = head ?? 0; h <= (head ?? heads - 1); h += 1) {
+        const first = (((step - 1) * layers + l) * heads + h) * source;
+        if (!Number.isNaN(packed[first])) throw new Error(`force, step ${step}, layer ${l}, head ${h}: has two rows.`);
+        packed.set(weights, first);
+      }
     }
   }
   return packed;

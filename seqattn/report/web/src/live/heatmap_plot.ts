@@ -37,7 +37,8 @@ export class HeatmapPlot {
   }
 
   draw(scene: Scene, shown: Shown): void {
-    const { state, meaning } = scene;
+    const { state } = scene;
+    const { meaning } = shown;
     const rows = weightsOf(shown.answer, state.kind, state.layer, state.head);
     this.place.hidden = rows.length === 0;
     if (!rows.length) return;

@@ -1,6 +1,7 @@
 // The live part of the page: the models, the explorer, and `window.seqattn`.
 import type { Content } from "../content";
 import { byId } from "../dom";
+import { messageOf } from "../format";
 import { addArithmetic } from "./arithmetic_panel";
 import type { LivePage } from "./explorer";
 import { LiveExplorer, livePage } from "./explorer";
@@ -63,7 +64,7 @@ export async function showLive(content: Content): Promise<LiveExplorer | null> {
     new Tour(explorer);
     return explorer;
   } catch (error) {
-    byId("live-error").textContent = `The model of this page could not be loaded (${error instanceof Error ? error.message : String(error)}). The rest of the page works.`;
+    byId("live-error").textContent = `The model of this page could not be loaded (${messageOf(error)}). The rest of the page works.`;
     byId("live-body").remove();
     return null;
   }

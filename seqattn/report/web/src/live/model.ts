@@ -1,11 +1,12 @@
 // Models that the page evaluates with ONNX Runtime Web.
-import type { AttentionKind, Unpacked } from "../content";
+import type { AttentionKind, Unpacked, WeightMeaning } from "../content";
 import { unpack } from "../content";
 import type { LiveModelContent, LiveRun } from "./content";
 import type { Force } from "./force";
 import { packForce } from "./force";
 import type { ModelTensor, Session } from "./runtime";
 import { createSession, decodeGzip } from "./runtime";
+import { MAX_VALUE } from "./state";
 
 /** Nested arrays of numbers. */
 export type Numbers = number[] | Numbers[];
@@ -16,6 +17,8 @@ export interface RunOptions {
   epoch?: number | undefined;
   /** The index or name of a run of the model. */
   run?: number | string | undefined;
+  /** What is returned: the forecast alone, with all weights, or also with the intermediate results (absent). */
+  outputs?: "forecast" | "weights" | "all" | undefined;
 }
 
 /** What a model answers for one source. */
@@ -26,13 +29,42 @@ export interface Answer {
   weights: number[][][][];
   /** All kinds of attention, as `weights`. */
   maps: Partial<Record<AttentionKind, number[][][][]>>;
-  /** Intermediate results without the axis of sequences; see seqattn/export/live_parts.py. */
+  /** Intermediate results without the axis of sequences; see seqattn/export/live_parts.py. Empty if they were not asked for. */
   trace: Record<string, Numbers>;
 }
 
 const tensor = (type: ModelTensor["type"], data: ModelTensor["data"], dims: number[]): ModelTensor => ({ type, data, dims });
 const MAP_NAMES: Record<string, AttentionKind> = { weights: "cross", encoder_self: "encoder_self", decoder_self: "decoder_self" };
 const TRACE = "trace/";
+const FORECAST = "forecast";
+
+/** Return the outputs of a graph to compute, of all its outputs. */
+export function chooseOutputs(names: readonly string[], outputs: RunOptions["outputs"]): string[] {
+  if (outputs === "forecast") return [FORECAST];
+  return names.filter((name) => outputs !== "weights" || !name.startsWith(TRACE));
+}
+
+const isFinite = (numbers: Numbers | number): boolean => (Array.isArray(numbers) ? (numbers as (Numbers | number)[]).every(isFinite) : Number.isFinite(numbers));
+
+/** Check that every number of an answer is finite.
+ *
+ * @throws Error - if one is not.
+ */
+export function checkAnswer({ forecast, maps }: Pick<Answer, "forecast" | "maps">): void {
+  if (isFinite([forecast, ...Object.values(maps)])) return;
+  throw new Error("The model gives no number for this source: its values are too far from those of the training.");
+}
+
+/** Check that a source has finite values that the page can draw.
+ *
+ * @throws Error - if it has not.
+ */
+export function checkValues(values: readonly unknown[]): void {
+  for (const value of values) {
+    if (typeof value !== "number" || !Number.isFinite(value)) throw new Error("Every value of the source must be a number.");
+    if (Math.abs(value) > MAX_VALUE) throw new Error(`${value}: a value of the source must lie between \u2212${MAX_VALUE} and ${MAX_VALUE}.`);
+  }
+}
 
 /** Return a flat array as nested arrays of a shape. */
 export function nest(data: ArrayLike<number>, dims: readonly number[], offset = 0): Numbers {
@@ -42,6 +74,12 @@ export function nest(data: ArrayLike<number>, dims: readonly number[], offset = 
   const size = rest.reduce((a, b) => a * b, 1);
   return Array.from({ length: count }, (_, k) => nest(data, rest, offset + k * size));
 }
+
+/** Return whether the weights of a model can be forced. Fast weights have signed read strengths, which are no distribution. */
+export const canForce = ({ layers, config }: Pick<LiveModelContent, "layers" | "config">): boolean => layers > 0 && config.kind !== "fast_weights";
+
+/** Return what the weights of a model mean. */
+export const meaningOf = ({ config }: Pick<LiveModelContent, "config">): WeightMeaning => (config.kind === "fast_weights" ? "strength" : "distribution");
 
 /** A graph with the parameters of its runs. */
 export class LiveModel {
@@ -85,7 +123,7 @@ export class LiveModel {
     const { features, fixed_source: fixed, max_length: longest } = this.content;
     if (!source.length) throw new Error("The source has no points.");
     if (source.some((point) => point.length !== features.length)) throw new Error(`Every source point must have ${features.length} values: ${features.join(", ")}.`);
-    if (!source.flat().every((value) => typeof value === "number" && Number.isFinite(value))) throw new Error("Every value of the source must be a number.");
+    checkValues(source.flat());
     if (fixed !== null && source.length !== fixed) throw new Error(`The linear skip of this model needs sources of ${fixed} points; this one has ${source.length}.`);
     if (longest !== null && source.length > longest) throw new Error(`This Transformer has learned ${longest} positions; the source has ${source.length} points.`);
   }
@@ -93,11 +131,11 @@ export class LiveModel {
   /** Forecast a source.
    *
    * @param source - (S, F), in units of the data.
-   * @throws Error - if the source, the forced weights, the epoch or the run do not fit the model.
+   * @throws Error - if the source, the forced weights, the epoch or the run do not fit the model, or if the answer is not finite.
    */
-  async run(source: readonly (readonly number[])[], { force, epoch, run }: RunOptions = {}): Promise<Answer> {
+  async run(source: readonly (readonly number[])[], { force, epoch, run, outputs }: RunOptions = {}): Promise<Answer> {
     this.checkSource(source);
-    const { layers, heads, features, steps, config } = this.content;
+    const { layers, heads, features, steps } = this.content;
     const [S, F] = [source.length, features.length];
     const parameters = this.parameters(this.findRun(run), epoch ?? undefined);
     const feeds: Record<string, ModelTensor> = {
@@ -106,20 +144,21 @@ export class LiveModel {
       parameters: tensor("float32", parameters, [parameters.length]),
       steps: tensor("int64", BigInt64Array.from([BigInt(steps)]), []),
     };
-    if (layers > 0 && config.kind !== "fast_weights") {
+    if (canForce(this.content)) {
       const packed = packForce(force, { steps, layers, heads, source: S });
       feeds.force = tensor("float32", packed, [steps, 1, layers, heads, S]);
     } else if (force !== null && force !== undefined) {
       throw new Error(layers > 0 ? "Fast weights have signed read strengths, not a distribution over the source, so no weights can be forced." : "This model has no attention, so no weights can be forced.");
     }
-    const results = await this.session.run(feeds);
+    const results = await this.session.run(feeds, chooseOutputs(this.session.outputNames, outputs));
     const answer: Answer = { forecast: [], weights: [], maps: {}, trace: {} };
     for (const [name, { data, dims }] of Object.entries(results)) {
       const nested = nest(data as Float32Array | Float64Array, dims.slice(1));
-      if (name === "forecast") answer.forecast = nested as number[][];
+      if (name === FORECAST) answer.forecast = nested as number[][];
       else if (name.startsWith(TRACE)) answer.trace[name.slice(TRACE.length)] = nested;
       else answer.maps[MAP_NAMES[name]] = nested as number[][][][];
     }
+    checkAnswer(answer);
     answer.weights = answer.maps.cross ?? [];
     return answer;
   }

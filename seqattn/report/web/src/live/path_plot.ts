@@ -143,16 +143,16 @@ export class PathPlot {
     const group = svg("g", {});
     if (panel.sourceY < 0) return group;
     const { ink, soft } = theme();
-    const { state } = scene;
+    const { state, shown: [{ meaning }] } = scene;
     const rows = state.kind === "decoder_self" ? [] : weightsOf(scene.shown[0].answer, state.kind, state.layer, state.head);
     const weights: (number | undefined)[] = rows[state.step] ?? [];
-    const largest = largestWeight(rows, scene.meaning);
+    const largest = largestWeight(rows, meaning);
     const many = state.source.length > 16;
     for (const [k, row] of state.source.entries()) {
       const [x, y] = place(panel, row, k, "source");
       const weight = weights[k];
       const r = weight === undefined ? 6 : (many ? 3.5 : 5) + 9 * Math.sqrt(Math.min(1, Math.abs(weight) / largest));
-      const colour = weight === undefined ? soft : rgb(weightColour(weight, largest, scene.meaning === "strength"));
+      const colour = weight === undefined ? soft : rgb(weightColour(weight, largest, meaning === "strength"));
       const values = scene.features.map((name, f) => `${name} ${formatValue(row[f], 1)}`).join(", ");
       const circle = svg("circle", {
         cx: x, cy: y, r, fill: colour, stroke: ink, "stroke-width": k === state.point ? 3 : 1, class: "source-point", tabindex: 0, role: "slider",

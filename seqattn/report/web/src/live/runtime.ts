@@ -1,6 +1,7 @@
 // ONNX Runtime Web, from the elements that the page embeds. Nothing is loaded from elsewhere.
 import type * as Ort from "onnxruntime-common";
 import { decodeBase64, decompress } from "../content";
+import { messageOf } from "../format";
 
 /** The input or output of a model: values in row-major order and their shape. */
 export interface ModelTensor {
@@ -33,8 +34,6 @@ let runtime: Promise<Runtime> | undefined;
 
 /** Return whether the page contains ONNX Runtime. */
 export const hasRuntime = (): boolean => document.getElementById(SCRIPT_ID) !== null;
-
-const reasonOf = (error: unknown): string => (error instanceof Error ? error.message : String(error));
 
 /** Return the decompressed bytes of base64 text with gzip data. */
 export async function decodeGzip(text: string): Promise<Uint8Array<ArrayBuffer>> {
@@ -73,7 +72,7 @@ export async function loadRuntime(): Promise<void> {
 
 function loaded(): Promise<Runtime> {
   runtime ??= load().catch((error: unknown) => {
-    throw new RuntimeError(`The model cannot run in this browser: ONNX Runtime did not load (${reasonOf(error)}).`);
+    throw new RuntimeError(`The model cannot run in this browser: ONNX Runtime did not load (${messageOf(error)}).`);
   });
   return runtime;
 }
@@ -89,7 +88,7 @@ export async function createSession(graphBytes: Uint8Array): Promise<Session> {
     // The export has optimized the graph. Another optimization lengthens the load and makes a run no faster.
     session = await ort.InferenceSession.create(graphBytes, { executionProviders: ["wasm"], graphOptimizationLevel: "disabled", logSeverityLevel: FATAL });
   } catch (error) {
-    throw new RuntimeError(`The model in this page is damaged: ONNX Runtime cannot read its graph (${reasonOf(error)}).`);
+    throw new RuntimeError(`The model in this page is damaged: ONNX Runtime cannot read its graph (${messageOf(error)}).`);
   }
   let last: Promise<unknown> = Promise.resolve();
   const runOnce = async (inputs: Readonly<Record<string, ModelTensor>>, outputs: readonly string[]): Promise<Record<string, ModelTensor>> => {

@@ -1,5 +1,6 @@
 // What the pictures of the live explorer show at one moment.
 import type { AttentionKind, WeightMeaning } from "../content";
+import { largestChange } from "./loss";
 import type { Answer } from "./model";
 import type { ExplorerState } from "./state";
 
@@ -10,6 +11,10 @@ export interface Shown {
   answer: Answer;
   /** The model's answer without forced weights; equal to `answer` if none are forced. */
   own: Answer;
+  /** What the weights of this model mean. */
+  meaning: WeightMeaning;
+  /** The divisor of each target feature in the loss of this model. */
+  scale: readonly number[];
 }
 
 export interface Scene {
@@ -25,7 +30,8 @@ export interface Scene {
   axisNames: Record<string, string>;
   /** Whether the path is drawn in the plane of two features. */
   plane: boolean;
-  meaning: WeightMeaning;
+  /** Whether the first answer has the intermediate results of the arithmetic. */
+  hasTrace: boolean;
   /** The true source step of each target step; -1 where there is none; empty if unknown. */
   alignment: number[];
   canForce: boolean;
@@ -41,4 +47,20 @@ export function largestWeight(rows: readonly number[][], meaning: WeightMeaning)
   let largest = 1e-6;
   for (const row of rows) for (const weight of row) largest = Math.max(largest, Math.abs(weight));
   return meaning === "strength" || (rows[0]?.length ?? 0) > 16 ? largest : 1;
+}
+
+/** Return whether the errors of the shown models have different units, so that they cannot be compared. */
+export function hasOwnScales(shown: readonly Pick<Shown, "scale">[]): boolean {
+  return shown.some(({ scale }) => scale.some((each, g) => each !== shown[0].scale[g]));
+}
+
+/** Return the largest change of a forecast as a share of the range of its feature in the source, the truth and the forecasts. */
+export function shareOfRange({ state: { source, truth }, features, targetFeatures }: Scene, one: readonly number[][], other: readonly number[][]): number {
+  const shares = targetFeatures.map((name, g) => {
+    const change = largestChange(one.map((row) => [row[g]]), other.map((row) => [row[g]]));
+    const f = features.indexOf(name);
+    const values = [...(f < 0 ? [] : source.map((row) => row[f])), ...[...(truth ?? []), ...one, ...other].map((row) => row[g])].filter(Number.isFinite);
+    return change === 0 ? 0 : change / (Math.max(...values) - Math.min(...values));
+  });
+  return Math.max(0, ...shares);
 }

@@ -2,7 +2,7 @@
 import { formatNumber, formatValue, withMinus } from "../format";
 import { largestChange, meanSquaredError } from "./loss";
 import type { Scene } from "./scene";
-import { weightsOf } from "./scene";
+import { hasOwnScales, weightsOf } from "./scene";
 
 const MAX_ATTENDED = 3;
 const MAX_FEATURES = 4;
@@ -13,7 +13,7 @@ function attended(row: readonly number[], first: number): string {
 }
 
 /** Describe the chosen step of the first model, and the error of the sequence of each model. */
-export function describe(scene: Scene, scale: readonly number[]): string {
+export function describe(scene: Scene): string {
   const { state, shown, targetFeatures } = scene;
   const S = state.source.length;
   const [{ answer }] = shown;
@@ -29,7 +29,7 @@ export function describe(scene: Scene, scale: readonly number[]): string {
     });
     text += ` Forecast: ${values.join(", ")}.`;
   }
-  for (const { name, answer: forced, own } of shown) {
+  for (const { name, answer: forced, own, scale } of shown) {
     const label = shown.length > 1 ? ` ${name}:` : "";
     const loss = meanSquaredError(forced.forecast, state.truth, scale);
     if (loss !== null) text += `${label} Mean squared error of the sequence ${formatNumber(loss)}.`;
@@ -38,6 +38,7 @@ export function describe(scene: Scene, scale: readonly number[]): string {
       text += `${loss === null ? label : ""} The forced weights move the forecast by up to ${formatNumber(largestChange(forced.forecast, own.forecast))}${before === null ? "" : `; with its own weights the error is ${formatNumber(before)}`}.`;
     }
   }
+  if (state.truth && hasOwnScales(shown)) text += " The errors are in the scaled units of each model, so they cannot be compared.";
   if (state.isChanged) text += " The source was changed, so the true continuation is unknown.";
   return text;
 }

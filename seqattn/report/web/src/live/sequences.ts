@@ -44,10 +44,9 @@ function points(array: Unpacked, index: number, count: number, features: number)
   return Array.from({ length: count }, (_, k) => Array.from({ length: features }, (_unused, f) => array.at(index, k, f)));
 }
 
-/** Return a source for a blank canvas: points on a circle in the plane, else a level line. */
-export function blankSource(model: LiveModelContent, plane: boolean): number[][] {
+/** Return a source of `count` points for a blank canvas: on a circle in the plane, else a level line. */
+export function blankSource(model: LiveModelContent, plane: boolean, count: number): number[][] {
   const { shift, scale } = model.scaling.source;
-  const count = model.fixed_source ?? model.source_length;
   const at = (f: number, offset: number): number => shift[f % shift.length] + offset * scale[f % scale.length];
   return Array.from({ length: count }, (_, k) => {
     const angle = Math.PI * (0.75 - (2 * k) / count);

@@ -1,6 +1,7 @@
 // Links, pictures and files of what the live explorer shows.
 import type { Content } from "../content";
 import { byId, textElement } from "../dom";
+import { messageOf } from "../format";
 import { command, GENERATED_FORM, INPUT_FILE, quote, toCsv, toWeightsFile, WEIGHTS_FILE } from "./csv";
 import type { InputForm } from "./content";
 import type { LiveExplorer } from "./explorer";
@@ -19,8 +20,6 @@ function save(name: string, content: Blob): void {
   link.click();
   setTimeout(() => { URL.revokeObjectURL(link.href); }, 60_000);
 }
-
-const message = (error: unknown): string => (error instanceof Error ? error.message : String(error));
 
 /** The part of the explorer that shares and saves what is shown. */
 export class Share {
@@ -64,7 +63,7 @@ export class Share {
     button.id = id;
     button.addEventListener("click", () => {
       this.note.textContent = "";
-      Promise.resolve().then(act).catch((error: unknown) => { this.note.textContent = message(error); });
+      Promise.resolve().then(act).catch((error: unknown) => { this.note.textContent = messageOf(error); });
     });
     return button;
   }

@@ -2,6 +2,7 @@
 import type { AttentionKind } from "../content";
 import type { LiveModelContent } from "./content";
 import type { ForcedRow } from "./force";
+import { isIndex } from "./force";
 import { ForcedRows } from "./weights";
 
 /** A model at an epoch: indices of the graph and of the run, and the epoch. */
@@ -48,7 +49,7 @@ const PREFIX = "#state=";
 const MAX_INDEX = 1e6;
 const MAX_POINTS = 5000;
 /** As in files of the user's own; larger numbers cannot be drawn. */
-const MAX_VALUE = 1e15;
+export const MAX_VALUE = 1e15;
 
 /** Return the fragment of the address that restores a state on the page with a key. */
 export function toFragment(state: ExplorerState, page: string): string {
@@ -65,7 +66,6 @@ export function toFragment(state: ExplorerState, page: string): string {
 }
 
 const isRow = (row: unknown): row is number[] => Array.isArray(row) && row.every((value) => typeof value === "number" && Math.abs(value) <= MAX_VALUE);
-const isIndex = (value: unknown, count: number): value is number => typeof value === "number" && Number.isInteger(value) && value >= 0 && value < count;
 
 /** What a page can show, which a fragment must not exceed. */
 export interface Limits {

@@ -3,6 +3,7 @@ import { byId, textElement } from "../dom";
 import { announcer } from "./announce";
 import type { LiveExplorer } from "./explorer";
 import { isCardOpen, paragraph, splitTerms } from "./glossary";
+import { meaningOf } from "./model";
 import type { Scene } from "./scene";
 import type { Facts, StepText } from "./tour_texts";
 import { afterEpoch, afterForce, afterLook, afterMove, afterPlain, tourSteps } from "./tour_texts";
@@ -27,11 +28,12 @@ function remember(): void {
   }
 }
 
-/** What the reader changed since a step began. */
+/** What the reader changes in a step is compared with this. */
 interface Start {
   step: number;
-  epoch: number;
-  source: string;
+  /** The model and its forecasts: those of the shown source before it was changed, or of the trained model. */
+  reference: string;
+  source: number[][];
   forecast: number[][];
 }
 
@@ -138,7 +140,7 @@ export class Tour {
     const { epochs } = first.runs[state.subjects[0].run];
     return {
       plane: page.examples.plane, canForce: explorer.canForce, hasEpochs: epochs.length > 1,
-      attention: first.layers === 0 ? "none" : first.config.kind === "fast_weights" ? "strength" : "distribution",
+      attention: first.layers === 0 ? "none" : meaningOf(first),
       plain: plain?.content.runs[0].name ?? null,
       isPlainShown: state.subjects.some(({ model }) => models[model].content.layers === 0),
     };
@@ -170,8 +172,30 @@ export class Tour {
   private begin(position: number): void {
     const { scene } = this.explorer;
     if (position !== this.position || !scene) return;
-    const { state, shown: [{ answer }] } = scene;
-    this.start = { step: state.step, epoch: state.subjects[0].epoch, source: JSON.stringify(state.source), forecast: answer.forecast };
+    const { state, shown: [{ own }] } = scene;
+    this.start = { step: state.step, reference: this.referenceOf(scene), source: state.source, forecast: own.forecast };
+    this.follow(scene);
+  }
+
+  /** Return a key of what the current step compares with, which changes with the sequence or the model. */
+  private referenceOf({ state: { example, source, subjects: [{ model, run, epoch }] } }: Scene): string {
+    return JSON.stringify(this.position === 3 ? [model, run, source] : [example, model, run, epoch]);
+  }
+
+  private bestEpoch({ state: { subjects: [{ model, run }] } }: Scene): number {
+    return this.explorer.models[model].content.runs[run].best_epoch;
+  }
+
+  /** Ask the model for the forecast that the current step compares with, after a choice of another sequence or model. */
+  private async refresh(scene: Scene, start: Start): Promise<void> {
+    const { explorer: { models, sequences } } = this;
+    const { state: { example, source, isChanged, subjects: [{ model, run, epoch }] } } = scene;
+    const reference = this.referenceOf(scene);
+    const before = this.position === 3 || !isChanged || example === null ? source : sequences.source(example);
+    const options = { run, epoch: this.position === 3 ? this.bestEpoch(scene) : epoch, outputs: "forecast" as const };
+    const { forecast } = await models[model].run(before, options);
+    if (this.start !== start || this.explorer.scene !== scene) return;
+    this.start = { ...start, reference, source: before, forecast };
     this.follow(scene);
   }
 
@@ -183,7 +207,7 @@ export class Tour {
     if (state.isChanged && position < 4) explorer.chooseExample(state.example ?? 0);
     if (position !== 2) state.force.clear();
     if ("cross" in (explorer.scene?.shown[0].answer.maps ?? {})) state.kind = "cross";
-    if (position === 4) {
+    if (position >= 3) {
       for (const subject of state.subjects) subject.epoch = explorer.models[subject.model].content.runs[subject.run].best_epoch;
     }
   }
@@ -215,6 +239,10 @@ export class Tour {
   /** Show what the reader's change did, with the current numbers. */
   private follow(scene: Scene): void {
     if (this.position < 0 || !this.start) return;
+    if (this.start.reference !== this.referenceOf(scene)) {
+      this.refresh(scene, this.start).catch(() => undefined); // the explorer names the failure
+      return;
+    }
     const text = this.describe(scene, this.start);
     if (text === null || text === this.resultText) return;
     this.resultText = text;
@@ -229,13 +257,12 @@ export class Tour {
   /** Say what the step shows; null: the reader has not done it yet. */
   private describe(scene: Scene, start: Start): string | null {
     const { state } = scene;
-    const scale = this.explorer.first.loss_scale;
     switch (this.position) {
-      case 0: return this.isDone || JSON.stringify(state.source) !== start.source ? afterMove(scene, start.forecast) : null;
+      case 0: return this.isDone || JSON.stringify(state.source) !== JSON.stringify(start.source) ? afterMove(scene, start.forecast) : null;
       case 1: return this.isDone || state.step !== start.step ? afterLook(scene, this.facts) : null;
-      case 2: return scene.shown[0].answer !== scene.shown[0].own ? afterForce(scene, scale) : null;
-      case 3: return this.isDone || state.subjects[0].epoch !== start.epoch ? afterEpoch(scene, start.forecast, scale) : null;
-      default: return this.facts.isPlainShown && scene.shown.length > 1 ? afterPlain(scene, scale) : null;
+      case 2: return scene.shown[0].answer !== scene.shown[0].own ? afterForce(scene) : null;
+      case 3: return this.isDone || state.subjects[0].epoch !== this.bestEpoch(scene) ? afterEpoch(scene, start.forecast) : null;
+      default: return this.facts.isPlainShown && scene.shown.length > 1 ? afterPlain(scene) : null;
     }
   }
 }

@@ -2,7 +2,7 @@
 import { formatNumber, formatValue } from "../format";
 import { largestChange, meanSquaredError } from "./loss";
 import type { Scene } from "./scene";
-import { weightsOf } from "./scene";
+import { hasOwnScales, shareOfRange, weightsOf } from "./scene";
 
 /** What the page has, which decides the words. */
 export interface Facts {
@@ -115,15 +115,17 @@ export function tourSteps(facts: Facts): StepText[] {
   ];
 }
 
-/** Describe a change of the forecast in comparison with the points' own spread. */
+/** Changes of the forecast below this share of the range of the shown values are called little. */
+const LITTLE = 0.05;
+
 const moved = (one: readonly number[][], other: readonly number[][]): string => formatNumber(largestChange(one, other), 2);
 
 const error = (forecast: readonly number[][], { state: { truth } }: Scene, scale: readonly number[]): number | null => meanSquaredError(forecast, truth, scale);
 
 /** Say what the first step shows. */
 export function afterMove(scene: Scene, before: readonly number[][]): string {
-  const { shown: [{ answer: { forecast } }], state: { point } } = scene;
-  return `You moved source point ${point + 1}, and the forecast moved by up to ${moved(forecast, before)}. The model computed every step again. ${largestChange(forecast, before) < 0.05 ? "That is little: try another point, or a larger move." : "So this point matters to the forecast."}`;
+  const { shown: [{ own: { forecast } }], state: { point } } = scene;
+  return `You moved source point ${point + 1}, and the forecast moved by up to ${moved(forecast, before)}. The model computed every step again. ${shareOfRange(scene, forecast, before) < LITTLE ? "That is little: try another point, or a larger move." : "So this point matters to the forecast."}`;
 }
 
 /** Say where the chosen step looks. */
@@ -144,18 +146,18 @@ export function afterLook(scene: Scene, { attention }: Facts): string {
 }
 
 /** Say what the forced weights change. */
-export function afterForce(scene: Scene, scale: readonly number[]): string {
-  const { shown: [{ answer, own }] } = scene;
+export function afterForce(scene: Scene): string {
+  const { shown: [{ answer, own, scale }] } = scene;
   const [forced, free] = [error(answer.forecast, scene, scale), error(own.forecast, scene, scale)];
   const change = largestChange(answer.forecast, own.forecast);
   const errors = forced === null || free === null ? "" : ` The [mean squared error] goes from ${formatNumber(free, 2)} to ${formatNumber(forced, 2)}.`;
-  const meaning = forced !== null && free !== null && forced > 2 * free ? " So the model needs what it read there." : change < 0.05 ? " So this look does not matter much here. Try another row." : "";
+  const meaning = forced !== null && free !== null && forced > 2 * free ? " So the model needs what it read there." : shareOfRange(scene, answer.forecast, own.forecast) < LITTLE ? " So this look does not matter much here. Try another row." : "";
   return `The dashed line is the forecast with the model's own weights. With yours, it moves by up to ${formatNumber(change, 2)}.${errors}${meaning}`;
 }
 
 /** Say what the model was at the chosen epoch. */
-export function afterEpoch(scene: Scene, today: readonly number[][], scale: readonly number[]): string {
-  const { shown: [{ answer: { forecast } }], state: { subjects: [{ epoch }] } } = scene;
+export function afterEpoch(scene: Scene, today: readonly number[][]): string {
+  const { shown: [{ own: { forecast }, scale }], state: { subjects: [{ epoch }] } } = scene;
   const [then, now] = [error(forecast, scene, scale), error(today, scene, scale)];
   const when = epoch === 0 ? "Before training" : `After epoch ${epoch}`;
   if (then === null || now === null) return `${when}, the forecast was up to ${moved(forecast, today)} away from that of the trained model.`;
@@ -163,11 +165,13 @@ export function afterEpoch(scene: Scene, today: readonly number[][], scale: read
 }
 
 /** Say how the models compare. */
-export function afterPlain(scene: Scene, scale: readonly number[]): string {
+export function afterPlain(scene: Scene): string {
+  const [{ name: firstName, scale }] = scene.shown; // one scale for all, so that the errors can be compared
+  const units = hasOwnScales(scene.shown) ? ` (all in the scaled units of ${firstName})` : "";
   const errors = scene.shown.map(({ name, answer }) => ({ name, loss: error(answer.forecast, scene, scale) }));
   if (errors.every(({ loss }) => loss !== null)) {
     const best = errors.reduce((least, each) => (each.loss! < least.loss! ? each : least));
-    return `[Mean squared error|mean squared error] on this sequence: ${errors.map(({ name, loss }) => `${name} ${formatNumber(loss, 2)}`).join(", ")}. So ${best.name} is closer to the truth here. Other sequences may differ: try some.`;
+    return `[Mean squared error|mean squared error] on this sequence${units}: ${errors.map(({ name, loss }) => `${name} ${formatNumber(loss, 2)}`).join(", ")}. So ${best.name} is closer to the truth here. Other sequences may differ: try some.`;
   }
   const [first, second] = scene.shown;
   return `The two forecasts are up to ${moved(first.answer.forecast, second.answer.forecast)} apart. The truth of a changed source is unknown; choose a sequence again to see the errors.`;

@@ -1,0 +1,155 @@
+"""Differences between the runs of a page: those that make a common source impossible, and those
+that readers must know of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from seqattn.config import as_plain
+from seqattn.errors import counted
+
+if TYPE_CHECKING:
+    from seqattn.training import LoadedModel
+
+PATHS = ("path", "validation_path", "test_path")
+"""Keys of the data section that say where files are. Their digests say whether the files differ."""
+
+
+@dataclass(frozen=True)
+class PageRun:
+    """A run of a page.
+
+    Attributes:
+        name: the name of the run on the page.
+        trained: the model of the run.
+    """
+
+    name: str
+    trained: LoadedModel
+
+    @property
+    def fixed_source(self) -> int | None:
+        """The only source length that the model accepts; None if it accepts several."""
+        skip = self.trained.model.skip
+        return None if skip is None else skip.lengths.source
+
+    @property
+    def source_limit(self) -> str | None:
+        """A clause about the source lengths that the model accepts; None if it accepts all."""
+        if self.fixed_source is not None:
+            return f"{self.name} accepts sources of {counted(self.fixed_source, 'point')} only"
+        longest = self.trained.model.max_length
+        return None if longest is None else f"{self.name} accepts at most {longest} source points"
+
+    def accepts(self, length: int) -> bool:
+        """Return whether the model accepts sources of a length."""
+        longest = self.trained.model.max_length
+        if self.fixed_source is not None:
+            return length == self.fixed_source
+        return longest is None or length <= longest
+
+
+def find_conflict(run: PageRun, others: Sequence[PageRun]) -> str | None:
+    """Return why a run cannot answer the sources of other runs, as a clause; None if it can.
+
+    Args:
+        run: the run.
+        others: runs that the page has already.
+    """
+    spec = run.trained.spec
+    for other in others:
+        of_other = other.trained.spec
+        for side, ours, theirs in (
+            ("source", spec.source_features, of_other.source_features),
+            ("target", spec.target_features, of_other.target_features),
+        ):
+            if ours != theirs:
+                return (
+                    f"its {side} features are {', '.join(ours)}, and those of {other.name} are"
+                    f" {', '.join(theirs)}"
+                )
+        for feature, unit in spec.units.items():
+            known = of_other.units.get(feature, unit)
+            if known != unit:
+                return f"{feature} is in {unit} in {run.name}, and in {known} in {other.name}"
+        for one, two in ((run, other), (other, run)):
+            if one.fixed_source is not None and not two.accepts(one.fixed_source):
+                return f"{run.source_limit}, and {other.source_limit}, so no source fits both"
+    return None
+
+
+def describe_differences(runs: Sequence[PageRun], sequences_of: str | None) -> list[str]:
+    """Return sentences about differences between runs that answer the same sources.
+
+    Args:
+        runs: the runs.
+        sequences_of: the name of the run whose test sequences the page has.
+    """
+    if len(runs) < 2:
+        return []
+    found = _describe_units(runs)
+    if text := _list_values(runs, lambda run: str(run.trained.spec.target_length)):
+        found.append(
+            f"The runs forecast different numbers of steps: {text}. The error of a model is over"
+            " the steps that it forecasts and that have a known truth."
+        )
+    if text := _list_values(runs, lambda run: str(run.trained.spec.frequency or "unknown")):
+        found.append(f"The runs have different step intervals: {text}.")
+    limits = {run.source_limit.removeprefix(run.name): run.source_limit for run in runs
+              if run.source_limit is not None}  # fmt: skip
+    if limits and (len(limits) > 1 or not all(run.source_limit for run in runs)):
+        found.append(
+            f"The models accept different source lengths: {', and '.join(limits.values())}."
+        )
+    if keys := _differing_data_keys(runs):
+        found.append(
+            f"The runs were trained on different data: they differ in {', '.join(keys)}. The test"
+            f" sequences on this page are those of {sequences_of or runs[0].name}, so the errors of"
+            " the other models on them are not their test losses."
+        )
+    if _list_values(runs, lambda run: str(run.trained.spec.scaling.target.scale.tolist())):
+        found.append(
+            "The errors of a model are in its own scaled units, so the errors of these models"
+            " cannot be compared."
+        )
+    return found
+
+
+def _describe_units(runs: Sequence[PageRun]) -> list[str]:
+    """Return a sentence for each feature that has a unit in some of the runs only."""
+    features = dict.fromkeys(feature for run in runs for feature in run.trained.spec.units)
+    found = []
+    for feature in features:
+        units = [run.trained.spec.units.get(feature) for run in runs]
+        if None in units:
+            known = next(unit for unit in units if unit is not None)
+            found.append(
+                f"{feature} is in {known} in {runs[units.index(known)].name}, and"
+                f" {runs[units.index(None)].name} names no unit. Both models get the same numbers."
+            )
+    return found
+
+
+def _list_values(runs: Sequence[PageRun], value: Callable[[PageRun], str]) -> str:
+    """Return the different values of runs, each with its runs; "" if they are equal."""
+    names = dict[str, list[str]]()
+    for run in runs:
+        names.setdefault(value(run), []).append(run.name)
+    if len(names) == 1:
+        return ""
+    return ", ".join(
+        f"{found} ({first}{f' and {len(more)} more' if more else ''})"
+        for found, (first, *more) in names.items()
+    )
+
+
+def _differing_data_keys(runs: Sequence[PageRun]) -> list[str]:
+    """Return the keys of the data section, or the files, in which runs differ."""
+    sections = [as_plain(run.trained.config)["data"] for run in runs]
+    keys = dict.fromkeys(key for section in sections for key in section if key not in PATHS)
+    found = [f"data.{key}" for key in keys
+             if any(section.get(key) != sections[0].get(key) for section in sections)]  # fmt: skip
+    digests = {run.trained.spec.digests for run in runs}
+    return found + (["the contents of their files"] if len(digests) > 1 else [])

@@ -1,0 +1,68 @@
+import { describe as group, expect, it } from "vitest";
+import { describeEpochs } from "../src/live/controls";
+import { isIndex } from "../src/live/force";
+import type { Answer } from "../src/live/model";
+import { checkAnswer, checkValues, chooseOutputs } from "../src/live/model";
+import type { Scene, Shown } from "../src/live/scene";
+import { describe } from "../src/live/sentence";
+import type { ExplorerState } from "../src/live/state";
+import { ForcedRows } from "../src/live/weights";
+
+function shown(name: string, forecast: number[][], scale: number[]): Shown {
+  const answer: Answer = { forecast, weights: [], maps: {}, trace: {} };
+  return { name, colour: "", answer, own: answer, scale, meaning: "distribution" };
+}
+
+function scene(...models: Shown[]): Scene {
+  const state: ExplorerState = { example: 0, source: [[0], [1]], truth: [[1], [2]], isChanged: false, subjects: [], force: new ForcedRows(), kind: "cross", layer: 0, head: 0, step: 0, point: 0 };
+  return { state, current: state, shown: models, features: ["x"], targetFeatures: ["x"], axisNames: {}, plane: false, hasTrace: false, alignment: [], canForce: true };
+}
+
+group("the errors of two models", () => {
+  it("are in the scale of each model", () => {
+    const text = describe(scene(shown("a", [[1], [4]], [1]), shown("b", [[1], [4]], [10])));
+    expect(text).toContain("a: Mean squared error of the sequence 2.00.");
+    expect(text).toContain("b: Mean squared error of the sequence 0.0200.");
+    expect(text).toContain("cannot be compared");
+    expect(describe(scene(shown("a", [[1], [4]], [1]), shown("b", [[1], [4]], [1])))).not.toContain("cannot be compared");
+  });
+});
+
+group("the note below the slider of epochs", () => {
+  const run = (name: string, epochs: number[], recorded: number, epoch: number, best = 20): Parameters<typeof describeEpochs>[0][number] => ({ name, epochs, recorded, epoch, best_epoch: best });
+
+  it("names epochs that the page lacks", () => {
+    expect(describeEpochs([run("a", [0, 10, 20], 21, 20)])).toBe("The page has the parameters of a at 3 of 21 recorded epochs; all would be too large.");
+    expect(describeEpochs([run("a", [0, 10, 20], 3, 20)])).toBe("");
+  });
+
+  it("names the epoch of a model that is shown at another one", () => {
+    expect(describeEpochs([run("a", [0, 20], 2, 0), run("b", [7], 1, 7, 7)])).toBe("b is shown after epoch 7, its best epoch, the only one that the page has.");
+    expect(describeEpochs([run("a", [0, 20], 2, 0), run("b", [0, 20], 2, 0)])).toBe("");
+    expect(describeEpochs([run("a", [20], 1, 20), run("b", [7], 1, 7, 7)])).toBe("");
+  });
+});
+
+group("numbers that a model cannot use", () => {
+  it.each([[1e308], [-1e16], [Infinity], [NaN], ["1"]])("%s is refused in a source", (value) => {
+    expect(() => { checkValues([0, value]); }).toThrow(/value of the source must/);
+  });
+
+  it("are refused in an answer", () => {
+    expect(() => { checkAnswer({ forecast: [[1], [NaN]], maps: {} }); }).toThrow("gives no number");
+    expect(() => { checkAnswer({ forecast: [[1]], maps: { cross: [[[[NaN]]]] } }); }).toThrow("gives no number");
+    checkAnswer({ forecast: [[1]], maps: { cross: [[[[1]]]] } });
+    checkValues([1e15, -1e15, 0]);
+  });
+});
+
+it("computes only the outputs that are asked for", () => {
+  const names = ["forecast", "weights", "encoder_self", "trace/keys"];
+  expect(chooseOutputs(names, undefined)).toEqual(names);
+  expect(chooseOutputs(names, "weights")).toEqual(names.slice(0, 3));
+  expect(chooseOutputs(names, "forecast")).toEqual(["forecast"]);
+});
+
+it("has indices that are whole numbers in range", () => {
+  expect([0, 1, 2, -1, 0.5, "0", null, NaN].map((value) => isIndex(value, 2))).toEqual([true, true, false, false, false, false, false, false]);
+});

@@ -1,0 +1,239 @@
+"""Runs side by side on a live page: changes during an answer, and what belongs to each model."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from filelock import FileLock
+
+from seqattn import experiments
+from seqattn.config import resolve
+from seqattn.report import report_side_by_side
+from tests.browser.conftest import SMALL, Open, Opened
+
+MODELS = {
+    "transformer": ["model.kind=transformer", "model.model_dim=8", "model.heads=2",
+                    "training.teacher_forcing.probability=1"],
+    "squares": [],
+    "fast_weights": ["model.kind=fast_weights", "training.record_attention=null"],
+}  # fmt: skip
+
+
+@pytest.fixture(scope="session")
+def three(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The page of three kinds of models side by side; one has no recorded epochs."""
+    home = tmp_path_factory.getbasetemp()
+    home = home.parent if "PYTEST_XDIST_WORKER" in os.environ else home
+    (home / "three").mkdir(exist_ok=True)
+    page = home / "three" / "three.html"
+    with FileLock(home / "three.lock"):
+        if not page.exists():
+            torch.set_num_threads(1)
+            runs = []
+            for name, sets in MODELS.items():
+                config = resolve(None, [*SMALL, *sets, f"name={name}"]).config
+                runs.append(experiments.train_one(config, home / "three", plots=False)[0].path)
+            report_side_by_side(runs, page)
+    return page
+
+
+def settle(found: Opened) -> None:
+    found.until("window.seqattn.explorer.isIdle")
+
+
+def do(found: Opened, script: str) -> Any:
+    """Run a script on the explorer `e`, and wait for its answer."""
+    result = found.page.evaluate(f"() => {{ const e = window.seqattn.explorer; {script} }}")
+    settle(found)
+    return result
+
+
+def choose_first(found: Opened, name: str, other: str = "none") -> None:
+    found.page.locator("#live-other").select_option(label=other)
+    found.page.locator("#live-run").select_option(label=name)
+    settle(found)
+
+
+def test_weights_are_forced_when_a_longer_source_is_answered(opened: Open, three: Path) -> None:
+    found = opened(three)
+    choose_first(found, "squares")
+    do(found, "e.addPoint(); e.forceUniform();")
+    (row,) = do(found, "return e.state.force.list;")
+    assert np.allclose(row["weights"], [1 / 3] * 3)
+    assert found.text("#live-error") == ""
+    assert do(found, "return e.scene.shown[0].answer.weights[0][0][0].length;") == 3
+    # A cell of the old picture names no point of the new source.
+    do(found, "e.freeAll();")
+    do(found, "e.addPoint(); e.forceCell(1, 2);")
+    assert do(found, "return e.state.force.list;") == []
+    do(found, "e.freeAll(); e.chooseExample(3); e.forceCell(1, 2);")
+    assert do(found, "return e.state.force.list;") == []
+    assert found.text("#live-error") == ""
+
+
+def test_two_changes_of_weights_in_flight_both_count(opened: Open, three: Path) -> None:
+    found = opened(three)
+    choose_first(found, "squares")
+    do(found, "e.chooseExample(2); e.forceUniform(); e.chooseStep(1); e.forceUniform();")
+    forced = do(found, "return e.state.force.list;")
+    assert [row["step"] for row in forced] == [1, 2]
+    assert np.allclose([row["weights"] for row in forced], 0.5)
+
+
+def test_the_last_point_cannot_be_removed(opened: Open, three: Path) -> None:
+    found = opened(three)
+    do(found, "e.removePoint(); e.removePoint(); e.removePoint();")
+    state = do(found, "return {source: e.state.source, point: e.state.point};")
+    assert (len(state["source"]), state["point"]) == (1, 0)
+    assert found.text("#live-error") == ""
+
+
+@pytest.mark.parametrize("value", ["1e308", "-1e16"])
+def test_a_value_without_a_place_is_refused(opened: Open, three: Path, value: str) -> None:
+    found = opened(three)
+    before = do(found, "return e.state.source;")
+    found.page.locator("#live-values input").first.fill(value)
+    settle(found)
+    assert "a value of the source must lie between" in found.text("#live-error")
+    assert do(found, "return e.state.source;") == before
+    found.page.locator("#live-values input").first.fill("0.5")
+    settle(found)
+    assert found.text("#live-error") == ""
+    with pytest.raises(Exception, match="must lie between"):
+        found.page.evaluate("() => window.seqattn.run([[1e308, 0], [0, 0]])")
+
+
+def test_an_answer_that_is_no_number_is_a_sentence(opened: Open, three: Path) -> None:
+    found = opened(three)
+    before = do(found, "return e.scene.shown[0].answer.forecast;")
+    do(found, "for (const each of e.models) each.frames.forEach((f) => { const r = f.row;"
+              " f.row = (...a) => r(...a).fill(3e38); }); void e.update();")  # fmt: skip
+    assert "The model gives no number for this source" in found.text("#live-error")
+    assert do(found, "return e.scene.shown[0].answer.forecast;") == before
+
+
+def test_the_kind_of_attention_follows_the_model(opened: Open, three: Path) -> None:
+    found = opened(three)
+    choose_first(found, "transformer")
+    do(found, "e.addPoint(); e.addPoint(); e.addPoint();")
+    do(found, "e.change((s) => { s.kind = 'encoder_self'; s.step = 4; });")
+    assert do(found, "return e.scene.state.step;") == 4
+    found.page.locator("#live-run").select_option(label="squares")
+    settle(found)
+    shown = do(found, "return {kind: e.scene.state.kind, step: e.scene.state.step};")
+    assert shown == {"kind": "cross", "step": 1}
+    assert "Forecast: " in found.text("#live-text")
+    assert found.page.locator("#live-map svg:visible").count() == 1
+
+
+def test_weights_have_the_colours_of_their_own_model(opened: Open, three: Path) -> None:
+    found = opened(three)
+
+    def fills(place: int) -> list[str]:
+        picture = found.page.locator("#live-map > div").nth(place)
+        return picture.locator(".cell").evaluate_all("cells => cells.map((c) => c.getAttribute('fill'))")  # fmt: skip
+
+    choose_first(found, "squares", "fast_weights")
+    second = fills(1)
+    choose_first(found, "fast_weights")
+    assert fills(0) == second
+    assert do(found, "return e.scene.shown[0].meaning;") == "strength"
+
+
+def test_the_page_names_the_epoch_of_each_model(opened: Open, three: Path) -> None:
+    found = opened(three)
+    choose_first(found, "squares", "fast_weights")
+    found.slide("#live-epoch", 0)
+    settle(found)
+    assert re.fullmatch(
+        r"fast_weights is shown after epoch \d, its best epoch, the only one that the page has\.",
+        found.text("#live-epoch-note"),
+    )
+    found.page.locator("#live-other").select_option(label="transformer")
+    settle(found)
+    assert "transformer is shown after epoch" in found.text("#live-epoch-note")
+    found.slide("#live-epoch", 1)
+    settle(found)
+    assert not found.page.is_visible("#live-epoch-note")
+
+
+def test_intermediate_results_are_computed_for_the_arithmetic_only(
+    opened: Open, three: Path
+) -> None:
+    found = opened(three)
+    traced = "return e.scene.shown.map(({answer}) => Object.keys(answer.trace).length > 0);"
+    assert do(found, traced) == [False, False, False]
+    found.page.click("#live-arithmetic summary")
+    found.until("document.querySelectorAll('#live-arithmetic-stages table').length > 2")
+    assert do(found, traced) == [True, False, False]
+    do(found, "e.forceUniform();")
+    assert do(found, traced) == [True, False, False]
+    found.page.click("#live-arithmetic summary")
+    found.until("!document.getElementById('live-arithmetic').open")
+    do(found, "e.chooseExample(1);")
+    assert do(found, traced) == [False, False, False]
+    trace = found.page.evaluate("async () => Object.keys((await seqattn.run([[1, 0], [0, 1]])).trace)")  # fmt: skip
+    assert "keys" in trace
+
+
+CHANGE = """async ([before, after, model]) => {
+  const one = (await seqattn.run(before, {run: model})).forecast;
+  const other = (await seqattn.run(after, {run: model})).forecast;
+  return Math.max(...one.flatMap((row, t) => row.map((x, g) => Math.abs(x - other[t][g])))).toPrecision(2);
+}"""
+
+
+def test_the_tour_compares_with_the_chosen_sequence_and_model(opened: Open, three: Path) -> None:
+    found = opened(three)
+    choose_first(found, "squares")
+    found.page.click("#live-tour-start")
+    settle(found)
+    do(found, "e.chooseExample(5);")
+    before = do(found, "return structuredClone(e.state.source);")
+    found.page.wait_for_timeout(200)
+    assert found.text("#live-tour-result") == ""
+    do(found, "e.movePoint(0, {0: 0.3});")
+    after = do(found, "return e.state.source;")
+    for name in ("squares", "transformer"):
+        choose_first(found, name)
+        words = f"moved by up to {found.page.evaluate(CHANGE, [before, after, name])}."
+        found.until(f"document.getElementById('live-tour-result').textContent.includes('{words}')")
+
+
+ERROR = """async () => {
+  const e = seqattn.explorer;
+  const {forecast} = await seqattn.run(e.state.source, {run: "squares"});
+  const all = forecast.flatMap((row, t) => row.map((x, g) => ((x - e.state.truth[t][g]) / e.first.loss_scale[g]) ** 2));
+  return (all.reduce((a, b) => a + b) / all.length).toPrecision(2);
+}"""
+
+
+def test_the_tour_compares_with_the_best_epoch(opened: Open, three: Path) -> None:
+    found = opened(three)
+    choose_first(found, "squares")
+    found.slide("#live-epoch", 0)
+    settle(found)
+    found.page.click("#live-tour-start")
+    for _ in range(3):
+        found.page.click("#live-tour-next")
+    settle(found)
+    found.slide("#live-epoch", 0)
+    for example in (1, 4):
+        do(found, f"e.chooseExample({example});")
+        assert do(found, "return e.scene.state.subjects[0].epoch;") == 0
+        words = f"now it is {found.page.evaluate(ERROR)}."
+        found.until(f"document.getElementById('live-tour-result').textContent.includes('{words}')")
+
+
+def test_no_two_elements_have_one_id(opened: Open, three: Path) -> None:
+    found = opened(three)
+    found.page.click("#live-arithmetic summary")
+    found.until("document.querySelectorAll('#live-arithmetic-stages table').length > 2")
+    ids = found.page.evaluate("[...document.querySelectorAll('[id]')].map((one) => one.id)")
+    assert sorted(ids) == sorted(set(ids))

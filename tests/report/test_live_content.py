@@ -1,0 +1,206 @@
+"""What of the models a page has, and what it says of the rest. Graphs are not traced here."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+import torch
+
+import seqattn.export.live as live_export
+from seqattn import experiments
+from seqattn.analysis.comparison import read_comparison
+from seqattn.config import resolve
+from seqattn.config.comparing import plan_comparison
+from seqattn.errors import UsageError
+from seqattn.experiments.compare import compare
+from seqattn.export.live import LiveGraph
+from seqattn.report.content import comparison_content, run_content, runs_content
+from seqattn.report.content import live as live_content
+from seqattn.runs import RunFolder
+from seqattn.training import LoadedModel
+
+TINY = ["training.epochs=2", "training.batch_size=8", "data.n_train=16", "data.n_validation=8",
+        "data.n_test=8", "model.hidden_dim=4"]  # fmt: skip
+
+
+def graph_without_nodes(trained: LoadedModel) -> LiveGraph:
+    shapes = {name: tuple(value.shape) for name, value in trained.model.named_parameters()}
+    return LiveGraph(onnx.ModelProto(), shapes)
+
+
+@pytest.fixture(autouse=True)
+def untraced(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.set_num_threads(1)
+    monkeypatch.setattr(live_export, "trace_live", graph_without_nodes)
+
+
+def train(home: Path, name: str, *sets: str) -> RunFolder:
+    config = resolve(None, [*TINY, f"name={name}", *sets]).config
+    return experiments.train_one(config, home, plots=False)[0]
+
+
+def train_on_table(
+    home: Path, name: str, *sets: str, empty: Sequence[tuple[int, int]] = ()
+) -> RunFolder:
+    """Train on 24 series of 8 values, of which some cells are empty."""
+    numbers = np.random.default_rng(0).normal(size=(24, 8)).cumsum(axis=1)
+    rows = [f"s{k},{t},{'' if (k, t) in empty else numbers[k, t]}\n"
+            for k in range(24) for t in range(8)]  # fmt: skip
+    file = home / f"{name}.csv"
+    file.write_text("sequence,step,speed\n" + "".join(rows))
+    own = [*TINY[:2], TINY[-1], "data.kind=file", f"data.path={file}", "data.source_length=5"]
+    config = resolve(None, [*own, f"name={name}", *sets]).config
+    return experiments.train_one(config, home, plots=False)[0]
+
+
+ALL_THIRD = [(k, 2) for k in range(24)]
+FILLED = ["data.normalize=instance", "data.missing=interpolate"]
+
+
+def test_a_model_that_ignores_filled_cells_is_not_live(tmp_path: Path) -> None:
+    # The model takes mean and deviation of a source without the cells that were filled, and the
+    # graph does not know which they are.
+    filled = run_content(train_on_table(tmp_path, "filled", *FILLED, empty=ALL_THIRD), live=True)
+    assert filled["live"] is None
+    assert any("filled" in notice and "data.normalize" in notice for notice in filled["notices"])
+    for name, sets, empty in [("observed", FILLED, []), ("plain", FILLED[1:], ALL_THIRD)]:
+        content = run_content(train_on_table(tmp_path, name, *sets, empty=empty), live=True)
+        assert content["live"] is not None, name
+
+
+def test_without_its_data_a_model_that_ignores_filled_cells_is_not_live(tmp_path: Path) -> None:
+    folder = train_on_table(tmp_path, "filled", *FILLED)
+    (tmp_path / "filled.csv").unlink()
+    content = run_content(folder, examine=False, live=True)
+    assert content["live"] is None
+    assert "filled.csv" in content["notices"][-1]
+
+
+def test_runs_with_other_units_are_refused(tmp_path: Path) -> None:
+    metres = train_on_table(tmp_path, "metres", "data.units={speed: m/s}")
+    miles = train_on_table(tmp_path, "miles", "data.units={speed: mph}")
+    bare = train_on_table(tmp_path, "bare")
+    with pytest.raises(UsageError, match=r"speed is in mph in miles, and in m/s in metres"):
+        runs_content([metres, miles])
+    notices = runs_content([metres, bare])["notices"]
+    assert any("speed" in notice and "m/s" in notice and "bare" in notice for notice in notices)
+    assert runs_content([metres, metres])["notices"] == []
+
+
+def test_runs_that_no_source_fits_are_refused(tmp_path: Path) -> None:
+    skip = ["model.skip=linear"]
+    two = train(tmp_path, "two", *skip)
+    four = train(tmp_path, "four", *skip, "data.kind=copy", "data.length=4")
+    learned = ["model.kind=transformer", "model.model_dim=4", "model.heads=1", "data.kind=copy",
+               "training.teacher_forcing.probability=1", "model.positions=learned"]  # fmt: skip
+    short = [name for name in learned if not name.startswith("model.hidden")]
+    with pytest.raises(UsageError, match="two accepts sources of 2 points only"):
+        runs_content([two, four])
+    config = [*[one for one in TINY if "hidden" not in one], "name=short", "data.length=3",
+              "model.longest=3", *short]  # fmt: skip
+    limited = experiments.train_one(resolve(None, config).config, tmp_path, plots=False)[0]
+    with pytest.raises(UsageError, match="four accepts sources of 4 points only"):
+        runs_content([limited, four])
+
+
+def test_differences_of_runs_side_by_side_are_named(tmp_path: Path) -> None:
+    squares = train(tmp_path, "squares")
+    copy = train(tmp_path, "copy", "data.kind=copy", "data.length=4")
+    quiet = train(tmp_path, "quiet", "data.noise=0.01")
+    (lengths, data) = runs_content([squares, copy])["notices"]
+    assert re.search(r"steps: 2 \(squares\), 4 \(copy\)", lengths)
+    assert "data.kind" in data
+    assert "test sequences" in data
+    assert "of squares" in data
+    (noise,) = runs_content([squares, quiet])["notices"]
+    assert "data.noise" in noise
+    fixed = train(tmp_path, "fixed", "model.skip=linear")
+    (limit,) = runs_content([squares, fixed])["notices"]
+    assert "fixed accepts sources of 2 points only" in limit
+
+
+def compared(home: Path) -> Path:
+    (home / "c.yaml").write_text("name: both\n")
+    planned = plan_comparison(home / "c.yaml", TINY, ["model.attention.score=dot,uniform"], seeds=2)
+    return compare(planned, home).path
+
+
+def test_a_comparison_with_unreadable_predictions_goes_on(tmp_path: Path) -> None:
+    path = compared(tmp_path)
+    first = next(iter(read_comparison(path).variants[0].folders.values()))
+    (first.path / "predictions.npz").write_bytes(b"no archive")
+    content = comparison_content(read_comparison(path), live=True)
+    assert len(content["live"]["models"]) == 2
+    assert content["live"]["examples"]["ids"]
+    assert any(str(first.path / "predictions.npz") in notice for notice in content["notices"])
+    for variant in read_comparison(path).variants:
+        for folder in variant.folders.values():
+            (folder.path / "predictions.npz").write_bytes(b"no archive")
+    content = comparison_content(read_comparison(path), live=True)
+    assert content["live"] is None
+    assert any("no test sequences" in notice for notice in content["notices"])
+
+
+def test_too_many_graphs_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live_content, "MAX_GRAPHS", 1)
+    content = comparison_content(read_comparison(compared(tmp_path)), live=True)
+    assert [len(model["runs"]) for model in content["live"]["models"]] == [2]
+    (data, notice) = content["notices"]
+    assert "data.test_seed" in data  # every seed has its own data
+    assert "2 of 4 runs are not live" in notice
+    assert "1 graph" in notice
+    assert "scaling" in notice
+
+
+def test_epochs_that_are_left_out_are_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = train(tmp_path, "run", "training.epochs=9", "training.record_attention=1")
+    (run,) = run_content(folder, live=True)["live"]["models"][0]["runs"]
+    assert (run["recorded"], len(run["epochs"])) == (10, 10)
+    size = folder.read_parameter_history()["parameters"][0].nbytes
+    monkeypatch.setattr(live_content, "MAX_PARAMETER_BYTES", 4 * size)
+    content = run_content(folder, live=True)
+    (run,) = content["live"]["models"][0]["runs"]
+    assert run["recorded"] == 10
+    assert len(run["epochs"]) < 10
+    assert any("of 10 recorded epochs" in notice for notice in content["notices"])
+
+
+def fail(error: Exception) -> Any:
+    def trace(_: LoadedModel) -> LiveGraph:
+        raise error
+
+    return trace
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (ModuleNotFoundError("No module named 'onnxscript'", name="onnxscript"), "seqattn[export]"),
+        (ModuleNotFoundError("No module named 'onnx_ir.x'", name="onnx_ir.x"), "seqattn[export]"),
+        (ModuleNotFoundError("No module named 'rich'", name="rich"), "rich"),
+        (ImportError("libtorch.so: cannot open"), "libtorch.so: cannot open"),
+    ],
+)
+def test_a_missing_module_is_named(
+    error: ImportError, reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(live_export, "trace_live", fail(error))
+    content = run_content(train(tmp_path, "run"), live=True)
+    assert content["live"] is None
+    assert reason in content["notices"][-1]
+    assert ("seqattn[export]" in content["notices"][-1]) == (reason == "seqattn[export]")
+
+
+def test_a_copied_run_is_no_difference(tmp_path: Path) -> None:
+    run = train(tmp_path, "run")
+    shutil.copytree(run.path, tmp_path / "copied")
+    assert runs_content([run, RunFolder(tmp_path / "copied")])["notices"] == []
