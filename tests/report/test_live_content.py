@@ -121,6 +121,9 @@ def test_differences_of_runs_side_by_side_are_named(tmp_path: Path) -> None:
     assert "of squares" in data
     (noise,) = runs_content([squares, quiet])["notices"]
     assert "data.noise" in noise
+    other = train(tmp_path, "other", "data.train_seed=1", "data.test_seed=2")
+    (seeds,) = runs_content([squares, other])["notices"]
+    assert seeds.startswith("The runs have different data seeds. The test sequences")
     fixed = train(tmp_path, "fixed", "model.skip=linear")
     (limit,) = runs_content([squares, fixed])["notices"]
     assert "fixed accepts sources of 2 points only" in limit
@@ -153,7 +156,7 @@ def test_too_many_graphs_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     content = comparison_content(read_comparison(compared(tmp_path)), live=True)
     assert [len(model["runs"]) for model in content["live"]["models"]] == [2]
     (data, notice) = content["notices"]
-    assert "data.test_seed" in data  # every seed has its own data
+    assert "different data seeds" in data
     assert "2 of 4 runs are not live" in notice
     assert "1 graph" in notice
     assert "scaling" in notice

@@ -105,9 +105,9 @@ def describe_differences(runs: Sequence[PageRun], sequences_of: str | None) -> l
         )
     if keys := _differing_data_keys(runs):
         found.append(
-            f"The runs were trained on different data: they differ in {', '.join(keys)}. The test"
-            f" sequences on this page are those of {sequences_of or runs[0].name}, so the errors of"
-            " the other models on them are not their test losses."
+            f"{_describe_data(keys)} The test sequences on this page are those of"
+            f" {sequences_of or runs[0].name}, so the errors of the other models on them are not"
+            " their test losses."
         )
     if _list_values(runs, lambda run: str(run.trained.spec.scaling.target.scale.tolist())):
         found.append(
@@ -143,6 +143,13 @@ def _list_values(runs: Sequence[PageRun], value: Callable[[PageRun], str]) -> st
         f"{found} ({first}{f' and {len(more)} more' if more else ''})"
         for found, (first, *more) in names.items()
     )
+
+
+def _describe_data(keys: Sequence[str]) -> str:
+    """Return a sentence about keys of the data section in which runs differ."""
+    if all(key.endswith("_seed") for key in keys):
+        return "The runs have different data seeds."
+    return f"The runs were trained on different data: they differ in {', '.join(keys)}."
 
 
 def _differing_data_keys(runs: Sequence[PageRun]) -> list[str]:
