@@ -5,8 +5,8 @@ has no axis of runs and always takes lengths. The inputs and outputs of a graph 
 the data. The *memory* consists of the encoder outputs that all steps read, and the *state* of the
 tensors that each step passes to the next step.
 
-Letters: N sequences, S source length, T target length, F features, H width of the state, A heads, t
-number of previous steps.
+In shapes, N is the number of sequences, S the source length, T the target length, F the number of
+features, H the width of the state, A the number of heads, and t the number of previous steps.
 """
 
 from __future__ import annotations

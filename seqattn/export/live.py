@@ -3,8 +3,9 @@
 Parameters are inputs, so one graph serves all seeds of a group and all recorded epochs of a run.
 Weights can be forced, and intermediate results are outputs (`seqattn.export.live_parts`).
 
-Letters: N sequences, S source length, T steps, F source features, G target features, A heads, P
-number of parameters.
+In shapes, N is the number of sequences, S the source length, T the number of steps, F the number of
+source features, G the number of target features, A the number of heads, and P the number of
+parameters.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Parts of a model for its live graph: weights can be forced, and intermediate results are outputs.
 
-Letters: N sequences, S source length, A heads, H width of the state, K width of queries and keys, V
-width of values.
+In shapes, N is the number of sequences, S the source length, A the number of heads, H the width of
+the state, K the width of queries and keys, and V the width of values.
 
 Intermediate results (`trace/` and a name):
 

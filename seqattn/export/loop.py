@@ -1,6 +1,6 @@
 """Free running as one ONNX graph: the encoder, followed by a Loop over the step.
 
-Letters: N sequences, A heads, T steps.
+In shapes, N is the number of sequences, A the number of heads, and T the number of steps.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """The linear skip connection of a model in its graphs; see `seqattn.models.skip`.
 
-Letters: N sequences, S source length, T target length, F features.
+In shapes, N is the number of sequences, S is the source length, T is the target length, and F is
+the number of features.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Scaling between units of the data and scaled units, inside graphs.
 
-Letters: N sequences, S source length, F features.
+In shapes, N is the number of sequences, S is the source length, and F is the number of features.
 """
 
 from __future__ import annotations

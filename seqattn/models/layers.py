@@ -167,8 +167,11 @@ class LearnedVector(nn.Module):
         self.init = init
 
     def broadcast_to(self, x: Tensor) -> Tensor:
-        """Return the value of a vector of size 1, in a shape that broadcasts to x (...), or to x
-        (R, ...) with runs."""
+        """Return the only element, in a shape that broadcasts to x.
+
+        Args:
+            x: (...), or (R, ...) if the element has a different value for each of R runs.
+        """
         value: Tensor = self.value
         return value if value.dim() == 1 else value.view(-1, *[1] * (x.dim() - 1))
 

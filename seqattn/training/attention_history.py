@@ -3,7 +3,8 @@
 The history contains the attention weights of a few validation sequences, called probe sequences,
 after some of the epochs. The history is stored in the file `film.npz` of the run folder.
 
-Letters: P probe sequences, L layers, A heads, T target steps, S source steps.
+In shapes, P is the number of probe sequences, L is the number of layers, A is the number of heads,
+T is the number of target steps, and S is the number of source steps.
 """
 
 from __future__ import annotations

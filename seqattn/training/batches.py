@@ -1,6 +1,7 @@
 """Batches of sequences as tensors, in memory or gathered from windows on demand.
 
-Letters: N sequences, S source length, T target length, F features, R runs.
+In shapes, N is the number of sequences, S is the source length, T is the target length, F is the
+number of features, and R is the number of runs.
 """
 
 from __future__ import annotations

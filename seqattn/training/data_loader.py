@@ -1,6 +1,7 @@
 """The training sequences of a group in shuffled batches.
 
-Letters: N sequences, n sequences of a batch, S source length, T target length, R runs.
+In shapes, N is the number of sequences, n is the number of sequences in a batch, S is the source
+length, T is the target length, and R is the number of runs.
 """
 
 from __future__ import annotations

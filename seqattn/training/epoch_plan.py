@@ -1,6 +1,6 @@
 """The plan of an epoch, which contains its batches, teacher forcing and learning rates.
 
-Letters: n sequences of a batch, T target length.
+In shapes, n is the number of sequences in a batch and T is the target length.
 """
 
 from __future__ import annotations

@@ -3,7 +3,8 @@
 After a resume, the learner is rebuilt from the configs and histories of its runs. The weights and
 moments belong to `TrainState`, but `Learner.params` and `Learner.optimizer` share their tensors.
 
-Letters: n sequences of a batch, T target length, R runs, P parameter values of a run.
+In shapes, n is the number of sequences in a batch, T is the target length, R is the number of runs,
+and P is the number of parameter values of a run.
 """
 
 from __future__ import annotations

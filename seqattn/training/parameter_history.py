@@ -1,10 +1,10 @@
-"""The parameter history of `training.record_attention`.
+"""The parameter history that a run records if `training.record_attention` is set.
 
 The history contains the parameters of a run after some of the epochs, so that the model of each of
 these epochs can be loaded. The history is stored in the file `parameter_history.npz` of the run
 folder, where the parameters of one epoch are called a frame.
 
-Letters: P parameter values of a run.
+In shapes, P is the number of parameter values of a run.
 """
 
 from __future__ import annotations

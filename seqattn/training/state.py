@@ -6,7 +6,7 @@ leading axis of runs. `TrainState.set_run_state` and `TrainState.get_run_state` 
 two forms. Checkpoints contain the state except for the attention history and the parameter history,
 which have separate files.
 
-Letters: R runs, P parameter values of a run.
+In shapes, R is the number of runs and P is the number of parameter values of a run.
 """
 
 from __future__ import annotations

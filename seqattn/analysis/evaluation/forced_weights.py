@@ -87,14 +87,14 @@ class ForcedRows:
                 )
 
     def check_lengths(self, ids: Sequence[str], lengths: NDArray[np.int64]) -> None:
-        """Check that each row has as many numbers as the sources to which the row applies.
+        """Check that each row has one weight for each step of the sources to which it applies.
 
         Args:
             ids: the ids of N sequences.
             lengths: (N,), the source lengths of the sequences.
 
         Raises:
-            UsageError: if a row has more or fewer numbers than a source to which the row applies.
+            UsageError: if a row has more or fewer weights than such a source has steps.
         """
         places = _places_of(ids)
         for row in self.rows:

@@ -1,5 +1,5 @@
-"""The errors of a model on sequences with known targets, with reference losses and attention
-metrics."""
+"""The errors, reference losses and attention metrics of a model on sequences whose targets are
+known."""
 
 from __future__ import annotations
 

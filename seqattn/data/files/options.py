@@ -21,7 +21,7 @@ class ReadOptions:
     Attributes:
         format: csv, tsv, jsonl, json, npz, npy, parquet or arrow. If "auto", the suffix of the file
             determines the format.
-        layout: layout of a table, as one of the words long, wide and auto.
+        layout: layout of a table: "long", "wide" or "auto".
         delimiter: delimiter of a text file.
         comment: prefix of comment lines in a text file.
         encoding: encoding of a text file.

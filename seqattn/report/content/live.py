@@ -1,6 +1,7 @@
 """The live part of a page: models that the page evaluates in the browser.
 
-Letters: E epochs with recorded parameters, P number of parameters of a model.
+In shapes, E is the number of epochs with recorded parameters and P is the number of parameters of a
+model.
 """
 
 from __future__ import annotations
@@ -167,8 +168,12 @@ class LiveModels:
         return None, {}
 
     def _find_model(self, run: PageRun) -> dict[str, Any] | None:
-        """Return the content of a run's graph, which is traced for the first run of its kind; None
-        if the run cannot be shown with the others."""
+        """Return the entry of the page for the graph of a run's model.
+
+        Runs with the same model section and the same data spec share a graph, which is traced for
+        the first of these runs. The result is None if the page cannot show the run with the other
+        runs, or if the page has `MAX_GRAPHS` graphs already.
+        """
         from seqattn.export.live import attention_shape, trace_live
 
         trained = run.trained
