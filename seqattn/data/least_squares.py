@@ -164,8 +164,8 @@ def _penalty_weights(design: Floats, rows: float, unit: Floats) -> Floats:
     """Return the diagonal (width - 1,) of the matrix that represents a penalty of 1. This matrix is
     appended to the design matrix.
 
-    Each element is the square root of the mean eigenvalue of the centred Gram matrix, converted to
-    the units of the scaled column.
+    There is one element per scaled input column. Each element is the square root of the mean
+    eigenvalue of the centred Gram matrix of the inputs, converted to the units of its column.
 
     Args:
         design: (n, width) inputs and a column of ones, or the R factor of this matrix.

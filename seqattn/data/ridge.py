@@ -43,7 +43,7 @@ class RidgeMap:
 
 
 def ridge_work(train: Sequences) -> int:
-    """Return an upper bound of the work for `ridge_map`, in the unit of `MAX_WORK`.
+    """Return an upper bound on the work that `ridge_map` does, in the unit of `MAX_WORK`.
 
     The bound depends only on shapes, and on whether target cells are missing. If any target cell is
     missing, each target cell may need its own system.

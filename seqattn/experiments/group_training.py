@@ -41,7 +41,7 @@ class Resources:
 
     Attributes:
         device: device of the models and data.
-        threads: number of threads of torch's operations on the CPU. With None, a few steps are
+        threads: number of threads that torch uses on the CPU. With None, a few steps are
             timed, and the fastest number of threads is used.
         environment: entries of `environment.json` that all runs share.
         processes: the processes that share every batch of a single run; None if this process is
@@ -130,7 +130,7 @@ def build_runs(jobs: Sequence[Job], device: torch.device) -> list[TrainingRun]:
 def _choose_threads(
     jobs: Sequence[Job], runs: Sequence[TrainingRun], resources: Resources
 ) -> tuple[int, str]:
-    """Choose the number of threads of torch's operations, and return this number with the reason
+    """Choose how many threads torch uses for its operations, and return this number with the reason
     for the choice."""
     if resources.threads:
         return resources.threads, "asked for"

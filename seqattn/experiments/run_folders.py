@@ -20,7 +20,7 @@ NOTHING_MISSING = "; nothing is missing"
 
 
 class FolderLocks(ExitStack):
-    """Locks of run folders, which are released when the block ends."""
+    """Locks on run folders. The locks are released at the end of the `with` block."""
 
     def __init__(self) -> None:
         super().__init__()

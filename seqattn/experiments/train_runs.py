@@ -88,7 +88,7 @@ def train_many(
     Args:
         configs: each config with its run folder.
         device: "cpu", "cuda" or "auto".
-        threads: number of threads of torch's operations on the CPU. With None, a few steps are
+        threads: number of threads that torch uses on the CPU. With None, a few steps are
             timed, and the fastest number of threads is used.
         resume: whether to continue existing runs.
         overwrite: whether to replace existing runs.

@@ -23,8 +23,8 @@ Three identities simplify the two passes.
        M = A^T B / sqrt(K),  v = B^T a / sqrt(K)
 
    Softmax is invariant to a term that is equal for all e, so the gradient of b is zero. For
-   `general` (Luong et al. 2015, section 3.1), M = W and v = 0. Without projections, M is a multiple
-   of the identity.
+   `general` (h^T W e; Luong et al. 2015, section 3.1), M is its matrix W, and v = 0. Without
+   projections, M is a multiple of the identity.
 2. Weights sum to 1, so the output projection W_c of the context can be applied to the values:
    W_c sum_s w_s (V e_s + u) = sum_s w_s (W_c V e_s) + W_c u.
 3. The state's term of the output, W_h h + b, has the form of F more scores (keys W_h, bias b).

@@ -104,7 +104,7 @@ def check_source(source: Tensor, lengths: Tensor | None, features: FeatureSpec) 
     """Check the shapes of the sources (..., N, S, F) and the source lengths (..., N).
 
     The function checks the values of the lengths only if the lengths are on the CPU. On another
-    device, the check would have to wait for this device.
+    device, the check would have to wait until the device has finished its operations.
 
     Raises:
         ValueError: if a shape or a length is invalid.

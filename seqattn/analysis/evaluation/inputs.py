@@ -202,7 +202,7 @@ class InputReader:
     def _resolve_reading(
         self, file: Path, name: str, options: ReadOptions, ambiguity: AmbiguousData
     ) -> ReadOptions:
-        """Return options that read an ambiguous file in the same way as during training.
+        """Return options with which an ambiguous file is read in the same way as the training data.
 
         Raises:
             AmbiguousData: if the training data do not resolve the ambiguity, or if the file is

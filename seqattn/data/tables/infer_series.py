@@ -191,7 +191,7 @@ def _raise_repeated_times(facts: TableFacts, time: TimeColumn) -> None:
 def _series_without_time(
     facts: TableFacts, unassigned: Sequence[str], named: Sequence[str]
 ) -> tuple[tuple[str, ...], TimeColumn | None]:
-    """Infer the series id columns of a table without a time.
+    """Infer the series id columns of a table without a time column.
 
     A series id column either has a usual name or contains words. In a column of words, the rows
     with the same word must be contiguous. A column that counts up within each series becomes the
