@@ -28,6 +28,7 @@ from seqattn.config import as_plain, upgrade_stored
 from seqattn.config.comparing import Comparison
 from seqattn.errors import CheckpointError, FolderLockedError, Interrupted, UsageError
 from seqattn.experiments import Callbacks, Launch, ray_cluster, train_many
+from seqattn.experiments.run_environment import find_git_revision
 from seqattn.plots.comparison_pictures import draw_comparison
 from seqattn.runs import COMPARISON as MANIFEST_NAME
 from seqattn.runs import PAGE, RunFolder, read_manifest
@@ -77,7 +78,9 @@ def compare(
         if ray is not None:
             ray_cluster.train_on_cluster(
                 configs, address=ray.address, device=device, threads=threads, callbacks=callbacks,
-                provenance=launch.provenance, before_writing=write_manifest,
+                provenance={"git_revision": find_git_revision(launch.config_path),
+                            **launch.provenance},
+                before_writing=write_manifest,
             )  # fmt: skip
             device = "cpu"  # the cluster has trained all runs
         try:

@@ -65,7 +65,8 @@ class Job:
     """The training of one run, with its config, data, run folder and progress.
 
     Attributes:
-        resume: whether to continue from the checkpoints in the folder.
+        resume: whether the command continues runs; `state` and `checkpoint` say from where this run
+            continues.
         state: the newest state of the run. Before training, this is the state from which training
             continues, or None for a new run. After training, this is the final state.
         checkpoint: the file that training continues from, or None for a run that starts at the

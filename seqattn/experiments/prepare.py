@@ -16,7 +16,7 @@ from seqattn.experiments.grouping import groups_without_checkpoints
 from seqattn.experiments.job import Job
 from seqattn.experiments.memory_estimate import check_memory, check_memory_of_runs
 from seqattn.experiments.resume import check_same_rates, check_same_split, load_latest_checkpoint
-from seqattn.runs import RunFolder, check_summary
+from seqattn.runs import RunFolder, check_folder_available, check_summary
 from seqattn.training import RunState
 
 
@@ -51,6 +51,8 @@ def groups_to_train(
     Raises:
         SeqattnError: for an error that a user can correct.
     """
+    for _, folder in configs:
+        check_folder_available(folder, resume=True, overwrite=False)
     check_memory_of_runs([config for config, _ in configs])
     jobs = prepare_jobs(configs, resume=True)
     return [

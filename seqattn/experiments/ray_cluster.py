@@ -120,7 +120,8 @@ def _collect(ray: Any, tasks: dict[Any, RunGroup], callbacks: Callbacks) -> None
         SeqattnError: see `train_on_cluster`.
     """
     while tasks:
-        done, _ = ray.wait([*tasks], timeout=POLL_INTERVAL_SECONDS)
+        # Without `num_returns`, a stop would discard all finished tasks except one.
+        done, _ = ray.wait([*tasks], num_returns=len(tasks), timeout=POLL_INTERVAL_SECONDS)
         for task in done:
             folders = [folder for _, folder in tasks.pop(task)]
             _write_run_folders(list(zip(folders, _task_result(ray, task), strict=True)), callbacks)
@@ -225,9 +226,11 @@ def _write_run_folders(
 ) -> None:
     """Write the run folders of a group, and report the epochs of the group.
 
-    A run with a summary is complete, and a summary with results implies that the whole group is on
-    disk. The summaries are therefore written last. The summaries of diverged runs come first, and
-    the summaries with results follow.
+    The config and the environment are written first, because a folder without them is not
+    recognized as a run folder, and no command continues in such a folder. A run with a summary is
+    complete, and a summary with results implies that the whole group is on disk. The summaries are
+    therefore written last. The summaries of diverged runs come first, and the summaries with
+    results follow.
     """
     allow_open_files(len(contents))  # one lock for each run
     with contextlib.ExitStack() as locks:
@@ -237,7 +240,14 @@ def _write_run_folders(
             folder.clear()
         with write_transaction():
             for folder, files in contents:
-                for name in sorted(files.keys() - {folder.summary.name}):
+                for path in (folder.config, folder.environment):
+                    atomic_write(path, files[path.name])
+        with write_transaction():
+            for folder, files in contents:
+                written = {
+                    path.name for path in (folder.config, folder.environment, folder.summary)
+                }
+                for name in sorted(files.keys() - written):
                     path = folder.path / name
                     path.parent.mkdir(parents=True, exist_ok=True)
                     atomic_write(path, files[name])

@@ -58,6 +58,8 @@ def write_results(job: Job, model: Seq2SeqModel, references: ReferencesOfData) -
         forecasts.write(folder.predictions)
         if job.config.model.has_attention:
             weights.write(folder.attention)
+    # A stop during the last save can leave an old history, although the checkpoint is complete.
+    folder.write_metrics(job.state.history)
     write_json(folder.summary, summary)
     return replace(job, summary=summary)
 

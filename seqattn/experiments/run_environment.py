@@ -51,7 +51,7 @@ def collect_environment(device: torch.device, config_path: Path | None) -> dict[
         "cores": os.cpu_count(),
         "device": str(device),
         "gpu": gpu,
-        "git_revision": _git_revision(config_path),
+        "git_revision": find_git_revision(config_path),
     }
 
 
@@ -92,7 +92,7 @@ def _device_in_words(environment: Mapping[str, Any]) -> str:
     return f"{device} ({gpu})" if gpu else device
 
 
-def _git_revision(config_path: Path | None) -> str | None:
+def find_git_revision(config_path: Path | None) -> str | None:
     """Return the git revision of the repository that contains the config.
 
     The result ends in "-dirty" if files differ from this revision. If there is no repository, the

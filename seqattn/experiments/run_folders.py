@@ -69,9 +69,9 @@ def prepare_folders(
     """
     for job in jobs:
         folder = job.folder
+        folder.clear_results()  # the summary is removed before the files that a reader expects
         if overwrite:
             folder.clear()
-        folder.clear_results()
         if job.is_restarted:
             folder.clear_training()
         if job.checkpoint == folder.previous:

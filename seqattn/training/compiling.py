@@ -31,7 +31,14 @@ class StepCompiler:
     """
 
     def __init__(self, log: Callable[[str], None] = lambda line: None) -> None:
-        self.log, self.is_futile = log, False
+        self.is_futile = False
+        self._write, self._last_line = log, ""
+
+    def log(self, line: str) -> None:
+        """Log a line about the backend, unless it repeats the last line, as in a smaller group."""
+        if line != self._last_line:
+            self._last_line = line
+            self._write(line)
 
     def start_group(self, mode: str, loss_fn: LossFn, batch: Callable[[], Batch]) -> None:
         """Take over the loss of a new group, and compile its recurrent step if the mode is "on".

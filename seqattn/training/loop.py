@@ -9,7 +9,6 @@ step with a non-finite value.
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Mapping, Sequence
 
@@ -71,8 +70,7 @@ def train_models(
         raise ValueError("runs that go side by side must be at the same epoch and step")
     if len({_batch_key(run) for run in runs}) > 1:
         raise ValueError("runs that go side by side must have the same batch_key")
-    # The cache prevents a smaller group from logging the same lines again.
-    compiler = StepCompiler(functools.cache(session.log))
+    compiler = StepCompiler(session.log)
     remaining = progress
     while remaining:
         state, learner = build_group(

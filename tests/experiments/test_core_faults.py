@@ -151,7 +151,7 @@ def test_a_stop_of_a_cluster_keeps_the_tasks_that_are_done(
         cancelled: ClassVar = list[str]()
 
         @staticmethod
-        def wait(tasks: list[str], timeout: float) -> tuple[list[str], list[str]]:
+        def wait(tasks: list[str], num_returns: int, timeout: float) -> tuple[list[str], list[str]]:
             return tasks[:1], tasks[1:]
 
         @classmethod

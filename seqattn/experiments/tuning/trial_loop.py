@@ -69,10 +69,10 @@ class TrialLoop:
                 return
             self._run_trial(trial)
 
-    def _run_trial(self, trial: optuna.Trial) -> None:
-        """Train a trial, and record how the trial ended."""
-        name, values = f"trial-{trial.number}", sampling.label_values(trial.params, self.search)
-        text = sampling.format_values(values)
+    def _train_and_record(
+        self, trial: optuna.Trial, name: str, values: dict[str, str], text: str
+    ) -> None:
+        """Train a trial, and record its result, or the error that its config causes."""
         try:
             loss = self._train(trial, name, values)
             trials.end(self.study, trial, TrialState.COMPLETE, loss)
@@ -83,6 +83,13 @@ class TrialLoop:
             refused, reason = not isinstance(error, NonFiniteError), " ".join(str(error).split())
             trials.fail(self.study, trial, reason, refused=refused)
             self.message(f"{name}: {'refused' if refused else 'failed'} with {text}: {reason}")
+
+    def _run_trial(self, trial: optuna.Trial) -> None:
+        """Train a trial, and record how the trial ended."""
+        name, values = f"trial-{trial.number}", sampling.label_values(trial.params, self.search)
+        text = sampling.format_values(values)
+        try:
+            self._train_and_record(trial, name, values, text)
         except optuna.exceptions.UpdateFinishedTrialError:
             self.message(f"{name}: ended by another process; its run folder is kept")
         except Interrupted as interrupted:
