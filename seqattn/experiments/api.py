@@ -120,6 +120,7 @@ class Run:
 
     @property
     def config(self) -> Config:
+        """The config from the checkpoint, without the name of the run. The folder has the name."""
         return self.trained.config
 
     @property

@@ -27,7 +27,9 @@ class Callbacks:
             finished epochs and the total number of epochs, both summed over all unfinished runs.
         epoch: function that is called with the record of each finished epoch of each run.
         message: function that is called with a line for the user.
-        stop: function that returns the number of the signal that requests a stop, or 0.
+        stop: function that returns the number of the signal that requests a stop, or 0. Training
+            calls this function after each step, and between the files and pictures of a run. Once
+            the result is not 0, it must not become 0 again.
         run_info: function that is called before a single run starts. Its argument contains the
             seed and the noise floor of the run.
     """
@@ -173,20 +175,20 @@ class Job:
         return replace(self, state=state, checkpoint=path, error=None)
 
 
-def raise_if_stopped(callbacks: Callbacks, unfinished: Sequence[Job], hint: str) -> None:
-    """Raise an error if a stop is requested and any job is unfinished.
+def raise_if_stopped(callbacks: Callbacks, jobs: Sequence[Job], hint: str) -> None:
+    """Raise an error if a stop is requested and there are jobs to report.
 
     Args:
         callbacks: the callbacks, which include the stop signal.
-        unfinished: the unfinished jobs. The message contains their folder.
+        jobs: the jobs whose folder the message contains.
         hint: end of the sentence "saved to FOLDER ...", such as the epoch and how to continue.
 
     Raises:
         Interrupted: if a signal requests a stop.
     """
     number = callbacks.stop()
-    if number and unfinished:
-        path = unfinished[0].folder.path
+    if number and jobs:
+        path = jobs[0].folder.path
         raise Interrupted(
-            number, f"saved to {path if len(unfinished) == 1 else path.parent}{hint}."
+            number, f"saved to {path if len(jobs) == 1 else path.parent}{hint}."
         )

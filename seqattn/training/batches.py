@@ -172,7 +172,10 @@ def shape_of_batch(part: Sequences) -> BatchShape:
 
 
 class GatheredBatch:
-    """Windows that are converted to tensors on demand. The class has the same interface as `Batch`.
+    """Windows that are converted to tensors on demand.
+
+    The data loader and the validation use this class in place of a `Batch` that contains all
+    sequences. The class has only the members of `Batch` that they need.
 
     Args:
         part: the windows.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import functools
 import importlib
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -182,3 +183,20 @@ def test_what_a_package_lists_exists() -> None:
             name for name in getattr(module, "__all__", []) if not hasattr(module, name)
         ]
     assert not [*filter(None, missing.values())], missing
+
+
+def test_the_map_in_contributing_follows_the_layers() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text().partition("one row per part -->")[2]
+    rows = [line.split("|") for line in text.partition("<!-- end of map -->")[0].split("\n")[3:-1]]
+    parts = [re.findall(r"`(\w+)", cells[1]) for cells in rows]
+    assert {name for names in parts for name in names} == TOP - {"__main__"}
+    lowest = [min(FLOOR_OF.get(name, len(FLOORS)) for name in names) for names in parts]
+    assert lowest == sorted(lowest)
+    part_of = {name: k for k, names in enumerate(parts) for name in names}
+    listed = [set(re.findall(r"\w+", cells[3])) for cells in rows]
+    minor = {"numpy", "pydantic_core", "sqlalchemy", "onnxruntime"}
+    expected = [set[str]() for _ in rows]
+    for library, rooms in ADDRESSES.items():
+        for name in rooms:
+            expected[part_of[name.partition(".")[0]]].add(library)
+    assert [names - minor for names in listed] == [names - minor for names in expected]
