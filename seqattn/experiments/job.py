@@ -189,6 +189,4 @@ def raise_if_stopped(callbacks: Callbacks, jobs: Sequence[Job], hint: str) -> No
     number = callbacks.stop()
     if number and jobs:
         path = jobs[0].folder.path
-        raise Interrupted(
-            number, f"saved to {path if len(jobs) == 1 else path.parent}{hint}."
-        )
+        raise Interrupted(number, f"saved to {path if len(jobs) == 1 else path.parent}{hint}.")

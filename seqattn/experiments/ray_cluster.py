@@ -1,9 +1,10 @@
 """Training of groups of runs as tasks of a Ray cluster, on this machine or on several.
 
 A task trains its group just as a single process would. With `--threads 1` and enough memory for the
-same groups, the weights and results of each run are therefore the same as without a cluster. The task writes its run folders in a temporary folder on its machine
-and returns their contents. The machines share no files. If a machine fails, Ray retries the task on
-another machine. The caller writes each group to disk when its task ends.
+same groups, the weights and results of each run are therefore the same as without a cluster. The
+task writes its run folders in a temporary folder on its machine and returns their contents. The
+machines share no files. If a machine fails, Ray retries the task on another machine. The caller
+writes each group to disk when its task ends.
 """
 
 from __future__ import annotations

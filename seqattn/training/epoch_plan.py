@@ -28,8 +28,8 @@ class EpochPlan:
             the batch of this step.
         teacher_forcing: a mask for each batch, which is True at the steps that receive the true
             target. Its shape is (T,), (n, 1) or (n, T), as `training.teacher_forcing.coin`
-            determines; see `sample_teacher_forcing`. For several runs, the shape is (R, 1, T), (R, n, 1)
-            or (R, n, T).
+            determines; see `sample_teacher_forcing`. For several runs, the shape is (R, 1, T),
+            (R, n, 1) or (R, n, T).
         probabilities: for each run, the probability that a step receives the true target.
         learning_rates: learning rate of each run.
     """
