@@ -281,7 +281,7 @@ def test_each_run_of_a_comparison_is_the_run_alone(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(objective, "BACKEND", "aot_eager")  # a C++ compiler takes half a minute
-    monkeypatch.setattr(train_runs, "environment", lambda *_: {})  # runs git
+    monkeypatch.setattr(train_runs, "collect_environment", lambda *_: {})  # runs git
     monkeypatch.setattr(os, "fsync", lambda _: None)  # waits for the disk, of hundreds of runs
     torch.compiler.reset()
     configs = variations()[0][name]
