@@ -122,18 +122,18 @@ class PlateauDetector:
         return self.epochs_waited >= self.patience
 
 
-def build_early_stopper(config: Training, history: Iterable[float]) -> PlateauDetector:
+def build_early_stopper(config: Training, validation_losses: Iterable[float]) -> PlateauDetector:
     """Build the detector for early stopping. If early stopping is off, the detector never finds a
     plateau.
 
     Args:
         config: the section `training`.
-        history: validation losses of the finished epochs.
+        validation_losses: validation losses of the finished epochs.
     """
     stopper = PlateauDetector(math.inf)
     if config.early_stopping is not None:
         stopper = PlateauDetector(config.early_stopping.patience, config.early_stopping.min_delta)
-    for loss in history:
+    for loss in validation_losses:
         stopper.update(loss)
     return stopper
 
@@ -153,18 +153,18 @@ class LearningRate:
     `StepLR` of torch.
     """
 
-    def __init__(self, config: Training, history: Iterable[float] = ()) -> None:
+    def __init__(self, config: Training, validation_losses: Iterable[float] = ()) -> None:
         """
         Args:
             config: the section `training`.
-            history: validation losses of the finished epochs.
+            validation_losses: validation losses of the finished epochs.
         """
         self.config, self.epoch, self.factor = config, 0, 1.0
         schedule = config.learning_rate_schedule
         self.plateau = PlateauDetector(
             schedule.patience if isinstance(schedule, PlateauRate) else math.inf
         )
-        for loss in history:
+        for loss in validation_losses:
             self.update(loss)
 
     def update(self, loss: float) -> None:

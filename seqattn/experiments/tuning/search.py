@@ -55,7 +55,8 @@ def tune(
     Args:
         search: config and ranges.
         output_dir: parent of the search folder.
-        count: number of trials in the study at the end.
+        count: number of ended trials at which the search stops. Trials that other processes are
+            running in the same database are not counted, so the study can get more trials.
         storage: URL of a shared Optuna database, or None for a file that only one process uses.
         device, threads: see `train_many`.
         callbacks: progress callbacks for the epochs of all trials, and the stop signal.
