@@ -215,7 +215,8 @@ class Run:
 
         Raises:
             DataError: see `predict`.
-            UsageError: if the model has no attention, or if the override does not fit.
+            UsageError: if the model has no attention, or if the override does not fit the model or
+                a sequence.
         """
         result, _ = self._forecast(source, steps, attention_override, with_attention=True)
         is_single = is_single_sequence(source)

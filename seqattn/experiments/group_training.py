@@ -207,7 +207,8 @@ def _resumption(job: Job, group_size: int) -> list[str]:
 
 @contextlib.contextmanager
 def _log_errors(jobs: Sequence[Job]) -> Iterator[None]:
-    """Return a context that writes the error that ends its block to the log of each job.
+    """Return a context manager. If an error ends its block, the context manager writes this error
+    to the log of each job.
 
     Raises:
         StorageError: if an `OSError` ends the block.

@@ -37,8 +37,9 @@ def collect_environment(device: torch.device, config_path: Path | None) -> dict[
 
     Args:
         device: device of the models and data.
-        config_path: path of the config file, or None if there is no file. The git revision is the
-            revision of the repository that contains this file, or of the current folder.
+        config_path: path of the config file, or None if there is no file. The recorded git revision
+            is that of the repository that contains this file. Without a file, it is that of the
+            repository that contains the current folder.
     """
     packages = ("seqattn", "torch", "numpy", "pydantic", "safetensors", "matplotlib")
     gpu = torch.cuda.get_device_name(device) if device.type == "cuda" else None

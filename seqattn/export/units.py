@@ -34,8 +34,8 @@ class Units(nn.Module):
         self.relative, self.instance = scaling.relative, scaling.instance
 
     def scale_source(self, source: Tensor, lengths: Tensor) -> tuple[Tensor, Tensors]:
-        """Return the source (N, S, F) in scaled units with padding 0, and shift and scale of each
-        sequence's target, (N, F); see `Scaling.sequence_scalers`."""
+        """Return the source (N, S, F) in scaled units, with zeros as padding, and the shift and the
+        scale (N, F) of the target of each sequence; see `Scaling.sequence_scalers`."""
         _, S, _ = source.shape
         keep = torch.arange(S, device=source.device) < lengths.unsqueeze(-1)
         source = source.masked_fill(~keep.unsqueeze(-1), 0)

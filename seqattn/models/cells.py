@@ -1,4 +1,4 @@
-"""Recurrent cells: GRU, LSTM, RNN and bidirectional encoders.
+"""Recurrent cells (GRU, LSTM and RNN) and bidirectional encoders.
 
 In shapes, R is the number of runs in one batch, N the number of sequences, L the number of steps, F
 the number of features, H the width of a cell's output, and W the width of a cell's state. Tensors
@@ -73,8 +73,7 @@ class Cell(nn.Module, ABC):
         return state
 
     def project(self, inputs: Tensor) -> Tensor:
-        """Compute the projected input of a step, W x + b for all gates, from inputs x (..., N,
-        inputs).
+        """Compute W x + b for all gates, where x (..., N, inputs) is the input of a step.
 
         If the cell's input is the concatenation of an input and a context, pass the input alone
         here and add the result of `project_context`. The last columns of W belong to the context.

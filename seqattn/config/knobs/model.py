@@ -141,7 +141,7 @@ class ScaledDotAttention(AttentionKnobs):
 
 
 class GeneralAttention(AttentionKnobs):
-    """The score query . W key with a learned matrix W (Luong et al. 2015)."""
+    """The score `query . (W key)`, where W is a learned matrix (Luong et al. 2015)."""
 
     model_config = require_key("score")
     score: Literal["general"] = "general"
@@ -149,8 +149,8 @@ class GeneralAttention(AttentionKnobs):
 
 
 class AdditiveAttention(AttentionKnobs):
-    """The score v . tanh(W query + U key + b) with learned parameters v, W, U and b (Bahdanau et
-    al. 2015, with the bias b added)."""
+    """The score `v . tanh(W query + U key + b)`, where v, W, U and b are learned (Bahdanau et al.
+    2015, with the bias b added)."""
 
     model_config = require_key("score")
     score: Literal["additive"] = "additive"
