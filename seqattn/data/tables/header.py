@@ -112,7 +112,7 @@ def complete_header(
     last column.
 
     Raises:
-        DataError: if the rows have one cell too many.
+        DataError: if the extra cells are neither empty last cells nor row numbers.
     """
     below = [row for _, row in rows[1:] if len(row) > len(cells)]
     if all(not row[-1].strip() for row in below):
