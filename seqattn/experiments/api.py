@@ -120,7 +120,6 @@ class Run:
 
     @property
     def config(self) -> Config:
-        """The config from the checkpoint, without the name of the run. The folder has the name."""
         return self.trained.config
 
     @property
@@ -215,8 +214,7 @@ class Run:
 
         Raises:
             DataError: see `predict`.
-            UsageError: if the model has no attention, or if the override does not fit the model or
-                a sequence.
+            UsageError: if the model has no attention, or if the override does not fit.
         """
         result, _ = self._forecast(source, steps, attention_override, with_attention=True)
         is_single = is_single_sequence(source)

@@ -32,13 +32,12 @@ class StepCompiler:
 
     def __init__(self, log: Callable[[str], None] = lambda line: None) -> None:
         self.is_futile = False
-        self._write, self._last_line = log, ""
+        self._write, self._logged_backend = log, ""
 
-    def log(self, line: str) -> None:
-        """Log a line about the backend, unless it repeats the last line, as in a smaller group."""
-        if line != self._last_line:
-            self._last_line = line
-            self._write(line)
+    def _log(self, addition: str = "") -> None:
+        """Log the backend, and remember it, so that a smaller group does not log it again."""
+        self._logged_backend = self.loss_fn.name
+        self._write(self.loss_fn.name + addition)
 
     def start_group(self, mode: str, loss_fn: LossFn, batch: Callable[[], Batch]) -> None:
         """Take over the loss of a new group, and compile its recurrent step if the mode is "on".
@@ -56,7 +55,8 @@ class StepCompiler:
         self.is_compiled = self.is_warm = False
         if mode == "on" and isinstance(loss_fn, AutogradLoss):
             loss_fn.compile(batch())
-        self.log(loss_fn.name)
+        if loss_fn.name != self._logged_backend:
+            self._log()
 
     def after_epoch(self, seconds: float, epochs_left: int, batch: Callable[[], Batch]) -> None:
         """In mode "auto", compile the step if this will probably save time, or return to eager
@@ -77,13 +77,13 @@ class StepCompiler:
             self.eager_seconds = None
             if self.is_futile:
                 loss_fn.disable_compile()
-                self.log(f"{loss_fn.name}; compilation disabled (no speed-up)")
+                self._log("; compilation disabled (no speed-up)")
         elif not self.is_compiled and epochs_left * seconds > COMPILE_SECONDS:
             try:
                 loss_fn.compile(batch())
             except UsageError as error:
                 self.is_futile = True
-                self.log(f"{loss_fn.name}: {error}")
+                self._log(f": {error}")
             else:
                 self.is_compiled, self.eager_seconds = True, seconds
-                self.log(loss_fn.name)
+                self._log()

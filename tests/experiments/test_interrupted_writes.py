@@ -165,6 +165,7 @@ def test_a_trial_that_was_ended_elsewhere_does_not_end_the_search(error: Excepti
 def test_every_change_of_the_backend_is_logged() -> None:
     lines = list[str]()
     compiler = StepCompiler(lines.append)
-    for line in ("autograd", "autograd", "autograd, a step compiled", "autograd"):
-        compiler.log(line)
+    for name in ("autograd", "autograd", "autograd, a step compiled", "autograd"):
+        loss_fn: Any = SimpleNamespace(name=name)
+        compiler.start_group("off", loss_fn, mock.Mock())
     assert lines == ["autograd", "autograd, a step compiled", "autograd"]

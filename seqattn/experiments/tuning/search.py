@@ -55,8 +55,7 @@ def tune(
     Args:
         search: config and ranges.
         output_dir: parent of the search folder.
-        count: number of ended trials at which the search stops. Trials that other processes are
-            running in the same database are not counted, so the study can get more trials.
+        count: number of ended trials after which no trial starts.
         storage: URL of a shared Optuna database, or None for a file that only one process uses.
         device, threads: see `train_many`.
         callbacks: progress callbacks for the epochs of all trials, and the stop signal.
