@@ -106,6 +106,19 @@ def firefox(playwright: Playwright, tmp_path_factory: pytest.TempPathFactory) ->
 
 
 Open = Callable[..., Opened]
+IN_FIREFOX_ALWAYS = "test_runtime.py", "test_dragging", "squares"
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """With FIREFOX=few, as in .ci/run, run few tests in Firefox: each opens a page for seconds."""
+    if os.environ.get("FIREFOX") != "few":
+        return
+    left_out = [
+        item for item in items
+        if "firefox" in item.nodeid and not any(name in item.nodeid for name in IN_FIREFOX_ALWAYS)
+    ]  # fmt: skip
+    items[:] = [item for item in items if item not in left_out]
+    config.hook.pytest_deselected(items=left_out)
 
 
 def opener(browser: Browser) -> Iterator[Open]:

@@ -11,8 +11,8 @@ from tests.export.test_live import assert_same, of_model, random_source, run
 from tests.project.test_contract import ALLOWED, MIXED, OTHERS, name_of
 
 SAMPLE = [
-    *random.Random(20261123).sample(ALLOWED + MIXED, 5),
-    *random.Random(20261123).sample(OTHERS, 2),
+    *random.Random(20261123).sample(ALLOWED + MIXED, 2),
+    *random.Random(20261123).sample(OTHERS, 1),
 ]
 
 
