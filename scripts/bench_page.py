@@ -99,9 +99,10 @@ def open_and_drag(browser: Any, path: Path) -> tuple[float, list[float]]:
         the milliseconds of each of the moves after it.
     """
     page = browser.new_context(viewport={"width": 1240, "height": 900}).new_page()
-    page.goto(path.as_uri())
-    page.wait_for_selector("html[data-ready=yes]")
+    page.goto(path.as_uri(), wait_until="commit")
+    page.wait_for_selector("#live-body:not([hidden])")  # the plots may still be missing
     first: float = page.evaluate(DRAG, 1)["sinceStart"] / 1000
+    page.wait_for_selector("html[data-ready=yes]")
     moves: list[float] = page.evaluate(DRAG, MOVES)["taken"]
     page.context.close()
     return first, moves
