@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import statistics
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +12,6 @@ from seqattn.config import resolve
 from seqattn.report import report
 
 ROOT = Path(__file__).resolve().parent.parent
-BROWSERS = "chromium", "chromium-browser", "google-chrome"
 PAGES = {
     "squares": ("squares.yaml", [], 33),
     "copy 32, width 64": (
@@ -63,11 +61,10 @@ def bench_pages(folder: Path, repeats: int, add_row: Callable[..., None]) -> Non
     """
     try:
         from playwright.sync_api import sync_playwright
+        from screenshot import find_browser
     except ImportError:
         raise SystemExit('The row "page" needs Playwright: pip install playwright') from None
-    program = next(filter(None, map(shutil.which, BROWSERS)), None)
-    if program is None:
-        raise SystemExit('The row "page" needs Chromium: make test-browser installs it.')
+    program = find_browser()
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(
             executable_path=program, args=["--no-sandbox", "--disable-gpu"]

@@ -14,6 +14,14 @@ from playwright.sync_api import sync_playwright
 BROWSERS = "chromium", "chromium-browser", "google-chrome"
 
 
+def find_browser() -> str:
+    """Return the path of an installed Chromium; without one, end the program with a message."""
+    program = next(filter(None, map(shutil.which, BROWSERS)), None)
+    if program is None:
+        raise SystemExit("Chromium is not installed: make test-browser installs it.")
+    return program
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("page", type=Path, help="the HTML file")
@@ -21,9 +29,7 @@ def main() -> None:
     parser.add_argument("--width", type=int, default=1100, help="pixels (default 1100)")
     parser.add_argument("--height", type=int, default=1340, help="pixels (default 1340)")
     arguments = parser.parse_args()
-    program = next(filter(None, map(shutil.which, BROWSERS)), None)
-    if program is None:
-        raise SystemExit("Chromium is not installed: make test-browser installs it.")
+    program = find_browser()
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
         size = {"width": arguments.width, "height": arguments.height}
