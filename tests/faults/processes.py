@@ -152,7 +152,7 @@ def killed_side_by_side(calls: Sequence[int] | None = None) -> Tally:
                 ahead += len({_position(folder) for folder in folders}) > 1
                 done = nursery.run([*words(output), *seeds, "--resume"], home)
                 assert done.code == 0, done.err
-                assert "begins again" not in done.err, done.err
+                assert "starts over" not in done.err, done.err
                 assert "Resuming after" in done.err, done.err
                 for folder in folders:
                     whole = RunFolder(home / "seeds" / "run" / folder.path.name)

@@ -141,7 +141,7 @@ def _one_hot_words(table: Table, name: str, text: str, options: ReadOptions) -> 
     if others:
         row, word = others[0]
         raise DataError(
-            f"{table.name}: {table.line(row)}, column {name!r} holds {word!r}; known are"
+            f"{table.name}: {table.line(row)}, column {name!r} contains {word!r}; known values are"
             f" {', '.join(known)}."
         )
     return known

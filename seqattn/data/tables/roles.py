@@ -155,7 +155,7 @@ def _reason_to_ignore(facts: TableFacts, name: str, series: Sequence[str], unass
     """
     column = facts.columns[name]
     if column.kind == "time":
-        return "it holds dates"
+        return "it contains dates"
     if column.kind == "words":
         return _reason_to_ignore_words(facts, column, series)
     if series and facts.is_constant_in(series, column):
@@ -187,6 +187,6 @@ def _reason_to_ignore_words(facts: TableFacts, column: Column, series: Sequence[
     elif not series and facts.distinct(column.text) == 1:
         where = ", the same in every row"
     return column.note or (
-        f"it holds words{where}; features of 0 and 1 for each: data.one_hot (in data"
-        f" check: --one-hot {shlex.quote(column.name)})"
+        f"it contains words{where}; for a feature of 0 and 1 for each word: data.one_hot (in"
+        f" data check: --one-hot {shlex.quote(column.name)})"
     )

@@ -52,9 +52,9 @@ def check_sentinels(table: Table, roles: LongLayout, options: ReadOptions) -> No
                 )
                 continue
             raise AmbiguousData(
-                f"{table.name}: column {name!r} has {shown} in {count} cells, and its other values"
-                f" lie between {low:g} and {high:g}. If it stands for a missing value:"
-                f" data.na_values: [{shown!r}] (in data check: --na={shown}); if it is a value:"
-                " data.na_values: [] (in data check: --na=).",
+                f"{table.name}: column {name!r} has {shown} in {count} cells, and its other"
+                f" values lie between {low:g} and {high:g}. If this number marks a missing"
+                f" value: data.na_values: [{shown!r}] (in data check: --na={shown}); if it is a"
+                " measured value: data.na_values: [] (in data check: --na=).",
                 ({"na_values": shown}, {"na_values": ""}),
             )

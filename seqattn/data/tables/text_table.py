@@ -119,8 +119,8 @@ def _text_error(
     cells = re.search(r"Expected Number of Columns: (\d+) Found: (\d+)", text)
     if cells:
         return DataError(
-            f"{where} has {cells[2]} cells, the header has {cells[1]}: {shown!r}. Correct the line;"
-            " a cell that holds the separator needs quotes."
+            f"{where} has {cells[2]} cells, the header has {cells[1]}: {shown!r}. Correct the"
+            " line; a cell that contains the separator needs quotes."
         )
     if "unterminated quote" in text:
         piped = ", or a line break in quotes, which cannot be read through a pipe"
@@ -132,6 +132,7 @@ def _text_error(
         return _encoding_error(where, form, error)
     if "Maximum line size" in text or "max_line_size" in text:
         return DataError(
-            f"{where} is longer than {MAX_LINE_BYTES // 2**20} MiB; that is no table of sequences."
+            f"{where} is longer than {MAX_LINE_BYTES // 2**20} MiB; this is not a table of"
+            " sequences."
         )
     return DataError(f"{where} is not valid CSV ({first_line(error)}).")

@@ -49,7 +49,7 @@ def to_time_column(table: Table, column: Column, options: ReadOptions) -> TimeCo
         raise DataError(
             f"{table.name}: {first_non_number(table, column, options)}, nor a date of a format that"
             " is known. Correct the cell; or set the format: data.time_format (in data check:"
-            " --time-format), as '%d.%m.%Y' for 31.12.2001; or, if the column holds no times,"
+            " --time-format), as '%d.%m.%Y' for 31.12.2001; or, if the column contains no times,"
             " leave it out:"
             f" data.ignore: [{column.name!r}] (in data check: --ignore {shlex.quote(column.name)})."
         )
@@ -76,8 +76,9 @@ def check_filled(table: Table, name: str, sql: str) -> None:
     )
     if row is not None:
         raise DataError(
-            f"{table.name}: {table.line(row)}, column {name!r} is empty or no finite number or"
-            " date, so the time of that row is unknown. Fill it in, or remove the row."
+            f"{table.name}: {table.line(row)}, column {name!r} is empty, or is not a finite"
+            " number or a date, so the time of that row is unknown. Fill it in, or remove the"
+            " row."
         )
 
 
