@@ -18,6 +18,7 @@ from seqattn.config.mistakes import count_mistakes, describe_error
 from seqattn.config.plain import as_plain, leaves
 from seqattn.config.reading import KeyPath, read_yaml_file, read_yaml_text
 from seqattn.config.renames import apply_old_defaults, rename_keys
+from seqattn.config.shipped_configs import find_shipped_data
 from seqattn.errors import ConfigError
 
 DEFAULT = "default"
@@ -93,7 +94,7 @@ class Draft:
         draft = cls(path, {}, {}, [])
         if path is not None:
             document = read_yaml_file(path)
-            draft.content = document.content
+            draft.content = find_shipped_data(document.content, path)
             draft.places = {key: f"{path}:{line}" for key, line in document.lines.items()}
         for override in overrides:
             draft._override(override)

@@ -59,8 +59,8 @@ def train(
     """Train a model from a config, and open the new run.
 
     Args:
-        config: path of a YAML file, a `Config` from `seqattn.config.resolve`, or None for the
-            defaults.
+        config: path of a YAML file, name of a shipped config such as "squares", a `Config` from
+            `seqattn.config.resolve`, or None for the defaults.
         data: DataFrame that replaces the file in `data.path`. The DataFrame is written to a Parquet
             file in `output_dir`, and `config.yaml` contains the path of this file, so that every
             command works on the run.

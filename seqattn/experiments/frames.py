@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from seqattn.config import Config, OwnFile, as_value, resolve
+from seqattn.config.shipped_configs import find_config
 from seqattn.data.frames import frame_kind, frame_notes, write_frame
 from seqattn.data.reading import file_digest
 from seqattn.errors import DataError, UsageError
@@ -24,7 +25,7 @@ def train_on_frames(
     """Train on DataFrames instead of files.
 
     Args:
-        config: path of a YAML file, a `Config`, or None for the defaults.
+        config: path of a YAML file, name of a shipped config, a `Config`, or None for the defaults.
         frames: DataFrame or None for each of the keys `path`, `validation_path` and `test_path` of
             the section `data`. Each DataFrame is written to `output_dir`, with a digest of its
             content in the file name.
@@ -99,7 +100,7 @@ def _resolve_config(
         return config
     paths = [f"data.{key}={as_value(f'{key}-{PLACEHOLDER}')}" for key in frames]
     kind = ["data.kind=file"] if frames else []
-    path = None if config is None else Path(config)
+    path = None if config is None else find_config(Path(config))
     return resolve(path, [*overrides, *kind, *paths]).config
 
 
