@@ -196,6 +196,7 @@ def test_a_schedule_over_all_epochs_cannot_be_stretched(seqattn: Command, tmp_pa
 
 
 def test_resume_without_a_checkpoint_starts_and_says_so(seqattn: Command, tmp_path: Path) -> None:
+    (tmp_path / "outputs/mine").mkdir(parents=True)  # as a kill before the first file leaves it
     done = seqattn("train", small_config(tmp_path), *SETS, "--resume", "--plots", "none")
     assert done.code == 0
     assert "There is no checkpoint to resume from yet: starting from the beginning" in done.err

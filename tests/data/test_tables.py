@@ -218,7 +218,7 @@ def test_a_cell_that_is_no_number_is_named(tmp_path: Path, cells: list[str], wor
     with pytest.raises(DataError) as caught:
         read_all(file, ReadOptions())
     assert words in str(caught.value)
-    assert "in data check: --" in str(caught.value)
+    assert "data." in str(caught.value)
 
 
 def test_a_database_that_met_a_fatal_error_is_replaced(tmp_path: Path) -> None:

@@ -87,7 +87,8 @@ def ends_the_same(
     for checkpoint in (folder.best, folder.last, folder.previous):
         if checkpoint.exists():
             load_model(checkpoint)
-    done = nursery.run([*words(output, plots=plots), "--resume"], home)
+    resume = ["--resume"] if folder.path.exists() else []  # a kill may come before the folder
+    done = nursery.run([*words(output, plots=plots), *resume], home)
     tally.took(done.mib)
     assert done.code == 0, f"the resume ended with {done.code}: {done.err}"
     _, difference = first_difference(RunFolder(home / "whole" / "run"), folder)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import shlex
-
 from seqattn.data.files.columns import shorten
 from seqattn.data.files.options import ReadOptions
+from seqattn.data.setting_names import setting
 from seqattn.data.tables.column import Column
 from seqattn.data.tables.numerals import allowed_numerals
 from seqattn.data.tables.table import ROW, ROWS, Table
@@ -22,8 +21,8 @@ def check_cells(table: Table, column: Column) -> None:
     if column.either:
         raise AmbiguousData(
             f"{table.name}: column {column.name!r} contains numbers such as {column.either!r}. The"
-            " comma can be a thousands separator or a decimal mark. Set data.thousands: ',' or"
-            " data.decimal: ',' (in data check: --thousands , or --decimal ,).",
+            f" comma can be a thousands separator or a decimal mark. Set {setting('thousands', ',')}"
+            f" or {setting('decimal', ',')}.",
             ({"thousands": ","}, {"decimal": ","}),
         )
     count, row = column.bad
@@ -36,9 +35,8 @@ def check_cells(table: Table, column: Column) -> None:
     raise AmbiguousData(
         f"{table.name}: {table.line(row)}, column {column.name!r} contains {shown!r}, not"
         f" {expected}{more}. Correct the cell, or declare it empty:"
-        f" data.na_values: [{shown!r}] (in data check: --na {shlex.quote(shown)}); or"
-        " leave the column out: --ignore"
-        f" {shlex.quote(column.name)}.",
+        f" {setting('na_values', [shown])}; or leave the column out:"
+        f" {setting('ignore', [column.name])}.",
         ({"na_values": text}, {"ignore": column.name}),
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from seqattn.data.files.columns import join_names
+from seqattn.data.setting_names import setting
 from seqattn.data.tables.checks import check_cells
 from seqattn.data.tables.facts import TableFacts
 from seqattn.data.tables.names import SURE_TIMES, TIME_NAMES, check_names, fold_name, known_names
@@ -49,7 +50,7 @@ def _choose_date_column(facts: TableFacts, dates: Sequence[str]) -> str:
     if not named:
         raise AmbiguousData(
             f"{facts.table.name}: the columns {join_names(dates)} all contain dates. Choose the"
-            f" time: data.time: {dates[0]} (in data check: --time {dates[0]}).",
+            f" time: {' or '.join(setting('time', name) for name in dates)}.",
             tuple({"time": name} for name in dates),
         )
     first, *others = named
@@ -101,9 +102,9 @@ def raise_split_time(facts: TableFacts, names: Sequence[str]) -> None:
     *before, last = names
     raise AmbiguousData(
         f"{facts.table.name}: the columns {together} contain the time together. For one series"
-        f" with the time of all these columns: data.time: [{', '.join(names)}] (in data check:"
-        f" --time {together}); a series for each {' and '.join(before)}: --series"
-        f" {','.join(before)} --time {last}; rows in order: --time none --ignore {together}.",
+        f" with the time of all these columns: {setting('time', names)}; a series for each"
+        f" {' and '.join(before)}: {setting('series', before)} and {setting('time', last)};"
+        f" rows in order: {setting('time', None)} and {setting('ignore', names)}.",
         ({"time": together}, {"series": ",".join(before), "time": last},
          {"time": "none", "ignore": together}),
     )  # fmt: skip

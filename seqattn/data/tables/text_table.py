@@ -12,6 +12,7 @@ from typing import Any
 
 from seqattn.data.files.chunk import MAX_LINE_BYTES, first_line
 from seqattn.data.files.options import ReadOptions
+from seqattn.data.setting_names import setting
 from seqattn.data.tables.connection import connect, sql_call
 from seqattn.data.tables.plain_columns import create_rows
 from seqattn.data.tables.table import Table, read_errors
@@ -103,7 +104,7 @@ def _encoding_error(where: str, form: TextFormat, error: Exception) -> DataError
     )
     return DataError(
         f"{where} is not {form.encoding.upper()}{found}. Save the file as UTF-8, or set its"
-        " encoding: data.encoding (in data check: --encoding)."
+        f" encoding: {setting('encoding')}."
     )
 
 
