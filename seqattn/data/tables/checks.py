@@ -21,8 +21,8 @@ def check_cells(table: Table, column: Column) -> None:
     if column.either:
         raise AmbiguousData(
             f"{table.name}: column {column.name!r} contains numbers such as {column.either!r}. The"
-            f" comma can be a thousands separator or a decimal mark. Set {setting('thousands', ',')}"
-            f" or {setting('decimal', ',')}.",
+            " comma can be a thousands separator or a decimal mark. Set"
+            f" {setting('thousands', ',')} or {setting('decimal', ',')}.",
             ({"thousands": ","}, {"decimal": ","}),
         )
     count, row = column.bad
