@@ -36,13 +36,16 @@ from seqattn.config.knobs.model import (
     GaussianWindow,
     GeneralAttention,
     Location,
+    LocationKnobs,
     LocationShift,
     Model,
+    ModelKnobs,
     Recurrent,
     ScaledDotAttention,
     Transformer,
     UniformAttention,
 )
+from seqattn.config.knobs.plugins import Plugin, Plugins
 from seqattn.config.knobs.section import NAME_PATTERN, Section, VariantName, contradiction
 from seqattn.config.knobs.training import (
     ConstantForcing,
@@ -85,6 +88,9 @@ class Config(Section):
     """The settings of training."""
     logging: Logging = Logging()
     """Additional logs."""
+    plugins: Plugins = []
+    """Python files and modules with additional mechanisms, such as `[my_attention.py]`. The paths of
+    files are relative to the folder of the config. `seqattn` imports these files and modules."""
 
     @model_validator(mode="after")
     def _check_compile(self) -> Self:
@@ -154,8 +160,9 @@ __all__ = [
     "ComparisonFile", "Config", "ConstantForcing", "ConstantRate", "Copy", "CosineAttention",
     "CosineRate", "Data", "DotAttention", "EarlyStopping", "ExponentialForcing", "FastWeights",
     "GaussianWindow", "GeneralAttention", "Generated", "InverseSigmoidForcing", "Lag",
-    "LearningRateSchedule", "LinearForcing", "Location", "LocationShift", "Model", "OwnFile",
-    "Paths", "PlateauRate", "Polygons", "Recall", "Recurrent", "Reverse", "ScaledDotAttention",
+    "LearningRateSchedule", "LinearForcing", "Location", "LocationKnobs", "LocationShift", "Model",
+    "ModelKnobs", "OwnFile",
+    "Paths", "PlateauRate", "Plugin", "Polygons", "Recall", "Recurrent", "Reverse", "ScaledDotAttention",
     "Section", "Sort", "Split", "Squares", "StepRate", "TeacherForcing", "TeacherForcingKnobs",
     "Training", "Transformer", "UniformAttention", "Window"
 ]  # fmt: skip

@@ -16,7 +16,11 @@ from seqattn.config.knobs.section import (
 )
 
 
-class LocationShift(Section):
+class LocationKnobs(Section):
+    """The base class of the sections of location-based addressing."""
+
+
+class LocationShift(LocationKnobs):
     """Location-based addressing that moves the previous attention weights by learned shifts
     (Graves, Wayne and Danihelka 2014)."""
 
@@ -37,7 +41,7 @@ class LocationShift(Section):
         return self
 
 
-class GaussianWindow(Section):
+class GaussianWindow(LocationKnobs):
     """A Gaussian window around a predicted source position (Luong et al. 2015, local-p)."""
 
     model_config = require_key("kind")

@@ -15,7 +15,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-DISCRIMINATORS = ("kind", "score", "schedule")
+DISCRIMINATORS = ("name", "kind", "score", "schedule")
 
 
 class Section(BaseModel):
