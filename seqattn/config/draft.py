@@ -123,8 +123,8 @@ class Draft:
         if self.path is not None and is_in_run_folder(self.path):
             return
         place = self.places.get(("plugins",), str(self.path))
-        of_file = self.path is not None and not place.startswith("--set")
-        load_listed(self.content, place, self.path.parent if of_file else Path())
+        folder = Path() if self.path is None or place.startswith("--set") else self.path.parent
+        load_listed(self.content, place, folder)
 
     def changed(self, changes: Mapping[str, Any], origin: str) -> Draft:
         """Return a copy of the draft with changed values.

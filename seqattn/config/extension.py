@@ -15,23 +15,25 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
-from pydantic import Discriminator, Tag
+from pydantic import BeforeValidator, Discriminator, Tag
 from pydantic.fields import FieldInfo
 
 from seqattn.config.knobs import (
     AttentionKnobs,
+    CellKnobs,
     Config,
     Generated,
     LocationKnobs,
     ModelKnobs,
+    NormalizerKnobs,
     Recurrent,
     Section,
 )
 from seqattn.config.knobs.plugins import Plugin
-from seqattn.config.sections import choices, field_variants
+from seqattn.config.sections import TEXT_TAG, choices, field_variants, variants
 from seqattn.errors import PluginError
 
-NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
+NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*( [A-Za-z0-9_]+)*")
 
 
 @dataclass(frozen=True)
@@ -54,7 +56,9 @@ class Kind:
 
 
 SCORE = Kind("score", AttentionKnobs, "score", Recurrent, "attention")
+NORMALIZER = Kind("normalizer", NormalizerKnobs, "name", AttentionKnobs, "normalizer")
 LOCATION = Kind("location", LocationKnobs, "kind", AttentionKnobs, "location")
+CELL = Kind("cell", CellKnobs, "name", Recurrent, "cell")
 TASK = Kind("task", Generated, "kind", Config, "data")
 MODEL = Kind("model", ModelKnobs, "kind", Config, "model")
 
@@ -247,7 +251,8 @@ def add_variant(kind: Kind, name: str, section: type[Section]) -> None:
     changed = {section}
     for owner in _with_subclasses(kind.owner):
         field = owner.model_fields[kind.field]
-        field.annotation = _extended(field.annotation, name, section)
+        extended = _with_choice if _has_texts(field.annotation) else _with_variant
+        field.annotation = extended(field.annotation, name, section)
         changed.add(owner)
     rebuild(changed)
 
@@ -255,10 +260,7 @@ def add_variant(kind: Kind, name: str, section: type[Section]) -> None:
 def _add_discriminator(kind: Kind, name: str, section: type[Section]) -> None:
     """Add the key that selects the section, such as `score: Literal[name] = name`."""
     literal = Literal[name]  # type: ignore[valid-type]
-    field = FieldInfo(
-        annotation=literal, default=name, description=f"Name of the {kind.noun}."
-    )
-    section.__annotations__ = {**section.__dict__.get("__annotations__", {}), kind.key: literal}
+    field = FieldInfo(annotation=literal, default=name, description=f"Name of the {kind.noun}.")
     section.model_fields[kind.key] = field
 
     def require(schema: dict[str, Any]) -> None:
@@ -273,19 +275,51 @@ def _with_subclasses(section: type[Section]) -> Iterator[type[Section]]:
         yield from _with_subclasses(inner)
 
 
-def _extended(annotation: Any, name: str, section: type[Section]) -> Any:
+def _has_texts(annotation: Any) -> bool:
+    """Return whether the names of an annotation are texts, as in `Literal["gru", "lstm", "rnn"]`,
+    instead of sections."""
+    return bool(choices(annotation))
+
+
+def _with_variant(annotation: Any, name: str, section: type[Section]) -> Any:
     """Add a variant to the union of sections in an annotation."""
-    choice = Annotated[section, Tag(name)]
+    choice = Annotated[section, Tag(name)]  # type: ignore[valid-type]
     origin, inner = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
         union, *extras = inner
-        assert any(isinstance(extra, Discriminator) for extra in extras)
-        return Annotated[Union[(*get_args(union), choice)], *extras]  # noqa: UP007
+        return Annotated[Union[(*get_args(union), choice)], *extras]
     if any(get_origin(each) is Annotated and isinstance(get_args(each)[-1], Tag) for each in inner):
-        return Union[(*inner, choice)]  # noqa: UP007
+        return Union[(*inner, choice)]
     return Union[tuple(  # noqa: UP007
-        _extended(each, name, section) if get_origin(each) is Annotated else each for each in inner
+        _with_variant(each, name, section) if get_origin(each) is Annotated else each
+        for each in inner
     )]  # fmt: skip
+
+
+def _with_choice(annotation: Any, name: str, section: type[Section]) -> Any:
+    """Add a name to an annotation of texts. The name is a text, or the key `name` of a section.
+
+    The text alone is converted to the section with its defaults.
+    """
+    texts = (*choices(annotation), name)
+    sections = {**variants(annotation), name: section}
+    builtin = [text for text in texts if text not in sections]
+
+    def convert(given: Any) -> Any:
+        if isinstance(given, str) and given in sections:
+            return {"name": given}
+        if isinstance(given, dict) and given.get("name") in builtin and len(given) == 1:
+            return given["name"]
+        return given
+
+    def tag(given: Any) -> str | None:
+        if isinstance(given, dict):
+            return str(given.get("name"))
+        return str(given.name) if isinstance(given, Section) else TEXT_TAG  # type: ignore[attr-defined]
+
+    tagged = [Annotated[each, Tag(name)] for name, each in sections.items()]
+    union = Union[(Annotated[Literal[texts], Tag(TEXT_TAG)], *tagged)]  # type: ignore[valid-type]
+    return Annotated[union, Discriminator(tag), BeforeValidator(convert)]
 
 
 def rebuild(changed: set[type[Section]]) -> None:
@@ -306,4 +340,3 @@ def rebuild(changed: set[type[Section]]) -> None:
 
     for top in _with_subclasses(Config):
         visit(top)
-

@@ -12,7 +12,13 @@ from pydantic_core import ErrorDetails
 
 from seqattn.config.knobs import ComparisonFile
 from seqattn.config.reading import KeyPath, describe_value
-from seqattn.config.sections import SectionType, all_keys, field_variants, sections_at
+from seqattn.config.sections import (
+    TEXT_TAG,
+    SectionType,
+    all_keys,
+    field_variants,
+    sections_at,
+)
 
 
 def describe_error(error: ErrorDetails) -> tuple[KeyPath, str]:
@@ -118,6 +124,8 @@ def _without_tags(loc: Sequence[int | str]) -> tuple[KeyPath, SectionType, str]:
     for part in map(str, loc):
         if part in below and (list(below) != [""]):
             section, tag, below = below[part], part, {}
+            continue
+        if below and part == TEXT_TAG:
             continue
         if list(below) == [""]:
             section, tag = below[""], ""

@@ -141,7 +141,8 @@ def _loading(source: Source) -> Iterator[None]:
 
 def _describe_exception(source: Source, error: BaseException) -> str:
     """Return a message with the file, the line and the text of an exception."""
-    file = str(source.path or getattr(sys.modules.get(source.module), "__file__", source.module))
+    module = sys.modules.get(source.module)
+    file = str(source.path or getattr(module, "__file__", None) or source.module)
     line = error.lineno if isinstance(error, SyntaxError) and error.filename == file else None
     traceback = error.__traceback__
     while traceback is not None:
@@ -201,7 +202,7 @@ def _name_in(entry: Any) -> str | None:
 def with_used_plugins(config: Config) -> Config:
     """Return a config whose key `plugins` lists each plugin that the config uses, with the digest
     of the loaded file."""
-    used = {source: None for source in extension.used_sources(config)}
+    used = dict.fromkeys(extension.used_sources(config))
     names = {_short_name(source.plain()) for source in used}
     kept = [entry for entry in config.plugins if _short_name(entry.model_dump()) not in names]
     listed = {_short_name(entry.model_dump()) for entry in config.plugins}
@@ -256,7 +257,9 @@ def _loaded(entry: Mapping[str, Any]) -> Source | None:
     sources, digest = extension.SOURCES.values(), entry.get("sha256")
     same = [source for source in sources if digest is not None and source.sha256 == digest]
     name = _short_name(entry)
-    return next(iter([*same, *(each for each in sources if _short_name(each.plain()) == name)]), None)
+    return next(
+        iter([*same, *(each for each in sources if _short_name(each.plain()) == name)]), None
+    )
 
 
 def _short_name(entry: Mapping[str, Any]) -> str:

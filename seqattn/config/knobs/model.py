@@ -12,8 +12,17 @@ from seqattn.config.knobs.section import (
     Width,
     contradiction,
     discriminator,
+    name_of,
     require_key,
 )
+
+
+class NormalizerKnobs(Section):
+    """The base class of the sections of normalizers that a plugin registers."""
+
+
+class CellKnobs(Section):
+    """The base class of the sections of cells that a plugin registers."""
 
 
 class LocationKnobs(Section):
@@ -86,8 +95,8 @@ class AttentionKnobs(Section):
         if self.normalizer != "hard" and self.estimator is not None:
             raise contradiction(
                 "estimator",
-                f"is {self.estimator}, but normalizer: {self.normalizer} has gradients of its own."
-                " Remove it, or set normalizer: hard",
+                f"is {self.estimator}, but normalizer: {name_of(self.normalizer)} has gradients of"
+                " its own. Remove it, or set normalizer: hard",
             )
         if self.normalizer == "hard" and self.location is not None:
             raise contradiction(
@@ -201,6 +210,24 @@ class ModelKnobs(Section):
     sequences, with the penalty that is best on the validation part. A `finetuned` map starts as the
     result of ridge regression and is trained with the network. A `learned` map starts at zero and
     is trained with the network."""
+
+    @property
+    def has_attention(self) -> bool:
+        """Whether the model's forecasts have attention weights."""
+        return True
+
+    def activations_per_sequence(self, S: int, T: int) -> int:
+        """Estimate how many numbers the forward and the backward pass store for one sequence. A
+        plugin may override this method, which returns 0. The models of seqattn do not use it.
+
+        Args:
+            S, T: the length of the source and the length of the target.
+        """
+        return 0
+
+    def attention_weights_per_sequence(self, S: int, T: int) -> int:
+        """Count the attention weights of one sequence. See `activations_per_sequence`."""
+        return T * S if self.has_attention else 0
 
     @model_validator(mode="after")
     def _check_skip_map(self) -> Self:

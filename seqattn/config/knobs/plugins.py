@@ -44,5 +44,5 @@ def expand_plugin(given: Any) -> Any:
 
 
 Plugins = Annotated[list[Annotated[Plugin, BeforeValidator(expand_plugin)]], Field(max_length=100)]
-"""A list of plugins. The text `my.py` is short for `{path: my.py}`, and the text `my.module` is short
-for `{module: my.module}`."""
+"""A list of plugins. The text `my.py` is short for `{path: my.py}`, and the text `my.module` is
+short for `{module: my.module}`."""

@@ -38,6 +38,11 @@ class Section(BaseModel):
         return first + [key for key in cls.model_fields if key not in first]
 
 
+def name_of(value: Section | str) -> str:
+    """Return the name of a value that is a name, or a section with the key `name`."""
+    return value if isinstance(value, str) else str(getattr(value, "name"))  # noqa: B009
+
+
 def contradiction(key: str, message: str) -> PydanticCustomError:
     """Build the error for keys that contradict each other.
 
