@@ -11,11 +11,12 @@ import contextlib
 import hashlib
 import importlib
 import importlib.util
+import platform
 import re
 import sys
 import types
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -58,6 +59,11 @@ def _load_file(path: Path) -> Source:
         raise PluginError(
             f"{path}: the plugin cannot be read ({reason}). Give the path of a Python file."
         ) from None
+    return _load_content(path, content)
+
+
+def _load_content(path: Path, content: bytes) -> Source:
+    """Load a plugin from the content of its file."""
     digest = hashlib.sha256(content).hexdigest()
     for source in extension.SOURCES.values():
         if source.sha256 == digest:
@@ -80,7 +86,12 @@ def _load_file(path: Path) -> Source:
     except BaseException:
         del sys.modules[name], extension.SOURCES[name]
         raise
+    _contents[digest] = content
     return source
+
+
+_contents: dict[str, bytes] = {}
+"""The contents of the loaded files, by digest."""
 
 
 def _load_module(name: str) -> Source:
@@ -202,13 +213,47 @@ def _name_in(entry: Any) -> str | None:
 def with_used_plugins(config: Config) -> Config:
     """Return a config whose key `plugins` lists each plugin that the config uses, with the digest
     of the loaded file."""
+    digests = {entry.sha256 for entry in config.plugins} - {None}
     used = dict.fromkeys(extension.used_sources(config))
-    names = {_short_name(source.plain()) for source in used}
-    kept = [entry for entry in config.plugins if _short_name(entry.model_dump()) not in names]
-    listed = {_short_name(entry.model_dump()) for entry in config.plugins}
-    ordered = sorted(used, key=lambda source: _short_name(source.plain()) not in listed)
-    plugins = [*kept, *(source.entry() for source in ordered)]
-    return config if plugins == config.plugins else config.model_copy(update={"plugins": plugins})
+    new = [source for source in used if source.sha256 not in digests]
+    replaced = {_short_name(source.plain()) for source in new}
+    kept = [entry for entry in config.plugins if _short_name(entry.model_dump()) not in replaced]
+    if not new:
+        return config
+    return config.model_copy(update={"plugins": [*kept, *(source.entry() for source in new)]})
+
+
+def plugin_contents(configs: Iterable[Config]) -> dict[str, bytes]:
+    """Return the content of each file in the plugins of configs, by path, for another machine."""
+    entries = [entry for config in configs for entry in config.plugins]
+    return {
+        entry.path: _contents[entry.sha256]
+        for entry in entries
+        if entry.path is not None and entry.sha256 in _contents
+    }
+
+
+def load_received(contents: Mapping[str, bytes], configs: Iterable[Mapping[str, Any]]) -> None:
+    """Load the plugins of configs that another process of the user sent.
+
+    Args:
+        contents: the contents of files, which `plugin_contents` returned.
+        configs: the configs as plain data.
+
+    Raises:
+        PluginError: if a module is missing or has another digest on this machine.
+    """
+    for path, content in contents.items():
+        _load_content(Path(path), content)
+    for entry in [entry for config in configs for entry in config.get("plugins", ())]:
+        if "module" not in entry or entry["module"] in extension.SOURCES:
+            continue
+        source = load_plugin(entry["module"])
+        if source.sha256 != entry.get("sha256"):
+            raise PluginError(
+                f"{source}: another version of this module is installed on {platform.node()}."
+                " Install the same version on all machines."
+            )
 
 
 def require_plugins(content: Mapping[str, Any], origin: str) -> None:
@@ -251,6 +296,23 @@ def warn_of_changes(config: Config) -> None:
             _warn_changed(config.plugins[0].model_dump(), source)
 
 
+def plugin_changes(before: Config, now: Config) -> tuple[str, ...]:
+    """Return a line for each plugin that has another digest than in the config of a checkpoint.
+
+    Args:
+        before: the config of the checkpoint.
+        now: the config of the user.
+    """
+    lines = list[str]()
+    for new in now.plugins:
+        same = [old for old in before.plugins if old.sha256 == new.sha256]
+        name = _short_name(new.model_dump())
+        old = next((old for old in before.plugins if _short_name(old.model_dump()) == name), None)
+        if not same and old is not None:
+            lines.append(f"{describe_change(old.model_dump(), new.model_dump())}.")
+    return tuple(lines)
+
+
 def _loaded(entry: Mapping[str, Any]) -> Source | None:
     """Return the loaded plugin with the digest of an entry. If there is none, return the loaded
     plugin with the same file name or module, and None if there is none."""
@@ -277,8 +339,8 @@ def _warn_changed(entry: Mapping[str, Any], source: Source) -> None:
 def describe_change(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
     """Return a sentence, without the full stop, about two versions of a plugin."""
     return (
-        f"the plugin {_short_name(old)} had SHA-256 {old.get('sha256')} when the run was trained,"
-        f" and the loaded {_short_name(new)} has SHA-256 {new.get('sha256')}"
+        f"plugin {_short_name(old)}: the run was trained with SHA-256 {old.get('sha256')}, and the"
+        f" loaded {_short_name(new)} has SHA-256 {new.get('sha256')}"
     )
 
 

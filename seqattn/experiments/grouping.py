@@ -162,7 +162,7 @@ def _states_by_position(job: Job, with_previous: bool) -> dict[tuple[int, int], 
     states = {job.position: job.state} if job.state is not None else {}
     if with_previous:
         with contextlib.suppress(CheckpointError):
-            previous = load_checkpoint(job.folder.previous, job)
+            previous, _ = load_checkpoint(job.folder.previous, job)
             states.setdefault(previous.position, previous)
     return states
 

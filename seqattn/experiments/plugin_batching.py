@@ -1,8 +1,8 @@
 """The decision whether the runs of a model with parts from a plugin can be trained side by side.
 
 A module that is trained side by side gets parameters with a leading axis of runs. A plugin may
-contain modules that cannot handle this axis, such as `torch.nn.Linear`. The runs of such a model are
-trained one after another.
+contain modules that cannot handle this axis, such as `torch.nn.Linear`. The runs of such a model
+are trained one after another.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from torch import Tensor
 
 from seqattn.config import Model, as_plain, extension
 from seqattn.models import FeatureSpec, Lengths, Seq2SeqModel, build_model
-from seqattn.training import StackedParams
+from seqattn.training.stacked_params import StackedParams
 
 R, N, S, T = 3, 5, 7, 4
 """The sizes of the comparison. They differ, so that a wrong axis causes a different result."""
