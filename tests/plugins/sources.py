@@ -190,13 +190,11 @@ def loss_above_zero(evidence):
 MEAN_MODEL = '''
 import seqattn
 import torch
-from seqattn.models import ModelOutput
+from seqattn.models import AttentionMap, ModelOutput
 
 
 class MeanConfig(seqattn.ModelConfig):
     """A linear map of the mean of the source."""
-
-    has_attention = False
 
 
 @seqattn.register_model("mean", MeanConfig)
@@ -211,12 +209,15 @@ class Mean(seqattn.Seq2SeqModel):
         return self.forecast(source, target.shape[-2], source_lengths=source_lengths)
 
     def forecast(self, source, steps, *, source_lengths=None, with_attention=True, override=None):
+        if override is not None:
+            raise seqattn.errors.UsageError("the weights are always uniform.")
+        keep = torch.ones(source.shape[:-1], dtype=torch.bool, device=source.device)
         if source_lengths is not None:
-            step = torch.arange(source.shape[-2], device=source.device)
-            keep = step < source_lengths.unsqueeze(-1)
-            source = source.masked_fill(~keep.unsqueeze(-1), 0)
-            mean = source.sum(-2, keepdim=True) / source_lengths[..., None, None]
-        else:
-            mean = source.mean(-2, keepdim=True)
-        return ModelOutput(self.map(mean).expand(*mean.shape[:-2], steps, -1))
+            positions = torch.arange(source.shape[-2], device=source.device)
+            keep = positions < source_lengths.unsqueeze(-1)
+        weights = (keep / keep.sum(-1, keepdim=True)).unsqueeze(-2)
+        mean = weights @ source.masked_fill(~keep.unsqueeze(-1), 0)
+        values = self.map(mean).expand(*mean.shape[:-2], steps, -1)
+        weights = weights.expand(*weights.shape[:-2], steps, -1).unsqueeze(-3)
+        return ModelOutput(values, (AttentionMap(weights),) if with_attention else ())
 '''
