@@ -29,7 +29,7 @@ def describe_error(error: ErrorDetails) -> tuple[KeyPath, str]:
     """
     path, section, tag = _without_tags(error["loc"])
     given, context = error["input"], error.get("ctx", {})
-    if path[0] == "plugins" and len(path) > 1:
+    if path[:1] == ("plugins",) and len(path) > 1:
         return path[:1], (
             f"entry {int(path[1]) + 1}: expected the file or the module of a plugin, such as"
             f" my_attention.py or {{path: my_attention.py}}, at {'.'.join(path)}."

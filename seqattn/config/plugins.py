@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import importlib
+import importlib.metadata
 import importlib.util
 import platform
 import re
@@ -36,7 +37,8 @@ def load_plugin(plugin: str | Path) -> Source:
     is loaded already is not loaded again.
 
     Args:
-        plugin: the path of a Python file, or the name of an importable module.
+        plugin: the path of a Python file, the name of an importable module, or the name of an entry
+            point in the group `seqattn.plugins` of an installed package.
 
     Returns:
         the source of the plugin: its module, its file and its SHA-256 digest.
@@ -102,6 +104,9 @@ def _load_module(name: str) -> Source:
     except (ImportError, ValueError):
         found = None
     if found is None:
+        for offered in importlib.metadata.entry_points(group="seqattn.plugins", name=name):
+            if offered.module != name:
+                return _load_module(offered.module)
         raise PluginError(
             f"{name}: there is no module of this name. Install the module, or give the path of a"
             f" file, such as {name.rpartition('.')[2]}.py."

@@ -11,7 +11,7 @@ import pytest
 
 from seqattn.config import all_keys, load_plugin, resolve
 from seqattn.errors import ConfigError, PluginError
-from tests.plugins.sources import BILINEAR_TANH, PARTS
+from tests.plugins.sources import BILINEAR_TANH, PARTS, TORCH_LINEAR
 
 Write = Callable[..., Path]
 SCORE = ["model.attention={score: bilinear_tanh, width: 4}"]
@@ -77,6 +77,22 @@ def test_a_module(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     config = resolve(None, ["plugins=[packaged_attention]", *SCORE]).config
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
     assert config.model_dump()["plugins"] == [{"module": "packaged_attention", "sha256": digest}]
+
+
+def test_an_installed_package_offers_a_plugin(
+    write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write("offered_attention.py", BILINEAR_TANH)
+    write("offered-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: offered\nVersion: 1.0\n")
+    points = "[seqattn.plugins]\nbilinear = offered_attention\n"
+    write("offered-1.0.dist-info/entry_points.txt", points)
+    monkeypatch.syspath_prepend(path.parent)
+    with pytest.raises(ConfigError):  # an installed package is not loaded before it is asked for
+        resolve(None, SCORE)
+    assert "offered_attention" not in sys.modules
+    (entry,) = resolve(None, ["plugins=[bilinear]", *SCORE]).config.plugins
+    assert entry.module == "offered_attention"
+    del sys.modules["offered_attention"]
 
 
 def test_a_missing_file_and_a_missing_module(tmp_path: Path) -> None:
@@ -210,6 +226,17 @@ def test_a_mistake_in_the_list(value: str, words: str) -> None:
     with pytest.raises(ConfigError) as caught:
         resolve(None, [f"plugins={value}"])
     assert words in str(caught.value)
+
+
+def test_a_module_of_torch_without_an_initial_distribution(write: Write) -> None:
+    from seqattn.models import build_model
+
+    load_plugin(write("plain.py", TORCH_LINEAR.replace("init_bound = 0.4", "pass")))
+    config = resolve(None, ["model.attention.score=torch_linear"]).config
+    with pytest.raises(
+        PluginError, match=r"^attention.score.key.weight: the class OwnLinear has no"
+    ):
+        build_model(config.model, 2, 0)
 
 
 def test_a_score_that_is_defined_in_a_program(monkeypatch: pytest.MonkeyPatch) -> None:

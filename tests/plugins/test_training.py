@@ -106,7 +106,9 @@ def test_modules_without_an_axis_of_runs_are_trained_one_after_another(
     seqattn: Command, write: Write, no_pictures: None
 ) -> None:
     write("plain.py", TORCH_LINEAR)
-    text = CONFIG.replace("my_attention", "plain").replace("bilinear_tanh, width: 4", "torch_linear")
+    text = CONFIG.replace("my_attention", "plain").replace(
+        "bilinear_tanh, width: 4", "torch_linear"
+    )
     config = write("my.yaml", text)
     done = seqattn("train", config, "--seeds", "2", "--quiet")
     assert done.code == 0, done.err
@@ -122,9 +124,10 @@ def test_a_machine_of_a_cluster_receives_the_plugin(config: Path, tmp_path: Path
     assert contents == {found.plugins[0].path: BILINEAR_TANH.encode()}
     forget_plugins()
     (tmp_path / "my_attention.py").unlink()
-    (files,) = ray_cluster.train_on_worker([plain], contents, "cpu", 1, {}, str(tmp_path))
-    assert b"bilinear_tanh" in dict(files)["config.yaml"]  # type: ignore[arg-type]
-    assert found.plugins[0].sha256.encode() in dict(files)["config.yaml"]  # type: ignore
+    result = ray_cluster.train_on_worker([plain], contents, "cpu", 1, {}, str(tmp_path))
+    assert isinstance(result, list), result
+    stored = result[0]["config.yaml"].decode()
+    assert "bilinear_tanh" in stored and str(found.plugins[0].sha256) in stored
 
 
 def test_processes_of_one_run_compare_the_digests_of_plugins(config: Path) -> None:
@@ -172,9 +175,10 @@ def test_the_text_of_a_normalizer_is_a_section_with_defaults(write: Write) -> No
     short = resolve(None, ["model.attention.normalizer=warm"]).config
     long = resolve(None, ["model.attention.normalizer={name: warm, temperature: 2}"]).config
     assert short == long
-    assert resolve(None, ["model.attention.normalizer={name: sparsemax}"]).config == resolve(
-        None, ["model.attention.normalizer=sparsemax"]
-    ).config
+    assert (
+        resolve(None, ["model.attention.normalizer={name: sparsemax}"]).config
+        == resolve(None, ["model.attention.normalizer=sparsemax"]).config
+    )
 
 
 def test_weights_have_the_meaning_of_the_normalizer(write: Write, tmp_path: Path) -> None:

@@ -26,6 +26,12 @@ from seqattn.config.knobs.data import (
     Squares,
     Window,
 )
+from seqattn.config.knobs.location import (
+    GaussianWindow,
+    Location,
+    LocationKnobs,
+    LocationShift,
+)
 from seqattn.config.knobs.model import (
     AdditiveAttention,
     Attention,
@@ -34,11 +40,7 @@ from seqattn.config.knobs.model import (
     CosineAttention,
     DotAttention,
     FastWeights,
-    GaussianWindow,
     GeneralAttention,
-    Location,
-    LocationKnobs,
-    LocationShift,
     Model,
     ModelKnobs,
     NormalizerKnobs,
