@@ -207,7 +207,7 @@ class Draft:
 
 def is_in_run_folder(path: Path) -> bool:
     """Return whether a config file is in a run folder, which may come from someone else."""
-    return any((path.parent / name).exists() for name in ("environment.json", "checkpoints"))
+    return (path.parent / "environment.json").exists()
 
 
 def _line(mistake: str) -> tuple[bool, int]:

@@ -210,3 +210,20 @@ def test_a_model(seqattn: Command, write: Write, tmp_path: Path, no_pictures: No
     assert "Mean is a model of a plugin, which cannot be exported as ONNX" in done.err
     done = seqattn("explain", run, "--plugin", path)
     assert "by Mean, which does not explain its arithmetic" in done.out, done.err
+
+
+def test_the_page_shows_the_scores_of_a_plugin_without_arithmetic(
+    bilinear_run: Path, plugin_file: Path, write: Write, tmp_path: Path
+) -> None:
+    from seqattn.config import load_plugin
+    from seqattn.report.content.live import runs_content
+    from seqattn.runs import RunFolder
+
+    path = write("parts.py", PARTS)
+    load_plugin(plugin_file)
+    parts = train_small(tmp_path, "parts", f"plugins=[{path}]", *PARTS_CONFIG[:3])
+    for run, normalizer in ((bilinear_run, "softmax"), (parts, "every")):
+        content = runs_content([RunFolder(run)])
+        (model,) = content["live"]["models"]
+        assert model["graph"]
+        assert model["config"]["attention"]["normalizer"] == normalizer
