@@ -2,26 +2,86 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from seqattn.analysis.doctor import register_check as register_check
+    from seqattn.analysis.evaluation import register_metric as register_metric
+    from seqattn.config import AttentionKnobs as ScoreConfig
+    from seqattn.config import CellKnobs as CellConfig
+    from seqattn.config import Generated as TaskConfig
+    from seqattn.config import LocationKnobs as LocationConfig
+    from seqattn.config import ModelKnobs as ModelConfig
+    from seqattn.config import NormalizerKnobs as NormalizerConfig
+    from seqattn.config import load_plugin as load_plugin
+    from seqattn.data import Sequences as Sequences
+    from seqattn.data import register_task as register_task
     from seqattn.experiments.api import DataNote as DataNote
     from seqattn.experiments.api import Run as Run
     from seqattn.experiments.api import load as load
     from seqattn.experiments.api import train as train
+    from seqattn.models import Seq2SeqModel as Seq2SeqModel
+    from seqattn.models.attention import Location as Location
+    from seqattn.models.attention import Normalizer as Normalizer
+    from seqattn.models.attention import Score as Score
+    from seqattn.models.cells import Cell as Cell
+    from seqattn.models.layers import LearnedVector as LearnedVector
+    from seqattn.models.layers import Linear as Linear
+    from seqattn.models.registration import register_cell as register_cell
+    from seqattn.models.registration import register_location as register_location
+    from seqattn.models.registration import register_model as register_model
+    from seqattn.models.registration import register_normalizer as register_normalizer
+    from seqattn.models.registration import register_score as register_score
 
     __version__: str
 
-__all__ = ["DataNote", "Run", "__version__", "load", "train"]
+_ADDRESSES = {
+    "Cell": "seqattn.models.cells.Cell",
+    "CellConfig": "seqattn.config.CellKnobs",
+    "DataNote": "seqattn.experiments.api.DataNote",
+    "LearnedVector": "seqattn.models.layers.LearnedVector",
+    "Linear": "seqattn.models.layers.Linear",
+    "Location": "seqattn.models.attention.Location",
+    "LocationConfig": "seqattn.config.LocationKnobs",
+    "ModelConfig": "seqattn.config.ModelKnobs",
+    "Normalizer": "seqattn.models.attention.Normalizer",
+    "NormalizerConfig": "seqattn.config.NormalizerKnobs",
+    "Run": "seqattn.experiments.api.Run",
+    "Score": "seqattn.models.attention.Score",
+    "ScoreConfig": "seqattn.config.AttentionKnobs",
+    "Seq2SeqModel": "seqattn.models.Seq2SeqModel",
+    "Sequences": "seqattn.data.Sequences",
+    "TaskConfig": "seqattn.config.Generated",
+    "load": "seqattn.experiments.api.load",
+    "load_plugin": "seqattn.config.load_plugin",
+    "register_cell": "seqattn.models.registration.register_cell",
+    "register_check": "seqattn.analysis.doctor.register_check",
+    "register_location": "seqattn.models.registration.register_location",
+    "register_metric": "seqattn.analysis.evaluation.register_metric",
+    "register_model": "seqattn.models.registration.register_model",
+    "register_normalizer": "seqattn.models.registration.register_normalizer",
+    "register_score": "seqattn.models.registration.register_score",
+    "register_task": "seqattn.data.register_task",
+    "train": "seqattn.experiments.api.train",
+}
+"""The module and the name of each public object."""
+
+__all__ = [
+    "Cell", "CellConfig", "DataNote", "LearnedVector", "Linear", "Location", "LocationConfig",
+    "ModelConfig", "Normalizer", "NormalizerConfig", "Run", "Score", "ScoreConfig", "Seq2SeqModel",
+    "Sequences", "TaskConfig", "__version__", "load", "load_plugin", "register_cell",
+    "register_check", "register_location", "register_metric", "register_model",
+    "register_normalizer", "register_score", "register_task", "train",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
     """Import a name of the Python API on first use, so that `import seqattn` does not import
     torch."""
-    if name in ("DataNote", "Run", "load", "train"):
-        from seqattn.experiments import api
-
-        return getattr(api, name)
+    if name in _ADDRESSES:
+        module, _, attribute = _ADDRESSES[name].rpartition(".")
+        return getattr(import_module(module), attribute)
     if name != "__version__":
         raise AttributeError(f"module 'seqattn' has no attribute {name!r}")
     from importlib.metadata import version

@@ -41,6 +41,12 @@ class ConfigError(SeqattnError):
         super().__init__("\n".join([headline, *(f"  {mistake}" for mistake in mistakes)]))
 
 
+class PluginError(SeqattnError):
+    """The error for a plugin that is missing or cannot be loaded (exit code 2)."""
+
+    exit_code = 2
+
+
 class DataError(SeqattnError):
     """An error in data that cannot be read or used (exit code 3)."""
 

@@ -19,7 +19,7 @@ def protected_files(run: Path, input_file: Path | None = None) -> dict[str, Path
         run: a run folder, or a checkpoint file in a run folder.
         input_file: the file given with `--input`; None if the option is not given.
     """
-    from seqattn.config import PATH_KEYS, OwnFile, resolve
+    from seqattn.config import PATH_KEYS, OwnFile, read_stored
     from seqattn.runs import RunFolder
 
     folder = RunFolder(run if run.is_dir() else run.resolve().parent.parent)
@@ -29,7 +29,7 @@ def protected_files(run: Path, input_file: Path | None = None) -> dict[str, Path
         f"{file.name} of RUN": file for file in of_run if file.suffix != ".png"
     }
     with contextlib.suppress(ConfigError):  # the command raises this error when it reads the run
-        data = resolve(folder.config).config.data
+        data = read_stored(folder.config).data
         if isinstance(data, OwnFile):
             for key in PATH_KEYS:
                 path = getattr(data, key.removeprefix("data."))

@@ -168,6 +168,8 @@ def _draw_vectors(explanation: Explanation, path: Path) -> None:
     from seqattn.plots import run_pictures, vectors_figure
 
     vectors = explanation.vectors
+    if not vectors:
+        raise UsageError("--figure: this model explains no query, keys and values to draw.")
     figure = vectors_figure(
         vectors.get("query"), vectors["keys"], vectors["values"], vectors["context"],
         vectors["weights"], title=explanation.title, cosines=explanation.cosines,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -18,7 +18,13 @@ class CommandPage(TyperCommand):
 
     The help page lists options under the headings from `grouped_options`. Options without such a
     heading are under "Options". The epilog is an example, which is never wrapped.
+
+    Every command has the option `--plugin`, which loads plugins before the command runs.
     """
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.params.append(_plugin_option())
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the arguments.
@@ -67,6 +73,35 @@ class CommandPage(TyperCommand):
 
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
         formatter.write(f"\nExample:\n  {self.epilog}\n")
+
+
+def _load_plugins(plugins: list[str] | None) -> None:
+    """Load the plugins given with `--plugin`. The paths of files are relative to the current
+    folder."""
+    if plugins:
+        from seqattn.config import load_plugin
+
+        for plugin in plugins:
+            load_plugin(plugin)
+
+
+def _plugin_option() -> Any:
+    """Return the option `--plugin`. typer only builds options for the signature of a function, so
+    this function builds a command that has no other option."""
+    app = typer.Typer(add_completion=False)
+
+    @app.command()
+    def command(
+        plugin: Annotated[list[str] | None, typer.Option(
+            "--plugin", metavar="FILE", is_eager=True, expose_value=False, callback=_load_plugins,
+            help="Python file or module with your own mechanisms, which the command imports;"
+            " repeatable.",
+        )] = None,
+    ) -> None:  # fmt: skip
+        pass
+
+    (option,) = typer.main.get_command(app).params
+    return option
 
 
 def _simplify(text: str) -> str:

@@ -30,6 +30,10 @@ def set_encoding() -> None:
         sys.stdout.reconfigure(encoding=encoding, errors="backslashreplace")
 
 
+NOTES = ("RenamedKeyWarning", "SplitsChangedWarning", "PluginChangedWarning")
+"""The names of the warnings that `print_key_warnings` prints as notes."""
+
+
 def print_key_warnings() -> None:
     """Make Python print some warnings as notes on stderr, without lines of source code.
 
@@ -40,7 +44,7 @@ def print_key_warnings() -> None:
     default = warnings.showwarning
 
     def print_warning(message: Any, category: Any, *place: Any, **more: Any) -> None:
-        if category.__name__ in ("RenamedKeyWarning", "SplitsChangedWarning"):
+        if category.__name__ in NOTES:
             note(f"{message}.")
         else:
             default(message, category, *place, **more)

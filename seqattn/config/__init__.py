@@ -25,12 +25,14 @@ from seqattn.config.plain import (
     upgrade_stored,
     without_paths,
 )
+from seqattn.config.plugins import PluginChangedWarning, load_plugin
 from seqattn.config.renames import RenamedKeyWarning
 from seqattn.config.sections import all_keys, json_schema
 
 __all__ = [
-    "DEFAULT", "PATH_KEYS", "Draft", "RenamedKeyWarning", "Resolved", "all_keys", "as_plain",
-    "as_value", "config_differences", "from_plain", "json_schema", "leaves", "nearest",
-    "read_stored", "resolve", "to_yaml", "upgrade_stored", "without_paths",
+    "DEFAULT", "PATH_KEYS", "Draft", "PluginChangedWarning", "RenamedKeyWarning", "Resolved",
+    "all_keys", "as_plain", "as_value", "config_differences", "from_plain", "json_schema", "leaves",
+    "load_plugin", "nearest", "read_stored", "resolve", "to_yaml", "upgrade_stored",
+    "without_paths",
 ]  # fmt: skip
 __all__ += knobs.__all__

@@ -20,6 +20,7 @@ from seqattn.config.reading import read_yaml_text
 from seqattn.errors import ConfigError
 
 NOT_VARIED = {"name": "names the folder and cannot vary",
+              "plugins": "cannot vary; list the plugins of all variants in plugins",
               "seed": "cannot vary; every variant has the same seeds"}  # fmt: skip
 MAX_RUNS = 100_000
 PARTS = ("train", "validation", "test")
@@ -133,6 +134,7 @@ def plan_comparison(
         ConfigError: if there are mistakes; the error lists the mistakes of all variants.
     """
     draft = Draft.read(path, overrides)
+    draft.load_plugins()
     compare = _parse_section(draft.content.pop("compare", None), path)
     design = _Design.read(path, compare, vary, along)
     arms = design.arms()

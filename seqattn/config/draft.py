@@ -16,6 +16,12 @@ from pydantic_core import ErrorDetails
 from seqattn.config.knobs import Config
 from seqattn.config.mistakes import count_mistakes, describe_error
 from seqattn.config.plain import as_plain, leaves
+from seqattn.config.plugins import (
+    load_listed,
+    require_plugins,
+    warn_of_changes,
+    with_used_plugins,
+)
 from seqattn.config.reading import KeyPath, read_yaml_file, read_yaml_text
 from seqattn.config.renames import apply_old_defaults, rename_keys
 from seqattn.config.shipped_configs import find_shipped_data
@@ -53,6 +59,7 @@ def resolve(path: Path | None, overrides: Sequence[str] = ()) -> Resolved:
             overrides.
     """
     draft = Draft.read(path, overrides)
+    draft.load_plugins()
     if "compare" in draft.content:
         raise ConfigError(
             f"{path}: describes a comparison (compare:), not one training. Run: seqattn compare"
@@ -66,10 +73,13 @@ def read_stored(path: Path) -> Config:
 
     Raises:
         ConfigError: if the file cannot be read, or is not a valid config.
+        PluginError: if the config needs a plugin that is not loaded. The function imports no code.
     """
     draft = Draft.read(path)
     draft.content = apply_old_defaults(draft.content)
-    return draft.resolve().config
+    config = draft.resolve().config
+    warn_of_changes(config)
+    return config
 
 
 @dataclass
@@ -81,12 +91,14 @@ class Draft:
         content: the plain data of the config.
         places: the origin of each key, "FILE:LINE" or "--set ...", by the path of keys.
         mistakes: the mistakes found so far.
+        is_own: whether the config is the user's own config, whose plugins were loaded.
     """
 
     path: Path | None
     content: dict[str, Any]
     places: dict[KeyPath, str]
     mistakes: list[str]
+    is_own: bool = False
 
     @classmethod
     def read(cls, path: Path | None, overrides: Sequence[str] = ()) -> Draft:
@@ -100,6 +112,21 @@ class Draft:
             draft._override(override)
         return draft
 
+    def load_plugins(self) -> None:
+        """Load the plugins that the config lists. Call this method for the user's own config only.
+
+        The plugins in the config of a run folder are not loaded.
+
+        Raises:
+            PluginError: if a plugin cannot be loaded.
+        """
+        self.is_own = True
+        if self.path is not None and is_in_run_folder(self.path):
+            return
+        place = self.places.get(("plugins",), str(self.path))
+        folder = Path() if self.path is None or place.startswith("--set") else self.path.parent
+        load_listed(self.content, place, folder)
+
     def changed(self, changes: Mapping[str, Any], origin: str) -> Draft:
         """Return a copy of the draft with changed values.
 
@@ -108,8 +135,9 @@ class Draft:
             origin: the origin of the changes, which messages name.
         """
         copied = Draft(
-            self.path, copy.deepcopy(self.content), dict(self.places), list(self.mistakes)
-        )
+            self.path, copy.deepcopy(self.content), dict(self.places), list(self.mistakes),
+            self.is_own,
+        )  # fmt: skip
         for dotted, value in changes.items():
             copied._put(tuple(dotted.split(".")), value, origin)
         return copied
@@ -125,6 +153,7 @@ class Draft:
         try:
             config = Config.model_validate(content)
         except ValidationError as error:
+            require_plugins(content, str(self.path or "the config"))
             found = error.errors()
         mistakes = list(self.mistakes)
         for details in found[:MAX_MISTAKES]:
@@ -138,6 +167,7 @@ class Draft:
             if more:
                 unique.append(f"... and {more:,} more")
             raise ConfigError(f"{subject}: {count_mistakes(total)}.", unique)
+        config = with_used_plugins(config) if self.is_own else config
         values = leaves(as_plain(config))
         return Resolved(config, {".".join(at): _place(at, places, None) for at, _ in values})
 
@@ -174,6 +204,11 @@ class Draft:
         section[path[-1]] = copy.deepcopy(value)
         self.places[path] = origin
         return True
+
+
+def is_in_run_folder(path: Path) -> bool:
+    """Return whether a config file is in a run folder, which may come from someone else."""
+    return (path.parent / "environment.json").exists()
 
 
 def _line(mistake: str) -> tuple[bool, int]:

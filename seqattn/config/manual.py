@@ -34,7 +34,8 @@ def render_manual(schema: Mapping[str, Any]) -> str:
     sections: dict[tuple[KeyPath, str], list[str]] = {}
     descriptions: dict[tuple[KeyPath, str], str] = {}
     discriminators = {"data": "kind", "model": "kind", "model.attention": "score",
-                 "model.attention.location": "kind", "training.teacher_forcing": "schedule",
+                 "model.attention.location": "kind", "model.attention.normalizer": "name",
+                 "model.cell": "name", "training.teacher_forcing": "schedule",
                  "training.learning_rate_schedule": "kind"}  # fmt: skip
     for path, section, tag in all_keys():
         place = (path[:-1], tag)

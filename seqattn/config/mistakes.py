@@ -12,7 +12,13 @@ from pydantic_core import ErrorDetails
 
 from seqattn.config.knobs import ComparisonFile
 from seqattn.config.reading import KeyPath, describe_value
-from seqattn.config.sections import SectionType, all_keys, field_variants, sections_at
+from seqattn.config.sections import (
+    TEXT_TAG,
+    SectionType,
+    all_keys,
+    field_variants,
+    sections_at,
+)
 
 
 def describe_error(error: ErrorDetails) -> tuple[KeyPath, str]:
@@ -44,6 +50,11 @@ def _may_be_null(path: KeyPath) -> bool:
 def _describe(error: ErrorDetails) -> tuple[KeyPath, str]:
     path, section, tag = _without_tags(error["loc"])
     given, context = error["input"], error.get("ctx", {})
+    if path[:1] == ("plugins",) and len(path) > 1:
+        return path[:1], (
+            f"entry {int(path[1]) + 1}: expected the file or the module of a plugin, such as"
+            f" my_attention.py or {{path: my_attention.py}}, at {'.'.join(path)}."
+        )
     match error["type"]:
         case "extra_forbidden":
             return path, _unknown_key(path, section, tag, given)
@@ -139,6 +150,8 @@ def _without_tags(loc: Sequence[int | str]) -> tuple[KeyPath, SectionType, str]:
     for part in map(str, loc):
         if part in below and (list(below) != [""]):
             section, tag, below = below[part], part, {}
+            continue
+        if below and part == TEXT_TAG:
             continue
         if list(below) == [""]:
             section, tag = below[""], ""

@@ -7,6 +7,7 @@ import functools
 import json
 import re
 from collections.abc import Mapping
+from pathlib import PurePath
 from typing import Any
 
 from pydantic import ValidationError
@@ -14,6 +15,7 @@ from pydantic import ValidationError
 from seqattn.config.knobs import Config, Section
 from seqattn.config.knobs.section import DISCRIMINATORS
 from seqattn.config.mistakes import count_mistakes, describe_error
+from seqattn.config.plugins import require_plugins, warn_of_changes
 from seqattn.config.reading import KeyPath, read_yaml_text
 from seqattn.config.renames import apply_old_defaults, rename_keys
 from seqattn.errors import ConfigError
@@ -69,9 +71,14 @@ def config_differences(old: Config, new: Config) -> dict[str, tuple[Any, Any]]:
 
 
 def without_paths(plain: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the plain data of a config without the paths of data files."""
+    """Return the plain data of a config without the paths of data files, and with the file names of
+    plugins instead of their paths."""
     data = {key: value for key, value in plain["data"].items() if f"data.{key}" not in PATH_KEYS}
-    return {**plain, "data": data}
+    plugins = [
+        {**each, "path": PurePath(each["path"]).name} if "path" in each else each
+        for each in plain.get("plugins", ())
+    ]
+    return {**plain, "data": data, "plugins": plugins}
 
 
 def from_plain(content: Mapping[str, Any], origin: str) -> Config:
@@ -83,16 +90,20 @@ def from_plain(content: Mapping[str, Any], origin: str) -> Config:
 
     Raises:
         ConfigError: if the data are not a valid config.
+        PluginError: if the config needs a plugin that is not loaded. The function imports no code.
     """
     content, _ = rename_keys(apply_old_defaults(content), {}, warn=False)
     try:
-        return Config.model_validate(content)
+        config = Config.model_validate(content)
     except ValidationError as error:
+        require_plugins(content, origin)
         found = [describe_error(details) for details in error.errors()]
         raise ConfigError(
             f"{origin}: {count_mistakes(len(found))} in the config.",
             [f"{'.'.join(at)}: {words}" for at, words in found],
         ) from None
+    warn_of_changes(config)
+    return config
 
 
 def upgrade_stored(content: Mapping[str, Any], origin: str) -> dict[str, Any]:

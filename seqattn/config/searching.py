@@ -177,6 +177,7 @@ def plan_search(path: Path, overrides: Sequence[str], texts: Sequence[str]) -> S
         ConfigError: if there are mistakes; the error lists all mistakes.
     """
     draft = Draft.read(path, overrides)
+    draft.load_plugins()
     draft.content.pop("compare", None)
     draft.resolve()  # raises the mistakes of the config itself first
 

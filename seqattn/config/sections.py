@@ -12,6 +12,8 @@ from seqattn.config.knobs import ComparisonFile, Section
 from seqattn.config.reading import KeyPath
 
 SectionType = type[Section]
+TEXT_TAG = "text"
+"""The tag of a plain text in a union with sections."""
 
 
 def variants(annotation: Any) -> dict[str, SectionType]:

@@ -6,6 +6,7 @@ from seqattn.config import Data, OwnFile, Squares
 from seqattn.data import file_dataset, tasks
 from seqattn.data.baselines import NaiveForecast
 from seqattn.data.metrics import InSample
+from seqattn.data.plugin_tasks import PLUGIN_TASKS, register_task
 from seqattn.data.scaling import Scaling
 from seqattn.data.sequences import Sequences
 from seqattn.data.spec import DataSpec
@@ -34,10 +35,10 @@ def load_data(config: Data) -> Splits:
 def fixed_shape(config: Data) -> tuple[int, int] | None:
     """Return the length of the longest source and the length of the longest target, in steps.
 
-    Return None for a data set from files, because the lengths are known only after the files are
-    read.
+    Return None for a data set from files and for the task of a plugin, because the lengths are
+    known only after the files are read or the sequences are generated.
     """
-    if isinstance(config, OwnFile):
+    if isinstance(config, OwnFile) or type(config) in PLUGIN_TASKS:
         return None
     if isinstance(config, Squares):
         return (
@@ -50,5 +51,5 @@ def fixed_shape(config: Data) -> tuple[int, int] | None:
 
 __all__ = [
     "DataSpec", "InSample", "NaiveForecast", "Scaling", "Sequences", "Splits", "Windows",
-    "fixed_shape", "load_data",
+    "fixed_shape", "load_data", "register_task",
 ]  # fmt: skip

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from seqattn.config import Copy, Lag, Polygons, Recall, Reverse, Sort, Squares
 from seqattn.data import squares
 from seqattn.data.baselines import NaiveForecast
+from seqattn.data.plugin_tasks import PLUGIN_TASKS
 from seqattn.data.sequences import Floats, Integers, Sequences, valid_mask
 from seqattn.rng import rng_for
 
@@ -30,7 +31,13 @@ MIN_RADIUS, MAX_RADIUS = 0.5, 1.5  # distance of polygon corners from the centre
 
 
 def generate(task: Task, n: int, seed: int) -> Sequences:
-    """Generate `n` sequences of a task. The result depends only on the task, `n` and the seed."""
+    """Generate `n` sequences of a task. The result depends only on the task, `n` and the seed.
+
+    Raises:
+        PluginError: if the task of a plugin returns anything other than `n` sequences.
+    """
+    if type(task) in PLUGIN_TASKS:
+        return PLUGIN_TASKS[type(task)].sequences(task, n, seed)
     match task:
         case Squares():
             return squares.generate_squares(
@@ -59,6 +66,8 @@ def naive_forecast_of(task: Task) -> tuple[str, NaiveForecast] | None:
     The forecast applies the rule of the task to the noisy sources. Return None for `copy`,
     `reverse`, `sort` and `lag`, because the rules of these tasks reach the noise floor.
     """
+    if type(task) in PLUGIN_TASKS:
+        return PLUGIN_TASKS[type(task)].baseline
     match task:
         case Squares():
             return "minus the source corner", squares.opposite_corner

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -177,6 +177,14 @@ def _manifest(comparison: Comparison) -> dict[str, Any]:
     return {**comparison.as_plain(), **along}
 
 
+def _without_plugins(variants: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Return the configs of variants without their plugins, whose files may be moved."""
+    return {
+        name: {key: value for key, value in config.items() if key != "plugins"}
+        for name, config in variants.items()
+    }
+
+
 def _check_same_comparison(path: Path, comparison: Comparison) -> None:
     """Check that a folder belongs to this comparison.
 
@@ -194,6 +202,7 @@ def _check_same_comparison(path: Path, comparison: Comparison) -> None:
     old = stored.get("variants", {})
     if isinstance(old, dict):
         old = {name: upgrade_stored(config, str(path)) for name, config in old.items()}
+        old, new = _without_plugins(old), _without_plugins(new)
     resampled = bool(stored.get("resample_data", False))  # earlier versions wrote no such key
     if old == new:
         if resampled == comparison.resample_data:

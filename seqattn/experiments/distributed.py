@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from seqattn.config import Config, as_plain, without_paths
+from seqattn.config import AttentionKnobs, Config, as_plain, name_of, without_paths
 from seqattn.data import Splits, load_data
 from seqattn.data.ridge import RidgeMap
 from seqattn.errors import Interrupted, UsageError
@@ -25,6 +25,7 @@ from seqattn.experiments.group_training import build_runs
 from seqattn.experiments.job import Job
 from seqattn.experiments.run_environment import choose_device
 from seqattn.experiments.skip_start import starts_at_map
+from seqattn.models.attention.normalizers import build_normalizer
 from seqattn.runs import RunFolder
 from seqattn.runs.storage import read_regular_file
 from seqattn.training import ProcessGroup, Session, load_state, train_models
@@ -102,10 +103,10 @@ def check_can_be_distributed(config: Config) -> None:
         UsageError: if the steps depend on anything else, such as a clock.
     """
     attention = getattr(config.model, "attention", None)
-    if getattr(attention, "estimator", None) == "reinforce":
+    if isinstance(attention, AttentionKnobs) and build_normalizer(attention).baseline is not None:
         raise UsageError(
-            "several processes: estimator: reinforce compares each choice with the error of"
-            " the whole batch, but each process computes only the error of its share. Set"
+            f"several processes: {_name_of_sampling(attention)} compares each choice with the error"
+            " of the whole batch, but each process computes only the error of its share. Set"
             " estimator=straight_through, or train with one process."
         )
     if config.training.compile != "off":
@@ -113,6 +114,13 @@ def check_can_be_distributed(config: Config) -> None:
             "several processes: training.compile depends on measured times, which differ"
             " between processes. Set training.compile=off."
         )
+
+
+def _name_of_sampling(attention: AttentionKnobs) -> str:
+    """Return the config key that selects the gradient estimator, with its value."""
+    if attention.estimator is not None:
+        return f"estimator: {attention.estimator}"
+    return f"normalizer: {name_of(attention.normalizer)}"
 
 
 def shared_config_text(config: Config) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 
 from seqattn.config import Config, OwnFile, as_value, resolve
 from seqattn.config.shipped_configs import find_config
+from seqattn.config.plugins import with_used_plugins
 from seqattn.data.frames import frame_kind, frame_notes, write_frame
 from seqattn.data.reading import file_digest
 from seqattn.errors import DataError, UsageError
@@ -97,7 +98,7 @@ def _resolve_config(
                 f"data.kind is {config.data.kind}, which generates its data. A DataFrame needs a"
                 " config with data: {kind: file}."
             )
-        return config
+        return with_used_plugins(config)
     paths = [f"data.{key}={as_value(f'{key}-{PLACEHOLDER}')}" for key in frames]
     kind = ["data.kind=file"] if frames else []
     path = None if config is None else find_config(Path(config))

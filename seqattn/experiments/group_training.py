@@ -199,7 +199,7 @@ def _unusable(job: Job) -> list[str]:
 def _resumption(job: Job, group_size: int) -> list[str]:
     if job.state is not None:
         step = f", step {job.state.step}" if job.state.step else ""
-        return [f"Resuming after epoch {job.state.epoch}{step}."]
+        return [*job.changed_plugins, f"Resuming after epoch {job.state.epoch}{step}."]
     if job.resume and group_size == 1:
         return ["There is no checkpoint to resume from yet: starting from the beginning."]
     return []

@@ -20,6 +20,7 @@ from seqattn.config import as_plain, leaves
 from seqattn.errors import CheckpointError
 from seqattn.experiments.job import Job
 from seqattn.experiments.memory_estimate import estimate_run_memory, memory_budget
+from seqattn.experiments.plugin_batching import is_batchable
 from seqattn.experiments.resume import load_checkpoint
 from seqattn.models import FeatureSpec
 from seqattn.training import RunState
@@ -161,7 +162,7 @@ def _states_by_position(job: Job, with_previous: bool) -> dict[tuple[int, int], 
     states = {job.position: job.state} if job.state is not None else {}
     if with_previous:
         with contextlib.suppress(CheckpointError):
-            previous = load_checkpoint(job.folder.previous, job)
+            previous, _ = load_checkpoint(job.folder.previous, job)
             states.setdefault(previous.position, previous)
     return states
 
@@ -187,4 +188,6 @@ def _batch_key_of(job: Job) -> str:
     # If sequences are gathered on demand, all runs must share the same data.
     shared = id(data) if is_gathered(data.train) or is_gathered(data.validation) else None
     key = batch_key(features, job.config.training, parts)
-    return repr((as_plain(job.config.model), shared, key))
+    model = job.config.model
+    alone = None if is_batchable(model, features, job.lengths) else str(job.folder.path)
+    return repr((as_plain(model), shared, key, alone))

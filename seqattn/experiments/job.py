@@ -79,6 +79,8 @@ class Job:
         error: the error of a run that diverged, in this call or before a resume; otherwise None.
         group_id: digest of the configs of this run and of the runs that began together with it.
         skipped_checkpoints: for each unusable checkpoint, a line with the reason.
+        changed_plugins: for each plugin that has changed since the run was trained, a line with
+            both digests.
         is_restarted: whether the run starts over because other runs of its group have no
             checkpoint.
         skip_map: initial map of `model.skip: linear`, or None if the map starts at zero or if the
@@ -96,6 +98,7 @@ class Job:
     error: NonFiniteError | None = None
     group_id: str = ""
     skipped_checkpoints: tuple[str, ...] = ()
+    changed_plugins: tuple[str, ...] = ()
     is_restarted: bool = False
     skip_map: RidgeMap | None = None
 

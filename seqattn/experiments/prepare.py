@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from seqattn.config import Config, OwnFile, as_plain
-from seqattn.data import Splits, load_data
+from seqattn.config import Config, as_plain
+from seqattn.data import Splits, fixed_shape, load_data
 from seqattn.data.sequences import Integers
 from seqattn.errors import DataError, NonFiniteError, UsageError
 from seqattn.experiments.grouping import groups_without_checkpoints
@@ -32,7 +32,7 @@ def prepare_jobs(configs: Sequence[tuple[Config, RunFolder]], *, resume: bool) -
         key = repr(config.data)
         if key not in splits:
             splits[key] = load_data(config.data)
-        if isinstance(config.data, OwnFile):
+        if fixed_shape(config.data) is None:
             check_memory(config, splits[key])
         job = Job(config, folder, splits[key], resume)
         check_fixed_lengths(config, job.data)

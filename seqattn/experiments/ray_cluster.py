@@ -24,7 +24,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from seqattn.config import Config
+from seqattn.config import Config, as_plain, from_plain
+from seqattn.config.plugins import load_received, plugin_contents
 from seqattn.errors import DistributedError, Interrupted, SeqattnError, UsageError
 from seqattn.experiments import Callbacks, Launch, groups_to_train, train_many
 from seqattn.runs import RunFolder
@@ -109,7 +110,10 @@ def _submit(
     tasks, device = {}, "cuda" if gpus else "cpu"
     for group in groups:
         configs = [config for config, _ in group]
-        task = remote.remote(configs, device, threads, dict(provenance), str(Path.cwd()))
+        task = remote.remote(
+            [as_plain(config) for config in configs], plugin_contents(configs), device, threads,
+            dict(provenance), str(Path.cwd()),
+        )  # fmt: skip
         tasks[task] = group
     return tasks
 
@@ -154,7 +158,8 @@ def _gpus_per_task(ray: Any, device: str, threads: int) -> int:
 
 
 def train_on_worker(
-    configs: Sequence[Config],
+    configs: Sequence[Mapping[str, Any]],
+    plugins: Mapping[str, bytes],
     device: str,
     threads: int,
     provenance: Mapping[str, Any],
@@ -163,7 +168,10 @@ def train_on_worker(
     """Train a group on a machine of the cluster. Ray runs this function as a task.
 
     Args:
-        configs: configs of the group.
+        configs: the configs of the group as plain data. An object with the section of a plugin
+            could not be received before the plugin is loaded.
+        plugins: the content of each plugin file by path, because this machine may not have the
+            files.
         device: "cpu" or "cuda".
         threads: number of threads of torch.
         provenance: see `Launch`.
@@ -177,8 +185,10 @@ def train_on_worker(
     with tempfile.TemporaryDirectory(prefix="seqattn-") as scratch:
         folders = [RunFolder(Path(scratch) / str(k)) for k in range(len(configs))]
         try:
+            load_received(plugins, configs)
+            received = [from_plain(plain, "the config of the command") for plain in configs]
             jobs = train_many(
-                list(zip(configs, folders, strict=True)), device=device, threads=threads,
+                list(zip(received, folders, strict=True)), device=device, threads=threads,
                 launch=Launch(provenance=provenance),
             )  # fmt: skip
         except SeqattnError as error:

@@ -15,6 +15,7 @@ from seqattn.config import (
     Training,
     config_differences,
 )
+from seqattn.config.plugins import plugin_changes
 from seqattn.errors import CheckpointError, ConfigError, DataError
 from seqattn.experiments.job import Job
 from seqattn.runs import RunFolder
@@ -39,7 +40,7 @@ def load_latest_checkpoint(job: Job) -> Job:
                 reasons.append(f"{path}: is missing.")
             continue
         try:
-            state = load_checkpoint(path, job)
+            state, before = load_checkpoint(path, job)
         except CheckpointError as error:
             reasons.append(str(error))
             continue
@@ -47,7 +48,10 @@ def load_latest_checkpoint(job: Job) -> Job:
             *job.previous_environment.get("skipped_checkpoints", ()),
             *(f"Skipped checkpoint: {reason}" for reason in reasons),
         )
-        return replace(job, state=state, checkpoint=path, skipped_checkpoints=skipped)
+        return replace(
+            job, state=state, checkpoint=path, skipped_checkpoints=skipped,
+            changed_plugins=plugin_changes(before, job.config),
+        )  # fmt: skip
     if not reasons and folder.metrics.exists() and folder.read_metrics():
         reasons.append(f"{folder.metrics} lists epochs, but their checkpoints are missing.")
     if reasons:
@@ -59,8 +63,8 @@ def load_latest_checkpoint(job: Job) -> Job:
     return job
 
 
-def load_checkpoint(path: Path, job: Job) -> RunState:
-    """Read the state of a checkpoint from which a job can continue.
+def load_checkpoint(path: Path, job: Job) -> tuple[RunState, Config]:
+    """Read the state and the config of a checkpoint from which a job can continue.
 
     Raises:
         CheckpointError, ConfigError, DataError: see `load_latest_checkpoint`.
@@ -71,7 +75,7 @@ def load_checkpoint(path: Path, job: Job) -> RunState:
         check_data_unchanged(job.spec.digests, file.spec.digests, "since the training began")
     except DataError as error:
         raise DataError(f"{error}{_changed_files(job)}") from None
-    return restore_state(file, job.new_model())
+    return restore_state(file, job.new_model()), file.config
 
 
 def _changed_files(job: Job) -> str:

@@ -21,6 +21,7 @@ import torch
 from torch import Tensor, nn
 
 from seqattn.data import Scaling
+from seqattn.errors import UsageError
 from seqattn.export.units import Tensors, Units
 from seqattn.models import (
     AttentionKind,
@@ -270,7 +271,7 @@ def split_model(model: Seq2SeqModel, max_length: int) -> Parts:
         max_length: length of the longest example of the tracing.
 
     Raises:
-        TypeError: if the kind of model is unknown.
+        UsageError: if a plugin registers the model.
     """
     match model:
         case RecurrentModel():
@@ -280,7 +281,15 @@ def split_model(model: Seq2SeqModel, max_length: int) -> Parts:
         case TransformerModel():
             return TransformerParts(model, max_length)
         case _:
-            raise TypeError(f"{type(model).__name__} cannot be exported")
+            raise no_parts(model)
+
+
+def no_parts(model: Seq2SeqModel) -> UsageError:
+    """Return the error for a model of a plugin, which has no separate encoder and step."""
+    return UsageError(
+        f"{type(model).__name__} is a model of a plugin, which cannot be exported as ONNX, because"
+        " seqattn cannot split it into an encoder and a step."
+    )
 
 
 def _copy_output(output: Callable[[Tensor], Tensor], state: Tensor) -> Tensor:

@@ -14,6 +14,7 @@ import copy
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import onnx
@@ -99,7 +100,7 @@ def _join_parts(
 
 def attention_shape(trained: LoadedModel) -> tuple[int, int]:
     """Return the numbers of cross-attention layers and heads; (0, 0) without attention."""
-    model = trained.config.model
+    model: Any = trained.config.model
     match model.kind:
         case "transformer":
             return model.layers, model.heads
@@ -107,6 +108,8 @@ def attention_shape(trained: LoadedModel) -> tuple[int, int]:
             return 1, 1
         case "recurrent":
             return (0, 0) if model.attention is None else (1, model.attention.heads)
+        case _:
+            return 0, 0
 
 
 def _parameters_to_inputs(model: ModelProto) -> dict[str, tuple[int, ...]]:

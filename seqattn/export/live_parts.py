@@ -39,6 +39,7 @@ from seqattn.export.graphs import (
     RecurrentParts,
     StepOutput,
     TransformerParts,
+    no_parts,
 )
 from seqattn.export.units import Tensors
 from seqattn.models import FastWeightsModel, RecurrentModel, Seq2SeqModel, TransformerModel
@@ -198,7 +199,7 @@ def live_parts(model: Seq2SeqModel, max_length: int) -> Parts:
         case TransformerModel():
             return LiveTransformerParts(model, max_length)
         case _:
-            raise TypeError(f"{type(model).__name__} cannot be exported")
+            raise no_parts(model)
 
 
 def _with_axes(scores: Tensor) -> Tensor:

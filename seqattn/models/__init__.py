@@ -19,6 +19,7 @@ from seqattn.models.base import (
 )
 from seqattn.models.fast_weights import FastWeightsModel
 from seqattn.models.layers import init_parameters
+from seqattn.models.plugin_models import PLUGIN_MODELS
 from seqattn.models.recurrent import RecurrentModel
 from seqattn.models.skip import Lengths, LinearSkip
 from seqattn.models.transformer import TransformerModel
@@ -59,6 +60,8 @@ def count_parameters(
 def _construct(config: Model, features: FeatureSpec | int, lengths: Lengths | None) -> Seq2SeqModel:
     features = FeatureSpec.same(features) if isinstance(features, int) else features
     model: Seq2SeqModel
+    if type(config) in PLUGIN_MODELS:
+        return PLUGIN_MODELS[type(config)](config, features, lengths)
     match config:
         case Recurrent():
             model = RecurrentModel(config, features, lengths)

@@ -17,13 +17,13 @@ from torch import Tensor, nn
 
 from seqattn.errors import UsageError
 from seqattn.models.attention import AttentionOverride
+from seqattn.models.attention.normalizers import WeightSemantics as WeightSemantics
 from seqattn.models.skip import LinearSkip
 
 if TYPE_CHECKING:
     from seqattn.data import DataSpec
 
 AttentionKind = Literal["cross", "encoder_self", "decoder_self"]
-WeightSemantics = Literal["distribution", "partial", "strength"]
 
 
 class RNG(Protocol):

@@ -16,20 +16,26 @@ Weights have torch's layout and torch's initial distribution, U(-b, b) with b = 
 
 from __future__ import annotations
 
+import functools
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import ClassVar, Literal, assert_never
+from typing import Any, ClassVar, Literal, Self, assert_never
 
 import torch
 from torch import Tensor, nn
 
+from seqattn.config import CellKnobs
 from seqattn.models.layers import Linear, affine, affine_columns, uses_batch_innermost
 
 Kernel = Callable[..., Tensor]
 ScanFn = Callable[["Cell", Tensor], tuple[Tensor, Tensor]]
 """A function of a cell and its inputs (..., N, L, inputs) that returns all states (..., N, L, W)
 and the last state (..., N, W)."""
+CellFactory = Callable[[int, int], "Cell"]
+"""A function that builds a cell from the width of its inputs and the width H of its output."""
+PLUGIN_CELLS: dict[type[CellKnobs], type[Cell]] = {}
+"""A mapping from config section to class, for the cells of plugins."""
 
 
 class Cell(nn.Module, ABC):
@@ -57,6 +63,11 @@ class Cell(nn.Module, ABC):
         self.init_bound = 1 / math.sqrt(hidden)
         self.kernel: Kernel = self.eager_step()
         self.scan: ScanFn | None = None
+
+    @classmethod
+    def from_config(cls, config: Any, inputs: int, hidden: int) -> Self:
+        """Build the cell of a plugin from a config section."""
+        return cls(inputs, hidden)
 
     @staticmethod
     @abstractmethod
@@ -230,14 +241,14 @@ class Bidirectional(nn.Module):
     without the tanh.
     """
 
-    def __init__(self, cell: type[Cell], inputs: int, hidden: int) -> None:
+    def __init__(self, cell: CellFactory, inputs: int, hidden: int) -> None:
         super().__init__()
         self.forwards, self.backwards = cell(inputs, hidden), cell(inputs, hidden)
         self.merge = Linear(2 * hidden, hidden)
+        self.hidden, self.num_state_tensors = hidden, self.forwards.num_state_tensors
         self.bridges = nn.ModuleList(
-            [Linear(2 * hidden, hidden) for _ in range(cell.num_state_tensors)]
+            [Linear(2 * hidden, hidden) for _ in range(self.num_state_tensors)]
         )
-        self.hidden, self.num_state_tensors = hidden, cell.num_state_tensors
 
     def forward(self, inputs: Tensor, lengths: Tensor | None) -> tuple[Tensor, Tensor]:
         """Run both directions. The backward direction starts at the last valid step. `Cell.forward`
@@ -264,7 +275,7 @@ def gru_step(projected: Tensor, state: Tensor | None, weight: Tensor, bias: Tens
         weight, bias: the recurrent weight U (..., 3H, H) and the recurrent bias c (..., 3H).
     """
     H, features = weight.shape[-1], axis_of_features(weight)
-    recurrent = _recurrent_term(state, weight, bias)
+    recurrent = recurrent_term(state, weight, bias)
     # The unsafe functions are faster, and are unsafe only if their results are changed in place.
     gates_x, new_x = torch.unsafe_split_with_sizes(projected, (2 * H, H), dim=features)
     gates_h, new_h = torch.unsafe_split_with_sizes(recurrent, (2 * H, H), dim=features)
@@ -286,7 +297,7 @@ def lstm_step(projected: Tensor, state: Tensor | None, weight: Tensor, bias: Ten
     """
     H, features = weight.shape[-1], axis_of_features(weight)
     h, c = (None, None) if state is None else state.split(H, dim=features)
-    gates = projected + _recurrent_term(h, weight, bias)
+    gates = projected + recurrent_term(h, weight, bias)
     i, f, g, o = torch.unsafe_chunk(gates, 4, dim=features)
     memory = i.sigmoid() * g.tanh()
     if c is not None:
@@ -296,7 +307,7 @@ def lstm_step(projected: Tensor, state: Tensor | None, weight: Tensor, bias: Ten
 
 def rnn_step(projected: Tensor, state: Tensor | None, weight: Tensor, bias: Tensor) -> Tensor:
     """Compute one step of `RNN`. The shapes are those of `gru_step`, with H in place of 3H."""
-    return (projected + _recurrent_term(state, weight, bias)).tanh()
+    return (projected + recurrent_term(state, weight, bias)).tanh()
 
 
 def axis_of_features(weight: Tensor) -> int:
@@ -305,7 +316,9 @@ def axis_of_features(weight: Tensor) -> int:
     return -2 if uses_batch_innermost(weight) else -1
 
 
-def _recurrent_term(state: Tensor | None, weight: Tensor, bias: Tensor) -> Tensor:
+def recurrent_term(state: Tensor | None, weight: Tensor, bias: Tensor) -> Tensor:
+    """Compute U h + c, where the state h is (..., N, H) or (R, H, N). If the state is None, return
+    c in a shape that broadcasts to the result."""
     innermost = uses_batch_innermost(weight)
     if state is None:
         return bias.unsqueeze(-1 if innermost else -2)
@@ -330,9 +343,11 @@ def reverse_padded(rows: Tensor, lengths: Tensor | None) -> Tensor:
     return rows.gather(-2, index.unsqueeze(-1).expand(rows.shape))
 
 
-def cell_class(name: Literal["gru", "lstm", "rnn"]) -> type[Cell]:
-    """Return the class of the cell that the config key `cell` selects."""
-    match name:
+def cell_factory(config: Literal["gru", "lstm", "rnn"] | CellKnobs) -> CellFactory:
+    """Return the function that builds the cell that the config key `cell` selects."""
+    if isinstance(config, CellKnobs):
+        return functools.partial(PLUGIN_CELLS[type(config)].from_config, config)
+    match config:
         case "gru":
             return GRU
         case "lstm":
@@ -340,4 +355,4 @@ def cell_class(name: Literal["gru", "lstm", "rnn"]) -> type[Cell]:
         case "rnn":
             return RNN
         case _:
-            assert_never(name)
+            assert_never(config)

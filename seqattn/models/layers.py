@@ -28,6 +28,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from seqattn.errors import PluginError
 from seqattn.rng import rngs_for
 
 # Measured thresholds. No threshold changes a result by more than rounding.
@@ -212,7 +213,7 @@ def init_parameters(model: nn.Module, seed: int) -> None:
         seed: the seed of the run.
 
     Raises:
-        TypeError: if a module with parameters has no initial distribution.
+        PluginError: if a module with parameters has no initial distribution, as a module of torch.
     """
     with torch.no_grad():
         uniform = dict[str, tuple[nn.Parameter, float]]()
@@ -222,7 +223,11 @@ def init_parameters(model: nn.Module, seed: int) -> None:
                 continue
             for name, parameter in module.named_parameters(recurse=False):
                 if not isinstance(bound := getattr(module, "init_bound", None), float):
-                    raise TypeError(f"{module_name}.{name} has no init_bound")
+                    raise PluginError(
+                        f"{module_name}.{name}: the class {type(module).__name__} has no initial"
+                        " distribution. Use seqattn.Linear or seqattn.LearnedVector instead, or set"
+                        " the attribute init_bound of the module to the bound b of U(-b, b)."
+                    )
                 uniform[f"{module_name}.{name}"] = parameter, bound
         keys = ((seed, name) for name in uniform)
         for (parameter, bound), rng in zip(uniform.values(), rngs_for(keys, "init"), strict=True):

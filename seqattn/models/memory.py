@@ -17,6 +17,7 @@ from seqattn.config import (
     Recurrent,
     Transformer,
 )
+from seqattn.models.plugin_models import PLUGIN_MODELS
 
 
 def activations_per_sequence(model: Model, S: int, T: int, *, alone: bool = True) -> int:
@@ -37,6 +38,8 @@ def activations_per_sequence(model: Model, S: int, T: int, *, alone: bool = True
         S, T: the length of the source and the length of the target.
         alone: whether the run is trained alone, not in a batch with other runs.
     """
+    if type(model) in PLUGIN_MODELS:
+        return model.activations_per_sequence(S, T)
     match model:
         case Recurrent():
             H, attention, of_pair = model.hidden_dim, model.attention, 6
@@ -72,6 +75,8 @@ def attention_weights_per_sequence(model: Model, S: int, T: int) -> int:
     """
     if not model.has_attention:
         return 0
+    if type(model) in PLUGIN_MODELS:
+        return model.attention_weights_per_sequence(S, T)
     match model:
         case Recurrent():
             return T * S * (1 if model.attention is None else model.attention.heads)

@@ -37,7 +37,6 @@ from seqattn.models.attention import (
     AttentionMemory,
     AttentionOutput,
     AttentionOverride,
-    LocalWindow,
     build_attention,
 )
 from seqattn.models.base import (
@@ -48,7 +47,7 @@ from seqattn.models.base import (
     SampledActions,
     Seq2SeqModel,
 )
-from seqattn.models.cells import Bidirectional, Cell, cell_class, last_valid
+from seqattn.models.cells import Bidirectional, Cell, CellFactory, cell_factory, last_valid
 from seqattn.models.layers import Linear, concat_features
 from seqattn.models.noise import NO_NOISE, Noise, dropout_factors
 from seqattn.models.skip import Lengths, build_skip
@@ -98,7 +97,7 @@ class RecurrentModel(Seq2SeqModel):
         self, config: Recurrent, features: FeatureSpec, lengths: Lengths | None = None
     ) -> None:
         super().__init__()
-        H, cell, two_way = config.hidden_dim, cell_class(config.cell), config.bidirectional
+        H, cell, two_way = config.hidden_dim, cell_factory(config.cell), config.bidirectional
         F, G, has_attention = features.source_dim, features.target_dim, config.attention is not None
         self.features, self.hidden, self.dropout = features, H, config.dropout
         self.context_is_input = has_attention and config.context == "input"
@@ -358,7 +357,7 @@ def _draw_noise(model: RecurrentModel, rng: RNG, N: int, T: int) -> Noise:
 
 
 def _encoder_layer(
-    cell: type[Cell], inputs: int, hidden: int, *, bidirectional: bool
+    cell: CellFactory, inputs: int, hidden: int, *, bidirectional: bool
 ) -> Cell | Bidirectional:
     return Bidirectional(cell, inputs, hidden) if bidirectional else cell(inputs, hidden)
 
@@ -395,6 +394,5 @@ def _build_output(
     weights = torch.cat([each.weights for each in attended], dim=-2)
     if attention.heads == 1:
         weights = weights.unsqueeze(-3)
-    partial = isinstance(attention.location, LocalWindow)
-    attention_map = AttentionMap(weights, meaning="partial" if partial else "distribution")
-    return ModelOutput(output, (attention_map,), actions)
+    weighting = attention.normalizer if attention.location is None else attention.location
+    return ModelOutput(output, (AttentionMap(weights, meaning=weighting.meaning),), actions)

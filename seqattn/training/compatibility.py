@@ -20,7 +20,7 @@ They do not change the meaning of the weights, and folders of earlier versions l
 """
 MUTABLE_ON_RESUME = (
     "name", "data.units", "training.epochs", "training.checkpoint_seconds",
-    "training.record_attention", "logging.tensorboard", *PATH_KEYS,
+    "training.record_attention", "logging.tensorboard", "plugins", *PATH_KEYS,
 )  # fmt: skip
 """Keys that may change between a stop and a resume. Finished epochs do not depend on them."""
 

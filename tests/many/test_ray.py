@@ -162,11 +162,11 @@ def test_a_cluster_that_cannot_be_reached_is_named(
 
 
 def test_an_error_in_a_task_has_the_message_of_a_local_one(tmp_path: Path) -> None:
-    from seqattn.config import resolve
+    from seqattn.config import as_plain, resolve
     from seqattn.errors import SeqattnError
 
     config = resolve(None, ["data.kind=file", "data.path=gone.csv", "data.source_length=2"]).config
-    result = ray_cluster.train_on_worker([config], "cpu", 1, {}, str(tmp_path))
+    result = ray_cluster.train_on_worker([as_plain(config)], {}, "cpu", 1, {}, str(tmp_path))
     assert result == (3, "gone.csv: no such file.")
 
     class Ray:

@@ -28,7 +28,8 @@ from tests.conftest import ROOT, Ended
 DOCS = ROOT / "docs"
 TEN = DOCS / "attention-in-ten-minutes.md"
 PAGES = [ROOT / "README.md", *sorted(DOCS.glob("*.md"))]
-BY_OTHER_TESTS = {TEN: "below, with its numbers", DOCS / "config.md": "it is generated"}
+BY_OTHER_TESTS = {TEN: "below, with its numbers", DOCS / "config.md": "it is generated",
+                  DOCS / "plugins.md": "tests/plugins/test_page.py"}  # fmt: skip
 """Pages whose commands are not run by `test_every_command_of_a_page_does_what_it_should`."""
 ORDER = [ROOT / "README.md", *(DOCS / f"{name}.md" for name in (
     "own-data", "compare", "tune", "many-machines", "report", "doctor", "export", "commands",
@@ -249,8 +250,11 @@ def test_commands_typed_in_order_do_not_meet_in_a_folder() -> None:
     assert len(taken) >= 15
 
 
-PYTHON = [page for page in PAGES if blocks(page, "python") and page.stem != "export"]
-"""Pages with Python; that of export.md is run in tests/export."""
+PYTHON = [
+    page for page in PAGES if blocks(page, "python") and page.stem not in ("export", "plugins")
+]
+"""Pages with Python; that of export.md is run in tests/export, that of plugins.md in
+tests/plugins."""
 
 
 @pytest.mark.parametrize("page", PYTHON, ids=lambda page: page.stem)

@@ -7,11 +7,14 @@ The letters in shapes are N (sequences), L (layers), A (heads), T (target steps)
 steps).
 """
 
+from collections.abc import Callable
+
 from seqattn.analysis.doctor import losses, weights
-from seqattn.analysis.doctor.check import Check, Finding, findings_as_plain, summarize
+from seqattn.analysis.doctor.check import Check, Finding, Verdict, findings_as_plain, summarize
 from seqattn.analysis.doctor.collect import Evidence, collect_evidence, read_history, sibling_losses
 from seqattn.analysis.doctor.losses import SEED_SPREAD, check_seed_spread
 from seqattn.analysis.doctor.weights import entropy_share
+from seqattn.config import extension
 
 CHECKS: tuple[Check, ...] = (
     weights.mass_on_padding, losses.worse_than_baseline, weights.nearly_uniform,
@@ -25,17 +28,47 @@ CHECK_NAMES = tuple(check.name for check in CHECKS)
 WEIGHT_CHECK_NAMES = tuple(check.name for check in CHECKS if check.needs_weights)
 
 
+PLUGIN_CHECKS: list[Check] = []
+"""The checks of plugins, which follow the other checks."""
+
+
+def register_check(
+    name: str, *, needs_weights: bool = False
+) -> Callable[[Callable[[Evidence], Verdict]], Callable[[Evidence], Verdict]]:
+    """Return a decorator that registers a check of the doctor, a function of `Evidence` that
+    returns a tuple with the fields of a `Finding` after the name: ("fine", number), ("unknown",
+    reason) or ("found", number, meaning, change).
+
+    Args:
+        name: the name of the problem. The name may contain spaces.
+        needs_weights: whether the check reads attention weights.
+
+    Raises:
+        PluginError: if the name exists already.
+    """
+
+    def register(judge: Callable[[Evidence], Verdict]) -> Callable[[Evidence], Verdict]:
+        def apply() -> None:
+            PLUGIN_CHECKS.append(Check(name, needs_weights, judge))
+
+        extension.register("check", name, judge.__module__, apply, CHECK_NAMES)
+        return judge
+
+    return register
+
+
 def examine(evidence: Evidence) -> list[Finding]:
     """Run all checks. If the model has no attention, leave out the checks of attention weights."""
     return [
         check(evidence)
-        for check in CHECKS
+        for check in (*CHECKS, *PLUGIN_CHECKS)
         if evidence.weights is not None or not check.needs_weights
     ]
 
 
 __all__ = [
-    "CHECKS", "CHECK_NAMES", "SEED_SPREAD", "WEIGHT_CHECK_NAMES", "Check", "Evidence", "Finding",
+    "CHECKS", "CHECK_NAMES", "PLUGIN_CHECKS", "SEED_SPREAD", "WEIGHT_CHECK_NAMES", "Check",
+    "Evidence", "Finding",
     "check_seed_spread", "collect_evidence", "entropy_share", "examine", "findings_as_plain",
-    "read_history", "sibling_losses", "summarize",
+    "read_history", "register_check", "sibling_losses", "summarize",
 ]  # fmt: skip

@@ -15,6 +15,7 @@ from seqattn.analysis.evaluation import (
     forecast_loss,
     free_run,
 )
+from seqattn.config import name_of
 from seqattn.data import Sequences, Splits
 from seqattn.data.file_dataset import check_observed
 from seqattn.errors import UsageError
@@ -38,7 +39,8 @@ class Evidence:
         alignment: (N, T), the true source step of each target step, or -1 if a target step has
             none; None if the alignment is unknown.
         padding_mass: the largest total weight that a head puts on padding at one target step.
-        normalizer: "softmax", "sparsemax" or "hard"; "" for weights without a normalizer.
+        normalizer: the name of the normalizer, such as "softmax"; "" for weights without a
+            normalizer.
         loss: the free-running mean squared error.
         loss_teacher_forced: the teacher-forced mean squared error.
         override_losses: the free-running losses with replaced attention weights, by the name of the
@@ -141,7 +143,9 @@ def collect_evidence(
         source_lengths=part.source_lengths,
         alignment=part.alignment,
         padding_mass=_padding_mass(forecast.maps.get("cross"), part),
-        normalizer=str(getattr(attention, "normalizer", "softmax")) if weights is not None else "",
+        normalizer=name_of(getattr(attention, "normalizer", "softmax"))
+        if weights is not None
+        else "",
         loss=scored.loss,
         loss_teacher_forced=scored.loss_teacher_forced,
         override_losses=_override_losses(trained, part, data) if weights is not None else {},

@@ -139,7 +139,9 @@ def alignment_off_by_one(evidence: Evidence) -> Verdict:
 def saturated_softmax(evidence: Evidence) -> Verdict:
     _require_distribution(evidence)
     if evidence.normalizer != "softmax":
-        return "unknown", f"{evidence.normalizer} weights are sharp by design"
+        sharp = evidence.normalizer in ("sparsemax", "hard")
+        reason = "weights are sharp by design" if sharp else "is not softmax"
+        return "unknown", f"{evidence.normalizer} {reason}"
     heads = [rows for head in evidence.heads() if len(rows := evidence.rows(*head))]
     if not heads:
         return "unknown", NO_CHOICE

@@ -19,6 +19,7 @@ from seqattn.analysis.evaluation.forecasts import (
     forecast_loss,
     free_run,
 )
+from seqattn.analysis.evaluation.plugin_metrics import register_metric
 from seqattn.analysis.evaluation.references import ReferenceLosses
 from seqattn.analysis.evaluation.scores import Evaluation, evaluate, evaluate_and_forecast
 
@@ -39,4 +40,5 @@ __all__ = [
     "forecast_loss",
     "free_run",
     "parse_override",
+    "register_metric",
 ]

@@ -3,8 +3,8 @@ known."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from seqattn.analysis.attention_metrics import AttentionMetrics, AttentionMetricsAccumulator
@@ -16,6 +16,7 @@ from seqattn.analysis.evaluation.forecasts import (
     pair_with_targets,
     teacher_forced_chunks,
 )
+from seqattn.analysis.evaluation.plugin_metrics import PluginMetrics
 from seqattn.analysis.evaluation.references import ReferenceLosses
 from seqattn.data import Scaling, Sequences
 from seqattn.data.metrics import THIS_MODEL, Errors, metrics_as_plain
@@ -43,6 +44,7 @@ class Evaluation:
         scaled: whether the losses are in scaled units instead of the units of the data.
         errors: the free-running MAE and RMSE in the units of the data, and the MASE; None for
             generated data.
+        plugin_metrics: the metrics of plugins, by name.
     """
 
     loss: float
@@ -54,6 +56,7 @@ class Evaluation:
     features: tuple[str, ...]
     scaled: bool
     errors: Errors | None = None
+    plugin_metrics: Mapping[str, float | None] = field(default_factory=dict)
 
     @property
     def best_baseline(self) -> str:
@@ -88,6 +91,8 @@ class Evaluation:
         if references.in_sample is not None and self.errors is not None:
             errors = {THIS_MODEL: self.errors, **references.errors}
             plain["metrics"] = metrics_as_plain(references.in_sample, references.notes, errors)
+        if self.plugin_metrics:
+            plain["plugin_metrics"] = dict(self.plugin_metrics)
         return plain
 
 
@@ -123,8 +128,10 @@ def evaluate(
             yield chunk.places, chunk.values
 
     sums = ErrorSums(part, scale, by_step=True)
+    own_metrics = PluginMetrics()
     for chunk in pair_with_targets(part, score_chunks()):
         sums.add(*chunk)
+        own_metrics.add(*chunk[1:])
     forced = ErrorSums(part, scale)
     for chunk in pair_with_targets(part, teacher_forced_chunks(model, part, scaling)):
         forced.add(*chunk)
@@ -138,6 +145,7 @@ def evaluate(
         features=part.target_features,
         scaled=scaling is not None and not scaling.is_identity,
         errors=None if references.in_sample is None else Errors.of_sums(sums, references.in_sample),
+        plugin_metrics=own_metrics.results(),
     )
 
 

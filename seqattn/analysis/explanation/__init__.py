@@ -56,6 +56,9 @@ def explain(
             explain_fast_weights(record, model, tensor, forecast, layer, head, features)
         elif isinstance(model, TransformerModel):
             explain_transformer(record, model, tensor, step, layer, head)
+        else:
+            formula = f"by {type(model).__name__}, which does not explain its arithmetic"
+            record.add_from_model("Predicted point", formula, forecast[:, -1], ["y"], features)
         if model.skip is not None:
             explain_skip(record, model.skip, tensor, forecast, features)
     record.model_prediction = as_printed(forecast[0, -1]).tolist()

@@ -26,24 +26,31 @@ from seqattn.config.knobs.data import (
     Squares,
     Window,
 )
+from seqattn.config.knobs.location import (
+    GaussianWindow,
+    Location,
+    LocationKnobs,
+    LocationShift,
+)
 from seqattn.config.knobs.model import (
     AdditiveAttention,
     Attention,
     AttentionKnobs,
+    CellKnobs,
     CosineAttention,
     DotAttention,
     FastWeights,
-    GaussianWindow,
     GeneralAttention,
-    Location,
-    LocationShift,
     Model,
+    ModelKnobs,
+    NormalizerKnobs,
     Recurrent,
     ScaledDotAttention,
     Transformer,
     UniformAttention,
 )
-from seqattn.config.knobs.section import NAME_PATTERN, Section, VariantName, contradiction
+from seqattn.config.knobs.plugins import Plugin, Plugins
+from seqattn.config.knobs.section import NAME_PATTERN, Section, VariantName, contradiction, name_of
 from seqattn.config.knobs.training import (
     ConstantForcing,
     ConstantRate,
@@ -85,6 +92,9 @@ class Config(Section):
     """The settings of training."""
     logging: Logging = Logging()
     """Additional logs."""
+    plugins: Plugins = Field(default_factory=list)
+    """Python files and modules with your own mechanisms, such as `[my_attention.py]`, which seqattn
+    imports. The paths of files are relative to the folder of the config."""
 
     @model_validator(mode="after")
     def _check_compile(self) -> Self:
@@ -150,12 +160,14 @@ class ComparisonFile(Config):
 
 
 __all__ = [
-    "NAME_PATTERN", "AdditiveAttention", "Attention", "AttentionKnobs", "Compare",
+    "NAME_PATTERN", "AdditiveAttention", "Attention", "AttentionKnobs", "CellKnobs", "Compare",
     "ComparisonFile", "Config", "ConstantForcing", "ConstantRate", "Copy", "CosineAttention",
     "CosineRate", "Data", "DotAttention", "EarlyStopping", "ExponentialForcing", "FastWeights",
     "GaussianWindow", "GeneralAttention", "Generated", "InverseSigmoidForcing", "Lag",
-    "LearningRateSchedule", "LinearForcing", "Location", "LocationShift", "Model", "OwnFile",
-    "Paths", "PlateauRate", "Polygons", "Recall", "Recurrent", "Reverse", "ScaledDotAttention",
+    "LearningRateSchedule", "LinearForcing", "Location", "LocationKnobs", "LocationShift", "Model",
+    "ModelKnobs", "NormalizerKnobs", "OwnFile",
+    "Paths", "PlateauRate", "Plugin", "Polygons", "Recall", "Recurrent", "Reverse",
+    "ScaledDotAttention",
     "Section", "Sort", "Split", "Squares", "StepRate", "TeacherForcing", "TeacherForcingKnobs",
-    "Training", "Transformer", "UniformAttention", "Window"
+    "Training", "Transformer", "UniformAttention", "Window", "name_of",
 ]  # fmt: skip

@@ -6,52 +6,24 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, Tag, model_validator
 
+from seqattn.config.knobs.location import Location
 from seqattn.config.knobs.section import (
     Count,
     Section,
     Width,
     contradiction,
     discriminator,
+    name_of,
     require_key,
 )
 
 
-class LocationShift(Section):
-    """Location-based addressing that moves the previous attention weights by learned shifts
-    (Graves, Wayne and Danihelka 2014)."""
-
-    kind: Literal["location_shift"] = "location_shift"
-    """The kind of location-based addressing."""
-    shift_range: Annotated[int, Field(ge=1, le=63)] = 3
-    """Number of relative shifts, centred at 0. For example, 3 allows the shifts -1, 0 and 1."""
-
-    @model_validator(mode="after")
-    def _check_shift_range(self) -> Self:
-        n = self.shift_range
-        if n % 2 == 0:
-            raise contradiction(
-                "shift_range",
-                f"is {n}, but must be odd: 0, and as many shifts backward as forward."
-                f" Choose {n - 1} or {n + 1}",
-            )
-        return self
+class NormalizerKnobs(Section):
+    """The base class of the sections of normalizers that a plugin registers."""
 
 
-class GaussianWindow(Section):
-    """A Gaussian window around a predicted source position (Luong et al. 2015, local-p)."""
-
-    model_config = require_key("kind")
-    kind: Literal["local"] = "local"
-    """The kind of location-based addressing."""
-    window: Annotated[int, Field(ge=1, le=100_000)] = 2
-    """D, half the width of the window. Source steps further than D from the predicted position have
-    weight 0. The standard deviation of the Gaussian is D / 2."""
-
-
-Location = Annotated[
-    Annotated[LocationShift, Tag("location_shift")] | Annotated[GaussianWindow, Tag("local")],
-    discriminator("kind", "location_shift"),
-]
+class CellKnobs(Section):
+    """The base class of the sections of cells that a plugin registers."""
 
 
 class AttentionKnobs(Section):
@@ -82,8 +54,8 @@ class AttentionKnobs(Section):
         if self.normalizer != "hard" and self.estimator is not None:
             raise contradiction(
                 "estimator",
-                f"is {self.estimator}, but normalizer: {self.normalizer} has gradients of its own."
-                " Remove it, or set normalizer: hard",
+                f"is {self.estimator}, but normalizer: {name_of(self.normalizer)} has gradients of"
+                " its own. Remove it, or set normalizer: hard",
             )
         if self.normalizer == "hard" and self.location is not None:
             raise contradiction(
@@ -197,6 +169,24 @@ class ModelKnobs(Section):
     sequences, with the penalty that is best on the validation part. A `finetuned` map starts as the
     result of ridge regression and is trained with the network. A `learned` map starts at zero and
     is trained with the network."""
+
+    @property
+    def has_attention(self) -> bool:
+        """Whether the model's forecasts have attention weights."""
+        return True
+
+    def activations_per_sequence(self, S: int, T: int) -> int:
+        """Estimate how many numbers the forward and the backward pass store for one sequence. A
+        plugin may override this method, which returns 0. The models of seqattn do not use it.
+
+        Args:
+            S, T: the length of the source and the length of the target.
+        """
+        return 0
+
+    def attention_weights_per_sequence(self, S: int, T: int) -> int:
+        """Count the attention weights of one sequence. See `activations_per_sequence`."""
+        return T * S if self.has_attention else 0
 
     @model_validator(mode="after")
     def _check_skip_map(self) -> Self:

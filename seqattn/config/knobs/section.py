@@ -15,7 +15,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-DISCRIMINATORS = ("kind", "score", "schedule")
+DISCRIMINATORS = ("name", "kind", "score", "schedule")
 
 
 class Section(BaseModel):
@@ -36,6 +36,11 @@ class Section(BaseModel):
         name."""
         first = [key for key in DISCRIMINATORS if key in cls.model_fields]
         return first + [key for key in cls.model_fields if key not in first]
+
+
+def name_of(value: Section | str) -> str:
+    """Return the name of a value that is a name, or a section with the key `name`."""
+    return value if isinstance(value, str) else str(getattr(value, "name"))  # noqa: B009
 
 
 def contradiction(key: str, message: str) -> PydanticCustomError:

@@ -8,18 +8,17 @@ denotes an axis that exists only with several heads. Shapes may have a leading a
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from seqattn.config import GaussianWindow as LocalWindowConfig
-from seqattn.config import Location as LocationConfig
+from seqattn.config import LocationKnobs, Section
 from seqattn.config import LocationShift as ShiftConfig
-from seqattn.config import Section
 from seqattn.models.attention.arithmetic import Array, AttentionStep, as_printed
-from seqattn.models.attention.normalizers import Normalizer
+from seqattn.models.attention.normalizers import Normalizer, WeightSemantics
 from seqattn.models.layers import Linear, without_autocast
 
 LOCATIONS: dict[type[Section], type[Location]] = {}
@@ -33,7 +32,12 @@ class Location(nn.Module, ABC):
     A subclass registers the config section that selects the subclass, as in `class
     LocalWindow(Location, knobs=LocalWindowConfig)`. A subclass that overrides `attention_weights`
     must also override `explain`; otherwise, the arithmetic of the subclass is not explained.
+
+    Attributes:
+        meaning: the meaning of the weights, which `seqattn.models.base.AttentionMap` describes.
     """
+
+    meaning: ClassVar[WeightSemantics] = "distribution"
 
     def __init_subclass__(cls, *, knobs: type[Section] | None = None) -> None:
         super().__init_subclass__()
@@ -90,6 +94,8 @@ class LocalWindow(Location, knobs=LocalWindowConfig):
     weights are not normalized again after the multiplication by the Gaussian, so a row sums to at
     most 1. Positions run from 0 to L - 1; in the paper, positions run from 1 to S.
     """
+
+    meaning = "partial"
 
     def __init__(self, hidden: int, heads: int, window: int) -> None:
         super().__init__()
@@ -253,7 +259,7 @@ class LocationShiftAddressing(Location, knobs=ShiftConfig):
         return step.record.add_columns("Weights", formula, columns)
 
 
-def build_location(config: LocationConfig | None, hidden: int, heads: int) -> Location | None:
+def build_location(config: LocationKnobs | None, hidden: int, heads: int) -> Location | None:
     """Build the location that a config section selects, for decoder states of width `hidden`. If
     `config` is None, return None."""
     return None if config is None else LOCATIONS[type(config)].from_config(config, hidden, heads)

@@ -11,19 +11,22 @@ registers this name.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from seqattn.config.knobs import AttentionKnobs
+from seqattn.config.knobs import AttentionKnobs, Section
 from seqattn.models.attention.arithmetic import Array, AttentionStep, Bools, Record, as_printed
 from seqattn.models.layers import LearnedVector, at_least_float32, is_batch_innermost
 
+WeightSemantics = Literal["distribution", "partial", "strength"]
 MAX_FAST_SOURCE_LENGTH, MIN_FAST_SCORES = 8, 2048
 NORMALIZERS: dict[tuple[str, str | None], type[Normalizer]] = {}
 """A mapping from the values of `normalizer` and `estimator` in a config to the class."""
+PLUGIN_NORMALIZERS: dict[type[Section], type[Normalizer]] = {}
+"""A mapping from config section to class, for the normalizers of plugins."""
 
 
 class NormalizerOutput(NamedTuple):
@@ -49,9 +52,11 @@ class Normalizer(nn.Module, ABC):
     Attributes:
         is_stochastic: whether the normalizer samples positions in training.
         baseline: the learned baseline of REINFORCE; None for other normalizers.
+        meaning: the meaning of the weights, which `seqattn.models.base.AttentionMap` describes.
     """
 
     is_stochastic = False
+    meaning: ClassVar[WeightSemantics] = "distribution"
 
     def __init_subclass__(cls, *, name: str | None = None, estimator: str | None = None) -> None:
         super().__init_subclass__()
@@ -63,6 +68,11 @@ class Normalizer(nn.Module, ABC):
     def __init__(self) -> None:
         super().__init__()
         self.baseline: LearnedVector | None = None
+
+    @classmethod
+    def from_config(cls, config: Any) -> Self:
+        """Build the normalizer of a plugin from a config section."""
+        return cls()
 
     @abstractmethod
     def normalize(self, scores: Tensor, keep: Tensor | None, u: Tensor | None) -> NormalizerOutput:
@@ -180,7 +190,10 @@ class Reinforce(Hard, name="hard", estimator="reinforce"):
 
 def build_normalizer(config: AttentionKnobs) -> Normalizer:
     """Build the normalizer that a config selects."""
-    return NORMALIZERS[config.normalizer, config.estimator]()
+    section: Any = config.normalizer  # the section of a plugin is not part of the static type
+    if isinstance(section, Section):
+        return PLUGIN_NORMALIZERS[type(section)].from_config(section)
+    return NORMALIZERS[section, config.estimator]()
 
 
 def explain_softmax(record: Record, name: str, scores: Array, inside: Bools) -> Array:

@@ -18,7 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqattn.analysis.evaluation.load_run import load_splits, open_run
-from seqattn.config import OwnFile, as_plain
+from seqattn.config import AttentionKnobs, OwnFile, as_plain, name_of
+from seqattn.config.extension import OWNERS
 from seqattn.errors import CheckpointError, DataError, UsageError, counted
 from seqattn.report.content.examples import examples_content, pack_points
 from seqattn.report.content.live_differences import PageRun, describe_differences, find_conflict
@@ -202,7 +203,7 @@ class LiveModels:
             "max_length": trained.model.max_length,
             "layers": layers,
             "heads": heads,
-            "config": plain,
+            "config": _page_config(trained),
             "features": list(spec.source_features),
             "target_features": list(spec.target_features),
             "scaling": spec.scaling.as_plain(),
@@ -293,6 +294,21 @@ def check_sources_observed(trained: LoadedModel) -> None:
             f"{cause}, and some test sequences have such cells. The graph of a page does not know"
             " which cells these are, so its forecasts would be wrong."
         )
+
+
+def _page_config(trained: LoadedModel) -> dict[str, Any]:
+    """Return the section `model` for the arithmetic of the page.
+
+    The page shows weights without arithmetic if it does not know the normalizer. The location of a
+    plugin therefore replaces the normalizer, because the page would ignore such a location.
+    """
+    plain: dict[str, Any] = as_plain(trained.config)["model"]
+    attention, section = plain.get("attention"), getattr(trained.config.model, "attention", None)
+    if isinstance(attention, dict) and isinstance(section, AttentionKnobs):
+        attention["normalizer"] = name_of(section.normalizer)
+        if type(section.location) in OWNERS:
+            attention["normalizer"] = attention["location"]["kind"]
+    return plain
 
 
 def _describe_import(name: str, error: ImportError) -> str:

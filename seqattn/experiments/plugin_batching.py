@@ -1,0 +1,102 @@
+"""The decision whether the runs of a model with parts from a plugin can be trained side by side.
+
+A module that is trained side by side gets parameters with a leading axis of runs. A plugin may
+contain modules that cannot handle this axis, such as `torch.nn.Linear`. The runs of such a model
+are trained one after another.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from seqattn.config import Model, as_plain, extension
+from seqattn.models import FeatureSpec, Lengths, Seq2SeqModel, build_model
+from seqattn.training.stacked_params import StackedParams
+
+R, N, S, T = 3, 5, 7, 4
+"""The sizes of the comparison. They differ, so that a wrong axis causes a different result."""
+TOLERANCE = 1e-4
+
+_known: dict[str, bool] = {}
+"""The results for each section `model`."""
+
+
+def is_batchable(config: Model, features: FeatureSpec, lengths: Lengths) -> bool:
+    """Return whether runs of a model can be trained side by side. The function compares the
+    forecasts of several runs side by side with the forecasts of each run alone, unless no part of
+    the model comes from a plugin.
+
+    Args:
+        config: the section `model`.
+        features: the features of source and target.
+        lengths: the lengths of the longest source and the longest target.
+    """
+    if next(iter(extension.used_sources(config)), None) is None:
+        return True
+    key = repr((as_plain(config), features, lengths))
+    if key not in _known:
+        _known[key] = _compare(config, features, lengths)
+    return _known[key]
+
+
+@dataclass(frozen=True)
+class _FixedNumbers:
+    """A source of random numbers that gives each run the same numbers.
+
+    Attributes:
+        runs: the number of runs; None for a run alone.
+    """
+
+    runs: int | None
+
+    def uniform(self, name: str, *shape: int) -> Tensor:
+        """Return numbers in [0, 1), with a leading axis of runs if there are several runs."""
+        numbers = torch.linspace(0.05, 0.95, torch.Size(shape).numel()).reshape(shape)
+        return numbers if self.runs is None else numbers.expand(self.runs, *shape)
+
+
+def _compare(config: Model, features: FeatureSpec, lengths: Lengths) -> bool:
+    models = [build_model(config, features, seed, lengths) for seed in range(R)]
+    has_fixed_lengths = config.skip == "linear"
+    source_steps = lengths.source if has_fixed_lengths else min(S, lengths.source)
+    target_steps = lengths.target if has_fixed_lengths else min(T, lengths.target)
+    generator = torch.Generator().manual_seed(0)
+    source = torch.randn(R, N, source_steps, features.source_dim, generator=generator)
+    target = torch.randn(R, N, target_steps, features.target_dim, generator=generator)
+    valid = None
+    if not has_fixed_lengths:
+        valid = torch.tensor([source_steps - k % source_steps for k in range(N)]).expand(R, N)
+    with torch.no_grad():
+        alone = [
+            _forecasts(model, source[k], target[k], None if valid is None else valid[k], None)
+            for k, model in enumerate(models)
+        ]
+        try:
+            together = _forecasts(StackedParams(models).model, source, target, valid, R)
+        except Exception:  # a module without an axis of runs may raise any exception
+            return False
+    expected = [torch.stack(values) for values in zip(*alone, strict=True)]
+    return all(
+        a.shape == b.shape and torch.allclose(a, b, rtol=TOLERANCE, atol=TOLERANCE, equal_nan=True)
+        for a, b in zip(together, expected, strict=True)
+    )
+
+
+def _forecasts(
+    model: Seq2SeqModel, source: Tensor, target: Tensor, valid: Tensor | None, runs: int | None
+) -> list[Tensor]:
+    """Return the forecasts of the training pass, with and without teacher forcing, and the
+    free-running forecast."""
+    T = target.shape[-2]
+    outputs = [
+        model.forward(
+            source, target, source_lengths=valid, rng=rng,
+            teacher_forcing=torch.full((T,), is_forced),
+        )
+        for is_forced, rng in ((True, None), (True, _FixedNumbers(runs)))
+    ]  # fmt: skip
+    outputs.append(model.forecast(source, T, source_lengths=valid))
+    return [output.values for output in outputs]

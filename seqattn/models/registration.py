@@ -1,0 +1,155 @@
+"""The decorators with which a plugin registers a model or a part of a model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from seqattn.config import (
+    AttentionKnobs,
+    CellKnobs,
+    LocationKnobs,
+    ModelKnobs,
+    NormalizerKnobs,
+    Section,
+    extension,
+)
+from seqattn.errors import PluginError
+from seqattn.models.attention import Location, Normalizer, Score
+from seqattn.models.attention.location_based import LOCATIONS
+from seqattn.models.attention.normalizers import PLUGIN_NORMALIZERS
+from seqattn.models.attention.scores import SCORES
+from seqattn.models.base import Seq2SeqModel
+from seqattn.models.cells import PLUGIN_CELLS, Cell
+from seqattn.models.plugin_models import PLUGIN_MODELS
+
+Class = TypeVar("Class", bound=type)
+Decorator = Callable[[Class], Class]
+
+
+def register_score(name: str, config: type[AttentionKnobs]) -> Decorator[Any]:
+    """Return a decorator that registers a score, a subclass of `seqattn.Score`.
+
+    Args:
+        name: the value of `model.attention.score` that selects the score.
+        config: the config section of the score, a subclass of `seqattn.ScoreConfig`. The decorator
+            adds the key `score` to this section.
+
+    Raises:
+        PluginError: if the class is not a complete score, or if the name exists already.
+    """
+    return _decorator(extension.SCORE, name, config, Score, SCORES)
+
+
+def register_normalizer(name: str, config: type[NormalizerKnobs] | None = None) -> Decorator[Any]:
+    """Return a decorator that registers a normalizer, a subclass of `seqattn.Normalizer`.
+
+    Args:
+        name: the value of `model.attention.normalizer`, or of the key `name` of this section, that
+            selects the normalizer.
+        config: the config section of the normalizer, a subclass of `seqattn.NormalizerConfig`; None
+            for a normalizer without keys.
+
+    Raises:
+        PluginError: if the class is not a complete normalizer, or if the name exists already.
+    """
+    section = config or _empty_section(NormalizerKnobs, name)
+    return _decorator(extension.NORMALIZER, name, section, Normalizer, PLUGIN_NORMALIZERS)
+
+
+def register_location(name: str, config: type[LocationKnobs]) -> Decorator[Any]:
+    """Return a decorator that registers location-based addressing, a subclass of
+    `seqattn.Location`.
+
+    Args:
+        name: the value of `model.attention.location.kind` that selects the location.
+        config: the config section of the location, a subclass of `seqattn.LocationConfig`. The
+            decorator adds the key `kind` to this section.
+
+    Raises:
+        PluginError: if the class is not a complete location, or if the name exists already.
+    """
+    return _decorator(extension.LOCATION, name, config, Location, LOCATIONS)
+
+
+def register_cell(name: str, config: type[CellKnobs] | None = None) -> Decorator[Any]:
+    """Return a decorator that registers a recurrent cell, a subclass of `seqattn.Cell`.
+
+    Args:
+        name: the value of `model.cell`, or of the key `name` of this section, that selects the
+            cell.
+        config: the config section of the cell, a subclass of `seqattn.CellConfig`; None for a cell
+            without keys.
+
+    Raises:
+        PluginError: if the class is not a complete cell, or if the name exists already.
+    """
+    section = config or _empty_section(CellKnobs, name)
+    return _decorator(extension.CELL, name, section, Cell, PLUGIN_CELLS)
+
+
+def register_model(name: str, config: type[ModelKnobs]) -> Decorator[Any]:
+    """Return a decorator that registers a model, a subclass of `seqattn.Seq2SeqModel`. The class is
+    called with the config section, the `FeatureSpec` of the data, and the lengths of sources and
+    targets (`None` if they vary).
+
+    Args:
+        name: the value of `model.kind` that selects the model.
+        config: the config section of the model, a subclass of `seqattn.ModelConfig`. The decorator
+            adds the key `kind` to this section.
+
+    Raises:
+        PluginError: if the class is not a complete model, or if the name exists already.
+    """
+    return _decorator(extension.MODEL, name, config, Seq2SeqModel, PLUGIN_MODELS)
+
+
+def _empty_section(base: type[Section], name: str) -> Any:
+    """Return a new section without keys."""
+    return type(
+        f"{name.title().replace('_', '')}Config", (base,), {"__doc__": f"The section of {name}."}
+    )
+
+
+def _decorator(
+    kind: extension.Kind, name: str, config: type[Section], base: type, registry: dict[Any, Any]
+) -> Decorator[Any]:
+    """Return the decorator that registers a class.
+
+    Args:
+        kind: the kind of the mechanism.
+        name: the name that selects the mechanism.
+        config: the config section of the mechanism.
+        base: the base class that the class must have.
+        registry: the mapping from config section to class, to which the class is added.
+    """
+
+    def register(cls: Any) -> Any:
+        _check_class(cls, base, kind.noun, name)
+
+        def apply() -> None:
+            registry[config] = cls
+
+        extension.register_section(kind, name, config, cls.__module__, apply)
+        return cls
+
+    return register
+
+
+def _check_class(found: object, base: type, noun: str, name: str) -> None:
+    """Check the class that a plugin registers.
+
+    Raises:
+        PluginError: if the class is not a subclass of `base`, or if it lacks an abstract method.
+    """
+    if not (isinstance(found, type) and issubclass(found, base)):
+        raise PluginError(
+            f"@seqattn.register_{noun}({name!r}): expected a subclass of seqattn.{base.__name__},"
+            f" got {found!r}."
+        )
+    missing = sorted(getattr(found, "__abstractmethods__", ()))
+    if missing:
+        raise PluginError(
+            f"@seqattn.register_{noun}({name!r}): the class {found.__name__} lacks"
+            f" {', '.join(missing)}."
+        )

@@ -1,0 +1,249 @@
+"""Loading of plugins, and their errors."""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from seqattn.config import all_keys, load_plugin, resolve
+from seqattn.errors import ConfigError, PluginError
+from tests.plugins.sources import BILINEAR_TANH, PARTS, TORCH_LINEAR
+
+Write = Callable[..., Path]
+SCORE = ["model.attention={score: bilinear_tanh, width: 4}"]
+
+
+def error_of(*plugin: Path | str) -> str:
+    with pytest.raises(PluginError) as caught:
+        load_plugin(*plugin)
+    assert caught.value.exit_code == 2
+    return str(caught.value)
+
+
+def test_a_loaded_plugin_extends_the_schema(write: Write) -> None:
+    path = write("my.py", BILINEAR_TANH)
+    source = load_plugin(path)
+    assert source.path == path.resolve()
+    assert source.sha256 == hashlib.sha256(path.read_bytes()).hexdigest()
+    resolved = resolve(None, ["model.attention.score=bilinear_tanh", "model.attention.width=3"])
+    assert getattr(resolved.config.model, "attention").width == 3  # noqa: B009
+    assert ("model", "attention", "width") in {path for path, _, _ in all_keys()}
+
+
+def test_the_config_lists_a_plugin_that_it_uses_with_its_digest(write: Write) -> None:
+    source = load_plugin(write("my.py", BILINEAR_TANH))
+    assert resolve(None).config.plugins == []
+    (entry,) = resolve(None, SCORE).config.plugins
+    assert (entry.path, entry.module, entry.sha256) == (str(source.path), None, source.sha256)
+
+
+def test_a_plugin_is_loaded_once(write: Write) -> None:
+    path, copy = write("my.py", BILINEAR_TANH), write("b/other.py", BILINEAR_TANH)
+    assert load_plugin(path) == load_plugin(str(path)) == load_plugin(copy)
+
+
+def test_two_files_with_one_stem(write: Write) -> None:
+    first = load_plugin(write("a/my.py", BILINEAR_TANH))
+    second = load_plugin(write("b/my.py", PARTS))
+    assert first.module != second.module
+    assert {first.module, second.module} <= set(sys.modules)
+
+
+def test_the_paths_of_a_config_are_relative_to_its_folder(write: Write) -> None:
+    path = write("sub/my.py", BILINEAR_TANH)
+    config = write("sub/my.yaml", "plugins: [my.py]\nmodel: {attention: {score: bilinear_tanh}}\n")
+    (entry,) = resolve(config).config.plugins
+    assert entry.path == str(path.resolve())
+
+
+def test_the_paths_of_an_override_are_relative_to_the_current_folder(
+    write: Write, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    write("my.py", BILINEAR_TANH)
+    config = write("sub/my.yaml", "name: mine\n")
+    monkeypatch.chdir(tmp_path)
+    assert resolve(config, ["plugins=[my.py]", *SCORE]).config.plugins
+
+
+def test_a_module(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write("packaged_attention.py", BILINEAR_TANH)
+    monkeypatch.syspath_prepend(path.parent)
+    monkeypatch.setitem(sys.modules, "packaged_attention", None)
+    del sys.modules["packaged_attention"]
+    config = resolve(None, ["plugins=[packaged_attention]", *SCORE]).config
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    assert config.model_dump()["plugins"] == [{"module": "packaged_attention", "sha256": digest}]
+
+
+def test_an_installed_package_offers_a_plugin(
+    write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write("offered_attention.py", BILINEAR_TANH)
+    write("offered-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: offered\nVersion: 1.0\n")
+    points = "[seqattn.plugins]\nbilinear = offered_attention\n"
+    write("offered-1.0.dist-info/entry_points.txt", points)
+    monkeypatch.syspath_prepend(path.parent)
+    with pytest.raises(ConfigError):  # an installed package is not loaded before it is asked for
+        resolve(None, SCORE)
+    assert "offered_attention" not in sys.modules
+    (entry,) = resolve(None, ["plugins=[bilinear]", *SCORE]).config.plugins
+    assert entry.module == "offered_attention"
+    del sys.modules["offered_attention"]
+
+
+def test_a_missing_file_and_a_missing_module(tmp_path: Path) -> None:
+    assert error_of(tmp_path / "gone.py") == (
+        f"{tmp_path / 'gone.py'}: the plugin cannot be read (No such file or directory). Give the"
+        " path of a Python file."
+    )
+    assert error_of("no.such_module") == (
+        "no.such_module: there is no module of this name. Install the module, or give the path of a"
+        " file, such as such_module.py."
+    )
+
+
+def test_an_exception_names_the_line_and_leaves_nothing(write: Write) -> None:
+    path = write("my.py", f"{BILINEAR_TANH}\n\nraise RuntimeError('too early')\n")
+    line = path.read_text().count("\n")
+    found = error_of(path)
+    assert found == f"{path}:{line}: the plugin cannot be loaded: RuntimeError: too early"
+    with pytest.raises(ConfigError, match="expected one of uniform, dot"):
+        resolve(None, SCORE)
+    path.write_text(BILINEAR_TANH)
+    load_plugin(path)
+    assert resolve(None, SCORE)
+
+
+def test_a_syntax_error_names_the_line(write: Write) -> None:
+    path = write("my.py", "import seqattn\n\ndef broken(:\n    pass\n")
+    assert error_of(path).startswith(f"{path}:3: the plugin cannot be loaded: SyntaxError: ")
+
+
+def test_a_plugin_that_ends_the_process(write: Write) -> None:
+    path = write("my.py", "import sys\nsys.exit(3)\n")
+    assert error_of(path) == f"{path}:2: the plugin cannot be loaded: SystemExit: 3"
+
+
+def test_a_plugin_that_registers_nothing(write: Write) -> None:
+    path = write("my.py", "import seqattn\n")
+    assert error_of(path) == (
+        f"{path}: registers nothing. A plugin contains a class or a function with a decorator such"
+        " as @seqattn.register_score."
+    )
+
+
+def test_a_name_that_another_plugin_has(write: Write) -> None:
+    first = write("first.py", BILINEAR_TANH)
+    second = write("second.py", f"{BILINEAR_TANH}\n# another file\n")
+    load_plugin(first)
+    assert error_of(second) == (
+        f"{second}: registers the score bilinear_tanh, and so does {first}. Give one of the two"
+        " another name."
+    )
+
+
+def test_a_name_that_a_plugin_registers_twice(write: Write) -> None:
+    path = write("my.py", f"{BILINEAR_TANH}\n{BILINEAR_TANH}")
+    assert error_of(path) == (
+        f"{path}: registers the score bilinear_tanh twice. Give one of the two another name."
+    )
+
+
+@pytest.mark.parametrize(
+    ("decorator", "noun", "name"),
+    [
+        ('register_score("dot", BilinearTanhConfig)', "score", "dot"),
+        ('register_task("squares", C)', "task", "squares"),
+        ('register_task("file", C)', "task", "file"),
+        ('register_check("dead heads")', "check", "dead heads"),
+    ],
+)
+def test_a_name_of_seqattn(write: Write, decorator: str, noun: str, name: str) -> None:
+    content = BILINEAR_TANH if noun == "score" else (
+        "import seqattn\nclass C(seqattn.TaskConfig):\n    pass\n"
+        f"@seqattn.{decorator}\ndef f(*a):\n    pass\n"
+    )  # fmt: skip
+    path = write("my.py", content.replace('register_score("bilinear_tanh", BilinearTanhConfig)',
+                                          decorator))  # fmt: skip
+    assert error_of(path) == (
+        f"{path}: registers the {noun} {name}, which is a {noun} of seqattn. Choose another name."
+    )
+
+
+@pytest.mark.parametrize("key", ["normalizer", "cell"])
+def test_a_text_name_of_seqattn(write: Write, key: str) -> None:
+    name = {"normalizer": "softmax", "cell": "gru"}[key]
+    content = PARTS.replace('("half")', '("softmax")') if key == "normalizer" else PARTS.replace(
+        '("leaky", ', '("gru", ')  # fmt: skip
+    assert f"registers the {key} {name}, which is a {key} of seqattn" in error_of(
+        write("my.py", content)
+    )
+
+
+def test_a_class_that_is_not_complete(write: Write) -> None:
+    path = write("my.py", BILINEAR_TANH.replace("def scores(", "def scored("))
+    assert error_of(path) == (
+        "@seqattn.register_score('bilinear_tanh'): the class BilinearTanh lacks scores."
+    )
+    path = write("my.py", BILINEAR_TANH.replace("(seqattn.Score)", ""))
+    assert "expected a subclass of seqattn.Score, got <class" in error_of(path)
+    path = write("my.py", BILINEAR_TANH.replace("(seqattn.ScoreConfig)", ""))
+    assert "needs a config class, a subclass of seqattn.ScoreConfig; got <class" in error_of(path)
+    path = write("my.py", BILINEAR_TANH.replace('"bilinear_tanh"', '"bilinear-tanh"'))
+    assert "'bilinear-tanh' is not a name for a score." in error_of(path)
+
+
+def test_a_plugin_that_was_changed_after_it_was_loaded(write: Write) -> None:
+    path = write("my.py", BILINEAR_TANH)
+    load_plugin(path)
+    write("my.py", BILINEAR_TANH.replace("tanh()", "sigmoid()"))
+    assert error_of(path) == (
+        f"{path}: was changed after it was loaded. Start Python again to load the new version."
+    )
+
+
+def test_the_error_of_a_listed_plugin_names_the_line_of_the_config(write: Write) -> None:
+    config = write("my.yaml", "name: mine\nplugins: [gone.py]\n")
+    with pytest.raises(PluginError, match=rf"^{config}:2: {config.parent}/gone.py: the plugin"):
+        resolve(config)
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        ("my.py", "plugins: expected a list such as"),
+        ("[5]", "such as my_attention.py or {path: my_attention.py}, at plugins.0."),
+        ("[{pth: my.py}]", "plugins: entry 1: expected the file or the module of a plugin, such"),
+        ("[{path: a.py, module: a}]", "{path: my_attention.py}, at plugins.0."),
+        ("[{path: a.py, sha256: abc, module: b}]", "at plugins.0.sha256."),
+    ],
+)
+def test_a_mistake_in_the_list(value: str, words: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        resolve(None, [f"plugins={value}"])
+    assert words in str(caught.value)
+
+
+def test_a_module_of_torch_without_an_initial_distribution(write: Write) -> None:
+    from seqattn.models import build_model
+
+    load_plugin(write("plain.py", TORCH_LINEAR.replace("init_bound = 0.4", "pass")))
+    config = resolve(None, ["model.attention.score=torch_linear"]).config
+    with pytest.raises(
+        PluginError, match=r"^attention.score.key.weight: the class OwnLinear has no"
+    ):
+        build_model(config.model, 2, 0)
+
+
+def test_a_score_that_is_defined_in_a_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a notebook: the module `__main__` has no file."""
+    import types
+
+    module = types.ModuleType("notebook")
+    monkeypatch.setitem(sys.modules, "notebook", module)
+    exec(BILINEAR_TANH, vars(module))
+    assert resolve(None, SCORE).config.model_dump()["plugins"] == [{"module": "notebook"}]

@@ -1,0 +1,35 @@
+"""What docs/plugins.md says is what happens."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tests.conftest import ROOT
+from tests.plugins.conftest import forget_plugins
+from tests.project.test_docs import as_run_here, blocks, typed
+
+PAGE = ROOT / "docs/plugins.md"
+
+
+def test_the_files_and_commands_of_the_page(
+    seqattn: Callable[..., Any], tmp_path: Path, no_pictures: None
+) -> None:
+    shutil.copytree(ROOT / "configs", tmp_path / "configs")
+    for block in blocks(PAGE, "python") + blocks(PAGE, "yaml"):
+        name = re.match(r"# (\S+)\n", block)
+        assert name is not None, block
+        (tmp_path / name[1]).write_text(f"{block}\n")
+    commands = [less for words in typed(PAGE) if (less := as_run_here(words)) is not None]
+    assert len(commands) >= 9
+    for words in commands:
+        forget_plugins()
+        done = seqattn(*words)
+        assert done.code == 0, f"{shlex.join(words)}: {done.err}"
+    forget_plugins()
+    done = seqattn("evaluate", "outputs/bounded")
+    assert done.code == 2
