@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +17,11 @@ from seqattn.errors import UsageError
 from seqattn.plots import (
     LossHistory,
     as_bytes,
-    as_gif,
     attention_figure,
     loss_figure,
     paths_figure,
 )
-from seqattn.plots.attention import MAP_AXES, index_offsets
+from seqattn.plots.attention import MAP_AXES, Layout, index_offsets
 from seqattn.plots.style import FORMATS, shorten_name
 from seqattn.runs import RunFolder
 from seqattn.runs.output_files import write_output
@@ -32,9 +31,6 @@ Arrays = Mapping[str, NDArray[Any]]
 EXAMPLES = 10
 MAX_PANELS = 20
 MAX_GRID_PANELS = 144
-STRIP_EPOCHS = 8  # number of columns in a picture of an attention history
-MAX_STRIP_SEQUENCES = 4
-MAX_FRAMES = 60
 WEIGHT_KEYS = {"cross": "weights", "encoder_self": "encoder_self", "decoder_self": "decoder_self"}
 """The key of the weights in an attention file, by kind of attention."""
 
@@ -189,7 +185,9 @@ def attention_panels(
     found = []
     for k, title in zip(range(min(examples, len(weights))), titles, strict=False):
         source_length = int(attention["source_lengths"][k])
-        first_row, first_column = index_offsets(kind, source_length)
+        first_row, first_column = index_offsets(
+            kind, source_length, is_aligned=alignment is not None
+        )
         for i, j in maps:
             labels = [f"layer {i}"] * (layers > 1) + [f"head {j}"] * (heads > 1)
             found.append(
@@ -256,23 +254,27 @@ def attention_picture(
     available = min(examples, len(attention["weights"]))
     n, maps, omitted = _panel_budget(available, rows * columns, as_grid)
     drawn = attention_panels(attention, titles, n, kind=kind, layer=layer, head=head)[: n * maps]
-    figure = _figure_of(drawn, attention, kind=kind, columns=columns if as_grid else None)
+    layout = Layout(columns=columns if as_grid else None)
+    figure = draw_panels(drawn, attention, layout, kind=kind)
     return figure, omitted
 
 
-def _figure_of(drawn: Sequence[Panel], arrays: Arrays, **layout: Any) -> Figure:
+def draw_panels(
+    drawn: Sequence[Panel], arrays: Arrays, layout: Layout, *, kind: str = "cross"
+) -> Figure:
     """Draw panels as a figure.
 
     Args:
         drawn: the panels.
         arrays: the arrays of the attention file from which the panels come.
-        layout: further arguments of `attention_figure`.
+        layout: the scale and the arrangement of the panels.
+        kind: "cross", "encoder_self" or "decoder_self".
     """
     alignment = [panel.alignment for panel in drawn if panel.alignment is not None]
     return attention_figure(
         [panel.weights for panel in drawn], titles=[panel.title for panel in drawn],
         signed=str(arrays["meaning"]) == "strength", alignment=alignment or None,
-        source_lengths=[panel.source_length for panel in drawn], **layout,
+        source_lengths=[panel.source_length for panel in drawn], kind=kind, layout=layout,
     )  # fmt: skip
 
 
@@ -295,61 +297,6 @@ def _panel_budget(examples: int, maps: int, as_grid: bool) -> tuple[int, int, st
     if n < examples:
         return n, drawn, f"Drew {n} of {examples} sequences, with {drawn} panels each."
     return n, drawn, ""
-
-
-def attention_history_picture(
-    history: Arrays, examples: int, *, layer: int = 0, head: int = 0
-) -> Figure:
-    """Draw the attention history, with one row per sequence and one column per drawn epoch.
-
-    The figure has at most `STRIP_EPOCHS` columns, for evenly spaced recorded epochs.
-
-    Args:
-        history: the arrays of `film.npz`, with weights (epochs, sequences, layers, A, T, S).
-        examples: the maximum number of sequences.
-        layer, head: the index of the layer and the index of the head.
-
-    Raises:
-        UsageError: if the model does not have this layer or this head.
-    """
-    frames = _history_frames(history, STRIP_EPOCHS, min(examples, MAX_STRIP_SEQUENCES), layer, head)
-    in_rows = [panel for of_sequence in zip(*frames, strict=True) for panel in of_sequence]
-    return _figure_of(in_rows, history, columns=len(frames))
-
-
-def save_animation(history: Arrays, path: Path, *, layer: int = 0, head: int = 0) -> None:
-    """Write the attention history of the first sequences as an animated GIF.
-
-    Args:
-        history: the arrays of `film.npz`, with weights (epochs, sequences, layers, A, T, S).
-        path: the file to write.
-        layer, head: the index of the layer and the index of the head.
-
-    Raises:
-        UsageError: if the model does not have this layer or this head.
-    """
-    frames = _history_frames(history, MAX_FRAMES, MAX_STRIP_SEQUENCES, layer, head)
-    largest = float(np.nanmax(np.abs(history["weights"][:, :MAX_STRIP_SEQUENCES, layer, head])))
-    write_output(path, as_gif([_figure_of(frame, history, max_weight=largest) for frame in frames]))
-
-
-def _history_frames(
-    history: Arrays, max_frames: int, examples: int, layer: int, head: int
-) -> list[list[Panel]]:
-    """Return the panels of evenly spaced recorded epochs, including the first and the last epoch.
-
-    Raises:
-        UsageError: if the model does not have this layer or this head.
-    """
-    count, titles = len(history["weights"]), sequence_titles(history, "validation")
-    frames = []
-    for k in np.unique(np.linspace(0, count - 1, min(count, max_frames)).round().astype(int)):
-        frame = {**history, "weights": history["weights"][k]}
-        drawn = attention_panels(frame, titles, examples, layer=layer, head=head)
-        epoch = int(history["epochs"][k])
-        name = f"after epoch {epoch}" if epoch else "before training"
-        frames.append([replace(panel, title=f"{panel.title}\n{name}") for panel in drawn])
-    return frames
 
 
 def _selected_indices(option: str, index: int | None, count: int) -> list[int]:

@@ -25,6 +25,7 @@ from seqattn.plots import (
     shorten_name,
     vectors_figure,
 )
+from seqattn.plots.attention import Layout
 from seqattn.plots.run_pictures import picture_ending, sequence_titles
 from seqattn.plots.style import FORMATS
 
@@ -55,6 +56,19 @@ def test_a_heatmap_prints_its_weights_and_leaves_padding_blank() -> None:
     assert first.patch.get_hatch()
     labels = [axes.get_ylabel() for axes in figure.axes]
     assert "attention weight" in labels  # the colour bar
+
+
+def test_rows_and_columns_of_an_alignment_are_both_counted_from_1() -> None:
+    """With rows from 17 to 32, a reader cannot see that step 3 of a copy attends to point 3."""
+    figure = attention_figure([np.eye(16)], titles=["t"], alignment=[np.arange(16)])
+    across, down = ticks(figure.axes[0])
+    assert across == down == ["1", "3", "5", "7", "9", "11", "13", "15"]
+    assert figure.get_supylabel() == "target steps (forecast)"
+    assert figure.get_supxlabel() == "source points (given); outlined: the true one"
+    across, down = ticks(attention_figure([np.eye(16)], titles=["t"]).axes[0])
+    assert (across[0], down[0]) == ("1", "17")
+    short = attention_figure([np.eye(2)], titles=["t"], alignment=[np.arange(2)])
+    assert ticks(short.axes[0]) == (["Point 1", "Point 2"], ["Step 1", "Step 2"])
 
 
 def test_a_number_can_be_read_on_its_cell() -> None:
@@ -336,6 +350,15 @@ def pictures_of_every_kind() -> dict[str, Callable[[], Figure]]:
             titles=[f"{shorten_name('W' * 60, 24)}\nof sequences of 24 and 24 points"],
         ),
         "long": lambda: attention_figure([np.full((64, 3), 0.1)] * 6, titles=["a\nb\nc"] * 6),
+        "small weights": lambda: attention_figure([np.full((2, 3), 0.33)], titles=["t"]),
+        "tiny weights": lambda: attention_figure([np.full((2, 3), 0.0033)], titles=["t"]),
+        "relative": lambda: attention_figure(
+            [np.full((1, 17), 0.25)], titles=["a\nb"], kind="relative", alignment=[np.array([8])]
+        ),
+        "titles of rows": lambda: attention_figure(
+            [np.full((2, 2), 0.5)] * 6, titles=["one", "two", "three", "", "", ""],
+            layout=Layout(columns=3, row_titles=["sequence\nlabel"] * 2, heading="a heading"),
+        ),
         "strengths": strengths,
         "vectors": lambda: vectors_figure(
             np.ones(5), numbers.normal(size=(9, 5)), numbers.normal(size=(9, 5)), np.ones(5),

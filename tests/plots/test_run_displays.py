@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 
 import seqattn as package
 from seqattn import experiments
@@ -26,7 +27,8 @@ from seqattn.cli.text_heatmap import print_weights
 from seqattn.config import resolve
 from seqattn.data.sequences import can_share_axes
 from seqattn.errors import CheckpointError, DataError, Interrupted, UsageError
-from seqattn.plots import attention_figure, run_pictures
+from seqattn.plots import attention_figure, history_pictures, run_pictures
+from seqattn.plots.attention import Layout
 from seqattn.report import report
 from seqattn.report.content import (
     MAX_EXAMPLES,
@@ -190,24 +192,47 @@ def test_what_was_drawn_of_a_run_goes_with_it(
 def test_a_film_of_strengths_has_a_scale_for_both_signs(
     run: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked = list[float]()
+    asked = list[float | None]()
     draw = run_pictures.attention_figure
 
     def noted(*arrays: Any, **more: Any) -> Any:
-        asked.append(more["max_weight"])
+        asked.append(more["layout"].max_weight)
         return draw(*arrays, **more)
 
     monkeypatch.setattr(run_pictures, "attention_figure", noted)
     film = {**read_arrays(run.film), "meaning": np.array("strength")}
     film["weights"] = np.where(np.isfinite(film["weights"]), -5.0, np.nan)
-    run_pictures.save_animation(film, tmp_path / "f.gif")
+    history_pictures.save_animation(film, tmp_path / "f.gif")
     assert set(asked) == {5.0}
 
 
 def test_a_film_of_a_head_says_which(run: RunFolder) -> None:
     film = read_arrays(run.film)
-    panels = run_pictures.attention_history_picture(film, 1, layer=0, head=1).axes[:-1]
-    assert all("\nhead 1\n" in axes.get_title() for axes in panels)
+    first, *others, _ = history_pictures.attention_history_picture(film, 1, layer=0, head=1).axes
+    assert first.get_ylabel().endswith("\nhead 1")
+    assert [axes.get_ylabel() for axes in others] == ["", ""]
+
+
+def test_a_film_names_each_epoch_and_each_sequence_once(
+    run: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    film = read_arrays(run.film)
+    panels = np.array(history_pictures.attention_history_picture(film, 2).axes[:-1]).reshape(2, 3)
+    assert [axes.get_title() for axes in panels[0]] == [
+        "before training", "after epoch 2", "after epoch 4",
+    ]  # fmt: skip
+    assert not any(axes.get_title() for axes in panels[1])
+    names = [axes.get_ylabel().split("\n")[0] for axes in panels[:, 0]]
+    assert names == ["validation 0", "validation 1"]
+    frames = list[Figure]()
+    monkeypatch.setattr(history_pictures, "as_gif", lambda drawn: frames.extend(drawn) or b"")
+    history_pictures.save_animation(film, tmp_path / "f.gif")
+    assert [frame.get_suptitle() for frame in frames] == [
+        "before training", "after epoch 2", "after epoch 4",
+    ]  # fmt: skip
+    titles = [axes.get_title() for axes in frames[1].axes[:-1]]
+    assert len(set(titles)) == len(titles) == 4
+    assert not any("epoch" in title for title in titles)
 
 
 def test_a_panel_has_no_padding(run: RunFolder) -> None:
@@ -229,11 +254,18 @@ def test_long_sources_are_shown_up_to_the_largest_weight(
     """Each of forty points has 0.025 of the weight: on a scale to 1 that would be nothing."""
     weights = np.full((2, 40), 0.02)
     weights[:, 7] = 0.08
-    figure = attention_figure([weights], titles=["t"])
-    assert figure.axes[0].images[0].get_clim() == (0, 0.08)
-    assert attention_figure([weights[:, :16]], titles=["t"]).axes[0].images[0].get_clim() == (0, 1)
-    one = attention_figure([weights], titles=["t"], max_weight=0.5)
-    assert one.axes[0].images[0].get_clim() == (0, 0.5)
+    for shown in (weights, weights[:, :16]):
+        figure = attention_figure([shown], titles=["t"])
+        assert figure.axes[0].images[0].get_clim() == (0, 0.08)
+        assert figure.axes[-1].get_ylabel() == "attention weight\nup to the largest: 0.08"
+    for largest, end in ((0.49, 0.49), (0.5, 1)):
+        weights[0, 7] = largest
+        figure = attention_figure([weights], titles=["t"])
+        assert figure.axes[0].images[0].get_clim() == (0, end)
+    assert figure.axes[-1].get_ylabel() == "attention weight"
+    one = attention_figure([weights], titles=["t"], layout=Layout(max_weight=0.3))
+    assert one.axes[0].images[0].get_clim() == (0, 0.3)
+    weights[0, 7] = 0.08
     attention = {
         "weights": weights[None, None, None], "source_lengths": np.array([40]),
         "target_lengths": np.array([2]), "meaning": np.array("distribution"),
