@@ -22,6 +22,7 @@ from seqattn.plots import (
     paths_figure,
 )
 from seqattn.plots.attention import MAP_AXES, Layout, index_offsets
+from seqattn.plots.paths import Details
 from seqattn.plots.style import FORMATS, shorten_name
 from seqattn.runs import RunFolder
 from seqattn.runs.output_files import write_output
@@ -42,7 +43,7 @@ def draw_run(folder: RunFolder) -> Iterator[Path]:
     atomic_write(folder.loss_picture, as_bytes(loss_picture(folder, summary)))
     yield folder.loss_picture
     predictions = folder.read_predictions(EXAMPLES)
-    drawn = predictions_picture(predictions, scaled=summary["scaled"], units=summary.get("units"))
+    drawn = predictions_picture(predictions, summary)
     atomic_write(folder.predictions_picture, as_bytes(drawn))
     yield folder.predictions_picture
     if folder.attention.exists():
@@ -96,20 +97,15 @@ def loss_picture(folder: RunFolder, summary: Mapping[str, Any]) -> Figure:
 
 
 def predictions_picture(
-    predictions: Arrays,
-    examples: int = EXAMPLES,
-    *,
-    scaled: bool = False,
-    units: Mapping[str, str] | None = None,
+    predictions: Arrays, summary: Mapping[str, Any], examples: int = EXAMPLES
 ) -> Figure:
     """Draw the first test sequences with their forecasts and errors.
 
     Args:
         predictions: the arrays of `predictions.npz`.
+        summary: the content of `summary.json`. If the loss is in scaled units, the picture shows
+            root mean squared errors in the units of the data, otherwise mean squared errors.
         examples: the maximum number of sequences.
-        scaled: whether the loss is in scaled units. If True, the picture shows root mean squared
-            errors in the units of the data. If False, the picture shows mean squared errors.
-        units: the unit of each feature, by feature name. A feature without a unit has no entry.
     """
     n = min(examples, len(predictions["ids"]))
     source, forecast = ([_without_padding(rows) for rows in predictions[key][:n]]
@@ -118,14 +114,35 @@ def predictions_picture(
     target = [
         rows[: len(steps)] for rows, steps in zip(predictions["target"][:n], forecast, strict=True)
     ]
+    details = Details(
+        units=summary.get("units") or {}, times=sequence_times(predictions, n),
+        repeats_source="alignment" in predictions, has_pairs=summary.get("task") == "recall",
+    )  # fmt: skip
     return paths_figure(
         source, target, forecast, titles=sequence_titles(predictions)[:n],
         features=[str(name) for name in predictions["features"]],
         target_features=[
             str(name) for name in predictions.get("said", predictions["features"])
         ],
-        use_rmse=scaled, units=units,
+        use_rmse=summary["scaled"], details=details,
     )  # fmt: skip
+
+
+def sequence_times(predictions: Arrays, n: int) -> list[NDArray[Any]] | None:
+    """Return the times (S + T,) of the steps of the first `n` sequences, without padding; None if
+    the steps are counted from 1.
+
+    Args:
+        predictions: the arrays of `predictions.npz`.
+        n: the number of sequences.
+    """
+    if "source_times" not in predictions:
+        return None
+    sides = [(predictions[f"{side}_times"][:n], predictions[f"{side}_lengths"][:n])
+             for side in ("source", "target")]  # fmt: skip
+    return [
+        np.concatenate([times[k, : int(lengths[k])] for times, lengths in sides]) for k in range(n)
+    ]
 
 
 @dataclass(frozen=True)

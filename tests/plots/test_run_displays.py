@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import builtins
 import io
 import json
@@ -11,6 +12,7 @@ import re
 import shutil
 import subprocess
 import sys
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -25,7 +27,7 @@ from seqattn.analysis.comparison import read_comparison
 from seqattn.cli.panel import PanelDisplay, sparkline
 from seqattn.cli.text_heatmap import print_weights
 from seqattn.config import resolve
-from seqattn.data.sequences import can_share_axes
+from seqattn.data.planes import can_share_axes
 from seqattn.errors import CheckpointError, DataError, Interrupted, UsageError
 from seqattn.plots import attention_figure, history_pictures, run_pictures
 from seqattn.plots.attention import Layout
@@ -379,13 +381,13 @@ def test_ten_thousand_sequences_are_sampled_with_a_notice(mine: RunFolder) -> No
     assert sum(row[1] for row in content["classes"][0]["rows"]) == 10_000
 
 
-def own_run(home: Path, *sets: str, wide: float = 1.0) -> RunFolder:
+def own_run(home: Path, *sets: str, wide: float = 1.0, names: str = "a,b") -> RunFolder:
     """A small run of two features, the second `wide` times the first, far from 0."""
     numbers, file = np.random.default_rng(3), home / "own.csv"
     points = numbers.normal(size=(30, 7, 2)).cumsum(axis=1) * [1, wide] + [0, 1e5]
     rows = [f"{k},{t},{a},{b}\n" for k, steps in enumerate(points)
             for t, (a, b) in enumerate(steps)]  # fmt: skip
-    file.write_text("sequence,step,a,b\n" + "".join(rows))
+    file.write_text(f"sequence,step,{names}\n" + "".join(rows))
     words = ["name=own", "data.kind=file", f"data.path={file}", "data.source_length=4",
              "training.epochs=1", "training.batch_size=8", *sets]  # fmt: skip
     folder, _ = experiments.train_one(resolve(None, words).config, home, plots=False)
@@ -414,15 +416,68 @@ def test_errors_that_were_not_scaled_have_no_unit(tmp_path: Path) -> None:
     assert content["unit"] == content["unit_of_one"] == ""
 
 
-@pytest.mark.parametrize(("wide", "plane"), [(1, True), (900, False)])
-def test_features_of_unlike_units_have_no_plane(tmp_path: Path, wide: float, plane: bool) -> None:
-    content = run_content(own_run(tmp_path, "data.scaling=standard", wide=wide), examine=False)
+@pytest.mark.parametrize(
+    ("names", "wide", "plane"), [("x,y", 1, True), ("x,y", 900, False), ("a,b", 1, False)]
+)
+def test_features_of_unlike_units_have_no_plane(
+    tmp_path: Path, names: str, wide: float, plane: bool
+) -> None:
+    run = own_run(tmp_path, "data.scaling=standard", wide=wide, names=names)
+    content = run_content(run, examine=False)
     assert content["examples"]["plane"] is plane
+
+
+def test_forecasts_of_a_file_with_dates_are_drawn_over_dates(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seqattn: Callable[..., Ended]
+) -> None:
+    """The dates are those of the rows, which are not the same in each series."""
+    file, numbers = tmp_path / "own.csv", np.random.default_rng(3)
+    days = np.datetime64("2024-01-01") + np.arange(7)
+    rows = [f"{k},{day + k},{a:.4f},{b:.4f}\n" for k in range(12) for day, (a, b) in
+            zip(days, numbers.normal(size=(7, 2)).cumsum(axis=0), strict=True)]  # fmt: skip
+    file.write_text("sequence,day,temp,humidity\n" + "".join(rows))
+    words = ["name=own", "data.kind=file", f"data.path={file}", "data.target_length=2",
+             "training.epochs=1"]  # fmt: skip
+    folder, _ = experiments.train_one(resolve(None, words).config, tmp_path, plots=False)
+    predictions = folder.read_predictions(2)
+    first = np.datetime64("2024-01-01") + int(predictions["ids"][0])
+    assert list(predictions["source_times"][0]) == list(days[:5] - days[0] + first)
+    assert list(predictions["target_times"][0]) == list(days[5:] - days[0] + first)
+    figure = run_pictures.predictions_picture(predictions, folder.read_summary(), 2)
+    assert figure.get_supxlabel() == "time"
+    drawn = figure.axes[0].lines[0].get_xdata()
+    assert np.array_equal(np.asarray(drawn), predictions["source_times"][0])
+
+    times = run_content(folder, examine=False)["examples"]["times"]
+    assert times["is_date"]
+    packed = np.frombuffer(zlib.decompress(base64.b64decode(times["source"]["data"])))
+    milliseconds = predictions["source_times"].astype("datetime64[ms]").astype(float)
+    assert packed.tolist() == milliseconds.ravel().tolist()
+
+    figures = list[Figure]()
+    monkeypatch.setattr(run_pictures, "save", lambda figure, path: figures.append(figure))
+    assert seqattn("data", "check", file, "--picture", tmp_path / "x.png").code == 0
+    panels = np.array(figures[0].axes).reshape(2, 5)
+    assert [axes.get_ylabel() for axes in panels[:, 0]] == ["temp", "humidity"]
+    assert list(panels[0, 1].lines[0].get_xdata()) == list(days + 1)
+    assert figures[0].get_supxlabel() == "time"
+
+
+def test_a_generated_task_records_its_name_and_alignment(tmp_path: Path) -> None:
+    words = [*SMALL, "name=recall", "data.kind=recall", "data.pairs=3", "training.epochs=1"]
+    folder, _ = experiments.train_one(resolve(None, words).config, tmp_path, plots=False)
+    predictions, summary = folder.read_predictions(3), folder.read_summary()
+    assert summary["task"] == "recall"
+    assert predictions["alignment"].tolist() == folder.read_attention(3)["alignment"].tolist()
+    assert "source_times" not in predictions
+    figure = run_pictures.predictions_picture(predictions, summary, 3)
+    assert all([text.get_text() for text in axes.texts] == ["1", "2", "3"] for axes in figure.axes)
 
 
 @pytest.mark.parametrize(
     ("features", "target_features", "spread", "plane"),
-    [("xy", "xy", (1, 19), True), ("xy", "xy", (21, 1), False), ("xy", "yx", (1, 1), False),
+    [("ab", "ab", (1, 1), False), ("yx", "yx", (1, 1), False),
+     ("xy", "xy", (1, 19), True), ("xy", "xy", (21, 1), False), ("xy", "yx", (1, 1), False),
      ("xyz", "xy", (1, 1), False), ("x", "x", (1, 1), False), ("xy", "xy", (0, 0), True),
      ("xy", "xy", (0, 1), False)],
 )  # fmt: skip
@@ -436,6 +491,19 @@ def test_which_features_share_a_plane(
     if len(features) == 2:
         points = [pattern[None] * spread + 7, pattern * spread + 7]
     assert can_share_axes(features, target_features, points) is plane
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "plane"),
+    [("x", "y", True), ("X", "Y", True), ("pos_x", "pos_y", True), ("x1 (mm)", "y1 (mm)", True),
+     ("longitude", "latitude", True), ("lon", "lat", True), ("pos x", "pos y", True),
+     ("latitude", "longitude", False), ("max", "may", False), ("x1", "y2", False),
+     ("x", "x", False), ("x_x", "y_y", False), ("x", "y_pos", False), ("x_a", "y_b", False),
+     ("temp_in", "temp_out", False), ("1", "2", False)],
+)  # fmt: skip
+def test_names_of_coordinates(first: str, second: str, plane: bool) -> None:
+    names = [first, second]
+    assert can_share_axes(names, names, [np.eye(2)]) is plane
 
 
 def test_where_it_starts_is_of_a_plane_alone() -> None:

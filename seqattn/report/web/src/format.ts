@@ -35,6 +35,11 @@ export function pointNames(count: number, first = 1): string[] {
   return Array.from({ length: count }, (_, k) => `point ${first + k}`);
 }
 
+/** Return the names of `count` target steps, counted from 1. With a known alignment, the row and the column of a copied point thus have the same number. */
+export function stepNames(count: number): string[] {
+  return Array.from({ length: count }, (_, k) => `step ${k + 1}`);
+}
+
 /** Return the message of a failure. */
 export const messageOf = (error: unknown): string => (error instanceof Error ? error.message : String(error));
 
