@@ -27,6 +27,7 @@ data_app = typer.Typer(
 
 
 Split = Literal["train", "validation", "test"]
+MAX_DRAWN_STEPS = 1000  # of each sequence in a picture
 EXAMPLES = {
     "CSV, long: one row for each step (.csv; .tsv with tabs)": (
         "sequence,step,x,y\na,1,-1.02,-0.97\na,2,-1.05,1.01\nb,1,0.98,-1.10\nb,2,0.95,0.92\n"
@@ -272,16 +273,20 @@ def _show_features(side: str, ragged: Ragged) -> None:
 
 
 def _draw_sequences(chunk: Chunk, picture: Path) -> None:
-    from seqattn.plots import paths_figure, run_pictures
+    from seqattn.plots import Details, paths_figure, run_pictures
     from seqattn.plots.style import shorten_name
 
     n = min(10, len(chunk))
-    paths = [chunk.points.of(k)[:1000] for k in range(n)]
+    paths = [chunk.points.of(k)[:MAX_DRAWN_STEPS] for k in range(n)]
+    offsets = chunk.points.offsets
+    times = None if chunk.order is None else [
+        chunk.order[offsets[k] : offsets[k + 1]][:MAX_DRAWN_STEPS] for k in range(n)
+    ]  # fmt: skip
     no_points = [path[:0] for path in paths]
     run_pictures.save(
         paths_figure(
             paths, no_points, no_points, titles=[shorten_name(name, 20) for name in chunk.ids[:n]],
-            features=list(chunk.points.features),
+            features=list(chunk.points.features), details=Details(times=times),
         ),
         picture,
     )  # fmt: skip

@@ -13,6 +13,7 @@ import numpy as np
 from seqattn.analysis.attention_metrics import largest_weight_shares
 from seqattn.cli.output import end_on_closed_pipe, show
 from seqattn.plots import run_pictures
+from seqattn.plots.attention import scale_end
 
 if TYPE_CHECKING:
     from seqattn.plots.run_pictures import Panel
@@ -20,9 +21,6 @@ if TYPE_CHECKING:
 BLOCKS, ASCII_BLOCKS = " ░▒▓█", " .:*#"
 MAX_NUMBERED_COLUMNS = 12
 """Maximum number of source steps for which the weight is printed next to each block."""
-MAX_ABSOLUTE_LENGTH = 16
-"""Maximum number of source steps for which a full block represents a weight of 1. With more steps,
-a full block represents the largest weight."""
 CELL_WIDTH = 9
 """Width of a cell with a block and the printed weight, in characters."""
 
@@ -45,19 +43,17 @@ def print_weights(
         weights, titles, len(titles), kind=kind, layer=layer, head=head
     )
     signed = str(weights["meaning"]) == "strength"
+    is_relative = signed or scale_end(max(map(_largest_weight, panels))) < 1
     for panel in panels:
         show(panel.title.replace("\n", ", "))
-        for line in _heatmap(
-            panel, blocks, is_relative=signed or panel.weights.shape[1] > MAX_ABSOLUTE_LENGTH
-        ):
+        for line in _heatmap(panel, blocks, is_relative=is_relative):
             show(line)
         show()
     if kind == "decoder_self":
         show("Rows and columns are numbered by the predicted step; its input is the step before.")
     legend = "absolute read strength, relative to the largest"
     if not signed:
-        is_long = any(panel.weights.shape[1] > MAX_ABSOLUTE_LENGTH for panel in panels)
-        legend = f"weight, to the nearest quarter{' of the largest' if is_long else ''}"
+        legend = f"weight, to the nearest quarter{' of the largest' if is_relative else ''}"
     show(f"{blocks[1]} to {blocks[4]}: {legend}")
 
 
@@ -92,11 +88,22 @@ def _heatmap(panel: Panel, blocks: str, *, is_relative: bool) -> Iterator[str]:
         yield f"  {'weight of':<13}" + "".join(f"{step:>{CELL_WIDTH}}" for step in steps)
     else:
         yield f"  {'weight of':<13}{steps[0]} to {steps[-1]}"
-    observed = np.abs(panel.weights[~np.isnan(panel.weights)])
-    darkest = float(observed.max(initial=0.0)) if is_relative else 1.0
+    darkest = _largest_weight(panel) if is_relative else 1.0
     for t, row in enumerate(panel.weights):
         cells = "".join(_cell(float(weight), darkest or 1.0, blocks, width) for weight in row)
-        yield f"  point {panel.first_row + t + 1:<7}{cells}".rstrip()
+        yield f"  {_row_name(panel, t):<13}{cells}".rstrip()
+
+
+def _largest_weight(panel: Panel) -> float:
+    """Return the largest absolute weight of a panel; 0 for a panel of padding."""
+    observed = np.abs(panel.weights[~np.isnan(panel.weights)])
+    return float(observed.max(initial=0.0))
+
+
+def _row_name(panel: Panel, row: int) -> str:
+    """Return the name of a row, such as "point 3", or "step 1" if steps are counted from 1."""
+    word = "point" if panel.alignment is None else "step"
+    return f"{word} {panel.first_row + row + 1}"
 
 
 def _cell(weight: float, darkest: float, blocks: str, width: int) -> str:
@@ -134,4 +141,4 @@ def print_largest_weights(
             np.stack([panel.weights for panel in panels[k::panels_each]])
         )):  # fmt: skip
             shares = "".join(f"{share:9.0%}" for share in row)
-            show(f"  point {panels[k].first_row + r + 1:<7}{shares}")
+            show(f"  {_row_name(panels[k], r):<13}{shares}")

@@ -11,8 +11,9 @@ from seqattn.data.files.chunk import Ragged
 from seqattn.data.row_ranges import RowRanges
 from seqattn.data.sequences import Integers
 from seqattn.data.series import Series, Spans, ended_mask
+from seqattn.data.series_steps import SeriesSteps
 from seqattn.data.sliding import Cut, LeftOut, slide_windows
-from seqattn.data.windows import SeriesSteps, WindowNames, Windows
+from seqattn.data.windows import WindowNames, Windows
 from seqattn.errors import DataError
 
 

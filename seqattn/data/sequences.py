@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,9 +18,6 @@ Integers = NDArray[np.int64]
 
 MAX_BLOCK_VALUES = 2**22
 """Maximum number of values in an array that are processed together."""
-MAX_SPREAD_RATIO = 20
-"""Largest ratio of the standard deviations of two features for which a plot uses the same scale on
-both axes."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -176,6 +173,15 @@ class Sequences:
             None if self.target_observed is None else self.target_observed[indices],
         )  # fmt: skip
 
+    def times(self, indices: slice) -> tuple[NDArray[Any], NDArray[Any]] | None:
+        """Return the times of the source steps (n, S) and of the target steps (n, T) of some
+        sequences, as numbers or dates with NaN or NaT in the padding.
+
+        The result is None if steps are counted from 1, or if the targets do not continue the
+        sources.
+        """
+        return None
+
     def chunks(self) -> Iterator[tuple[slice, Sequences]]:
         """Yield pairs (slice of indices, sequences in memory) in order. This class yields all
         sequences as one chunk. A subclass that gathers sequences on demand yields several chunks.
@@ -243,31 +249,3 @@ def pad_sequences(rows: Sequence[Floats], features: int) -> tuple[Floats, Intege
     for padded, row in zip(points, rows, strict=True):
         padded[: len(row)] = row
     return points, lengths
-
-
-def can_share_axes(
-    features: Sequence[str], target_features: Sequence[str], points: Sequence[NDArray[np.floating]],
-    units: Mapping[str, str] | None = None,
-) -> bool:  # fmt: skip
-    """Return whether sequences can be drawn in a plane with the same scale on both axes.
-
-    Source and target must have the same two features, and both features must have the same unit.
-    The standard deviations of the two features may differ by a factor of at most
-    `MAX_SPREAD_RATIO`.
-
-    Args:
-        features: names of the F source features.
-        target_features: names of the G target features.
-        points: arrays (..., F) and (..., G) of all drawn sequences; non-finite values are padding.
-        units: unit of each feature that has a unit, by feature name.
-    """
-    if len(features) != 2 or list(features) != list(target_features):
-        return False
-    if units and units.get(features[0]) != units.get(features[1]):
-        return False
-    values = np.concatenate([np.reshape(each, (-1, 2)) for each in points])
-    values = values[np.isfinite(values).all(axis=1)]
-    if not len(values):
-        return True
-    narrow, wide = sorted(np.std(values, axis=0, dtype=np.float64))
-    return bool(wide <= MAX_SPREAD_RATIO * narrow)

@@ -12,14 +12,14 @@ from __future__ import annotations
 import collections.abc
 import functools
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import overload
+from typing import Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
 from seqattn.data.row_ranges import RowRanges, interpolate_linearly
 from seqattn.data.sequences import Floats, Integers, Sequences, valid_mask
+from seqattn.data.series_steps import SeriesSteps
 from seqattn.data.spacing import Spacing
 
 CHUNK_NUMBERS = 2**18
@@ -71,34 +71,6 @@ class WindowNames(collections.abc.Sequence[str]):
             self.of_series, self.series_index[indices],
             None if step is None else lambda index: step(int(chosen[index])),
         )  # fmt: skip
-
-
-@dataclass(frozen=True, eq=False)
-class SeriesSteps:
-    """The times of the rows from which windows are cut.
-
-    Attributes:
-        order: (rows,) time of each row, as numbers or dates, or None if steps are counted from 1.
-        spacing: step interval of each series, or None if `order` is None.
-        series_index: (N,) index of the series from which each window is cut.
-    """
-
-    order: NDArray[np.generic] | None
-    spacing: Spacing | None
-    series_index: Integers
-
-    def select(self, indices: slice | Integers) -> SeriesSteps:
-        """Return the steps of the given windows."""
-        return replace(self, series_index=self.series_index[indices])
-
-    def spacings(self) -> Spacing | None:
-        """Return the step interval of each window, or None if steps are counted."""
-        return None if self.spacing is None else self.spacing.select(self.series_index)
-
-    def of_rows(self, rows: Integers) -> NDArray[np.generic] | None:
-        """Return the times of the given rows, or None if steps are counted."""
-        has_steps = self.order is not None and self.spacing is not None
-        return np.asarray(self.order[rows]) if has_steps else None  # type: ignore[index]
 
 
 class Windows(Sequences):
@@ -198,6 +170,21 @@ class Windows(Sequences):
     @property
     def spacing(self) -> Spacing | None:
         return self.steps.spacings()
+
+    def times(self, indices: slice) -> tuple[NDArray[Any], NDArray[Any]] | None:
+        if self.steps.order is None or not self._continues:
+            return None
+        return self.steps.of_ranges(self.sources, indices), self.steps.of_ranges(
+            self.targets, indices
+        )
+
+    @functools.cached_property
+    def _continues(self) -> bool:
+        """Whether each target is cut from the same series as its source, after the source."""
+        ends = self.sources.starts + self.sources.lengths
+        return self.sources.values is self.targets.values and bool(
+            (self.targets.starts >= ends).all()
+        )
 
     def select(self, indices: slice | Integers) -> Sequences:
         spacing = self.steps.select(indices).spacings()

@@ -321,9 +321,7 @@ class Run:
         if _as_integer(examples, "examples") < 1:
             raise UsageError(f"examples {examples}: expected 1 or more.")
         summary, predictions = self.folder.read_results(), self.folder.read_predictions()
-        return run_pictures.predictions_picture(
-            predictions, examples, scaled=summary["scaled"], units=summary.get("units")
-        )
+        return run_pictures.predictions_picture(predictions, summary, examples)
 
     def report(self, output: str | Path | None = None) -> Path:
         """Write the HTML report of the run; see `seqattn report`.

@@ -116,6 +116,7 @@ def _of_training(job: Job, state: RunState) -> dict[str, Any]:
         "epochs": state.epoch,
         "parameters": job.parameters,
         "model": as_plain(job.config.model),
+        "task": job.config.data.kind,
         "data": list(job.data.notes),
         "skipped_checkpoints": list(job.skipped_checkpoints),
         "interrupted": job.checkpoint is not None,

@@ -61,9 +61,7 @@ def write_summary(folder: RunFolder, config: Config, summary: Mapping[str, Any])
     predictions = folder.read_predictions(run_pictures.EXAMPLES)
     with _writer(folder) as writer:
         writer.add_figure("loss", run_pictures.loss_picture(folder, summary))
-        shown = run_pictures.predictions_picture(
-            predictions, scaled=summary["scaled"], units=summary.get("units")
-        )
+        shown = run_pictures.predictions_picture(predictions, summary)
         writer.add_figure("predictions", shown)
         if folder.attention.exists():
             titles = run_pictures.sequence_titles(predictions)

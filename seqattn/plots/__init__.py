@@ -4,11 +4,12 @@ run folder."""
 from seqattn.plots.attention import attention_figure
 from seqattn.plots.comparison import band_figure, comparison_figure, sweep_figure
 from seqattn.plots.curves import LossHistory, importance_figure, loss_figure
-from seqattn.plots.paths import paths_figure
+from seqattn.plots.paths import Details, paths_figure
 from seqattn.plots.style import as_bytes, as_gif, shorten_name
 from seqattn.plots.vectors import vectors_figure
 
 __all__ = [
+    "Details",
     "LossHistory",
     "as_bytes",
     "as_gif",

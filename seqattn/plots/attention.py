@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -18,6 +19,7 @@ from seqattn.plots.style import (
     BLACK,
     GREY,
     ORANGE,
+    POINTS_PER_INCH,
     grid_shape,
     label_axes,
     panel_grid,
@@ -32,6 +34,7 @@ Weights = NDArray[np.floating]
 Side = Literal["source", "target"]
 MAP_AXES: dict[str, tuple[Side, Side]] = {
     "cross": ("target", "source"),
+    "relative": ("target", "source"),
     "encoder_self": ("source", "source"),
     "decoder_self": ("target", "target"),
 }
@@ -39,14 +42,34 @@ MAP_AXES: dict[str, tuple[Side, Side]] = {
 MAX_NUMBERED_CELLS = 12  # with more rows or columns, the numbers would be too small to read
 MAX_NAMED_TICKS = 4  # an axis with more ticks has the labels "3" instead of "Point 3"
 MAX_TICKS = 8
-MAX_UNIT_SCALE_COLUMNS = 16
-"""Maximum number of columns for a colour scale that ends at 1. With more columns, the weights are
-small, so the scale ends at the largest weight."""
+MIN_UNIT_SCALE_WEIGHT = 0.5
+"""Minimum of the largest weight for a scale that ends at 1. If the largest weight is smaller, most
+of such a scale would be unused, so the scale ends at the largest weight."""
 COLORS = "viridis"
 DIVERGING = "RdBu_r"
 DECODER_STEPS = "decoder steps, named by the point they forecast"
 AXIS_NAMES = {"source": "source points (given)", "target": "target points (forecast)"}
+TARGET_STEPS = "target steps (forecast)"
+RELATIVE_STEPS = "source points, counted from the true one (0, outlined)"
 TITLE_SIZE, TICK_SIZE = 8.5, 7.0  # points
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The scale and the arrangement of several heatmaps.
+
+    Attributes:
+        columns: the number of panels in a row of the figure; None for as many panels as fit.
+        max_weight: the largest absolute weight on the scale; None for the largest absolute weight
+            of all panels. Figures with the same `max_weight` have the same scale.
+        row_titles: one title for each row of panels, to the left of the row; empty for no titles.
+        heading: the title of the figure; "" for a figure without a title.
+    """
+
+    columns: int | None = None
+    max_weight: float | None = None
+    row_titles: Sequence[str] = ()
+    heading: str = ""
 
 
 @with_style
@@ -58,73 +81,134 @@ def attention_figure(
     kind: str = "cross",
     source_lengths: Sequence[int] | None = None,
     alignment: Sequence[NDArray[np.int64]] | None = None,
-    columns: int | None = None,
-    max_weight: float | None = None,
+    layout: Layout = Layout(),
 ) -> Figure:
     """Draw heatmaps of several sequences with a common colour scale.
 
-    The scale runs from 0 to 1, or from 0 to the largest weight if there are many columns. For
-    signed read strengths, the scale is symmetric about 0, and the colour of 0 is white. The target
-    points are numbered after the source points. For example, after a source of 2 points, the first
-    target point has the number 3. Cells at padding (NaN) are hatched.
+    The scale runs from 0 to 1. If the largest weight is less than `MIN_UNIT_SCALE_WEIGHT`, the
+    scale ends at the largest weight, and the label of the colour bar states this weight. For signed
+    read strengths, the scale is symmetric about 0, and the colour of 0 is white. Cells at padding
+    (NaN) are hatched.
+
+    The target points are numbered after the source points. For example, after a source of 2 points,
+    the first target point has the number 3. With an alignment, the target steps are counted from 1.
+    The row and the column of a point that is copied without a change of order thus have the same
+    number.
 
     Args:
         weights: one array per panel, with the shape (T, S), (S, S) or (T, T).
-        titles: one title per panel.
+        titles: one title per panel. A panel with the title "" has no title.
         signed: whether the weights are signed read strengths.
-        kind: "cross", "encoder_self" or "decoder_self".
+        kind: "cross", "encoder_self" or "decoder_self"; "relative" for cross-attention with the
+            columns of source points at equal distances from the true one. The column in the middle
+            is the true one.
         source_lengths: the number of source points of each panel; None to count the columns with
             weights.
         alignment: for each panel, the true column of each row, or -1 if a row has none. The true
             columns are outlined.
-        columns: the number of panels in a row of the figure; None for as many panels as fit.
-        max_weight: the largest absolute weight on the scale; None for the largest absolute weight
-            in `weights`. Figures with the same `max_weight` have the same scale.
+        layout: the scale and the arrangement of the panels.
     """
     if source_lengths is None:
         source_lengths = [int(np.isfinite(panel).any(axis=0).sum()) for panel in weights]
-    scale = _ColorScale(weights, signed, max_weight)
-    size = _panel_size(
-        weights, 3.8 if columns is None else 2.4
-    )  # panels are smaller if the caller sets the number of columns
-    shape = grid_shape(len(weights), size[0] + 0.6, max_width=18)
-    if columns is not None:
-        shape = (-(-len(weights) // columns), columns)
+    scale = _ColorScale(weights, signed, layout.max_weight)
+    size, shape = _panel_sizes(weights, layout.columns)
     figure, panels = panel_grid(shape, len(weights))
+    is_aligned = alignment is not None
     for axes, panel, title, length in zip(panels, weights, titles, source_lengths, strict=True):
-        _draw_heatmap(axes, panel, scale, index_offsets(kind, length))
+        _draw_heatmap(axes, panel, scale)
+        _set_ticks(axes, panel, kind, index_offsets(kind, length, is_aligned=is_aligned))
         axes.set_title(title, fontsize=TITLE_SIZE)
     for axes, aligned in zip(panels, alignment or (), strict=False):
         _outline_cells(axes, aligned)
     ticks = 0.1 + max(tick_width(axes.yaxis, TICK_SIZE) for axes in panels)
-    above = title_height(titles, TITLE_SIZE)
+    beside = _draw_row_titles(panels[:: shape[1]], layout.row_titles, ticks, size)
+    above = _title_heights(titles, shape[1])
     set_layout(
-        figure, size, shape, left=0.35 + ticks, right=scale.bar_width, bottom=0.5, top=above + 0.1,
-        gaps=(0.15 + ticks, above + 0.3),
+        figure, size, shape, left=0.35 + ticks + beside, right=scale.bar_width, bottom=0.5,
+        top=above[0] + 0.1 + _draw_heading(figure, layout.heading),
+        gaps=(0.15 + ticks, max(above[1:], default=0.0) + 0.3),
     )  # fmt: skip
-    rows_side, columns_side = MAP_AXES[kind]
-    x_label = DECODER_STEPS if kind == "decoder_self" else AXIS_NAMES[columns_side]
-    note = "" if alignment is None else "; outlined: the true one"
-    label_axes(figure, x_label + note, AXIS_NAMES[rows_side])
+    label_axes(figure, *_axis_names(kind, is_aligned=is_aligned))
     scale.draw_bar(figure)
     return figure
 
 
-def index_offsets(kind: str, source_length: int) -> tuple[int, int]:
+def index_offsets(kind: str, source_length: int, *, is_aligned: bool) -> tuple[int, int]:
     """Return the number of points before the first row of a heatmap, and before the first column.
 
-    The target points are numbered after the source points.
+    The target points are numbered after the source points. In cross-attention with an alignment,
+    the target steps are counted from 1.
     """
-    offsets = {"source": 0, "target": source_length}
+    counts_from_1 = kind == "relative" or (is_aligned and kind == "cross")
+    offsets = {"source": 0, "target": 0 if counts_from_1 else source_length}
     rows, columns = MAP_AXES[kind]
     return offsets[rows], offsets[columns]
 
 
-def _panel_size(weights: Sequence[Weights], max_side: float) -> tuple[float, float]:
-    """Return the width and the height of the panels in inches, both at most `max_side`."""
+def _axis_names(kind: str, *, is_aligned: bool) -> tuple[str, str]:
+    """Return the labels of the horizontal and of the vertical axes."""
+    rows_side, columns_side = MAP_AXES[kind]
+    if kind == "relative":
+        return RELATIVE_STEPS, TARGET_STEPS
+    if kind == "cross" and is_aligned:
+        return f"{AXIS_NAMES[columns_side]}; outlined: the true one", TARGET_STEPS
+    x_label = DECODER_STEPS if kind == "decoder_self" else AXIS_NAMES[columns_side]
+    return x_label, AXIS_NAMES[rows_side]
+
+
+def _title_heights(titles: Sequence[str], columns: int) -> list[float]:
+    """Return the height of the titles of each row of panels, in inches."""
+    rows = [titles[first : first + columns] for first in range(0, len(titles), columns)]
+    return [title_height(row, TITLE_SIZE) if any(row) else 0.0 for row in rows]
+
+
+def _draw_row_titles(
+    panels: Sequence[Axes], titles: Sequence[str], ticks: float, size: tuple[float, float]
+) -> float:
+    """Write a title to the left of each row of panels, and return the width of the titles.
+
+    Args:
+        panels: the first panel of each row.
+        titles: one title per row, or no titles.
+        ticks: the width of the tick labels in inches.
+        size: the width and the height of a panel in inches.
+    """
+    for axes, title in zip(panels, titles, strict=False):
+        axes.set_ylabel(title, fontsize=TITLE_SIZE)
+        axes.yaxis.set_label_coords(-(ticks + 0.08) / size[0], 0.5)
+    lines = max((title.count("\n") + 1 for title in titles), default=0)
+    return lines * TITLE_SIZE * 1.2 / POINTS_PER_INCH
+
+
+def _draw_heading(figure: Figure, heading: str) -> float:
+    """Write the title of a figure, and return the height of the title in inches."""
+    if heading:
+        figure.suptitle(heading, x=0.02, ha="left", va="top", fontsize=9)
+    return title_height([heading], 9.0) if heading else 0.0
+
+
+def scale_end(largest: float) -> float:
+    """Return the end of the scale of attention weights: 1, or the largest weight if it is less than
+    `MIN_UNIT_SCALE_WEIGHT`."""
+    return largest if largest < MIN_UNIT_SCALE_WEIGHT else 1.0
+
+
+def _panel_sizes(
+    weights: Sequence[Weights], columns: int | None
+) -> tuple[tuple[float, float], tuple[int, int]]:
+    """Choose the width and the height of the panels in inches, and the shape of the grid.
+
+    Args:
+        weights: the weights of each panel.
+        columns: the number of columns of the grid, with smaller panels; None to choose it.
+    """
     rows = max(panel.shape[0] for panel in weights)
-    columns = max(panel.shape[1] for panel in weights)
-    return float(np.clip(0.62 * columns, 1.5, max_side)), float(np.clip(0.62 * rows, 1.1, max_side))
+    cells = max(panel.shape[1] for panel in weights)
+    max_side = 3.8 if columns is None else 2.4
+    size = (float(np.clip(0.62 * cells, 1.5, max_side)), float(np.clip(0.62 * rows, 1.1, max_side)))
+    if columns is None:
+        return size, grid_shape(len(weights), size[0] + 0.6, max_width=18)
+    return size, (-(-len(weights) // columns), columns)
 
 
 class _ColorScale:
@@ -136,14 +220,17 @@ class _ColorScale:
 
     def __init__(self, weights: Sequence[Weights], signed: bool, max_weight: float | None) -> None:
         max_abs = max_weight or max(float(np.nanmax(np.abs(panel))) for panel in weights) or 1.0
-        is_long = max(panel.shape[1] for panel in weights) > MAX_UNIT_SCALE_COLUMNS
-        highest = max_abs if signed or is_long else 1
+        highest = max_abs if signed else scale_end(max_abs)
         self.colors = DIVERGING if signed else COLORS
         self.norm = Normalize(-max_abs if signed else 0, highest)
         self.label = "read strength" if signed else "attention weight"
+        if highest < 1 and not signed:
+            self.label += f"\nup to the largest: {highest:.2g}"
         long_ticks = highest < 0.1
-        # The labels of signed weights need space for a minus sign.
-        self.bar_width = 1.1 if long_ticks else 1.0 if signed else 0.85
+        # The labels of signed weights need space for a minus sign, and those of a short scale need
+        # space for a second decimal.
+        self.bar_width = 1.1 if long_ticks else 1.0 if signed or highest < 1 else 0.85
+        self.bar_width += 0.15 * self.label.count("\n")
 
     def text_color_on(self, weight: float) -> str:
         """Return "black" or "white", whichever has more contrast with the colour of a weight (WCAG
@@ -161,18 +248,8 @@ class _ColorScale:
         figure.colorbar(ScalarMappable(self.norm, self.colors), cax=bar, label=self.label)
 
 
-def _draw_heatmap(
-    axes: Axes, weights: Weights, scale: _ColorScale, offsets: tuple[int, int]
-) -> None:
-    """Draw a heatmap in a panel.
-
-    Args:
-        axes: the panel.
-        weights: (rows, columns), the weights.
-        scale: the colour scale.
-        offsets: the number of points before the first row and before the first column; see
-            `index_offsets`.
-    """
+def _draw_heatmap(axes: Axes, weights: Weights, scale: _ColorScale) -> None:
+    """Draw a heatmap of weights (rows, columns) in a panel."""
     axes.set_facecolor("white")
     axes.patch.set(hatch="////", edgecolor="#b0b0b0", linewidth=0)
     axes.imshow(
@@ -181,17 +258,37 @@ def _draw_heatmap(
     )  # fmt: skip
     for spine in axes.spines.values():
         spine.set(visible=True, color=GREY, linewidth=0.6)
-    for axis, count, offset in zip((axes.yaxis, axes.xaxis), weights.shape, offsets, strict=True):
-        word = "Point " if count <= MAX_NAMED_TICKS else ""
-        ticks_at = tick_positions(count, MAX_TICKS)
-        axis.set_ticks(ticks_at, [f"{word}{offset + index + 1}" for index in ticks_at])
-    axes.tick_params(labelsize=TICK_SIZE, length=2)
     if max(weights.shape) <= MAX_NUMBERED_CELLS:
         size = 8.0 if max(weights.shape) <= 6 else 5.5
         for (row, column), weight in np.ndenumerate(weights):
             if np.isfinite(weight):
                 axes.text(column, row, f"{weight:.2f}", ha="center", va="center", fontsize=size,
                           color=scale.text_color_on(float(weight)))  # fmt: skip
+
+
+def _set_ticks(axes: Axes, weights: Weights, kind: str, offsets: tuple[int, int]) -> None:
+    """Number the rows and the columns of a heatmap.
+
+    Args:
+        axes: the panel.
+        weights: (rows, columns), the weights.
+        kind: the kind of attention; see `attention_figure`.
+        offsets: the number of points before the first row and before the first column; see
+            `index_offsets`.
+    """
+    is_from_1 = kind in ("cross", "relative") and offsets[0] == 0
+    for axis, count, offset in zip((axes.yaxis, axes.xaxis), weights.shape, offsets, strict=True):
+        if kind == "relative" and axis is axes.xaxis:
+            middle = count // 2
+            half = tick_positions(middle + 1, MAX_TICKS // 2)
+            ticks_at = sorted({middle + sign * index for index in half for sign in (-1, 1)})
+            axis.set_ticks(ticks_at, [f"{k - middle:+d}" if k != middle else "0" for k in ticks_at])
+            continue
+        noun = "Step" if axis is axes.yaxis and is_from_1 else "Point"
+        word = f"{noun} " if count <= MAX_NAMED_TICKS else ""
+        ticks_at = tick_positions(count, MAX_TICKS)
+        axis.set_ticks(ticks_at, [f"{word}{offset + index + 1}" for index in ticks_at])
+    axes.tick_params(labelsize=TICK_SIZE, length=2)
 
 
 def _outline_cells(axes: Axes, columns: NDArray[np.int64]) -> None:

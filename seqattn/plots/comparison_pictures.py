@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import itertools
 import math
+import warnings
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from seqattn.analysis.comparison.result import ComparisonResult, VariantResult, describe_seed_counts
@@ -31,6 +33,7 @@ from seqattn.runs import read_lengths
 from seqattn.runs.storage import atomic_write
 
 MAX_TITLE_LETTERS = 24  # longer names of variants are shortened
+MAX_DISTANCE = 8  # largest distance from the true step in a picture of attention weights
 
 
 def draw_comparison(result: ComparisonResult) -> None:
@@ -79,14 +82,31 @@ def _curve_picture(result: ComparisonResult, variants: Sequence[VariantResult]) 
 
 
 def _attention_picture(_: ComparisonResult, variants: Sequence[VariantResult]) -> bytes | None:
+    figure = median_attention_figure(variants)
+    return None if figure is None else as_bytes(figure)
+
+
+def median_attention_figure(variants: Sequence[VariantResult]) -> Figure | None:
+    """Draw the median attention weights of each variant; None if no variant has such weights.
+
+    If the true step of a target step differs between sequences, the columns are the distances to
+    the true step. A mean over source steps would otherwise mix weights on the true step with
+    weights on other steps.
+    """
     medians = [median for variant in variants if (median := median_attention(variant)) is not None]
     if not medians:
         return None
+    titles = [median.title for median in medians]
+    relative = [each.relative_weights for each in medians if each.relative_weights is not None]
+    differs = any(median.has_different_true_steps for median in medians)
+    if differs and len(relative) == len(medians):
+        middles = [np.full(len(panel), panel.shape[1] // 2) for panel in relative]
+        return attention_figure(relative, titles=titles, alignment=middles, kind="relative")
     alignments = [median.alignment for median in medians]
-    return as_bytes(attention_figure(
-        [median.weights for median in medians], titles=[median.title for median in medians],
+    return attention_figure(
+        [median.weights for median in medians], titles=titles,
         alignment=alignments if any((places >= 0).any() for places in alignments) else None,
-    ))  # fmt: skip
+    )  # fmt: skip
 
 
 def _sweep_picture(result: ComparisonResult, variants: Sequence[VariantResult]) -> bytes | None:
@@ -173,13 +193,20 @@ class MedianAttention:
 
     Attributes:
         weights: (T, S), the median over seeds.
+        relative_weights: (T, 2 D + 1), the median over seeds of the weights on the source steps at
+            the distances -D, ..., D from the true step; None if the alignment is unknown. A cell is
+            NaN if no sequence has a source step at this distance.
         alignment: (T,), the true source step of each target step; -1 for a target step with
             different true source steps in different sequences or seeds.
+        has_different_true_steps: whether the true source step of a target step differs between
+            sequences or seeds.
         title: the name of the variant, and a description of the seeds and the averages.
     """
 
     weights: NDArray[np.float64]
+    relative_weights: NDArray[np.float64] | None
     alignment: NDArray[np.int64]
+    has_different_true_steps: bool
     title: str
 
 
@@ -202,7 +229,8 @@ def median_attention(variant: VariantResult) -> MedianAttention | None:
     for seed in variant.summaries:
         lengths.append(read_lengths(variant.folders[seed].attention))
     S, T = _most_common_lengths(list(itertools.chain(*lengths)))
-    means, alignments = list[NDArray[Any]](), list[NDArray[Any]]()
+    means, relative_means = list[NDArray[Any]](), list[NDArray[Any]]()
+    alignments, counts = list[NDArray[Any]](), list[int]()
     for seed in variant.summaries:  # only one file is in memory at a time
         arrays = variant.folders[seed].read_attention()
         if str(arrays["meaning"]) == "strength":
@@ -211,23 +239,61 @@ def median_attention(variant: VariantResult) -> MedianAttention | None:
         commonest = (arrays["source_lengths"] == S) & (arrays["target_lengths"] == T)
         if not commonest.any():
             continue
-        means.append(arrays["weights"][commonest, :, :, :T, :S].mean(axis=(0, 1, 2)))
+        weights = arrays["weights"][commonest, :, :, :T, :S].mean(axis=(1, 2))
+        means.append(weights.mean(axis=0))
+        counts.append(len(weights))
         if (alignment := arrays.get("alignment")) is not None:
             alignments.append(alignment[commonest, :T])
-    alignment = np.full(T, -1)
-    if len(alignments) == len(means):
+            relative_means.append(_mean_by_distance(weights, alignments[-1]))
+    alignment, is_known = np.full(T, -1), len(alignments) == len(means)
+    if is_known:
         joined = np.concatenate(alignments)
         alignment = np.where((joined == joined[0]).all(axis=0), joined[0], -1)
     averaged = " and ".join(["layers"] * (L > 1) + ["heads"] * (A > 1))
     total = "" if len(means) == len(variant.folders) else f" of {len(variant.folders)}"
+    span = f"{min(counts):,}" + f" to {max(counts):,}" * (min(counts) < max(counts))
     title = [
         shorten_name(variant.name, MAX_TITLE_LETTERS),
         f"median of {len(means)}{total} seeds" if len(means) > 1 else "of one seed",
-        *[f"of sequences of {S} and {T} points"] * any(len(set(pairs)) > 1 for pairs in lengths),
+        f"mean of {span} sequences",
+        *[f"of {S} and {T} points"] * any(len(set(pairs)) > 1 for pairs in lengths),
         *[f"mean of its {averaged}"] * bool(averaged),
     ]
-    median = np.median(np.array(means, dtype=np.float64), axis=0)
-    return MedianAttention(median, alignment, "\n".join(title))
+    return MedianAttention(
+        np.median(np.array(means, dtype=np.float64), axis=0),
+        _median_of_known(relative_means) if is_known else None,
+        alignment, is_known and bool((joined != joined[0]).any()), "\n".join(title),
+    )  # fmt: skip
+
+
+def _median_of_known(means: Sequence[NDArray[Any]]) -> NDArray[np.float64]:
+    """Return the median over seeds, without NaN cells. A cell that is NaN for all seeds is NaN."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "All-NaN slice")
+        return np.asarray(np.nanmedian(np.array(means, dtype=np.float64), axis=0))
+
+
+def _mean_by_distance(
+    weights: NDArray[np.floating], alignment: NDArray[np.int64]
+) -> NDArray[np.float64]:
+    """Return the mean weights by distance from the true step, over the sequences that have a source
+    step at this distance.
+
+    Args:
+        weights: (N, T, S), the weights.
+        alignment: (N, T), the true source step of each target step, or -1.
+
+    Returns:
+        The means (T, 2 D + 1) for the distances -D, ..., D, where D is S - 1 or `MAX_DISTANCE`. A
+        mean is NaN if no sequence has a source step at this distance.
+    """
+    S = weights.shape[-1]
+    D = min(S - 1, MAX_DISTANCE)
+    steps = alignment[:, :, None] + np.arange(-D, D + 1)
+    exists = (alignment[:, :, None] >= 0) & (steps >= 0) & (steps < S)
+    found = np.take_along_axis(weights, np.clip(steps, 0, S - 1), axis=2)
+    totals, counts = np.where(exists, found, 0.0).sum(axis=0), exists.sum(axis=0)
+    return np.where(counts > 0, totals / np.maximum(counts, 1), np.nan)
 
 
 def _most_common_lengths(lengths: Sequence[tuple[int, int]]) -> tuple[int, int]:

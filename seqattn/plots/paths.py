@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -13,16 +13,28 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
-from seqattn.data.sequences import can_share_axes
+from seqattn.data.planes import can_share_axes
 from seqattn.data.units import Units, with_unit
+from seqattn.plots.planes import (
+    FORECAST,
+    MATCHES,
+    MAX_NUMBERED_POINTS,
+    PAIRS,
+    PATH,
+    SOURCE,
+    TRUTH,
+    Styles,
+    draw_matches,
+    draw_pairs,
+    draw_path,
+    set_common_limits,
+)
 from seqattn.plots.style import (
-    BLACK,
-    BLUE,
     GREY,
-    VERMILION,
     grid_shape,
     label_axes,
     panel_grid,
+    set_date_ticks,
     set_layout,
     shorten_name,
     tick_width,
@@ -31,17 +43,39 @@ from seqattn.plots.style import (
 )
 
 Floats = NDArray[np.floating]
-MAX_NUMBERED_POINTS = 8
 MAX_TICK_INTERVALS = 5  # on each axis
 TITLE_SIZE, TICK_SIZE = 8.5, 7.0  # points
 PANEL_SIDE, ROW_HEIGHT, LONG_PANEL_WIDTH = 2.15, 1.25, 6.5  # inches
+MATCHES_SIDE = 2.6  # inches, of a panel with a number at each point
+MAX_DATE_TICKS = 4
+DATE_SPACE = 0.15  # inches, below an axis of dates, for the part that all dates share
 MAX_MARKED_POINTS = 60  # the markers of a line with more points would overlap
 MAX_FEATURES, MAX_COLUMNS = 6, 5  # of a figure with one row per feature, one column per sequence
 MAX_LABEL_LETTERS = 20  # longer names of features are shortened
 
-SOURCE: dict[str, Any] = {"color": BLACK, "marker": "o", "lw": 1.4}
-TRUTH: dict[str, Any] = {"color": BLUE, "marker": "o", "mfc": "white", "lw": 1.2, "ls": (0, (4, 2))}
-FORECAST: dict[str, Any] = {"color": VERMILION, "marker": "X", "mew": 0, "lw": 1.2}
+
+@dataclass(frozen=True)
+class Details:
+    """What is known about the sequences of a figure.
+
+    Attributes:
+        units: the unit of each feature, by feature name. A feature without a unit has no entry.
+        times: for each sequence, the times of its source and target steps, as numbers or dates;
+            None if the steps are counted from 1. The first S values are the times of the source.
+        repeats_source: whether each target point repeats a source point, as in the task `copy`.
+        has_pairs: whether a source consists of keys and values, followed by a query, as in the task
+            `recall`.
+    """
+
+    units: Units = field(default_factory=dict)
+    times: Sequence[NDArray[Any]] | None = None
+    repeats_source: bool = False
+    has_pairs: bool = False
+
+    @property
+    def styles(self) -> Styles:
+        """The styles of the points in a plane, by their names in the legend."""
+        return PAIRS if self.has_pairs else MATCHES if self.repeats_source else PATH
 
 
 @with_style
@@ -54,13 +88,13 @@ def paths_figure(
     features: Sequence[str],
     target_features: Sequence[str] | None = None,
     use_rmse: bool = False,
-    units: Units | None = None,
+    details: Details | None = None,
 ) -> Figure:
     """Draw sequences with their forecasts, and write the errors of the forecasts into the titles.
 
-    If the source and the target have the same two features, and the features have equal units and
-    similar spreads, each sequence is drawn as a path in the plane of the two features. Otherwise,
-    each feature is drawn over the steps. A single feature gets one panel per sequence. If there are
+    If the features are the coordinates of a plane (see `can_share_axes`), each sequence is drawn in
+    this plane. Otherwise, each feature is drawn over the steps, or over the times of the steps if
+    these are known. A single feature gets one panel per sequence. If there are
     several features, each feature gets one row of panels, with the target features first. In this
     case, only the first sequences and features are drawn. The line of a forecast starts at the last
     source point of the same feature. A forecast with an unknown target has no error.
@@ -75,14 +109,18 @@ def paths_figure(
             the same features.
         use_rmse: whether to write the root mean squared error in the units of the data, instead of
             the mean squared error.
-        units: the unit of each feature, by feature name. A feature without a unit has no entry.
+        details: what else is known about the sequences.
     """
-    target_features, units = features if target_features is None else target_features, units or {}
+    target_features = features if target_features is None else target_features
+    details = details or Details()
     sequences = zip(source, target, forecast, titles, strict=True)
     examples = [_Example(*arrays) for arrays in sequences]
-    if can_share_axes(features, target_features, [*source, *target, *forecast], units):
-        return _plane_figure(examples, features, use_rmse, units)
-    return _steps_figure(examples, features, target_features, use_rmse, units)
+    if details.times is not None:
+        examples = [replace(example, times=times)
+                    for example, times in zip(examples, details.times, strict=True)]  # fmt: skip
+    if can_share_axes(features, target_features, [*source, *target, *forecast], details.units):
+        return _plane_figure(examples, features, use_rmse, details)
+    return _steps_figure(examples, features, target_features, use_rmse, details.units)
 
 
 @dataclass(frozen=True)
@@ -94,12 +132,14 @@ class _Example:
         target: (T, G), the target, or (0, G) if the target is unknown.
         forecast: (T, G), the forecast.
         title: the title of the sequence.
+        times: (S + T,), the times of the steps, or None if the steps are counted from 1.
     """
 
     source: Floats
     target: Floats
     forecast: Floats
     title: str
+    times: NDArray[Any] | None = None
 
     def __len__(self) -> int:
         return len(self.source) + len(self.forecast)
@@ -107,33 +147,53 @@ class _Example:
     def points(self) -> list[Floats]:
         return [self.source, self.target, self.forecast]
 
+    @property
+    def places(self) -> NDArray[Any]:
+        """The horizontal places (S + T,) of the steps."""
+        if self.times is None:
+            return np.arange(1, len(self) + 1)
+        places = self.times[: len(self)]
+        return places.astype("datetime64[us]") if places.dtype.kind == "M" else places
+
+    @property
+    def has_dates(self) -> bool:
+        return self.places.dtype.kind == "M"
+
 
 def _plane_figure(
-    examples: Sequence[_Example], features: Sequence[str], use_rmse: bool, units: Units
+    examples: Sequence[_Example], features: Sequence[str], use_rmse: bool, details: Details
 ) -> Figure:
-    """Draw each sequence in its own panel, as a path in the plane of two features."""
-    shape = grid_shape(len(examples), 2.5)
+    """Draw each sequence in its own panel, in the plane of two features."""
+    units = details.units
+    side = MATCHES_SIDE if details.styles is not PATH else PANEL_SIDE
+    shape = grid_shape(len(examples), side + 0.35)
     figure, panels = _make_panels(shape, len(examples))
     unit = units.get(features[0])
     titles = [
         example.title + _error_line(example.target, example.forecast, use_rmse, unit)
         for example in examples
     ]
-    for axes, example, title in zip(panels, examples, titles, strict=True):
-        _draw_plane(axes, *example.points())
+    draw = (
+        draw_pairs if details.has_pairs else draw_matches if details.repeats_source else draw_path
+    )
+    numbers = [draw(axes, *example.points())
+               for axes, example in zip(panels, examples, strict=True)]  # fmt: skip
+    for axes, title in zip(panels, titles, strict=True):
         axes.set_title(title, fontsize=TITLE_SIZE)
-    _set_common_limits(panels, [points for example in examples for points in example.points()])
+    set_common_limits(panels, [points for example in examples for points in example.points()])
     _, columns = shape
     for index, axes in enumerate(panels):
         is_lowest = index + columns >= len(examples)
         axes.tick_params(labelbottom=is_lowest, labelleft=index % columns == 0)
     above = title_height(titles, TITLE_SIZE)
     ticks = _tick_label_space(panels[:1])
+    legend = _draw_legend(figure, panels[0], columns, examples, details.styles)
     set_layout(
-        figure, (PANEL_SIDE, PANEL_SIDE), shape, left=0.35 + ticks, right=0.15, bottom=0.5,
-        top=above + 0.2 + _draw_legend(figure, panels[0], columns, examples),
-        gaps=(0.2, above + 0.2),
+        figure, (side, side), shape, left=0.35 + ticks, right=0.15, bottom=0.5,
+        top=above + 0.2 + legend, gaps=(0.2, above + 0.2),
     )  # fmt: skip
+    for write in numbers:
+        write()
     label_axes(figure, *(with_unit(name, units) for name in features))
     return figure
 
@@ -158,16 +218,15 @@ def _steps_figure(
         rows, columns = len(names), min(MAX_COLUMNS, len(examples))
         examples = examples[:columns]
     figure, panels = _make_panels((rows, columns), len(names) * len(examples))
+    below = DATE_SPACE * any(example.has_dates for example in examples)
     titles = list[str]()
     for axes, (name, example) in zip(panels, itertools.product(names, examples), strict=True):
         target, forecast = (
             _feature_values(points, target_features, name)
             for points in (example.target, example.forecast)
         )
-        S = len(example.source)
-        _draw_steps(axes, S, _feature_values(example.source, features, name), target, forecast)
-        if len(example.forecast):
-            axes.axvline(S + 0.5, color=GREY, lw=0.6, ls=":")
+        source = _feature_values(example.source, features, name)
+        _draw_steps(axes, example, source, target, forecast)
         error = _error_line(target, forecast, use_rmse, units.get(name))
         titles.append(example.title + error if name == names[0] else error)
         axes.set_title(titles[-1] if name == names[0] else error.strip(), fontsize=TITLE_SIZE)
@@ -180,19 +239,20 @@ def _steps_figure(
     if not single_feature:
         height, gap = ROW_HEIGHT, title_height("M", TITLE_SIZE) + 0.1
     set_layout(
-        figure, (width, height), (rows, columns), left=0.35 + ticks, right=0.15, bottom=0.5,
-        top=above + 0.2 + _draw_legend(figure, panels[0], columns, examples),
-        gaps=(0.2 + ticks, gap),
+        figure, (width, height), (rows, columns), left=0.35 + ticks, right=0.15, bottom=0.5 + below,
+        top=above + 0.2 + _draw_legend(figure, panels[0], columns, examples, PATH),
+        gaps=(0.2 + ticks, gap + below * single_feature),
     )  # fmt: skip
+    word = "step" if examples[0].times is None else "time"
     if single_feature:
-        label_axes(figure, "step", with_unit(names[0], units))
+        label_axes(figure, word, with_unit(names[0], units))
         return figure
     for axes, name in zip(panels[::columns], names, strict=True):
         axes.set_ylabel(with_unit(name, units, shorten_name(name, MAX_LABEL_LETTERS)), fontsize=9)
         axes.yaxis.set_label_coords(-(ticks + 0.1) / width, 0.5)
     omitted = len(all_features) - len(names)
     more = f" ({omitted} more features are not drawn)" if omitted else ""
-    label_axes(figure, f"step{more}", "")
+    label_axes(figure, f"{word}{more}", "")
     return figure
 
 
@@ -237,44 +297,29 @@ def _error_line(
     return f"\nRMSE {digits} {unit or ''}".rstrip() if use_rmse else f"\nMSE {digits}"
 
 
-def _draw_legend(figure: Figure, axes: Axes, columns: int, examples: Sequence[_Example]) -> float:
+def _draw_legend(
+    figure: Figure, axes: Axes, columns: int, examples: Sequence[_Example], styles: Styles
+) -> float:
     """Draw the legend, and return the height of the legend in inches.
 
     If the figure has several columns of panels, the legend has a single row.
     """
-    lines = {"given": SOURCE}
-    lines |= (
-        {"true continuation": TRUTH} if any(len(example.target) for example in examples) else {}
-    )
-    lines |= {"forecast": FORECAST} if any(len(example.forecast) for example in examples) else {}
+    has_target = any(len(example.target) for example in examples)
+    has_forecast = any(len(example.forecast) for example in examples)
+    lines = {
+        name: style for name, style in styles.items()
+        if (has_target or not name.startswith("true")) and
+        (has_forecast or not name.startswith("forecast"))
+    }  # fmt: skip
     if len(lines) == 1:
         return 0.0
     handles = [axes.plot([], [], label=name, **style)[0] for name, style in lines.items()]
+    is_row = columns > 1 and len(lines) <= 2 * columns
     figure.legend(
         handles=handles, loc="upper center", bbox_to_anchor=(0.5, 1), borderaxespad=0.2, fontsize=9,
-        ncols=3 if columns > 1 else 1,
+        ncols=len(lines) if is_row else 1,
     )  # fmt: skip
-    return 0.18 * (1 if columns > 1 else len(lines))
-
-
-def _draw_plane(axes: Axes, source: Floats, target: Floats, forecast: Floats) -> None:
-    size = 6.0 if len(source) + len(forecast) <= MAX_NUMBERED_POINTS else 3.0
-    for points, style in ((target, TRUTH), (forecast, FORECAST)):
-        path = np.vstack([source[-1:], points])
-        axes.plot(*path.T, **{**style, "marker": None}, zorder=2)
-        axes.plot(*points.T, **{**style, "ls": "none"}, ms=size, zorder=4)
-    axes.plot(*source.T, **SOURCE, ms=size, zorder=3)
-    if len(source) + len(forecast) <= MAX_NUMBERED_POINTS:
-        center = np.nanmean(np.vstack([source, target, forecast]), axis=0)
-        for number, point in enumerate([*source, *(target if len(target) else forecast)], start=1):
-            if not np.isfinite(point).all():
-                continue
-            direction = np.sign(point - center)
-            axes.annotate(
-                str(number), point, xytext=tuple(9 * direction), textcoords="offset points",
-                ha="center", va="center", fontsize=8, color=BLACK,
-            )  # fmt: skip
-    axes.set_aspect("equal")
+    return 0.18 * (1 if is_row else len(lines))
 
 
 def _feature_values(points: Floats, names: Sequence[str], name: str) -> Floats | None:
@@ -289,41 +334,38 @@ def _feature_values(points: Floats, names: Sequence[str], name: str) -> Floats |
 
 
 def _draw_steps(
-    axes: Axes, S: int, source: Floats | None, target: Floats | None, forecast: Floats | None
+    axes: Axes,
+    example: _Example,
+    source: Floats | None,
+    target: Floats | None,
+    forecast: Floats | None,
 ) -> None:
-    """Draw one feature over the steps.
+    """Draw one feature over the steps, with a dotted line between source and target.
 
     Args:
         axes: the panel.
-        S: the number of source steps.
+        example: the sequence.
         source: (S,), the source values; None if the feature is not a source feature.
         target: (T,), the target values, with NaN for unobserved values; None if the feature is not
             a target feature.
         forecast: (T,), the forecast values; None if the feature is not a target feature.
     """
+    S, places = len(example.source), example.places
     total = S + (0 if forecast is None else len(forecast))
     size = 4.0 if total <= MAX_NUMBERED_POINTS else 2.0 if total <= MAX_MARKED_POINTS else 0.0
     if source is not None:
-        axes.plot(np.arange(1, S + 1), source, **SOURCE, ms=size)
+        axes.plot(places[:S], source, **SOURCE, ms=size)
     for points, style in ((target, TRUTH), (forecast, FORECAST)):
         if points is None:
             continue
-        steps = np.arange(S + 1, S + len(points) + 1)
-        path, places = points, steps
+        steps = places[S : S + len(points)]
+        path, path_places = points, steps
         if source is not None:
-            path, places = np.concatenate([source[-1:], points]), np.arange(S, S + len(points) + 1)
-        axes.plot(places, path, **{**style, "marker": None})
+            path = np.concatenate([source[-1:], points])
+            path_places = places[S - 1 : S + len(points)]
+        axes.plot(path_places, path, **{**style, "marker": None})
         axes.plot(steps, points, **{**style, "ls": "none"}, ms=size)
-
-
-def _set_common_limits(panels: Sequence[Axes], points: Sequence[Floats]) -> None:
-    """Set the same axis limits for all panels, so that readers can compare the paths."""
-    all_features = np.vstack(points)
-    all_features = all_features[np.isfinite(all_features).all(axis=1)]
-    if not len(all_features):
-        return
-    center = (all_features.max(axis=0) + all_features.min(axis=0)) / 2
-    radius = 0.5 * float(np.ptp(all_features, axis=0).max()) * 1.18 or 1.0
-    for axes in panels:
-        axes.set_xlim(center[0] - radius, center[0] + radius)
-        axes.set_ylim(center[1] - radius, center[1] + radius)
+    if len(example.forecast):
+        axes.axvline(places[S - 1] + (places[S] - places[S - 1]) / 2, color=GREY, lw=0.6, ls=":")
+    if example.has_dates:
+        set_date_ticks(axes.xaxis, MAX_DATE_TICKS)

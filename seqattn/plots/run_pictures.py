@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +17,12 @@ from seqattn.errors import UsageError
 from seqattn.plots import (
     LossHistory,
     as_bytes,
-    as_gif,
     attention_figure,
     loss_figure,
     paths_figure,
 )
-from seqattn.plots.attention import MAP_AXES, index_offsets
+from seqattn.plots.attention import MAP_AXES, Layout, index_offsets
+from seqattn.plots.paths import Details
 from seqattn.plots.style import FORMATS, shorten_name
 from seqattn.runs import RunFolder
 from seqattn.runs.output_files import write_output
@@ -32,9 +32,6 @@ Arrays = Mapping[str, NDArray[Any]]
 EXAMPLES = 10
 MAX_PANELS = 20
 MAX_GRID_PANELS = 144
-STRIP_EPOCHS = 8  # number of columns in a picture of an attention history
-MAX_STRIP_SEQUENCES = 4
-MAX_FRAMES = 60
 WEIGHT_KEYS = {"cross": "weights", "encoder_self": "encoder_self", "decoder_self": "decoder_self"}
 """The key of the weights in an attention file, by kind of attention."""
 
@@ -46,7 +43,7 @@ def draw_run(folder: RunFolder) -> Iterator[Path]:
     atomic_write(folder.loss_picture, as_bytes(loss_picture(folder, summary)))
     yield folder.loss_picture
     predictions = folder.read_predictions(EXAMPLES)
-    drawn = predictions_picture(predictions, scaled=summary["scaled"], units=summary.get("units"))
+    drawn = predictions_picture(predictions, summary)
     atomic_write(folder.predictions_picture, as_bytes(drawn))
     yield folder.predictions_picture
     if folder.attention.exists():
@@ -100,20 +97,15 @@ def loss_picture(folder: RunFolder, summary: Mapping[str, Any]) -> Figure:
 
 
 def predictions_picture(
-    predictions: Arrays,
-    examples: int = EXAMPLES,
-    *,
-    scaled: bool = False,
-    units: Mapping[str, str] | None = None,
+    predictions: Arrays, summary: Mapping[str, Any], examples: int = EXAMPLES
 ) -> Figure:
     """Draw the first test sequences with their forecasts and errors.
 
     Args:
         predictions: the arrays of `predictions.npz`.
+        summary: the content of `summary.json`. If the loss is in scaled units, the picture shows
+            root mean squared errors in the units of the data, otherwise mean squared errors.
         examples: the maximum number of sequences.
-        scaled: whether the loss is in scaled units. If True, the picture shows root mean squared
-            errors in the units of the data. If False, the picture shows mean squared errors.
-        units: the unit of each feature, by feature name. A feature without a unit has no entry.
     """
     n = min(examples, len(predictions["ids"]))
     source, forecast = ([_without_padding(rows) for rows in predictions[key][:n]]
@@ -122,14 +114,35 @@ def predictions_picture(
     target = [
         rows[: len(steps)] for rows, steps in zip(predictions["target"][:n], forecast, strict=True)
     ]
+    details = Details(
+        units=summary.get("units") or {}, times=sequence_times(predictions, n),
+        repeats_source="alignment" in predictions, has_pairs=summary.get("task") == "recall",
+    )  # fmt: skip
     return paths_figure(
         source, target, forecast, titles=sequence_titles(predictions)[:n],
         features=[str(name) for name in predictions["features"]],
         target_features=[
             str(name) for name in predictions.get("said", predictions["features"])
         ],
-        use_rmse=scaled, units=units,
+        use_rmse=summary["scaled"], details=details,
     )  # fmt: skip
+
+
+def sequence_times(predictions: Arrays, n: int) -> list[NDArray[Any]] | None:
+    """Return the times (S + T,) of the steps of the first `n` sequences, without padding; None if
+    the steps are counted from 1.
+
+    Args:
+        predictions: the arrays of `predictions.npz`.
+        n: the number of sequences.
+    """
+    if "source_times" not in predictions:
+        return None
+    sides = [(predictions[f"{side}_times"][:n], predictions[f"{side}_lengths"][:n])
+             for side in ("source", "target")]  # fmt: skip
+    return [
+        np.concatenate([times[k, : int(lengths[k])] for times, lengths in sides]) for k in range(n)
+    ]
 
 
 @dataclass(frozen=True)
@@ -189,7 +202,9 @@ def attention_panels(
     found = []
     for k, title in zip(range(min(examples, len(weights))), titles, strict=False):
         source_length = int(attention["source_lengths"][k])
-        first_row, first_column = index_offsets(kind, source_length)
+        first_row, first_column = index_offsets(
+            kind, source_length, is_aligned=alignment is not None
+        )
         for i, j in maps:
             labels = [f"layer {i}"] * (layers > 1) + [f"head {j}"] * (heads > 1)
             found.append(
@@ -256,23 +271,27 @@ def attention_picture(
     available = min(examples, len(attention["weights"]))
     n, maps, omitted = _panel_budget(available, rows * columns, as_grid)
     drawn = attention_panels(attention, titles, n, kind=kind, layer=layer, head=head)[: n * maps]
-    figure = _figure_of(drawn, attention, kind=kind, columns=columns if as_grid else None)
+    layout = Layout(columns=columns if as_grid else None)
+    figure = draw_panels(drawn, attention, layout, kind=kind)
     return figure, omitted
 
 
-def _figure_of(drawn: Sequence[Panel], arrays: Arrays, **layout: Any) -> Figure:
+def draw_panels(
+    drawn: Sequence[Panel], arrays: Arrays, layout: Layout, *, kind: str = "cross"
+) -> Figure:
     """Draw panels as a figure.
 
     Args:
         drawn: the panels.
         arrays: the arrays of the attention file from which the panels come.
-        layout: further arguments of `attention_figure`.
+        layout: the scale and the arrangement of the panels.
+        kind: "cross", "encoder_self" or "decoder_self".
     """
     alignment = [panel.alignment for panel in drawn if panel.alignment is not None]
     return attention_figure(
         [panel.weights for panel in drawn], titles=[panel.title for panel in drawn],
         signed=str(arrays["meaning"]) == "strength", alignment=alignment or None,
-        source_lengths=[panel.source_length for panel in drawn], **layout,
+        source_lengths=[panel.source_length for panel in drawn], kind=kind, layout=layout,
     )  # fmt: skip
 
 
@@ -295,61 +314,6 @@ def _panel_budget(examples: int, maps: int, as_grid: bool) -> tuple[int, int, st
     if n < examples:
         return n, drawn, f"Drew {n} of {examples} sequences, with {drawn} panels each."
     return n, drawn, ""
-
-
-def attention_history_picture(
-    history: Arrays, examples: int, *, layer: int = 0, head: int = 0
-) -> Figure:
-    """Draw the attention history, with one row per sequence and one column per drawn epoch.
-
-    The figure has at most `STRIP_EPOCHS` columns, for evenly spaced recorded epochs.
-
-    Args:
-        history: the arrays of `film.npz`, with weights (epochs, sequences, layers, A, T, S).
-        examples: the maximum number of sequences.
-        layer, head: the index of the layer and the index of the head.
-
-    Raises:
-        UsageError: if the model does not have this layer or this head.
-    """
-    frames = _history_frames(history, STRIP_EPOCHS, min(examples, MAX_STRIP_SEQUENCES), layer, head)
-    in_rows = [panel for of_sequence in zip(*frames, strict=True) for panel in of_sequence]
-    return _figure_of(in_rows, history, columns=len(frames))
-
-
-def save_animation(history: Arrays, path: Path, *, layer: int = 0, head: int = 0) -> None:
-    """Write the attention history of the first sequences as an animated GIF.
-
-    Args:
-        history: the arrays of `film.npz`, with weights (epochs, sequences, layers, A, T, S).
-        path: the file to write.
-        layer, head: the index of the layer and the index of the head.
-
-    Raises:
-        UsageError: if the model does not have this layer or this head.
-    """
-    frames = _history_frames(history, MAX_FRAMES, MAX_STRIP_SEQUENCES, layer, head)
-    largest = float(np.nanmax(np.abs(history["weights"][:, :MAX_STRIP_SEQUENCES, layer, head])))
-    write_output(path, as_gif([_figure_of(frame, history, max_weight=largest) for frame in frames]))
-
-
-def _history_frames(
-    history: Arrays, max_frames: int, examples: int, layer: int, head: int
-) -> list[list[Panel]]:
-    """Return the panels of evenly spaced recorded epochs, including the first and the last epoch.
-
-    Raises:
-        UsageError: if the model does not have this layer or this head.
-    """
-    count, titles = len(history["weights"]), sequence_titles(history, "validation")
-    frames = []
-    for k in np.unique(np.linspace(0, count - 1, min(count, max_frames)).round().astype(int)):
-        frame = {**history, "weights": history["weights"][k]}
-        drawn = attention_panels(frame, titles, examples, layer=layer, head=head)
-        epoch = int(history["epochs"][k])
-        name = f"after epoch {epoch}" if epoch else "before training"
-        frames.append([replace(panel, title=f"{panel.title}\n{name}") for panel in drawn])
-    return frames
 
 
 def _selected_indices(option: str, index: int | None, count: int) -> list[int]:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, ParamSpec
 
 import matplotlib as mpl
+from matplotlib import dates
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -45,6 +46,9 @@ STYLE: Any = {
 }
 DPI = 120
 POINTS_PER_INCH = 72.0
+DATE_OFFSETS = ["", "%Y", "%Y", "%Y-%m-%d", "%Y-%m-%d", "%Y-%m-%d %H:%M"]
+"""The part of the dates below an axis with ticks at years, months, days, hours, minutes and
+seconds."""
 FORMATS = ("png", "svg", "pdf")
 """File name endings that `as_bytes` supports."""
 
@@ -231,3 +235,12 @@ def shorten_name(name: str, max_letters: int) -> str:
 def tick_positions(count: int, max_ticks: int) -> list[int]:
     """Return at most `max_ticks` evenly spaced indices below `count`, starting at 0."""
     return list(range(0, count, max(1, math.ceil(count / max_ticks))))
+
+
+def set_date_ticks(axis: Axis, max_ticks: int) -> None:
+    """Set the ticks of an axis of dates. The part that all labels share is below the axis."""
+    locator = dates.AutoDateLocator(minticks=2, maxticks=max_ticks)  # type: ignore[no-untyped-call]
+    axis.set_major_locator(locator)
+    axis.set_major_formatter(
+        dates.ConciseDateFormatter(locator, offset_formats=DATE_OFFSETS)  # type: ignore[no-untyped-call]
+    )

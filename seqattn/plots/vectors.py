@@ -10,10 +10,15 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
+from seqattn.plots.labels import Label, place_labels
 from seqattn.plots.style import BLACK, BLUE, GREY, VERMILION, set_layout, with_style
 
 Floats = NDArray[np.float64]
 MAX_LISTED = 12
+LIST_WIDTH = 1.2  # of the list to the right of a panel, in inches
+PANEL_SIDE = 3.8  # inches
+LABEL_SIZE = 8.0  # points
+ARROW_SAMPLES, ARROW_RADIUS = 12, 2.0  # labels avoid circles of 2 points along each arrow
 
 
 @with_style
@@ -32,7 +37,9 @@ def vectors_figure(
     The left panel shows the query and the keys. The right panel shows the context as a chain of
     weighted values. Vectors with more than two components are projected onto their first two
     principal directions, without centring, so that the origin stays fixed. The title of a panel
-    gives the share of the squared length that the projection keeps.
+    gives the share of the squared length that the projection keeps. A list to the right of each
+    panel gives the numbers. If there are more than `MAX_LISTED` source steps, only those with the
+    largest weights are in the lists, and only these vectors are numbered.
 
     Args:
         query: (K,), the query; None if the weights do not depend on a query.
@@ -44,39 +51,59 @@ def vectors_figure(
     """
     figure = Figure()
     left, right = figure.subplots(1, 2)
+    margins = {"left": 0.5, "right": LIST_WIDTH, "bottom": 0.4, "top": 0.75}
+    set_layout(figure, (PANEL_SIDE, PANEL_SIDE), (1, 2), gaps=(LIST_WIDTH + 0.4, 0.0), **margins)
+    listed = _largest(weights)
+    _draw_keys(left, query, keys, listed, cosines=cosines)
+    _draw_values(right, values, context, weights, listed)
+    figure.suptitle(title, x=0.02, ha="left", fontsize=9)
+    return figure
+
+
+def _largest(weights: Floats) -> list[int]:
+    """Return the indices of the `MAX_LISTED` largest absolute weights, in ascending order."""
+    order = np.argsort(-np.abs(weights), kind="stable")[:MAX_LISTED]
+    return sorted(int(s) for s in order)
+
+
+def _draw_keys(
+    axes: Axes, query: Floats | None, keys: Floats, listed: Sequence[int], *, cosines: bool
+) -> None:
     vectors = keys if query is None else np.vstack([query, keys])
     drawn, share = _project_to_plane(vectors)
-    _set_axes(left, drawn)
+    _set_axes(axes, drawn)
+    arrow = None
     if query is not None:
-        _draw_arrow(left, drawn[0], VERMILION, "query", lw=2.2)
-        drawn = drawn[1:]
+        _draw_arrow(axes, drawn[0], VERMILION, lw=2.2)
+        arrow, drawn = ("query", drawn[0]), drawn[1:]
     for key in drawn:
-        _draw_arrow(left, key, BLUE)
-    _label_tips(left, drawn, BLUE)
+        _draw_arrow(axes, key, BLUE)
+    _label_tips(axes, arrow, drawn, listed, BLUE)
     if query is not None and cosines:
         lengths = np.linalg.norm(keys, axis=1) * np.linalg.norm(query)
         angles = keys @ query / np.where(lengths > 0, lengths, 1.0)
-        _draw_list(left, "cosine of query and key", angles)
-    left.set_title(f"Query and keys{_projection_note(share, vectors)}", fontsize=9)
+        _draw_list(axes, "cosine of query\nand key", angles, listed)
+    axes.set_title(f"Query and keys{_projection_note(share, vectors)}", fontsize=9)
 
+
+def _draw_values(
+    axes: Axes, values: Floats, context: Floats, weights: Floats, listed: Sequence[int]
+) -> None:
     drawn, share = _project_to_plane(np.vstack([values, context]))
+    _set_axes(axes, np.vstack([drawn, np.zeros((1, 2))]))
     for value in drawn[:-1]:
-        _draw_arrow(right, value, GREY, lw=1.0, dashed=True)
-    _label_tips(right, drawn[:-1], BLACK)
-    _draw_list(right, "weight of value", weights)
-    corner = np.zeros(2)
+        _draw_arrow(axes, value, GREY, lw=1.0, dashed=True)
+    corner, corners = np.zeros(2), list[Floats]()
     for weight, value in zip(weights, drawn[:-1], strict=True):
         part = weight * value
         if np.linalg.norm(part) > 0.03 * np.abs(drawn).max():  # a shorter arrow has only a head
-            _draw_arrow(right, part, BLUE, start=corner)
+            _draw_arrow(axes, part, BLUE, start=corner)
         corner = corner + part
-    _draw_arrow(right, drawn[-1], VERMILION, "context", lw=2.2, label_at_middle=True)
-    _set_axes(right, np.vstack([drawn, np.zeros((1, 2))]))
-    right.set_title(f"Values, weighted and summed{_projection_note(share, values)}", fontsize=9)
-    margins = {"left": 0.5, "right": 0.2, "bottom": 0.4, "top": 0.75}
-    set_layout(figure, (3.8, 3.8), (1, 2), gaps=(0.6, 0.0), **margins)
-    figure.suptitle(title, x=0.02, ha="left", fontsize=9)
-    return figure
+        corners.append(corner)
+    _draw_arrow(axes, drawn[-1], VERMILION, lw=2.2)
+    _label_tips(axes, ("context", drawn[-1]), drawn[:-1], listed, BLACK, np.array(corners))
+    _draw_list(axes, "weight of value", weights, listed)
+    axes.set_title(f"Values, weighted and summed{_projection_note(share, values)}", fontsize=9)
 
 
 def _project_to_plane(vectors: Floats) -> tuple[Floats, float]:
@@ -108,52 +135,55 @@ def _projection_note(share: float, vectors: Floats) -> str:
 
 
 def _draw_arrow(
-    axes: Axes, vector: Floats, color: str, label: str = "", *, lw: float = 1.4,
-    dashed: bool = False, start: Sequence[float] | Floats = (0.0, 0.0),
-    label_at_middle: bool = False,
+    axes: Axes, vector: Floats, color: str, *, lw: float = 1.4, dashed: bool = False,
+    start: Sequence[float] | Floats = (0.0, 0.0),
 ) -> None:  # fmt: skip
     origin = np.asarray(start)
-    end = origin + vector
     axes.annotate(
-        "", xy=tuple(end), xytext=tuple(origin),
+        "", xy=tuple(origin + vector), xytext=tuple(origin),
         arrowprops={"arrowstyle": "-|>", "color": color, "lw": lw, "shrinkA": 0, "shrinkB": 0,
                     "ls": "--" if dashed else "-"},
     )  # fmt: skip
-    length = float(np.linalg.norm(vector)) or 1.0
-    position = origin + vector / 2 if label_at_middle else end
-    direction = (np.array([-vector[1], vector[0]]) if label_at_middle else vector) / length
-    axes.annotate(
-        label, xy=tuple(position), xytext=tuple((22 if label_at_middle else 14) * direction),
-        textcoords="offset points", ha="center", va="center", fontsize=8,
-        color=color if color != GREY else BLACK,
-    )  # fmt: skip
 
 
-def _label_tips(axes: Axes, vectors: Floats, color: str) -> None:
-    """Write the number of each vector at the tip of the vector.
+def _label_tips(
+    axes: Axes, arrow: tuple[str, Floats] | None, vectors: Floats, listed: Sequence[int],
+    color: str, obstacles: Floats | None = None,
+) -> None:  # fmt: skip
+    """Write the number of each listed vector at the tip of the vector.
 
     Tips that nearly coincide share one label.
+
+    Args:
+        axes: the panel.
+        arrow: the name and the vector of the main arrow of the panel; None if there is none.
+        vectors: (S, 2), the numbered vectors.
+        listed: the indices of the vectors to label.
+        color: the colour of the numbers.
+        obstacles: (n, 2), further points that the numbers do not cover.
     """
+    origin = np.zeros(2)
+    labels = [] if arrow is None else [Label(arrow[0], arrow[1], origin, VERMILION)]
     near = 0.08 * float(np.abs(vectors).max() or 1.0)
-    left = list(range(len(vectors)))
+    left = list(listed)
     while left:
         group = [s for s in left if np.linalg.norm(vectors[s] - vectors[left[0]]) < near]
         left = [s for s in left if s not in group]
-        tip = vectors[group].mean(axis=0)
-        length = float(np.linalg.norm(tip)) or 1.0
-        axes.annotate(
-            ", ".join(str(s + 1) for s in group), xy=tuple(tip),
-            xytext=tuple(11 * tip / length), textcoords="offset points", ha="center", va="center",
-            fontsize=8, color=color,
-        )  # fmt: skip
+        text = ", ".join(str(s + 1) for s in group)
+        labels.append(Label(text, vectors[group].mean(axis=0), origin, color))
+    every = vectors if arrow is None else np.vstack([vectors, arrow[1]])
+    along = (np.linspace(0, 1, ARROW_SAMPLES)[1:, None, None] * every).reshape(-1, 2)
+    along = along if obstacles is None else np.vstack([along, obstacles])
+    place_labels(axes, labels, LABEL_SIZE, along, ARROW_RADIUS)
 
 
-def _draw_list(axes: Axes, what: str, numbers: Floats) -> None:
-    """Write a list of the first `MAX_LISTED` numbers in the upper left corner of a panel."""
-    lines = [f"{s + 1}:  {number:.2f}" for s, number in enumerate(numbers[:MAX_LISTED])]
-    lines += ["..."] if len(numbers) > MAX_LISTED else []
-    axes.text(0.02, 0.98, "\n".join([what, *lines]), transform=axes.transAxes, va="top",
-              fontsize=8, color=BLACK)  # fmt: skip
+def _draw_list(axes: Axes, what: str, numbers: Floats, listed: Sequence[int]) -> None:
+    """Write a list of numbers to the right of a panel."""
+    lines = [f"{s + 1}:  {numbers[s]:.2f}" for s in listed]
+    if len(listed) < len(numbers):
+        what += f"\n({len(listed)} largest\nweights of {len(numbers)})"
+    axes.text(1.03, 1.0, "\n".join([what, *lines]), transform=axes.transAxes, va="top",
+              fontsize=LABEL_SIZE, color=BLACK)  # fmt: skip
 
 
 def _set_axes(axes: Axes, points: Floats) -> None:

@@ -47,6 +47,15 @@
   function pointNames(count, first = 1) {
     return Array.from({ length: count }, (_, k) => `point ${first + k}`);
   }
+  function stepNames(count) {
+    return Array.from({ length: count }, (_, k) => `step ${k + 1}`);
+  }
+  function timeNames(times, isDate) {
+    if (!isDate) return times.map((time) => withMinus(String(time)));
+    const texts = times.map((time) => new Date(time).toISOString());
+    const length = texts.every((text2) => text2.slice(11, 19) === "00:00:00") ? 10 : 16;
+    return texts.map((text2) => text2.slice(0, length).replace("T", " "));
+  }
   var messageOf = (error2) => error2 instanceof Error ? error2.message : String(error2);
   var indexNames = (count) => Array.from({ length: count }, (_, k) => String(k));
   function sequenceNames(ids, labels) {
@@ -388,6 +397,7 @@
 
   // src/curves.ts
   var NOISE_FLOOR = "noise floor";
+  var TOP_MARGIN = 54;
   function lossTraces(curves) {
     const { soft, accent, warn } = theme();
     const line = (name, values, colour, dash) => ({ type: "scatter", mode: curves.epoch.length > 1 ? "lines" : "markers", name, x: curves.epoch, y: values, line: { color: colour, dash, width: 2 }, hovertemplate: "%{y:.4g}" });
@@ -422,6 +432,7 @@
     const drawLosses = () => {
       const axis = lossAxis(selectById("scale").value === "log", losses, referencesOf(curves));
       draw("loss", lossTraces(curves), {
+        margin: { l: 50, r: 15, t: TOP_MARGIN, b: 45 },
         hovermode: "x unified",
         ...referenceLines2(curves, axis),
         legend: { orientation: "h", y: -0.18 },
@@ -521,9 +532,10 @@
     const [S] = view.lengths;
     const [rows, columns] = view.size;
     const across = view.kind === "decoder_self" ? pointNames(columns, S + 1) : pointNames(columns);
-    const down = view.kind === "encoder_self" ? pointNames(rows) : pointNames(rows, S + 1);
+    const isAligned = view.trueSteps.length > 0;
+    const down = isAligned ? stepNames(rows) : pointNames(rows, view.kind === "encoder_self" ? 1 : S + 1);
     const title = view.meaning === "strength" ? "read strength" : "attention weight";
-    const known = view.trueSteps.length ? "attended point; outlined in orange: the true one" : "attended point";
+    const known = isAligned ? "attended point; outlined in orange: the true one" : "attended point";
     draw("map", [heatmap(view.rows, across, down, colourScale(view.meaning, view.map, view.largest), title)], {
       xaxis: { title: { text: view.kind === "decoder_self" ? DECODER_STEPS : known }, constrain: "domain" },
       yaxis: { autorange: "reversed", title: { text: "query step" } },
@@ -539,7 +551,7 @@
   };
   var MAX_ROWS = 4;
   var View = class _View {
-    constructor(examples, source, target, forecast, maps, meaning, alignment) {
+    constructor(examples, source, target, forecast, maps, meaning, alignment, stepTimes) {
       this.examples = examples;
       this.source = source;
       this.target = target;
@@ -547,6 +559,7 @@
       this.maps = maps;
       this.meaning = meaning;
       this.alignment = alignment;
+      this.stepTimes = stepTimes;
       this.kind = this.kinds[0];
     }
     examples;
@@ -556,6 +569,7 @@
     maps;
     meaning;
     alignment;
+    stepTimes;
     example = 0;
     kind;
     layer = 0;
@@ -567,7 +581,8 @@
       const unpacked = {};
       for (const [kind, packed] of Object.entries(maps)) unpacked[kind] = await unpack(packed);
       const [source, target, forecast] = await Promise.all([examples.source, examples.target, examples.forecast].map(unpack));
-      return new _View(examples, source, target, forecast, unpacked, meaning, alignment);
+      const times = examples.times && [await unpack(examples.times.source), await unpack(examples.times.target)];
+      return new _View(examples, source, target, forecast, unpacked, meaning, alignment, times);
     }
     get kinds() {
       return Object.keys(this.maps);
@@ -604,8 +619,19 @@
     get trueSteps() {
       return this.kind === "cross" && this.alignment ? this.alignment[this.example].slice(0, this.size[0]) : [];
     }
-    points(array, count, feature) {
-      return Array.from({ length: count }, (_, k) => array.at(this.example, k, feature));
+    /** The horizontal places of the source and target steps: dates as ISO text, numbers, or the steps counted from 1. */
+    get places() {
+      const [S, T] = this.lengths;
+      const { stepTimes, examples: { times } } = this;
+      const counted = (first, count) => Array.from({ length: count }, (_, k) => first + k + 1);
+      if (!stepTimes || !times) return [counted(0, S), counted(S, T)];
+      const text2 = (time) => times.is_date ? new Date(time).toISOString() : time;
+      const [source, target] = stepTimes.map((array, side) => this.points(array, [S, T][side]));
+      return [source.map(text2), target.map(text2)];
+    }
+    /** Return the first values of an array (N, L, F) or (N, L) for the chosen sequence. */
+    points(array, count, ...feature) {
+      return Array.from({ length: count }, (_, k) => array.at(this.example, k, ...feature));
     }
     /** Return the unit of a feature with a space before it, or "". */
     unitOf(feature) {
@@ -657,13 +683,14 @@
     const { plane, target_features: targets } = view.examples;
     const spreads = new Map((plane ? targets : rows).map((name) => [name, view.spread(name)]));
     const value = (name, number) => `${formatValue(number, spreads.get(name))}${escapeMarkup(view.unitOf(name))}`;
-    return (feature, x, y) => plane ? targets.map((name, f) => value(name, f ? y : x)).join(", ") : `${escapeMarkup(feature)} ${value(feature, y)}`;
+    return (feature, x, y) => plane ? targets.map((name, f) => value(name, f ? y : Number(x))).join(", ") : `${escapeMarkup(feature)} ${value(feature, y)}`;
   }
   function rowTraces(view, feature, axis, nameValue) {
     const { soft, warn, accent } = theme();
     const { examples: { plane, features, target_features: targets }, lengths: [S, T] } = view;
     const walked = view.kind === "encoder_self" ? T : view.step + 1;
-    const across = (array, first, count) => plane ? view.points(array, count, 0) : Array.from({ length: count }, (_, k) => first + k + 1);
+    const [sourcePlaces, targetPlaces] = view.places;
+    const across = (array, places, count) => plane ? view.points(array, count, 0) : places.slice(0, count);
     const trace = (name, names, xs, ys, extra) => ({
       x: xs,
       y: ys,
@@ -682,7 +709,7 @@
       traces.push(trace(
         "source",
         pointNames(S),
-        across(view.source, 0, S),
+        across(view.source, sourcePlaces, S),
         view.points(view.source, S, given),
         { line: { color: soft, width: 1.5 }, marker: view.kind === "decoder_self" ? { size: 7, color: soft } : litMarkers(view, S), meta: "source" }
       ));
@@ -691,14 +718,14 @@
       traces.push(trace(
         "truth",
         pointNames(T, S + 1),
-        across(view.target, S, T),
+        across(view.target, targetPlaces, T),
         view.points(view.target, T, targetIndex),
         { line: { color: accent, dash: "dot", width: 1.5 }, marker: { symbol: "x-thin-open", size: 9, color: accent }, meta: "target" }
       ));
       traces.push(trace(
         "forecast",
         pointNames(walked, S + 1),
-        across(view.forecast, S, walked),
+        across(view.forecast, targetPlaces, walked),
         view.points(view.forecast, walked, targetIndex),
         { line: { color: warn, width: 1.5 }, marker: forecastMarkers(view, walked), meta: "target" }
       ));
@@ -728,7 +755,8 @@
       return { ...trace, showlegend };
     });
     const more = every.length - rows.length;
-    const overSteps = more ? `step (${more} more features are not drawn)` : "step";
+    const word = examples.times ? "time" : "step";
+    const overSteps = more ? `${word} (${more} more features are not drawn)` : word;
     const below = examples.plane ? view.nameOf(examples.features[0]) : overSteps;
     draw("path", traces, {
       ...rowAxes(view, rows),
@@ -911,7 +939,8 @@
     byId("history-name").textContent = name;
     byId("history-frame").setAttribute("aria-valuetext", name);
     const title = history.meaning === "strength" ? "read strength" : "attention weight";
-    draw("history-map", [heatmap(z, pointNames(S), pointNames(T, S + 1), colourScale(history.meaning, weights, largest), title)], {
+    const down = history.alignment ? stepNames(T) : pointNames(T, S + 1);
+    draw("history-map", [heatmap(z, pointNames(S), down, colourScale(history.meaning, weights, largest), title)], {
       xaxis: { title: { text: "attended point" } },
       yaxis: { autorange: "reversed", title: { text: "query step" } },
       shapes: outlines(known, ALIGNMENT_COLOUR)
@@ -2540,11 +2569,12 @@
       context.putImageData(pixels, 0, 0);
       return svg("image", { x: MARGIN2.left, y: MARGIN2.top, width: grid.columns * grid.cellWidth, height: grid.rows * grid.cellHeight, preserveAspectRatio: "none", href: canvas.toDataURL(), style: "image-rendering: pixelated" });
     }
-    labels({ state }, grid) {
+    labels({ state, hasAlignment }, grid) {
       const { soft } = theme();
       const group = svg("g", { "font-size": 11, fill: soft, "aria-hidden": "true" });
       const S = state.source.length;
-      const firstRow = state.kind === "encoder_self" ? 1 : S + 1;
+      const isCountedFrom1 = state.kind === "cross" && hasAlignment;
+      const firstRow = state.kind === "encoder_self" || isCountedFrom1 ? 1 : S + 1;
       const firstColumn = state.kind === "decoder_self" ? S + 1 : 1;
       const every = (size, room) => Math.max(1, Math.ceil(room / size));
       const bottom = MARGIN2.top + grid.rows * grid.cellHeight;
@@ -2553,7 +2583,7 @@
       const across = state.kind === "decoder_self" ? "attended decoder step, by the point it forecasts" : "attended source point";
       group.append(svg("text", { x: MARGIN2.left + grid.columns * grid.cellWidth / 2, y: bottom + 32, "text-anchor": "middle", "font-size": 13 }, across));
       const middle = (MARGIN2.top + bottom) / 2;
-      group.append(svg("text", { x: 14, y: middle, "text-anchor": "middle", "font-size": 13, transform: `rotate(-90 14 ${middle})` }, state.kind === "encoder_self" ? "query point" : "forecast point"));
+      group.append(svg("text", { x: 14, y: middle, "text-anchor": "middle", "font-size": 13, transform: `rotate(-90 14 ${middle})` }, state.kind === "encoder_self" ? "query point" : isCountedFrom1 ? "target step" : "forecast point"));
       return group;
     }
     /** Outlines: the true source step, forced rows, the chosen row, and the cell of the keyboard. */
@@ -3019,13 +3049,15 @@
         const y = panel.y(tick);
         group.append(svg("line", { x1: left, x2: right, y1: y, y2: y, stroke: line }), svg("text", { x: left - 6, y: y + 4, "text-anchor": "end" }, tickText(tick, yTicks)));
       }
-      const xTicks = roundTicks(panel.x.domain, this.width > 420 ? 7 : 4).filter((tick) => scene.plane || Number.isInteger(tick));
+      const hasTimes = !scene.plane && scene.times.length > 0;
+      const xTicks = roundTicks(panel.x.domain, hasTimes ? 3 : this.width > 420 ? 7 : 4).filter((tick) => scene.plane || Number.isInteger(tick));
+      const xText = (tick) => hasTimes ? scene.times[tick - 1] ?? "" : tickText(tick, xTicks);
       for (const tick of xTicks) {
         const x = panel.x(tick);
         group.append(svg("line", { x1: x, x2: x, y1: top, y2: bottom, stroke: line }));
-        if (isLast) group.append(svg("text", { x, y: bottom + 15, "text-anchor": "middle" }, tickText(tick, xTicks)));
+        if (isLast) group.append(svg("text", { x, y: bottom + 15, "text-anchor": "middle" }, xText(tick)));
       }
-      const below = scene.plane ? scene.axisNames[scene.features[0]] ?? scene.features[0] : "step";
+      const below = scene.plane ? scene.axisNames[scene.features[0]] ?? scene.features[0] : hasTimes ? "time" : "step";
       if (isLast) group.append(svg("text", { x: (left + right) / 2, y: bottom + 32, "text-anchor": "middle", "font-size": 13 }, shorten(below, 40)));
       group.append(svg("text", { x: 13, y: (top + bottom) / 2, "text-anchor": "middle", "font-size": 13, transform: `rotate(-90 13 ${(top + bottom) / 2})` }, shorten(panel.title, 24)));
       return group;
@@ -3223,20 +3255,23 @@
 
   // src/live/sequences.ts
   var Sequences = class _Sequences {
-    constructor(examples, sources, targets, alignments) {
+    constructor(examples, sources, targets, alignments, stepTimes) {
       this.examples = examples;
       this.sources = sources;
       this.targets = targets;
       this.alignments = alignments;
+      this.stepTimes = stepTimes;
       this.names = sequenceNames(examples.ids, examples.labels);
     }
     examples;
     sources;
     targets;
     alignments;
+    stepTimes;
     names;
     static async load(examples, alignment) {
-      return new _Sequences(examples, await unpack(examples.source), await unpack(examples.target), alignment);
+      const times = examples.times && [await unpack(examples.times.source), await unpack(examples.times.target)];
+      return new _Sequences(examples, await unpack(examples.source), await unpack(examples.target), alignment, times);
     }
     get count() {
       return this.names.length;
@@ -3248,6 +3283,17 @@
     /** Return the true target (T, G) of a sequence; NaN where it was not observed. */
     target(index) {
       return points(this.targets, index, this.examples.target_lengths[index], this.examples.target_features.length);
+    }
+    /** Whether the task has a true source step for each target step. */
+    get hasAlignment() {
+      return this.alignments !== null;
+    }
+    /** Return the names of the times of the source and target steps; empty if the times are unknown. */
+    times(index) {
+      const { stepTimes, examples: { times, source_lengths: S, target_lengths: T } } = this;
+      if (!stepTimes || !times) return [];
+      const [source, target] = stepTimes.map((array, side) => Array.from({ length: [S, T][side][index] }, (_, k) => array.at(index, k)));
+      return timeNames([...source, ...target], times.is_date);
     }
     /** Return the true source step of each target step; -1 where there is none. */
     alignment(index) {
@@ -3576,7 +3622,10 @@
       }
       const { features, target_features: targetFeatures, named, plane } = page.examples;
       const alignment = answered.example !== null && !answered.isChanged ? this.sequences.alignment(answered.example) : [];
-      return { state: answered, current: state, shown, features, targetFeatures, axisNames: named, plane, hasTrace, alignment, canForce: this.canForce };
+      const { hasAlignment } = this.sequences;
+      const isWhole = answered.example !== null && answered.source.length === page.examples.source_lengths[answered.example];
+      const times = isWhole ? this.sequences.times(answered.example) : [];
+      return { state: answered, current: state, shown, features, targetFeatures, axisNames: named, plane, hasTrace, alignment, hasAlignment, times, canForce: this.canForce };
     }
     /** The forced rows that exist in a model with other layers and heads. */
     rowsFor({ content: { layers, heads, steps } }, force = this.state.force) {

@@ -34,7 +34,7 @@ from seqattn.errors import ConfigError, Interrupted
 from seqattn.experiments import Callbacks
 from seqattn.experiments.compare import compare
 from seqattn.plots import as_bytes, attention_figure
-from seqattn.plots.comparison_pictures import median_attention
+from seqattn.plots.comparison_pictures import median_attention, median_attention_figure
 from seqattn.runs import EpochRecord, RunFolder, attention_arrays
 from seqattn.runs.storage import read_arrays, write_arrays
 from tests.comparisons import read_table, write_config, write_divergence
@@ -548,12 +548,49 @@ def test_weights_are_averaged_over_sequences_of_the_same_lengths(tmp_path: Path)
     means = [weights[[1, 3, 5], 0, 0].mean(axis=0) for weights in kept.values()]
     np.testing.assert_allclose(median.weights, np.median(means, axis=0), atol=1e-6)
     assert median.alignment.tolist() == [0, 1, 3]
-    assert median.title == "dot\nmedian of 3 seeds\nof sequences of 4 and 3 points"
+    assert median.title == "dot\nmedian of 3 seeds\nmean of 3 sequences\nof 4 and 3 points"
     variant, _ = variant_with_lengths(tmp_path / "more", [(3, 2)] * 2 + [(4, 3)] + [(2, 2)] * 3)
     median = median_attention(variant)
     assert median is not None
     assert median.weights.shape == (2, 2)
     np.testing.assert_allclose(median.weights.sum(axis=-1), 1, atol=1e-6)
+
+
+def test_weights_are_aligned_if_the_true_steps_differ(tmp_path: Path) -> None:
+    """Target step 0 is determined by source step 2 or 0: a mean by source step shows neither."""
+    variant, kept = variant_with_lengths(tmp_path, [(3, 2)] * 2)
+    alignment = np.array([[2, 1], [0, 1]])
+    for folder in variant.folders.values():
+        write_arrays(folder.attention, {**read_arrays(folder.attention), "alignment": alignment})
+    median = median_attention(variant)
+    assert median is not None
+    assert median.has_different_true_steps
+    assert median.relative_weights is not None
+    first = np.array([weights[:, 0, 0, 0] for weights in kept.values()])  # (seeds, N, S)
+    expected = [first[:, 0, 0], first[:, 0, 1], (first[:, 0, 2] + first[:, 1, 0]) / 2,
+                first[:, 1, 1], first[:, 1, 2]]  # fmt: skip
+    np.testing.assert_allclose(median.relative_weights[0], np.median(expected, axis=1), atol=1e-6)
+    assert np.isnan(median.relative_weights[1]).tolist() == [True, False, False, False, True]
+    figure = median_attention_figure([variant])
+    assert figure is not None
+    (axes, _) = figure.axes
+    assert [label.get_text() for label in axes.get_xticklabels()] == ["-2", "-1", "0", "+1", "+2"]
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["Step 1", "Step 2"]
+    assert {patch.get_x() for patch in axes.patches} == {1.5}  # type: ignore[attr-defined]
+    assert figure.get_supxlabel() == "source points, counted from the true one (0, outlined)"
+
+
+def test_weights_are_not_aligned_if_the_true_steps_are_equal_or_unknown(tmp_path: Path) -> None:
+    variant, _ = variant_with_lengths(tmp_path, [(3, 2)] * 2)
+    unknown, _ = variant_with_lengths(tmp_path, [(3, 2)] * 2, name="unknown")
+    for folder in unknown.folders.values():
+        arrays = read_arrays(folder.attention)
+        del arrays["alignment"]
+        write_arrays(folder.attention, arrays)
+    for variants in ([variant], [unknown], [variant, unknown]):
+        figure = median_attention_figure(variants)
+        assert figure is not None
+        assert figure.get_supxlabel().startswith("source points (given)")
 
 
 def test_a_panel_says_what_is_averaged(tmp_path: Path) -> None:
@@ -562,7 +599,7 @@ def test_a_panel_says_what_is_averaged(tmp_path: Path) -> None:
     median = median_attention(variant)
     assert median is not None
     first, *others = median.title.split("\n")
-    assert others == ["median of 3 seeds", "mean of its layers and heads"]
+    assert others == ["median of 3 seeds", "mean of 4 sequences", "mean of its layers and heads"]
     assert first.startswith("a_variant_w")
     assert first.endswith("_ends_with-2")
     assert len(first) == 24

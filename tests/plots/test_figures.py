@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import io
+import itertools
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,9 +14,13 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.image import imread
+from matplotlib.text import Annotation, Text
+from matplotlib.transforms import Bbox
+from numpy.typing import NDArray
 
 from seqattn.errors import UsageError
 from seqattn.plots import (
+    Details,
     LossHistory,
     as_bytes,
     attention_figure,
@@ -25,6 +31,7 @@ from seqattn.plots import (
     shorten_name,
     vectors_figure,
 )
+from seqattn.plots.attention import Layout
 from seqattn.plots.run_pictures import picture_ending, sequence_titles
 from seqattn.plots.style import FORMATS
 
@@ -55,6 +62,19 @@ def test_a_heatmap_prints_its_weights_and_leaves_padding_blank() -> None:
     assert first.patch.get_hatch()
     labels = [axes.get_ylabel() for axes in figure.axes]
     assert "attention weight" in labels  # the colour bar
+
+
+def test_rows_and_columns_of_an_alignment_are_both_counted_from_1() -> None:
+    """With rows from 17 to 32, a reader cannot see that step 3 of a copy attends to point 3."""
+    figure = attention_figure([np.eye(16)], titles=["t"], alignment=[np.arange(16)])
+    across, down = ticks(figure.axes[0])
+    assert across == down == ["1", "3", "5", "7", "9", "11", "13", "15"]
+    assert figure.get_supylabel() == "target steps (forecast)"
+    assert figure.get_supxlabel() == "source points (given); outlined: the true one"
+    across, down = ticks(attention_figure([np.eye(16)], titles=["t"]).axes[0])
+    assert (across[0], down[0]) == ("1", "17")
+    short = attention_figure([np.eye(2)], titles=["t"], alignment=[np.arange(2)])
+    assert ticks(short.axes[0]) == (["Point 1", "Point 2"], ["Step 1", "Step 2"])
 
 
 def test_a_number_can_be_read_on_its_cell() -> None:
@@ -263,13 +283,155 @@ def test_a_plane_is_for_the_same_two_features(target_features: list[str]) -> Non
 
 
 def test_features_of_unlike_units_share_no_plane() -> None:
-    """Metres beside pascals: at one scale the path would be a line."""
+    """Metres beside kilometres: at one scale the path would be a line."""
     given = np.array([[0.0, 101325.0], [1.0, 101425.0], [2.0, 101225.0]])
     none = given[:0]
-    figure = paths_figure([given], [none], [none], titles=["t"], features=["x", "p"])
-    assert [axes.get_ylabel() for axes in figure.axes] == ["x", "p"]
-    figure = paths_figure([given / [1, 100]], [none], [none], titles=["t"], features=["x", "p"])
+    figure = paths_figure([given], [none], [none], titles=["t"], features=["x", "y"])
+    assert [axes.get_ylabel() for axes in figure.axes] == ["x", "y"]
+    near = given / [1, 100]
+    figure = paths_figure([near], [none], [none], titles=["t"], features=["x", "y"])
     assert len(figure.axes) == 1
+    figure = paths_figure([near], [none], [none], titles=["t"], features=["temp", "humidity"])
+    assert [axes.get_ylabel() for axes in figure.axes] == ["temp", "humidity"]
+
+
+def days(first: str, count: int) -> NDArray[Any]:
+    return np.arange(count) + np.datetime64(first, "D")
+
+
+def test_features_that_are_no_plane_are_drawn_over_their_dates() -> None:
+    given, truth = np.zeros((20, 2)), np.ones((10, 2))
+    figure = paths_figure(
+        [given] * 2, [truth] * 2, [truth + 0.5] * 2, titles=["a", "b"],
+        features=["temp", "humidity"],
+        details=Details(times=[days("2024-01-21", 30), days("2023-12-21", 30)]),
+    )  # fmt: skip
+    as_bytes(figure)
+    panels = np.array(figure.axes).reshape(2, 2)
+    assert [axes.get_ylabel() for axes in panels[:, 0]] == ["temp", "humidity"]
+    assert figure.get_supxlabel() == "time"
+    for axes, month in zip(panels[1], ("Feb", "Jan"), strict=True):
+        assert month in [label.get_text() for label in axes.get_xticklabels()]
+        assert axes.xaxis.get_offset_text().get_text() == "2024"
+    (line,) = [line for line in panels[0, 0].lines if len(line.get_xdata()) == 20]
+    assert list(line.get_xdata()) == list(days("2024-01-21", 20))
+    (between,) = [line for line in panels[0, 0].lines if line.get_linestyle() == ":"]
+    assert between.get_xdata()[0] == np.datetime64("2024-02-09T12")
+
+
+def boxes_of(axes: Axes) -> list[Bbox]:
+    """The boxes of the numbers in a panel, in pixels."""
+    renderer = FigureCanvasAgg(axes.figure).get_renderer()  # type: ignore[arg-type]
+    for text in axes.texts:
+        if isinstance(text, Annotation):
+            text.update_positions(renderer)
+    return [Text.get_window_extent(text, renderer) for text in axes.texts]
+
+
+def overlapping(axes: Axes) -> list[tuple[str, str]]:
+    """The pairs of texts in a panel that overlap by more than a pixel."""
+    words = list(zip(texts(axes), boxes_of(axes), strict=True))
+    return [
+        (one, other) for (one, a), (other, b) in itertools.combinations(words, 2)
+        if min(a.x1, b.x1) - max(a.x0, b.x0) > 1 and min(a.y1, b.y1) - max(a.y0, b.y0) > 1
+    ]  # fmt: skip
+
+
+def test_targets_that_repeat_the_source_are_rings_with_numbers() -> None:
+    """The path of a copy would cover the path of its source."""
+    numbers = np.random.default_rng(4)
+    source = numbers.uniform(-1, 1, size=(3, 16, 2))
+    forecast = 0.2 * source
+    figure = paths_figure(
+        source, source[:, ::-1], forecast, titles=["a", "b", "c"], features=["x", "y"],
+        details=Details(repeats_source=True),
+    )  # fmt: skip
+    as_bytes(figure)
+    for axes in figure.axes:
+        steps = [str(k) for k in range(1, 17)]
+        assert texts(axes) == steps * 2
+        colors = [text.get_color() for text in axes.texts]
+        assert len(set(colors[:16])) == len(set(colors[16:])) == 1
+        assert colors[0] != colors[16]
+        assert overlapping(axes) == []
+    rings = [line for line in figure.axes[0].lines if len(line.get_xdata()) == 16][1]
+    assert rings.get_markerfacecolor() == "none"
+    errors = [np.column_stack(line.get_data()) for line in figure.axes[0].lines  # type: ignore[arg-type]
+              if len(line.get_xdata()) == 2]  # fmt: skip
+    assert len(errors) == 16
+    np.testing.assert_allclose(errors[2], [source[0, 13], forecast[0, 2]])
+    assert legend_texts(figure) == [
+        "given, numbered in black", "true target, numbered in blue",
+        "forecast, with a line to its target",
+    ]  # fmt: skip
+
+
+def test_recall_shows_keys_values_and_the_query() -> None:
+    source = np.array([[0.0, 0.0], [1.0, 1.0], [-1.0, 1.0], [-1.0, -0.5], [0.1, 0.0]])
+    truth, forecast = source[1:2], np.array([[0.5, 0.7]])
+    figure = paths_figure(
+        [source], [truth], [forecast], titles=["pair 1 asked"], features=["x", "y"],
+        details=Details(repeats_source=True, has_pairs=True),
+    )  # fmt: skip
+    (axes,) = figure.axes
+    drawn = [(line.get_marker(), np.column_stack(line.get_data()).tolist()) for line in axes.lines]  # type: ignore[arg-type]
+    assert ("s", [source[0].tolist(), source[2].tolist()]) in drawn
+    assert ("o", [source[1].tolist(), source[3].tolist()]) in drawn
+    assert ("*", [source[4].tolist()]) in drawn
+    assert ("None", source[:2].tolist()) in drawn
+    assert ("None", source[2:4].tolist()) in drawn
+    assert ("None", source[1:3].tolist()) not in drawn  # from a value to the next key
+    assert ("None", [truth[0].tolist(), forecast[0].tolist()]) in drawn
+    assert texts(axes) == ["1", "2"]
+    assert legend_texts(figure) == [
+        "key, numbered", "its value", "query", "true target", "forecast, with a line to its target",
+    ]  # fmt: skip
+
+
+def legend_texts(figure: Figure) -> list[str]:
+    (legend,) = figure.legends
+    return [text.get_text() for text in legend.get_texts()]
+
+
+def test_the_number_of_a_point_is_on_no_marker() -> None:
+    """A forecast lies farther from the centre than its target, in the direction of the number."""
+    given, truth = np.array([[1.0, 1.0], [1.0, -1.0]]), np.array([[-1.0, -1.0], [-1.0, 1.0]])
+    figure = paths_figure(
+        [given], [truth], [1.12 * truth], titles=["t"], features=["x", "y"]
+    )  # fmt: skip
+    as_bytes(figure)
+    (axes,) = figure.axes
+    assert texts(axes) == ["1", "2", "3", "4"]
+    markers = axes.transData.transform(np.vstack([given, truth, 1.12 * truth]))
+    radius = 3 / 72 * figure.dpi  # of a marker of 6 points
+    for text, box in zip(texts(axes), boxes_of(axes), strict=True):
+        near = np.clip(markers, [box.x0, box.y0], [box.x1, box.y1])
+        assert np.linalg.norm(near - markers, axis=1).min() > 0.8 * radius, text
+    one = paths_figure([given[:1]], [none := given[:0]], [none], titles=["t"], features=["x", "y"])
+    (box,) = boxes_of(one.axes[0])
+    (marker,) = one.axes[0].transData.transform(given[:1])
+    assert not box.contains(*marker)
+
+
+@pytest.mark.parametrize("S", [5, 13, 40])
+def test_the_texts_of_many_vectors_do_not_overlap(S: int) -> None:
+    numbers = np.random.default_rng(7)
+    weights = numbers.dirichlet(np.full(S, 0.5))
+    figure = vectors_figure(
+        numbers.normal(size=4), numbers.normal(size=(S, 4)) + 1, numbers.normal(size=(S, 4)),
+        numbers.normal(size=4), weights, title="t", cosines=True,
+    )  # fmt: skip
+    as_bytes(figure)
+    largest = sorted(np.argsort(-weights)[:12] + 1)
+    for axes in figure.axes:
+        assert overlapping(axes) == []
+        *arrows, last = [text for text in axes.texts if text.get_text()]
+        numbered = ", ".join(text.get_text() for text in arrows if text.get_text()[0].isdigit())
+        assert sorted(map(int, numbered.split(", "))) == largest
+        listed = [line.split(":")[0] for line in last.get_text().splitlines() if ":" in line]
+        assert list(map(int, listed)) == largest
+        assert ("largest" in last.get_text()) == (S > 12)
+        assert boxes_of(axes)[-1].x0 > axes.get_window_extent().x1
 
 
 def test_empty_cells_are_left_out_of_a_plane() -> None:
@@ -313,11 +475,13 @@ def pictures_of_every_kind() -> dict[str, Callable[[], Figure]]:
     """With what makes margins narrow: large numbers, long words, a single panel, many lines."""
     numbers = np.random.default_rng(1)
 
-    def paths(panels: int, features: int, scale: float) -> Figure:
-        given, truth, forecast = scale * numbers.normal(size=(3, panels, 4, features))
+    def paths(
+        panels: int, features: tuple[str, ...], scale: float, details: Details | None = None
+    ) -> Figure:
+        given, truth, forecast = scale * numbers.normal(size=(3, panels, 4, len(features)))
         return paths_figure(
             given, truth, forecast, titles=["sequence number one\nMSE 0.1234"] * panels,
-            features=[f"a feature {k}" for k in range(features)],
+            features=features, details=details,
         )  # fmt: skip
 
     return {
@@ -326,16 +490,37 @@ def pictures_of_every_kind() -> dict[str, Callable[[], Figure]]:
             LossHistory([1, 2], [1e-7, 1e-8], [1e-7, 1e-7], [1e-7, 1e-7]), best_epoch=2,
             noise_floor=1e-9, baseline=("a rule with a rather long name", 1e-8), title="t",
         ),
-        "one path": lambda: paths(1, 2, 1.0),
-        "many paths": lambda: paths(7, 2, 1e5),
-        "one series": lambda: paths(1, 1, 1e6),
-        "series": lambda: paths(6, 3, 1e-6),
+        "one path": lambda: paths(1, ("x", "y"), 1.0),
+        "many paths": lambda: paths(7, ("x", "y"), 1e5),
+        "two series": lambda: paths(7, ("a feature", "another feature"), 1e5),
+        "one copy": lambda: paths(1, ("x", "y"), 1.0, Details(repeats_source=True)),
+        "many copies": lambda: paths(7, ("x", "y"), 1.0, Details(repeats_source=True)),
+        "one recall": lambda: paths(
+            1, ("x", "y"), 1.0, Details(repeats_source=True, has_pairs=True)
+        ),
+        "dates": lambda: paths(
+            6, ("a feature",), 1.0, Details(times=[days("2023-12-29", 8)] * 6)
+        ),
+        "dates of rows": lambda: paths(
+            2, ("a feature", "b"), 1.0, Details(times=[days("2023-12-29", 8)] * 2)
+        ),
+        "one series": lambda: paths(1, ("a feature",), 1e6),
+        "series": lambda: paths(6, ("a feature", "a feature 2", "a feature 3"), 1e-6),
         "one weight": lambda: attention_figure([np.ones((1, 1))], titles=["t"]),
         "one weight of a long name": lambda: attention_figure(
             [np.ones((1, 1))],
             titles=[f"{shorten_name('W' * 60, 24)}\nof sequences of 24 and 24 points"],
         ),
         "long": lambda: attention_figure([np.full((64, 3), 0.1)] * 6, titles=["a\nb\nc"] * 6),
+        "small weights": lambda: attention_figure([np.full((2, 3), 0.33)], titles=["t"]),
+        "tiny weights": lambda: attention_figure([np.full((2, 3), 0.0033)], titles=["t"]),
+        "relative": lambda: attention_figure(
+            [np.full((1, 17), 0.25)], titles=["a\nb"], kind="relative", alignment=[np.array([8])]
+        ),
+        "titles of rows": lambda: attention_figure(
+            [np.full((2, 2), 0.5)] * 6, titles=["one", "two", "three", "", "", ""],
+            layout=Layout(columns=3, row_titles=["sequence\nlabel"] * 2, heading="a heading"),
+        ),
         "strengths": strengths,
         "vectors": lambda: vectors_figure(
             np.ones(5), numbers.normal(size=(9, 5)), numbers.normal(size=(9, 5)), np.ones(5),

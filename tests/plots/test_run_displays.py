@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import builtins
 import io
 import json
@@ -11,12 +12,14 @@ import re
 import shutil
 import subprocess
 import sys
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 
 import seqattn as package
 from seqattn import experiments
@@ -24,9 +27,10 @@ from seqattn.analysis.comparison import read_comparison
 from seqattn.cli.panel import PanelDisplay, sparkline
 from seqattn.cli.text_heatmap import print_weights
 from seqattn.config import resolve
-from seqattn.data.sequences import can_share_axes
+from seqattn.data.planes import can_share_axes
 from seqattn.errors import CheckpointError, DataError, Interrupted, UsageError
-from seqattn.plots import attention_figure, run_pictures
+from seqattn.plots import attention_figure, history_pictures, run_pictures
+from seqattn.plots.attention import Layout
 from seqattn.report import report
 from seqattn.report.content import (
     MAX_EXAMPLES,
@@ -190,24 +194,47 @@ def test_what_was_drawn_of_a_run_goes_with_it(
 def test_a_film_of_strengths_has_a_scale_for_both_signs(
     run: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked = list[float]()
+    asked = list[float | None]()
     draw = run_pictures.attention_figure
 
     def noted(*arrays: Any, **more: Any) -> Any:
-        asked.append(more["max_weight"])
+        asked.append(more["layout"].max_weight)
         return draw(*arrays, **more)
 
     monkeypatch.setattr(run_pictures, "attention_figure", noted)
     film = {**read_arrays(run.film), "meaning": np.array("strength")}
     film["weights"] = np.where(np.isfinite(film["weights"]), -5.0, np.nan)
-    run_pictures.save_animation(film, tmp_path / "f.gif")
+    history_pictures.save_animation(film, tmp_path / "f.gif")
     assert set(asked) == {5.0}
 
 
 def test_a_film_of_a_head_says_which(run: RunFolder) -> None:
     film = read_arrays(run.film)
-    panels = run_pictures.attention_history_picture(film, 1, layer=0, head=1).axes[:-1]
-    assert all("\nhead 1\n" in axes.get_title() for axes in panels)
+    first, *others, _ = history_pictures.attention_history_picture(film, 1, layer=0, head=1).axes
+    assert first.get_ylabel().endswith("\nhead 1")
+    assert [axes.get_ylabel() for axes in others] == ["", ""]
+
+
+def test_a_film_names_each_epoch_and_each_sequence_once(
+    run: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    film = read_arrays(run.film)
+    panels = np.array(history_pictures.attention_history_picture(film, 2).axes[:-1]).reshape(2, 3)
+    assert [axes.get_title() for axes in panels[0]] == [
+        "before training", "after epoch 2", "after epoch 4",
+    ]  # fmt: skip
+    assert not any(axes.get_title() for axes in panels[1])
+    names = [axes.get_ylabel().split("\n")[0] for axes in panels[:, 0]]
+    assert names == ["validation 0", "validation 1"]
+    frames = list[Figure]()
+    monkeypatch.setattr(history_pictures, "as_gif", lambda drawn: frames.extend(drawn) or b"")
+    history_pictures.save_animation(film, tmp_path / "f.gif")
+    assert [frame.get_suptitle() for frame in frames] == [
+        "before training", "after epoch 2", "after epoch 4",
+    ]  # fmt: skip
+    titles = [axes.get_title() for axes in frames[1].axes[:-1]]
+    assert len(set(titles)) == len(titles) == 4
+    assert not any("epoch" in title for title in titles)
 
 
 def test_a_panel_has_no_padding(run: RunFolder) -> None:
@@ -229,11 +256,18 @@ def test_long_sources_are_shown_up_to_the_largest_weight(
     """Each of forty points has 0.025 of the weight: on a scale to 1 that would be nothing."""
     weights = np.full((2, 40), 0.02)
     weights[:, 7] = 0.08
-    figure = attention_figure([weights], titles=["t"])
-    assert figure.axes[0].images[0].get_clim() == (0, 0.08)
-    assert attention_figure([weights[:, :16]], titles=["t"]).axes[0].images[0].get_clim() == (0, 1)
-    one = attention_figure([weights], titles=["t"], max_weight=0.5)
-    assert one.axes[0].images[0].get_clim() == (0, 0.5)
+    for shown in (weights, weights[:, :16]):
+        figure = attention_figure([shown], titles=["t"])
+        assert figure.axes[0].images[0].get_clim() == (0, 0.08)
+        assert figure.axes[-1].get_ylabel() == "attention weight\nup to the largest: 0.08"
+    for largest, end in ((0.49, 0.49), (0.5, 1)):
+        weights[0, 7] = largest
+        figure = attention_figure([weights], titles=["t"])
+        assert figure.axes[0].images[0].get_clim() == (0, end)
+    assert figure.axes[-1].get_ylabel() == "attention weight"
+    one = attention_figure([weights], titles=["t"], layout=Layout(max_weight=0.3))
+    assert one.axes[0].images[0].get_clim() == (0, 0.3)
+    weights[0, 7] = 0.08
     attention = {
         "weights": weights[None, None, None], "source_lengths": np.array([40]),
         "target_lengths": np.array([2]), "meaning": np.array("distribution"),
@@ -347,13 +381,13 @@ def test_ten_thousand_sequences_are_sampled_with_a_notice(mine: RunFolder) -> No
     assert sum(row[1] for row in content["classes"][0]["rows"]) == 10_000
 
 
-def own_run(home: Path, *sets: str, wide: float = 1.0) -> RunFolder:
+def own_run(home: Path, *sets: str, wide: float = 1.0, names: str = "a,b") -> RunFolder:
     """A small run of two features, the second `wide` times the first, far from 0."""
     numbers, file = np.random.default_rng(3), home / "own.csv"
     points = numbers.normal(size=(30, 7, 2)).cumsum(axis=1) * [1, wide] + [0, 1e5]
     rows = [f"{k},{t},{a},{b}\n" for k, steps in enumerate(points)
             for t, (a, b) in enumerate(steps)]  # fmt: skip
-    file.write_text("sequence,step,a,b\n" + "".join(rows))
+    file.write_text(f"sequence,step,{names}\n" + "".join(rows))
     words = ["name=own", "data.kind=file", f"data.path={file}", "data.source_length=4",
              "training.epochs=1", "training.batch_size=8", *sets]  # fmt: skip
     folder, _ = experiments.train_one(resolve(None, words).config, home, plots=False)
@@ -382,15 +416,68 @@ def test_errors_that_were_not_scaled_have_no_unit(tmp_path: Path) -> None:
     assert content["unit"] == content["unit_of_one"] == ""
 
 
-@pytest.mark.parametrize(("wide", "plane"), [(1, True), (900, False)])
-def test_features_of_unlike_units_have_no_plane(tmp_path: Path, wide: float, plane: bool) -> None:
-    content = run_content(own_run(tmp_path, "data.scaling=standard", wide=wide), examine=False)
+@pytest.mark.parametrize(
+    ("names", "wide", "plane"), [("x,y", 1, True), ("x,y", 900, False), ("a,b", 1, False)]
+)
+def test_features_of_unlike_units_have_no_plane(
+    tmp_path: Path, names: str, wide: float, plane: bool
+) -> None:
+    run = own_run(tmp_path, "data.scaling=standard", wide=wide, names=names)
+    content = run_content(run, examine=False)
     assert content["examples"]["plane"] is plane
+
+
+def test_forecasts_of_a_file_with_dates_are_drawn_over_dates(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seqattn: Callable[..., Ended]
+) -> None:
+    """The dates are those of the rows, which are not the same in each series."""
+    file, numbers = tmp_path / "own.csv", np.random.default_rng(3)
+    days = np.datetime64("2024-01-01") + np.arange(7)
+    rows = [f"{k},{day + k},{a:.4f},{b:.4f}\n" for k in range(12) for day, (a, b) in
+            zip(days, numbers.normal(size=(7, 2)).cumsum(axis=0), strict=True)]  # fmt: skip
+    file.write_text("sequence,day,temp,humidity\n" + "".join(rows))
+    words = ["name=own", "data.kind=file", f"data.path={file}", "data.target_length=2",
+             "training.epochs=1"]  # fmt: skip
+    folder, _ = experiments.train_one(resolve(None, words).config, tmp_path, plots=False)
+    predictions = folder.read_predictions(2)
+    first = np.datetime64("2024-01-01") + int(predictions["ids"][0])
+    assert list(predictions["source_times"][0]) == list(days[:5] - days[0] + first)
+    assert list(predictions["target_times"][0]) == list(days[5:] - days[0] + first)
+    figure = run_pictures.predictions_picture(predictions, folder.read_summary(), 2)
+    assert figure.get_supxlabel() == "time"
+    drawn = figure.axes[0].lines[0].get_xdata()
+    assert np.array_equal(np.asarray(drawn), predictions["source_times"][0])
+
+    times = run_content(folder, examine=False)["examples"]["times"]
+    assert times["is_date"]
+    packed = np.frombuffer(zlib.decompress(base64.b64decode(times["source"]["data"])))
+    milliseconds = predictions["source_times"].astype("datetime64[ms]").astype(float)
+    assert packed.tolist() == milliseconds.ravel().tolist()
+
+    figures = list[Figure]()
+    monkeypatch.setattr(run_pictures, "save", lambda figure, path: figures.append(figure))
+    assert seqattn("data", "check", file, "--picture", tmp_path / "x.png").code == 0
+    panels = np.array(figures[0].axes).reshape(2, 5)
+    assert [axes.get_ylabel() for axes in panels[:, 0]] == ["temp", "humidity"]
+    assert list(panels[0, 1].lines[0].get_xdata()) == list(days + 1)
+    assert figures[0].get_supxlabel() == "time"
+
+
+def test_a_generated_task_records_its_name_and_alignment(tmp_path: Path) -> None:
+    words = [*SMALL, "name=recall", "data.kind=recall", "data.pairs=3", "training.epochs=1"]
+    folder, _ = experiments.train_one(resolve(None, words).config, tmp_path, plots=False)
+    predictions, summary = folder.read_predictions(3), folder.read_summary()
+    assert summary["task"] == "recall"
+    assert predictions["alignment"].tolist() == folder.read_attention(3)["alignment"].tolist()
+    assert "source_times" not in predictions
+    figure = run_pictures.predictions_picture(predictions, summary, 3)
+    assert all([text.get_text() for text in axes.texts] == ["1", "2", "3"] for axes in figure.axes)
 
 
 @pytest.mark.parametrize(
     ("features", "target_features", "spread", "plane"),
-    [("xy", "xy", (1, 19), True), ("xy", "xy", (21, 1), False), ("xy", "yx", (1, 1), False),
+    [("ab", "ab", (1, 1), False), ("yx", "yx", (1, 1), False),
+     ("xy", "xy", (1, 19), True), ("xy", "xy", (21, 1), False), ("xy", "yx", (1, 1), False),
      ("xyz", "xy", (1, 1), False), ("x", "x", (1, 1), False), ("xy", "xy", (0, 0), True),
      ("xy", "xy", (0, 1), False)],
 )  # fmt: skip
@@ -404,6 +491,19 @@ def test_which_features_share_a_plane(
     if len(features) == 2:
         points = [pattern[None] * spread + 7, pattern * spread + 7]
     assert can_share_axes(features, target_features, points) is plane
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "plane"),
+    [("x", "y", True), ("X", "Y", True), ("pos_x", "pos_y", True), ("x1 (mm)", "y1 (mm)", True),
+     ("longitude", "latitude", True), ("lon", "lat", True), ("pos x", "pos y", True),
+     ("latitude", "longitude", False), ("max", "may", False), ("x1", "y2", False),
+     ("x", "x", False), ("x_x", "y_y", False), ("x", "y_pos", False), ("x_a", "y_b", False),
+     ("temp_in", "temp_out", False), ("1", "2", False)],
+)  # fmt: skip
+def test_names_of_coordinates(first: str, second: str, plane: bool) -> None:
+    names = [first, second]
+    assert can_share_axes(names, names, [np.eye(2)]) is plane
 
 
 def test_where_it_starts_is_of_a_plane_alone() -> None:

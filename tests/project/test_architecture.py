@@ -35,6 +35,7 @@ FLOORS = [
     ["plots.style"],
     ["plots"],
     ["plots.run_pictures", "plots.comparison_pictures"],
+    ["plots.history_pictures"],
     ["export"],
     ["report"],
     ["experiments"],

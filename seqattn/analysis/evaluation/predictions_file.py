@@ -7,7 +7,9 @@ The letters in shapes are N (sequences), n (sequences in a chunk), T (target ste
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,7 +52,8 @@ class ForecastSpool(Spool):
     def write(self, path: Path) -> None:
         """Write `predictions.npz`.
 
-        The file contains the same arrays that `seqattn.data.files.writing.forecast_arrays` returns.
+        The file contains the same arrays that `seqattn.data.files.writing.forecast_arrays` returns,
+        and also the times of the steps and the alignment, if they are known.
         """
         part = self.part
         contents: dict[str, NDArray[np.generic] | StreamedArray] = {
@@ -63,9 +66,31 @@ class ForecastSpool(Spool):
             "forecast": self._rows(part.target_steps, len(part.target_features), self._forecast),
             "target": self._rows(part.target_steps, len(part.target_features), _target),
             "target_lengths": part.target_lengths,
+            **self._times(),
         }
+        if part.alignment is not None:
+            contents["alignment"] = part.alignment
         with open_atomic(path) as file:
             write_npz(file, contents)
+
+    def _times(self) -> dict[str, StreamedArray]:
+        """Return the times of the steps by array name; nothing if the steps are counted from 1."""
+        part = self.part
+        if (first := part.times(slice(0, 1))) is None:
+            return {}
+
+        def chunks(side: int) -> Iterator[NDArray[Any]]:
+            for places, _ in part.chunks():
+                times = part.times(places)
+                assert times is not None
+                yield times[side]
+
+        return {
+            f"{name}_times": StreamedArray(
+                (len(part), first[side].shape[1]), first[side].dtype, partial(chunks, side)
+            )
+            for side, name in enumerate(("source", "target"))
+        }
 
     def _rows(self, steps: int, features: int, points: ReadChunk) -> StreamedArray:
         first = points(self.part.select(slice(0, 1)), slice(0, 1))

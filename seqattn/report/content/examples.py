@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from seqattn.data.sequences import can_share_axes
+from seqattn.data.planes import can_share_axes
 from seqattn.data.units import Units, with_unit
 from seqattn.errors import CheckpointError
 from seqattn.plots.run_pictures import WEIGHT_KEYS
@@ -93,11 +93,32 @@ def _example_arrays(
         "source": pack_points(predictions["source"][selected]),
         "target": pack_points(predictions["target"][selected]),
         "forecast": pack_points(predictions["forecast"][selected]),
+        "times": _pack_times(predictions, selected),
         "source_lengths": predictions["source_lengths"][selected].tolist(),
         "target_lengths": predictions["target_lengths"][selected].tolist(),
         "losses": [float(loss) if np.isfinite(loss) else None for loss in losses[selected]],
         "total": len(losses),
     }  # fmt: skip
+
+
+def _pack_times(predictions: Arrays, selected: NDArray[np.int64]) -> dict[str, Any] | None:
+    """Return the times of the steps of the selected sequences, or None if they are unknown.
+
+    Returns:
+        `is_date`: whether the times are dates. `source` (N, S) and `target` (N, T): the times as
+        numbers. A date is a number of milliseconds since 1970 in UTC.
+    """
+    if "source_times" not in predictions:
+        return None
+    is_date = predictions["source_times"].dtype.kind == "M"
+    packed: dict[str, Any] = {"is_date": is_date}
+    for side in ("source", "target"):
+        times = predictions[f"{side}_times"][selected]
+        if is_date:
+            numbers = times.astype("datetime64[ms]").astype(np.float64)
+            times = np.where(np.isnat(times), np.nan, numbers)
+        packed[side] = pack_points(np.asarray(times, np.float64))
+    return packed
 
 
 def read_labels(arrays: Arrays) -> list[str]:

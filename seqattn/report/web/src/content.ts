@@ -26,6 +26,13 @@ export interface Unpacked {
 export type WeightMeaning = "distribution" | "strength";
 export type AttentionKind = "cross" | "encoder_self" | "decoder_self";
 
+/** The times of the source and target steps as numbers. A date is a number of milliseconds since 1970 in UTC. */
+export interface Times {
+  is_date: boolean;
+  source: Packed;
+  target: Packed;
+}
+
 export interface Examples {
   ids: string[];
   labels: string[];
@@ -39,6 +46,8 @@ export interface Examples {
   source: Packed;
   target: Packed;
   forecast: Packed;
+  /** The times of the steps; null if the steps are counted from 1. */
+  times: Times | null;
   source_lengths: number[];
   target_lengths: number[];
   losses: (number | null)[];

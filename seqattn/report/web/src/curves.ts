@@ -8,6 +8,8 @@ import { draw, onThemeChange, theme } from "./plots";
 import { integerTicks } from "./ticks";
 
 const NOISE_FLOOR = "noise floor";
+/** The space above the plot in pixels: the toolbar of plotly, and below it the name of the best epoch. */
+const TOP_MARGIN = 54;
 
 function lossTraces(curves: Curves): PlotValues[] {
   const { soft, accent, warn } = theme();
@@ -48,7 +50,7 @@ export function showCurves(curves: Curves, unit: string): void {
   const drawLosses = (): void => {
     const axis = lossAxis(selectById("scale").value === "log", losses, referencesOf(curves));
     draw("loss", lossTraces(curves), {
-      hovermode: "x unified", ...referenceLines(curves, axis), legend: { orientation: "h", y: -0.18 },
+      margin: { l: 50, r: 15, t: TOP_MARGIN, b: 45 }, hovermode: "x unified", ...referenceLines(curves, axis), legend: { orientation: "h", y: -0.18 },
       xaxis: { title: { text: "epoch" }, ...integerTicks(curves.epoch.length) },
       yaxis: { title: { text: `mean squared error${unit}` }, ...axis.axis },
     });

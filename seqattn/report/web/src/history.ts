@@ -2,7 +2,7 @@
 import type { AttentionHistory, Unpacked } from "./content";
 import { matrix, unpack } from "./content";
 import { byId, fill, inputById, numberOf, selectById } from "./dom";
-import { indexNames, pointNames, sequenceNames } from "./format";
+import { indexNames, pointNames, sequenceNames, stepNames } from "./format";
 import { ALIGNMENT_COLOUR, colourScale, draw, heatmap, MAX_UNIT_SCALE_COLUMNS, onThemeChange, outlines } from "./plots";
 
 /** Return the largest weight of all frames. The frames share a colour scale. */
@@ -24,7 +24,8 @@ function drawFrame(history: AttentionHistory, weights: Unpacked, largest: number
   byId("history-name").textContent = name;
   byId("history-frame").setAttribute("aria-valuetext", name);
   const title = history.meaning === "strength" ? "read strength" : "attention weight";
-  draw("history-map", [heatmap(z, pointNames(S), pointNames(T, S + 1), colourScale(history.meaning, weights, largest), title)], {
+  const down = history.alignment ? stepNames(T) : pointNames(T, S + 1);
+  draw("history-map", [heatmap(z, pointNames(S), down, colourScale(history.meaning, weights, largest), title)], {
     xaxis: { title: { text: "attended point" } }, yaxis: { autorange: "reversed", title: { text: "query step" } }, shapes: outlines(known, ALIGNMENT_COLOUR),
   });
 }

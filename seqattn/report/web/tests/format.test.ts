@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { decimalExponent, escapeMarkup, formatNumber, formatValue, pointNames, sequenceNames, shorten } from "../src/format";
+import { decimalExponent, escapeMarkup, formatNumber, formatValue, pointNames, sequenceNames, shorten, stepNames, timeNames } from "../src/format";
 
 describe("formatNumber", () => {
   it("keeps three significant digits, and writes a minus sign", () => {
@@ -48,4 +48,21 @@ it("names points and sequences", () => {
   expect(pointNames(3)).toEqual(["point 1", "point 2", "point 3"]);
   expect(pointNames(2, 5)).toEqual(["point 5", "point 6"]);
   expect(sequenceNames(["a", "b"], ["", "square"])).toEqual(["a", "b: square"]);
+});
+
+it("counts target steps from 1", () => {
+  expect(stepNames(3)).toEqual(["step 1", "step 2", "step 3"]);
+});
+
+describe("timeNames", () => {
+  const [day, noon] = [Date.UTC(2024, 1, 29), Date.UTC(2024, 1, 29, 12, 30)];
+
+  it("leaves hours out if all dates are at midnight", () => {
+    expect(timeNames([day], true)).toEqual(["2024-02-29"]);
+    expect(timeNames([day, noon], true)).toEqual(["2024-02-29 00:00", "2024-02-29 12:30"]);
+  });
+
+  it("keeps numbers", () => {
+    expect(timeNames([-1, 1.5], false)).toEqual(["\u22121", "1.5"]);
+  });
 });

@@ -7,6 +7,9 @@ import { MAX_ROWS } from "./view";
 
 const ROW_GAP = 0.07;
 
+/** A horizontal coordinate: a number, or a date as ISO text. */
+type Place = number | string;
+
 /** Return the markers of attended points. The area and the colour of a marker depend on the weight. */
 function litMarkers(view: View, count: number): PlotValues {
   const { ink, soft } = theme();
@@ -37,23 +40,24 @@ function featureRows({ examples }: View): string[] {
 }
 
 /** Return a function that names a point of a feature with its value and unit. */
-function valueNames(view: View, rows: string[]): (feature: string, x: number, y: number) => string {
+function valueNames(view: View, rows: string[]): (feature: string, x: Place, y: number) => string {
   const { plane, target_features: targets } = view.examples;
   const spreads = new Map((plane ? targets : rows).map((name) => [name, view.spread(name)]));
   const value = (name: string, number: number): string => `${formatValue(number, spreads.get(name)!)}${escapeMarkup(view.unitOf(name))}`;
   return (feature, x, y) => (plane
-    ? targets.map((name, f) => value(name, f ? y : x)).join(", ")
+    ? targets.map((name, f) => value(name, f ? y : Number(x))).join(", ")
     : `${escapeMarkup(feature)} ${value(feature, y)}`);
 }
 
 /** Return the source, the true target and the forecast in one row. */
-function rowTraces(view: View, feature: string, axis: string, nameValue: (feature: string, x: number, y: number) => string): PlotValues[] {
+function rowTraces(view: View, feature: string, axis: string, nameValue: (feature: string, x: Place, y: number) => string): PlotValues[] {
   const { soft, warn, accent } = theme();
   const { examples: { plane, features, target_features: targets }, lengths: [S, T] } = view;
   const walked = view.kind === "encoder_self" ? T : view.step + 1;
-  const across = (array: Unpacked, first: number, count: number): number[] =>
-    (plane ? view.points(array, count, 0) : Array.from({ length: count }, (_, k) => first + k + 1));
-  const trace = (name: string, names: string[], xs: number[], ys: number[], extra: PlotValues): PlotValues => ({
+  const [sourcePlaces, targetPlaces] = view.places;
+  const across = (array: Unpacked, places: Place[], count: number): Place[] =>
+    (plane ? view.points(array, count, 0) : places.slice(0, count));
+  const trace = (name: string, names: string[], xs: Place[], ys: number[], extra: PlotValues): PlotValues => ({
     x: xs, y: ys, text: names.map((point, k) => `${point}<br>${nameValue(feature, xs[k], ys[k])}`), yaxis: axis, mode: "lines+markers",
     name, legendgroup: name, hovertemplate: "%{text}<extra></extra>", ...extra,
   });
@@ -61,13 +65,13 @@ function rowTraces(view: View, feature: string, axis: string, nameValue: (featur
   const given = plane ? 1 : features.indexOf(feature);
   const targetIndex = plane ? 1 : targets.indexOf(feature);
   if (given >= 0) {
-    traces.push(trace("source", pointNames(S), across(view.source, 0, S), view.points(view.source, S, given),
+    traces.push(trace("source", pointNames(S), across(view.source, sourcePlaces, S), view.points(view.source, S, given),
       { line: { color: soft, width: 1.5 }, marker: view.kind === "decoder_self" ? { size: 7, color: soft } : litMarkers(view, S), meta: "source" }));
   }
   if (targetIndex >= 0) {
-    traces.push(trace("truth", pointNames(T, S + 1), across(view.target, S, T), view.points(view.target, T, targetIndex),
+    traces.push(trace("truth", pointNames(T, S + 1), across(view.target, targetPlaces, T), view.points(view.target, T, targetIndex),
       { line: { color: accent, dash: "dot", width: 1.5 }, marker: { symbol: "x-thin-open", size: 9, color: accent }, meta: "target" }));
-    traces.push(trace("forecast", pointNames(walked, S + 1), across(view.forecast, S, walked), view.points(view.forecast, walked, targetIndex),
+    traces.push(trace("forecast", pointNames(walked, S + 1), across(view.forecast, targetPlaces, walked), view.points(view.forecast, walked, targetIndex),
       { line: { color: warn, width: 1.5 }, marker: forecastMarkers(view, walked), meta: "target" }));
   }
   return traces;
@@ -97,7 +101,8 @@ export function drawPath(view: View): void {
     return { ...trace, showlegend };
   });
   const more = every.length - rows.length;
-  const overSteps = more ? `step (${more} more features are not drawn)` : "step";
+  const word = examples.times ? "time" : "step";
+  const overSteps = more ? `${word} (${more} more features are not drawn)` : word;
   const below = examples.plane ? view.nameOf(examples.features[0]) : overSteps;
   draw("path", traces, {
     ...rowAxes(view, rows), xaxis: { title: { text: escapeMarkup(below) }, anchor: rows.length > 1 ? `y${rows.length}` : "y" },

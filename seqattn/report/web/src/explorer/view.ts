@@ -26,6 +26,7 @@ export class View {
     readonly maps: Partial<Record<AttentionKind, Unpacked>>,
     readonly meaning: WeightMeaning,
     private readonly alignment: number[][] | null,
+    private readonly stepTimes: [source: Unpacked, target: Unpacked] | null,
   ) {
     this.kind = this.kinds[0];
   }
@@ -34,7 +35,8 @@ export class View {
     const unpacked: Partial<Record<AttentionKind, Unpacked>> = {};
     for (const [kind, packed] of Object.entries(maps)) unpacked[kind as AttentionKind] = await unpack(packed);
     const [source, target, forecast] = await Promise.all([examples.source, examples.target, examples.forecast].map(unpack));
-    return new View(examples, source, target, forecast, unpacked, meaning, alignment);
+    const times: [Unpacked, Unpacked] | null = examples.times && [await unpack(examples.times.source), await unpack(examples.times.target)];
+    return new View(examples, source, target, forecast, unpacked, meaning, alignment, times);
   }
 
   get kinds(): AttentionKind[] {
@@ -80,8 +82,20 @@ export class View {
     return this.kind === "cross" && this.alignment ? this.alignment[this.example].slice(0, this.size[0]) : [];
   }
 
-  points(array: Unpacked, count: number, feature: number): number[] {
-    return Array.from({ length: count }, (_, k) => array.at(this.example, k, feature));
+  /** The horizontal places of the source and target steps: dates as ISO text, numbers, or the steps counted from 1. */
+  get places(): [source: (number | string)[], target: (number | string)[]] {
+    const [S, T] = this.lengths;
+    const { stepTimes, examples: { times } } = this;
+    const counted = (first: number, count: number): number[] => Array.from({ length: count }, (_, k) => first + k + 1);
+    if (!stepTimes || !times) return [counted(0, S), counted(S, T)];
+    const text = (time: number): number | string => (times.is_date ? new Date(time).toISOString() : time);
+    const [source, target] = stepTimes.map((array, side) => this.points(array, [S, T][side]));
+    return [source.map(text), target.map(text)];
+  }
+
+  /** Return the first values of an array (N, L, F) or (N, L) for the chosen sequence. */
+  points(array: Unpacked, count: number, ...feature: number[]): number[] {
+    return Array.from({ length: count }, (_, k) => array.at(this.example, k, ...feature));
   }
 
   /** Return the unit of a feature with a space before it, or "". */

@@ -325,7 +325,10 @@ export class LiveExplorer {
     }
     const { features, target_features: targetFeatures, named, plane } = page.examples;
     const alignment = answered.example !== null && !answered.isChanged ? this.sequences.alignment(answered.example) : [];
-    return { state: answered, current: state, shown, features, targetFeatures, axisNames: named, plane, hasTrace, alignment, canForce: this.canForce };
+    const { hasAlignment } = this.sequences;
+    const isWhole = answered.example !== null && answered.source.length === page.examples.source_lengths[answered.example];
+    const times = isWhole ? this.sequences.times(answered.example!) : [];
+    return { state: answered, current: state, shown, features, targetFeatures, axisNames: named, plane, hasTrace, alignment, hasAlignment, times, canForce: this.canForce };
   }
 
   /** The forced rows that exist in a model with other layers and heads. */

@@ -96,11 +96,12 @@ export class HeatmapPlot {
     return svg("image", { x: MARGIN.left, y: MARGIN.top, width: grid.columns * grid.cellWidth, height: grid.rows * grid.cellHeight, preserveAspectRatio: "none", href: canvas.toDataURL(), style: "image-rendering: pixelated" });
   }
 
-  private labels({ state }: Scene, grid: Grid): SVGElement {
+  private labels({ state, hasAlignment }: Scene, grid: Grid): SVGElement {
     const { soft } = theme();
     const group = svg("g", { "font-size": 11, fill: soft, "aria-hidden": "true" });
     const S = state.source.length;
-    const firstRow = state.kind === "encoder_self" ? 1 : S + 1;
+    const isCountedFrom1 = state.kind === "cross" && hasAlignment;
+    const firstRow = state.kind === "encoder_self" || isCountedFrom1 ? 1 : S + 1;
     const firstColumn = state.kind === "decoder_self" ? S + 1 : 1;
     const every = (size: number, room: number): number => Math.max(1, Math.ceil(room / size));
     const bottom = MARGIN.top + grid.rows * grid.cellHeight;
@@ -109,7 +110,7 @@ export class HeatmapPlot {
     const across = state.kind === "decoder_self" ? "attended decoder step, by the point it forecasts" : "attended source point";
     group.append(svg("text", { x: MARGIN.left + (grid.columns * grid.cellWidth) / 2, y: bottom + 32, "text-anchor": "middle", "font-size": 13 }, across));
     const middle = (MARGIN.top + bottom) / 2;
-    group.append(svg("text", { x: 14, y: middle, "text-anchor": "middle", "font-size": 13, transform: `rotate(-90 14 ${middle})` }, state.kind === "encoder_self" ? "query point" : "forecast point"));
+    group.append(svg("text", { x: 14, y: middle, "text-anchor": "middle", "font-size": 13, transform: `rotate(-90 14 ${middle})` }, state.kind === "encoder_self" ? "query point" : isCountedFrom1 ? "target step" : "forecast point"));
     return group;
   }
 

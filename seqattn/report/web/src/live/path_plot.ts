@@ -98,13 +98,15 @@ export class PathPlot {
       const y = panel.y(tick);
       group.append(svg("line", { x1: left, x2: right, y1: y, y2: y, stroke: line }), svg("text", { x: left - 6, y: y + 4, "text-anchor": "end" }, tickText(tick, yTicks)));
     }
-    const xTicks = roundTicks(panel.x.domain, this.width > 420 ? 7 : 4).filter((tick) => scene.plane || Number.isInteger(tick));
+    const hasTimes = !scene.plane && scene.times.length > 0;
+    const xTicks = roundTicks(panel.x.domain, hasTimes ? 3 : this.width > 420 ? 7 : 4).filter((tick) => scene.plane || Number.isInteger(tick));
+    const xText = (tick: number): string => (hasTimes ? scene.times[tick - 1] ?? "" : tickText(tick, xTicks));
     for (const tick of xTicks) {
       const x = panel.x(tick);
       group.append(svg("line", { x1: x, x2: x, y1: top, y2: bottom, stroke: line }));
-      if (isLast) group.append(svg("text", { x, y: bottom + 15, "text-anchor": "middle" }, tickText(tick, xTicks)));
+      if (isLast) group.append(svg("text", { x, y: bottom + 15, "text-anchor": "middle" }, xText(tick)));
     }
-    const below = scene.plane ? scene.axisNames[scene.features[0]] ?? scene.features[0] : "step";
+    const below = scene.plane ? scene.axisNames[scene.features[0]] ?? scene.features[0] : hasTimes ? "time" : "step";
     if (isLast) group.append(svg("text", { x: (left + right) / 2, y: bottom + 32, "text-anchor": "middle", "font-size": 13 }, shorten(below, 40)));
     group.append(svg("text", { x: 13, y: (top + bottom) / 2, "text-anchor": "middle", "font-size": 13, transform: `rotate(-90 13 ${(top + bottom) / 2})` }, shorten(panel.title, 24)));
     return group;

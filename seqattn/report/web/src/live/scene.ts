@@ -34,6 +34,10 @@ export interface Scene {
   hasTrace: boolean;
   /** The true source step of each target step; -1 where there is none; empty if unknown. */
   alignment: number[];
+  /** Whether the task has true source steps, so that target steps are counted from 1. */
+  hasAlignment: boolean;
+  /** The names of the times of the steps; empty if they are unknown, or if points were added or removed. */
+  times: string[];
   canForce: boolean;
 }
 

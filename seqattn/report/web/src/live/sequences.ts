@@ -1,7 +1,7 @@
 // The test sequences that the live explorer starts from.
 import type { Examples, Unpacked } from "../content";
 import { unpack } from "../content";
-import { sequenceNames } from "../format";
+import { sequenceNames, timeNames } from "../format";
 import type { LiveModelContent } from "./content";
 
 export class Sequences {
@@ -12,12 +12,14 @@ export class Sequences {
     private readonly sources: Unpacked,
     private readonly targets: Unpacked,
     private readonly alignments: number[][] | null,
+    private readonly stepTimes: [source: Unpacked, target: Unpacked] | null,
   ) {
     this.names = sequenceNames(examples.ids, examples.labels);
   }
 
   static async load(examples: Examples, alignment: number[][] | null): Promise<Sequences> {
-    return new Sequences(examples, await unpack(examples.source), await unpack(examples.target), alignment);
+    const times: [Unpacked, Unpacked] | null = examples.times && [await unpack(examples.times.source), await unpack(examples.times.target)];
+    return new Sequences(examples, await unpack(examples.source), await unpack(examples.target), alignment, times);
   }
 
   get count(): number {
@@ -32,6 +34,19 @@ export class Sequences {
   /** Return the true target (T, G) of a sequence; NaN where it was not observed. */
   target(index: number): number[][] {
     return points(this.targets, index, this.examples.target_lengths[index], this.examples.target_features.length);
+  }
+
+  /** Whether the task has a true source step for each target step. */
+  get hasAlignment(): boolean {
+    return this.alignments !== null;
+  }
+
+  /** Return the names of the times of the source and target steps; empty if the times are unknown. */
+  times(index: number): string[] {
+    const { stepTimes, examples: { times, source_lengths: S, target_lengths: T } } = this;
+    if (!stepTimes || !times) return [];
+    const [source, target] = stepTimes.map((array, side) => Array.from({ length: [S, T][side][index] }, (_, k) => array.at(index, k)));
+    return timeNames([...source, ...target], times.is_date);
   }
 
   /** Return the true source step of each target step; -1 where there is none. */

@@ -1,0 +1,63 @@
+"""The rule for features that are the coordinates of a plane."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+MAX_SPREAD_RATIO = 20
+"""Largest ratio of the standard deviations of two features for which a plot uses the same scale on
+both axes."""
+AXIS_NAMES = (("x", "y"), ("lon", "lat"), ("longitude", "latitude"), ("easting", "northing"))
+"""Names of the horizontal axis and of the vertical axis of a plane."""
+_WORD = re.compile(r"[^\W\d_]+")
+
+
+def can_share_axes(
+    features: Sequence[str], target_features: Sequence[str], points: Sequence[NDArray[np.floating]],
+    units: Mapping[str, str] | None = None,
+) -> bool:  # fmt: skip
+    """Return whether the features are the coordinates of a plane.
+
+    Source and target must have the same two features, and the names of the features must be those
+    of coordinates (see `_are_coordinates`). Both features must have the same unit, and their
+    standard deviations may differ by a factor of at most `MAX_SPREAD_RATIO`, because a plane has
+    the same scale on both axes. Other features, such as a temperature and a humidity, are functions
+    of time, even if their units are equal.
+
+    Args:
+        features: names of the F source features.
+        target_features: names of the G target features.
+        points: arrays (..., F) and (..., G) of all drawn sequences; non-finite values are padding.
+        units: unit of each feature that has a unit, by feature name.
+    """
+    if len(features) != 2 or list(features) != list(target_features):
+        return False
+    if not _are_coordinates(*features):
+        return False
+    if units and units.get(features[0]) != units.get(features[1]):
+        return False
+    values = np.concatenate([np.reshape(each, (-1, 2)) for each in points])
+    values = values[np.isfinite(values).all(axis=1)]
+    if not len(values):
+        return True
+    narrow, wide = sorted(np.std(values, axis=0, dtype=np.float64))
+    return bool(wide <= MAX_SPREAD_RATIO * narrow)
+
+
+def _are_coordinates(first: str, second: str) -> bool:
+    """Return whether two names are those of the coordinates of a plane.
+
+    The names must be equal except for one word, which is the name of the first or of the second
+    axis, such as "x" and "y", "pos_x" and "pos_y", or "x1 (mm)" and "y1 (mm)". A word consists of
+    letters, and the case does not matter.
+    """
+    words = [_WORD.findall(name.casefold()) for name in (first, second)]
+    rests = [_WORD.sub("", name.casefold()) for name in (first, second)]
+    if rests[0] != rests[1] or len(words[0]) != len(words[1]):
+        return False
+    different = [pair for pair in zip(*words, strict=True) if pair[0] != pair[1]]
+    return len(different) == 1 and different[0] in AXIS_NAMES
