@@ -106,6 +106,10 @@ def firefox(playwright: Playwright, tmp_path_factory: pytest.TempPathFactory) ->
 
 
 Open = Callable[..., Opened]
+DRAWN = "html[data-ready=yes]"
+"""The state of a page with all its plots."""
+LIVE = "#live-body:not([hidden])"
+"""The state of a page whose model answers. The plots follow when the reader makes a pause."""
 IN_FIREFOX_ALWAYS = "test_runtime.py", "test_dragging", "squares"
 
 
@@ -125,16 +129,17 @@ def opener(browser: Browser) -> Iterator[Open]:
     """Open pages; at the end nothing may have gone wrong on a page, nor have left it."""
     all_of_them = list[Opened]()
 
-    def begin(path: Path, **options: Any) -> Opened:
+    def begin(path: Path, until: str = DRAWN, init: str = "", **options: Any) -> Opened:
         options = {"viewport": {"width": 1240, "height": 900}, **options}
         page = browser.new_context(**options).new_page()
+        page.add_init_script(init)
         found = Opened(page)
         all_of_them.append(found)
         page.on("console", lambda message: found.complaints.append(message.text))
         page.on("pageerror", lambda error: found.complaints.append(str(error)))
         page.on("request", lambda asked: found.requests.append(asked.url))
         page.goto(path.as_uri())
-        page.wait_for_selector("html[data-ready=yes]")
+        page.wait_for_selector(until)
         return found
 
     yield begin

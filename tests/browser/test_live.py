@@ -16,7 +16,7 @@ from seqattn.analysis.evaluation.load_run import open_run
 from seqattn.data import Sequences
 from seqattn.report import render_page, report, report_side_by_side
 from seqattn.training import LoadedModel
-from tests.browser.conftest import Open, Opened
+from tests.browser.conftest import DRAWN, LIVE, Open, Opened
 from tests.browser.live_runs import LIVE_RUNS, SMALL, page_content
 
 TOLERANCE = 1e-5
@@ -163,6 +163,20 @@ def test_dragging_a_point_asks_the_model_again(
     settle(found)
     assert shown(found)["forecast"] == before["forecast"]
     assert "truth" in found.text("#live-text")
+
+
+def test_the_plots_wait_until_the_reader_makes_a_pause(
+    opened: Open, live_runs: dict[str, Path]
+) -> None:
+    move = "window.moving = setInterval(() => window.dispatchEvent(new Event('pointermove')), 20);"
+    found = opened(live_runs["squares"] / "report.html", until=LIVE, init=move)
+    found.page.wait_for_timeout(700)
+    assert found.page.evaluate("typeof Plotly") == "undefined"
+    assert found.page.locator("#explorer").count() == 0, "the plots of the static page are shown"
+    assert "Attention" not in found.page.locator("#parts a").all_inner_texts()
+    found.page.evaluate("clearInterval(window.moving)")
+    found.page.wait_for_selector(DRAWN)
+    assert found.page.locator("#loss .scatterlayer .trace").count() == 3
 
 
 def test_the_keyboard_moves_a_point_and_forces_a_cell(
