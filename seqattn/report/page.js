@@ -2501,9 +2501,12 @@
       this.root.setAttribute("aria-colcount", String(columns));
       const largest = largestWeight2(rows, meaning);
       const cells = rows.length * columns > MAX_CELLS_AS_ELEMENTS ? this.image(rows, grid, largest, meaning === "strength") : this.cells(rows, grid, largest, meaning === "strength");
-      this.root.replaceChildren(cells, this.labels(scene, grid), this.marks(scene, grid, chosen), this.currentCell(rows, chosen));
+      let marks2 = this.marks(scene, grid, chosen);
+      this.root.replaceChildren(cells, this.labels(scene, grid), marks2, this.currentCell(rows, chosen));
       this.root.onfocus = this.root.onblur = () => {
-        this.draw(scene, shown);
+        const next = this.marks(scene, grid, chosen);
+        marks2.replaceWith(next);
+        marks2 = next;
       };
       this.root.onclick = (event) => {
         this.click(event, grid);
