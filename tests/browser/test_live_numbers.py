@@ -97,7 +97,9 @@ def change_source(found: Opened, runs: dict[str, Path]) -> Iterator[str]:
     assert check_shown(found, runs)["source"] != before["source"]
     yield "arrow key"
     value = round(1.1 * before["source"][0][0] + 0.3, 3)
-    page.locator("#live-values input").first.fill(str(value))
+    field = page.locator("#live-values input").first
+    field.press("Control+A")
+    field.press_sequentially(str(value))
     after = check_shown(found, runs)
     assert after["source"][after["point"]][0] == value
     yield "value"
@@ -118,7 +120,7 @@ def change_weights(found: Opened, runs: dict[str, Path]) -> Iterator[str]:
     """Change the weights with every control, and yield the name of each control."""
     page, own = found.page, check_shown(found, runs)
     layers, heads, T, S = np.array(own["weights"]).shape
-    page.locator(f"#live-map .cell[data-step='{T - 1}'][data-column='0']").click()
+    page.locator(f"#live-map .cell[data-step='{T - 1}'][data-column='0']").first.click()
     (row,) = check_shown(found, runs)["forced"]
     assert row == {"step": T, "layer": 0, "head": 0, "weights": [1] + [0] * (S - 1)}
     yield "cell"
