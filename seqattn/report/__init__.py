@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import functools
+import gzip
 import hashlib
 import json
 from collections.abc import Sequence
@@ -133,9 +135,15 @@ def render_page(content: dict[str, Any]) -> str:
         nonce=hashlib.sha256(data.encode()).hexdigest()[:32],
         style=(files / "page.css").read_text(encoding="utf-8"),
         script=(files / "page.js").read_text(encoding="utf-8"),
-        plotly=get_plotlyjs(),
+        plotly=_pack_script(get_plotlyjs()),
         runtime=_read_runtime() if content.get("live") else None,
     )
+
+
+@functools.lru_cache(maxsize=1)
+def _pack_script(script: str) -> str:
+    """Return a script that is compressed with gzip, in base64."""
+    return base64.b64encode(gzip.compress(script.encode(), mtime=0)).decode()
 
 
 def _read_runtime() -> dict[str, str]:

@@ -2530,9 +2530,12 @@
       this.root.setAttribute("aria-colcount", String(columns));
       const largest = largestWeight2(rows, meaning);
       const cells = rows.length * columns > MAX_CELLS_AS_ELEMENTS ? this.image(rows, grid, largest, meaning === "strength") : this.cells(rows, grid, largest, meaning === "strength");
-      this.root.replaceChildren(cells, this.labels(scene, grid), this.marks(scene, grid, chosen), this.currentCell(rows, chosen));
+      let marks2 = this.marks(scene, grid, chosen);
+      this.root.replaceChildren(cells, this.labels(scene, grid), marks2, this.currentCell(rows, chosen));
       this.root.onfocus = this.root.onblur = () => {
-        this.draw(scene, shown);
+        const next = this.marks(scene, grid, chosen);
+        marks2.replaceWith(next);
+        marks2 = next;
       };
       this.root.onclick = (event) => {
         this.click(event, grid);
@@ -4430,15 +4433,49 @@ ${text2}
   }
 
   // src/load_plotly.ts
-  function loadPlotly() {
-    const text2 = document.getElementById("plotly-script");
-    const own = document.querySelector("script[nonce]");
-    if (!text2 || !own) throw new Error("the page has no script of plotly");
+  var PAUSE = 500;
+  async function loadPlotly() {
+    const packed = byId("plotly-script");
     const script = document.createElement("script");
-    script.nonce = own.nonce;
-    script.textContent = text2.textContent;
-    text2.remove();
-    document.head.append(script);
+    script.nonce = document.querySelector("script[nonce]").nonce;
+    try {
+      const bytes = await decodeGzip(packed.textContent);
+      script.src = URL.createObjectURL(new Blob([bytes], { type: "text/javascript" }));
+      await new Promise((resolve, reject) => {
+        script.onload = resolve;
+        script.onerror = () => {
+          reject(new Error("the browser refuses the script"));
+        };
+        document.head.append(script);
+      });
+    } catch (error2) {
+      const notice = textElement("p", `The plots of this page could not be loaded (${messageOf(error2)}).`);
+      notice.className = "notice";
+      document.querySelector("main").prepend(notice);
+      return false;
+    } finally {
+      URL.revokeObjectURL(script.src);
+      packed.remove();
+    }
+    return true;
+  }
+  function waitForPause(source = window, pause = PAUSE) {
+    return new Promise((resolve) => {
+      const kinds2 = ["pointerdown", "pointermove", "pointerup", "pointercancel", "keydown", "wheel"];
+      let timer;
+      let isPressed = false;
+      const restart = ({ type }) => {
+        isPressed = type === "pointerdown" || isPressed && type !== "pointerup" && type !== "pointercancel";
+        clearTimeout(timer);
+        if (!isPressed) timer = setTimeout(finish, pause);
+      };
+      const finish = () => {
+        for (const kind of kinds2) source.removeEventListener(kind, restart, true);
+        resolve();
+      };
+      for (const kind of kinds2) source.addEventListener(kind, restart, { capture: true, passive: true });
+      restart({ type: "" });
+    });
   }
   var nextTask = () => new Promise((resolve) => {
     setTimeout(resolve);
@@ -4455,7 +4492,6 @@ ${text2}
   async function showRun(content, live) {
     showCurves(content.curves, content.unit);
     await nextTask();
-    if (live) document.querySelector("#explorer")?.remove();
     if (live && hasResults(content)) {
       showErrors(content, {
         section: "live",
@@ -4476,14 +4512,15 @@ ${text2}
   async function main() {
     const content = readContent();
     const live = await showLive(content);
+    if (live) document.querySelector("#explorer")?.remove();
     showGlossary();
     listParts();
     followTheme();
-    await nextTask();
-    loadPlotly();
-    await nextTask();
-    if (content.kind === "comparison") showComparison(content);
-    else if (content.kind === "run") await showRun(content, live);
+    await (live ? waitForPause() : nextTask());
+    if (await loadPlotly()) {
+      if (content.kind === "comparison") showComparison(content);
+      else if (content.kind === "run") await showRun(content, live);
+    }
     document.documentElement.dataset.ready = "yes";
   }
   void main();

@@ -15,14 +15,14 @@ from typing import Any
 
 import pytest
 import torch
-from playwright.sync_api import Browser, Page, Playwright, sync_playwright
+from playwright.sync_api import Browser, Page, Playwright, ViewportSize, sync_playwright
 
 from seqattn import experiments
 from seqattn.config import resolve
 from seqattn.config.comparing import plan_comparison
 from seqattn.experiments.compare import compare
 from seqattn.report import report
-from tests.browser.live_runs import LIVE_RUNS, OWN, SMALL, LiveRuns
+from tests.browser.live_runs import LIVE_RUNS, NOT_LIVE, OWN, SMALL, LiveRuns
 
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
          "--disable-background-networking", "--disable-component-update", "--disable-sync",
@@ -52,6 +52,16 @@ class Opened:
     page: Page
     complaints: list[str] = field(default_factory=list)
     requests: list[str] = field(default_factory=list)
+
+    def check(self) -> None:
+        """Check that nothing has gone wrong on the page, and that the page has requested nothing."""
+        complaints, requests = [*self.complaints], [*self.requests]
+        self.complaints.clear()
+        self.requests.clear()
+        assert not complaints
+        # Firefox does not report that it reads a file.
+        own = self.page.url.partition("#")[0]
+        assert {url for url in requests if not url.startswith("blob:")} <= {own}
 
     def text(self, selector: str) -> str:
         return self.page.locator(selector).inner_text()
@@ -106,6 +116,28 @@ def firefox(playwright: Playwright, tmp_path_factory: pytest.TempPathFactory) ->
 
 
 Open = Callable[..., Opened]
+DRAWN = "html[data-ready=yes]"
+"""The state of a page with all its plots."""
+LIVE = "#live-body:not([hidden])"
+"""The state of a page whose model answers. The plots follow when the reader makes a pause."""
+VIEWPORT: ViewportSize = {"width": 1240, "height": 900}
+REMEMBER = """() => {
+  const {force, ...state} = seqattn.explorer.state;
+  window.firstState = structuredClone(state);
+}"""
+RESET = """async () => {
+  const {explorer} = seqattn;
+  history.replaceState(null, "", location.href.split("#")[0]);
+  document.getElementById("live-arithmetic").open = false;
+  if (document.getElementById("live-tour-close")?.checkVisibility()) document.getElementById("live-tour-close").click();
+  document.activeElement?.blur();
+  window.scrollTo(0, 0);
+  Object.assign(explorer.state, structuredClone(window.firstState));
+  explorer.state.force.clear();
+  await explorer.update();
+}"""
+MAX_PAGES = 4
+"""Live pages that one browser keeps open; each takes some 100 MB."""
 IN_FIREFOX_ALWAYS = "test_runtime.py", "test_dragging", "squares"
 
 
@@ -121,28 +153,40 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     config.hook.pytest_deselected(items=left_out)
 
 
+def open_page(
+    browser: Browser, path: Path, until: str = DRAWN, fragment: str = "", init: str = "",
+    **options: Any,
+) -> Opened:  # fmt: skip
+    """Open a page in a context of its own, and wait for an element.
+
+    Args:
+        until: the selector of the element.
+        fragment: the fragment of the address.
+        init: a script that runs before those of the page.
+        options: options of the context.
+    """
+    page = browser.new_context(**({"viewport": VIEWPORT} | options)).new_page()
+    page.add_init_script(init)
+    found = Opened(page)
+    page.on("console", lambda message: found.complaints.append(message.text))
+    page.on("pageerror", lambda error: found.complaints.append(str(error)))
+    page.on("request", lambda asked: found.requests.append(asked.url))
+    page.goto(path.as_uri() + fragment)
+    page.wait_for_selector(until)
+    return found
+
+
 def opener(browser: Browser) -> Iterator[Open]:
     """Open pages; at the end nothing may have gone wrong on a page, nor have left it."""
     all_of_them = list[Opened]()
 
     def begin(path: Path, **options: Any) -> Opened:
-        options = {"viewport": {"width": 1240, "height": 900}, **options}
-        page = browser.new_context(**options).new_page()
-        found = Opened(page)
-        all_of_them.append(found)
-        page.on("console", lambda message: found.complaints.append(message.text))
-        page.on("pageerror", lambda error: found.complaints.append(str(error)))
-        page.on("request", lambda asked: found.requests.append(asked.url))
-        page.goto(path.as_uri())
-        page.wait_for_selector("html[data-ready=yes]")
-        return found
+        all_of_them.append(open_page(browser, path, **options))
+        return all_of_them[-1]
 
     yield begin
     for each in all_of_them:
-        assert not each.complaints
-        # Firefox does not report that it reads a file.
-        own = each.page.url.partition("#")[0]
-        assert {url for url in each.requests if not url.startswith("blob:")} <= {own}
+        each.check()
         each.page.context.close()
 
 
@@ -152,16 +196,69 @@ def opened(browser: Browser) -> Iterator[Open]:
     yield from opener(browser)
 
 
-@pytest.fixture
-def opened_in_firefox(firefox: Browser) -> Iterator[Open]:
-    """Open a page in Firefox, with the functions of `opened`."""
-    yield from opener(firefox)
-
-
 @pytest.fixture(params=["browser", "firefox"], ids=["chromium", "firefox"])
 def opened_in_both(request: pytest.FixtureRequest) -> Iterator[Open]:
     """Open a page in Chromium, then in Firefox: the test runs twice."""
     yield from opener(request.getfixturevalue(request.param))
+
+
+class SharedPages:
+    """Live pages that stay open, because a page takes seconds to load its model.
+
+    A test of the tour's invitation, or one that replaces functions of the page, opens its own page.
+    """
+
+    def __init__(self, browser: Browser) -> None:
+        self.browser, self.pages = browser, dict[Path, Opened]()
+
+    def __call__(
+        self, path: Path, *, viewport: ViewportSize = VIEWPORT, dark: bool = False
+    ) -> Opened:
+        """Return a page in the state in which it opened."""
+        found = self.pages.pop(path, None)
+        if found is None:
+            if len(self.pages) == MAX_PAGES:
+                self.close(next(iter(self.pages)))
+            found = open_page(self.browser, path, until=LIVE)
+            found.page.evaluate(REMEMBER)
+        self.pages[path] = found
+        found.page.set_viewport_size(viewport)
+        found.page.emulate_media(color_scheme="dark" if dark else "light")
+        found.page.evaluate(RESET)
+        return found
+
+    def close(self, path: Path) -> None:
+        self.pages.pop(path).page.context.close()
+
+    def check(self) -> None:
+        """Check all pages after a test."""
+        for each in self.pages.values():
+            each.check()
+
+
+@pytest.fixture(scope="session")
+def shared_pages(browser: Browser) -> SharedPages:
+    return SharedPages(browser)
+
+
+@pytest.fixture(scope="session")
+def shared_pages_in_firefox(firefox: Browser) -> SharedPages:
+    return SharedPages(firefox)
+
+
+@pytest.fixture
+def shared(shared_pages: SharedPages) -> Iterator[SharedPages]:
+    """Return a live page in Chromium that stays open for other tests."""
+    yield shared_pages
+    shared_pages.check()
+
+
+@pytest.fixture(params=["shared_pages", "shared_pages_in_firefox"], ids=["chromium", "firefox"])
+def shared_in_both(request: pytest.FixtureRequest) -> Iterator[SharedPages]:
+    """As `shared`, in Chromium, then in Firefox: the test runs twice."""
+    pages: SharedPages = request.getfixturevalue(request.param)
+    yield pages
+    pages.check()
 
 
 @pytest.fixture(scope="session")
@@ -217,5 +314,5 @@ def shared_folder(factory: pytest.TempPathFactory, name: str) -> Path:
 
 @pytest.fixture(scope="session")
 def live_runs(tmp_path_factory: pytest.TempPathFactory) -> LiveRuns:
-    """Name -> folder of a run with its live page."""
-    return LiveRuns(shared_folder(tmp_path_factory, "live"), LIVE_RUNS)
+    """Name -> folder of a run, and the live pages of runs."""
+    return LiveRuns(shared_folder(tmp_path_factory, "live"), LIVE_RUNS | NOT_LIVE)

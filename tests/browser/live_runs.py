@@ -1,8 +1,9 @@
-"""Runs with a live page, each trained and written once for all test processes."""
+"""Runs and their live pages, each made once for all test processes."""
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,13 +14,17 @@ from filelock import FileLock
 
 from seqattn import experiments
 from seqattn.config import resolve
-from seqattn.report import report
+from seqattn.report import render_page
+from seqattn.report.content import run_content, runs_content
+from seqattn.runs import RunFolder
 
 SMALL = ["training.epochs=3", "data.n_train=64", "data.n_validation=16", "data.n_test=24",
          "training.record_attention=1"]  # fmt: skip
 OWN = "sequence,step,<b>speed</b>\n" + "".join(
     f"{k},{t},{10 + k % 3 + t * (1 + k % 2)}\n" for k in range(30) for t in range(8)
 )
+FILLED = re.sub(",2,.*", ",2,", OWN)
+"""The table OWN, in which each series lacks a value."""
 NAMES = ["load, MW", 'the "second"', "<b>third</b>"]
 FILE = ["data.kind=file", "data.source_length=5", "training.epochs=2", "training.batch_size=8"]
 TABLES = {
@@ -45,6 +50,10 @@ LIVE_RUNS = {
     "one_feature": [*FILE, "data.scaling=standard", "data.relative=true"],
     **{name: [*FILE, *sets] for name, sets in TABLES.items()},
 }  # fmt: skip
+NOT_LIVE = {
+    "filled": [*FILE, "data.normalize=instance", "data.missing=interpolate"],
+}
+"""Runs that a page cannot evaluate."""
 
 
 def page_content(page: Path) -> dict[str, Any]:
@@ -70,7 +79,7 @@ def own_table(name: str) -> str:
 
 
 class LiveRuns(dict[str, Path]):
-    """Name -> folder of a run with its live page, which is made when it is first used.
+    """Name -> folder of a run, which is trained when it is first used.
 
     Args:
         home: a folder that all test processes share.
@@ -91,14 +100,27 @@ class LiveRuns(dict[str, Path]):
                     sets = [*sets, f"data.path={self.write_table(name)}"]
                 config = resolve(None, [*sets, f"name={name}"]).config
                 experiments.train_one(config, self.home, plots=False)
-                content = page_content(report(path))
-                assert content["live"], content["notices"]
                 done.touch()
         self[name] = path
         return path
 
+    def page(self, *names: str) -> Path:
+        """Return the live page of a run, or of several runs with the same features."""
+        page = self.home / f"{'-'.join(names)}.html"
+        folders = [self[name] for name in names]
+        with FileLock(page.with_suffix(".html.lock")):
+            if not page.exists():
+                if len(folders) == 1:
+                    content = run_content(RunFolder(folders[0]), live=True)
+                else:
+                    content = runs_content([RunFolder(folder) for folder in folders])
+                assert content["live"], content["notices"]
+                page.write_text(render_page(content), encoding="utf-8")
+        return page
+
     def write_table(self, name: str) -> Path:
         """Write the CSV file of a run with `data.kind: file`, and return its path."""
         file = self.home / f"{name}.csv"
-        file.write_text(OWN if name == "one_feature" else own_table(name))
+        tables = {"one_feature": OWN, "filled": FILLED}
+        file.write_text(tables[name] if name in tables else own_table(name))
         return file

@@ -14,7 +14,8 @@ from seqattn.analysis.evaluation.load_run import load_splits, open_run
 from seqattn.analysis.explanation import Explanation, explain
 from seqattn.cli.explaining import DataUnits
 from seqattn.models.attention import ForcedWeights
-from tests.browser.conftest import Open, Opened, shared_folder
+from tests.browser.conftest import LIVE, Open, Opened, SharedPages, shared_folder
+from tests.browser.live_numbers import settle
 from tests.browser.live_runs import LiveRuns
 
 MINUS = "\N{MINUS SIGN}"
@@ -48,6 +49,9 @@ RUNS = {
 }  # fmt: skip
 SHAPES = {"transformer": (2, 2), "scaled_dot-heads": (1, 2)}
 """Layers and heads of the runs that have more than one."""
+ALONE, TABLES = ["long"], ["relative", "instance"]
+PAGES = [ALONE, TABLES, [name for name in RUNS if name not in [*ALONE, *TABLES]]]
+"""The models of each page. All models of a page have the same test sequences."""
 PAGE_ONLY = {
     "Source, in units of the data",
     "Scaling of the source",
@@ -80,6 +84,17 @@ class ArithmeticRuns(LiveRuns):
 @pytest.fixture(scope="session")
 def arithmetic_runs(tmp_path_factory: pytest.TempPathFactory) -> ArithmeticRuns:
     return ArithmeticRuns(shared_folder(tmp_path_factory, "arithmetic"), RUNS)
+
+
+def open_model(shared: SharedPages, runs: ArithmeticRuns, name: str) -> Opened:
+    """Return a page that shows a model."""
+    names = next(names for names in PAGES if name in names)
+    found = shared(runs.page(*names))
+    if len(names) > 1:
+        found.page.select_option("#live-other", label="none")
+        found.page.select_option("#live-run", label=name)
+        settle(found)
+    return found
 
 
 def explained(path: Path, step: int, layer: int = 0, head: int = 0) -> tuple[Explanation, Any]:
@@ -146,10 +161,10 @@ def steps_of(path: Path) -> list[int]:
 
 @pytest.mark.parametrize("name", RUNS)
 def test_the_stages_are_those_of_explain(
-    name: str, opened: Open, arithmetic_runs: ArithmeticRuns
+    name: str, shared: SharedPages, arithmetic_runs: ArithmeticRuns
 ) -> None:
     path = arithmetic_runs[name]
-    found = opened(path / "report.html")
+    found = open_model(shared, arithmetic_runs, name)
     layers, heads = found.page.evaluate(
         "(({layers, heads}) => [layers, heads])(window.seqattn.explorer.first)"
     )
@@ -172,11 +187,11 @@ def stage(stages: list[dict[str, Any]], name: str) -> dict[str, Any]:
 
 
 def test_forced_weights_take_the_place_of_the_softmax(
-    opened: Open, arithmetic_runs: ArithmeticRuns
+    shared: SharedPages, arithmetic_runs: ArithmeticRuns
 ) -> None:
     """Before and after them all is computed: the scores of the model, and the context they give."""
     path = arithmetic_runs["additive-shift"]
-    found = opened(path / "report.html")
+    found = open_model(shared, arithmetic_runs, "additive-shift")
     forced = [0.5, 0.0, 0.25, 0.25, 0.0]
     found.page.evaluate(
         "(row) => window.seqattn.explorer.change(({force}) => force.set(1, 0, 0, row))", forced
@@ -213,8 +228,10 @@ def test_forced_weights_take_the_place_of_the_softmax(
     )
 
 
-def test_a_number_shows_where_it_comes_from(opened: Open, arithmetic_runs: ArithmeticRuns) -> None:
-    found = opened(arithmetic_runs["scaled_dot-heads"] / "report.html")
+def test_a_number_shows_where_it_comes_from(
+    shared: SharedPages, arithmetic_runs: ArithmeticRuns
+) -> None:
+    found = open_model(shared, arithmetic_runs, "scaled_dot-heads")
     stages = show(found, 1)
     weights = stage(stages, "Weights")
     exponentials, last = ([row[k] for row in weights["numbers"]] for k in (1, 2))
@@ -232,10 +249,10 @@ def test_a_number_shows_where_it_comes_from(opened: Open, arithmetic_runs: Arith
 
 
 def test_every_number_has_an_origin_that_gives_it(
-    opened: Open, arithmetic_runs: ArithmeticRuns
+    shared: SharedPages, arithmetic_runs: ArithmeticRuns
 ) -> None:
     """The lines are arithmetic: evaluated, they give the printed number."""
-    found = opened(arithmetic_runs["cosine-local"] / "report.html")
+    found = open_model(shared, arithmetic_runs, "cosine-local")
     show(found, 2)
     lines = found.page.evaluate(
         """() => [...document.querySelectorAll("#live-arithmetic td[data-cell]")].map((cell) => {
@@ -259,8 +276,10 @@ def test_every_number_has_an_origin_that_gives_it(
     assert checked > 60
 
 
-def test_the_arrow_keys_move_within_a_table(opened: Open, arithmetic_runs: ArithmeticRuns) -> None:
-    found = opened(arithmetic_runs["scaled_dot-heads"] / "report.html")
+def test_the_arrow_keys_move_within_a_table(
+    shared: SharedPages, arithmetic_runs: ArithmeticRuns
+) -> None:
+    found = open_model(shared, arithmetic_runs, "scaled_dot-heads")
     show(found, 1)
     found.page.locator("#live-arithmetic summary").focus()
     found.page.keyboard.press("Tab")
@@ -279,7 +298,7 @@ def test_the_arrow_keys_move_within_a_table(opened: Open, arithmetic_runs: Arith
 def test_nothing_is_computed_while_the_panel_is_closed(
     opened: Open, arithmetic_runs: ArithmeticRuns
 ) -> None:
-    found = opened(arithmetic_runs["long"] / "report.html")
+    found = opened(arithmetic_runs.page("long"), until=LIVE)
     stages = "document.getElementById('live-arithmetic-stages')"
     assert found.page.evaluate(f"{stages}.children.length") == 0
     before = show(found, 1)
@@ -292,10 +311,10 @@ def test_nothing_is_computed_while_the_panel_is_closed(
 
 
 def test_a_long_source_shows_the_points_with_the_largest_weights(
-    opened: Open, arithmetic_runs: ArithmeticRuns
+    shared: SharedPages, arithmetic_runs: ArithmeticRuns
 ) -> None:
     path = arithmetic_runs["long"]
-    found = opened(path / "report.html")
+    found = open_model(shared, arithmetic_runs, "long")
     stages = show(found, 3)
     wanted, _ = explained(path, 3)
     weights = next(each for each in wanted.stages if each.name == "Weights")
@@ -305,12 +324,11 @@ def test_a_long_source_shows_the_points_with_the_largest_weights(
     assert "the 8 of 16 points with the largest weights" in found.text("#live-arithmetic-title")
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_the_tables_fit_a_phone(scheme: str, opened: Open, arithmetic_runs: ArithmeticRuns) -> None:
-    found = opened(
-        arithmetic_runs["long"] / "report.html",
-        color_scheme=scheme, viewport={"width": 360, "height": 740},
-    )  # fmt: skip
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_the_tables_fit_a_phone(
+    dark: bool, shared: SharedPages, arithmetic_runs: ArithmeticRuns
+) -> None:
+    found = shared(arithmetic_runs.page("long"), dark=dark, viewport={"width": 360, "height": 740})
     show(found, 1)
     wide = found.page.evaluate(
         "[...document.querySelectorAll('#live-arithmetic, .stage, .stage table, #live-arithmetic-line')]"
@@ -323,9 +341,9 @@ def test_the_tables_fit_a_phone(scheme: str, opened: Open, arithmetic_runs: Arit
 
 
 def test_the_parameters_are_those_of_the_chosen_epoch(
-    opened: Open, arithmetic_runs: ArithmeticRuns
+    shared: SharedPages, arithmetic_runs: ArithmeticRuns
 ) -> None:
-    found = opened(arithmetic_runs["scaled_dot-heads"] / "report.html")
+    found = open_model(shared, arithmetic_runs, "scaled_dot-heads")
     maps = list[Any]()
     for epoch in (0, 1):
         found.page.evaluate(
@@ -341,9 +359,9 @@ def test_the_parameters_are_those_of_the_chosen_epoch(
 
 
 def test_attention_within_the_source_has_no_arithmetic(
-    opened: Open, arithmetic_runs: ArithmeticRuns
+    shared: SharedPages, arithmetic_runs: ArithmeticRuns
 ) -> None:
-    found = opened(arithmetic_runs["transformer"] / "report.html")
+    found = open_model(shared, arithmetic_runs, "transformer")
     show(found, 1)
     found.page.select_option("#live-kind", label="encoder self-attention")
     found.until("document.querySelectorAll('#live-arithmetic .stage').length === 0")

@@ -2,49 +2,29 @@
 
 from __future__ import annotations
 
-import os
 import re
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-import torch
-from filelock import FileLock
 
-from seqattn import experiments
-from seqattn.config import resolve
-from seqattn.report import report_side_by_side
-from tests.browser.conftest import SMALL, Open, Opened
+from tests.browser.conftest import LIVE, Open, Opened, SharedPages, shared_folder
+from tests.browser.live_numbers import settle, start_tour
+from tests.browser.live_runs import SMALL, LiveRuns
 
 MODELS = {
-    "transformer": ["model.kind=transformer", "model.model_dim=8", "model.heads=2",
+    "transformer": [*SMALL, "model.kind=transformer", "model.model_dim=8", "model.heads=2",
                     "training.teacher_forcing.probability=1"],
-    "squares": [],
-    "fast_weights": ["model.kind=fast_weights", "training.record_attention=null"],
+    "squares": SMALL,
+    "fast_weights": [*SMALL, "model.kind=fast_weights", "training.record_attention=null"],
 }  # fmt: skip
 
 
 @pytest.fixture(scope="session")
 def three(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The page of three kinds of models side by side; one has no recorded epochs."""
-    home = tmp_path_factory.getbasetemp()
-    home = home.parent if "PYTEST_XDIST_WORKER" in os.environ else home
-    (home / "three").mkdir(exist_ok=True)
-    page = home / "three" / "three.html"
-    with FileLock(home / "three.lock"):
-        if not page.exists():
-            torch.set_num_threads(1)
-            runs = []
-            for name, sets in MODELS.items():
-                config = resolve(None, [*SMALL, *sets, f"name={name}"]).config
-                runs.append(experiments.train_one(config, home / "three", plots=False)[0].path)
-            report_side_by_side(runs, page)
-    return page
-
-
-def settle(found: Opened) -> None:
-    found.until("window.seqattn.explorer.isIdle")
+    return LiveRuns(shared_folder(tmp_path_factory, "three"), MODELS).page(*MODELS)
 
 
 def do(found: Opened, script: str) -> Any:
@@ -60,8 +40,10 @@ def choose_first(found: Opened, name: str, other: str = "none") -> None:
     settle(found)
 
 
-def test_weights_are_forced_when_a_longer_source_is_answered(opened: Open, three: Path) -> None:
-    found = opened(three)
+def test_weights_are_forced_when_a_longer_source_is_answered(
+    shared: SharedPages, three: Path
+) -> None:
+    found = shared(three)
     choose_first(found, "squares")
     do(found, "e.addPoint(); e.forceUniform();")
     (row,) = do(found, "return e.state.force.list;")
@@ -77,8 +59,8 @@ def test_weights_are_forced_when_a_longer_source_is_answered(opened: Open, three
     assert found.text("#live-error") == ""
 
 
-def test_two_changes_of_weights_in_flight_both_count(opened: Open, three: Path) -> None:
-    found = opened(three)
+def test_two_changes_of_weights_in_flight_both_count(shared: SharedPages, three: Path) -> None:
+    found = shared(three)
     choose_first(found, "squares")
     do(found, "e.chooseExample(2); e.forceUniform(); e.chooseStep(1); e.forceUniform();")
     forced = do(found, "return e.state.force.list;")
@@ -86,31 +68,31 @@ def test_two_changes_of_weights_in_flight_both_count(opened: Open, three: Path) 
     assert np.allclose([row["weights"] for row in forced], 0.5)
 
 
-def test_the_last_point_cannot_be_removed(opened: Open, three: Path) -> None:
-    found = opened(three)
+def test_the_last_point_cannot_be_removed(shared: SharedPages, three: Path) -> None:
+    found = shared(three)
     do(found, "e.removePoint(); e.removePoint(); e.removePoint();")
     state = do(found, "return {source: e.state.source, point: e.state.point};")
     assert (len(state["source"]), state["point"]) == (1, 0)
     assert found.text("#live-error") == ""
 
 
-@pytest.mark.parametrize("value", ["1e308", "-1e16"])
-def test_a_value_without_a_place_is_refused(opened: Open, three: Path, value: str) -> None:
-    found = opened(three)
-    before = do(found, "return e.state.source;")
-    found.page.locator("#live-values input").first.fill(value)
-    settle(found)
-    assert "a value of the source must lie between" in found.text("#live-error")
-    assert do(found, "return e.state.source;") == before
-    found.page.locator("#live-values input").first.fill("0.5")
-    settle(found)
-    assert found.text("#live-error") == ""
+def test_a_value_without_a_place_is_refused(shared: SharedPages, three: Path) -> None:
+    found = shared(three)
+    for value in ("1e308", "-1e16"):
+        before = do(found, "return e.state.source;")
+        found.page.locator("#live-values input").first.fill(value)
+        settle(found)
+        assert "a value of the source must lie between" in found.text("#live-error")
+        assert do(found, "return e.state.source;") == before
+        found.page.locator("#live-values input").first.fill("0.5")
+        settle(found)
+        assert found.text("#live-error") == ""
     with pytest.raises(Exception, match="must lie between"):
         found.page.evaluate("() => window.seqattn.run([[1e308, 0], [0, 0]])")
 
 
 def test_an_answer_that_is_no_number_is_a_sentence(opened: Open, three: Path) -> None:
-    found = opened(three)
+    found = opened(three, until=LIVE)
     before = do(found, "return e.scene.shown[0].answer.forecast;")
     do(found, "for (const each of e.models) each.frames.forEach((f) => { const r = f.row;"
               " f.row = (...a) => r(...a).fill(3e38); }); void e.update();")  # fmt: skip
@@ -118,8 +100,8 @@ def test_an_answer_that_is_no_number_is_a_sentence(opened: Open, three: Path) ->
     assert do(found, "return e.scene.shown[0].answer.forecast;") == before
 
 
-def test_the_kind_of_attention_follows_the_model(opened: Open, three: Path) -> None:
-    found = opened(three)
+def test_the_kind_of_attention_follows_the_model(shared: SharedPages, three: Path) -> None:
+    found = shared(three)
     choose_first(found, "transformer")
     do(found, "e.addPoint(); e.addPoint(); e.addPoint();")
     do(found, "e.change((s) => { s.kind = 'encoder_self'; s.step = 4; });")
@@ -132,8 +114,8 @@ def test_the_kind_of_attention_follows_the_model(opened: Open, three: Path) -> N
     assert found.page.locator("#live-map svg:visible").count() == 1
 
 
-def test_weights_have_the_colours_of_their_own_model(opened: Open, three: Path) -> None:
-    found = opened(three)
+def test_weights_have_the_colours_of_their_own_model(shared: SharedPages, three: Path) -> None:
+    found = shared(three)
 
     def fills(place: int) -> list[str]:
         picture = found.page.locator("#live-map > div").nth(place)
@@ -146,8 +128,8 @@ def test_weights_have_the_colours_of_their_own_model(opened: Open, three: Path) 
     assert do(found, "return e.scene.shown[0].meaning;") == "strength"
 
 
-def test_the_page_names_the_epoch_of_each_model(opened: Open, three: Path) -> None:
-    found = opened(three)
+def test_the_page_names_the_epoch_of_each_model(shared: SharedPages, three: Path) -> None:
+    found = shared(three)
     choose_first(found, "squares", "fast_weights")
     found.slide("#live-epoch", 0)
     settle(found)
@@ -164,9 +146,9 @@ def test_the_page_names_the_epoch_of_each_model(opened: Open, three: Path) -> No
 
 
 def test_intermediate_results_are_computed_for_the_arithmetic_only(
-    opened: Open, three: Path
+    shared: SharedPages, three: Path
 ) -> None:
-    found = opened(three)
+    found = shared(three)
     traced = "return e.scene.shown.map(({answer}) => Object.keys(answer.trace).length > 0);"
     assert do(found, traced) == [False, False, False]
     found.page.click("#live-arithmetic summary")
@@ -189,10 +171,12 @@ CHANGE = """async ([before, after, model]) => {
 }"""
 
 
-def test_the_tour_compares_with_the_chosen_sequence_and_model(opened: Open, three: Path) -> None:
-    found = opened(three)
+def test_the_tour_compares_with_the_chosen_sequence_and_model(
+    shared: SharedPages, three: Path
+) -> None:
+    found = shared(three)
     choose_first(found, "squares")
-    found.page.click("#live-tour-start")
+    start_tour(found)
     settle(found)
     do(found, "e.chooseExample(5);")
     before = do(found, "return structuredClone(e.state.source);")
@@ -214,12 +198,12 @@ ERROR = """async () => {
 }"""
 
 
-def test_the_tour_compares_with_the_best_epoch(opened: Open, three: Path) -> None:
-    found = opened(three)
+def test_the_tour_compares_with_the_best_epoch(shared: SharedPages, three: Path) -> None:
+    found = shared(three)
     choose_first(found, "squares")
     found.slide("#live-epoch", 0)
     settle(found)
-    found.page.click("#live-tour-start")
+    start_tour(found)
     for _ in range(3):
         found.page.click("#live-tour-next")
     settle(found)
@@ -231,8 +215,8 @@ def test_the_tour_compares_with_the_best_epoch(opened: Open, three: Path) -> Non
         found.until(f"document.getElementById('live-tour-result').textContent.includes('{words}')")
 
 
-def test_no_two_elements_have_one_id(opened: Open, three: Path) -> None:
-    found = opened(three)
+def test_no_two_elements_have_one_id(shared: SharedPages, three: Path) -> None:
+    found = shared(three)
     found.page.click("#live-arithmetic summary")
     found.until("document.querySelectorAll('#live-arithmetic-stages table').length > 2")
     ids = found.page.evaluate("[...document.querySelectorAll('[id]')].map((one) => one.id)")

@@ -19,21 +19,13 @@ from seqattn.cli import app
 from seqattn.report import render_page
 from seqattn.report.content import run_content
 from seqattn.runs import RunFolder
-from tests.browser.conftest import Open, Opened
-from tests.browser.live_runs import NAMES, TABLES
+from tests.browser.conftest import LIVE, Open, Opened, SharedPages
+from tests.browser.live_numbers import start_tour
+from tests.browser.live_runs import NAMES, TABLES, LiveRuns
 
 NO_CLIPBOARD = """() => {
-  Object.defineProperty(navigator, "clipboard", {value: {writeText: () => Promise.reject(new Error("no"))}});
+  Object.defineProperty(navigator, "clipboard", {value: {writeText: () => Promise.reject(new Error("no"))}, configurable: true});
 }"""
-
-
-def opened_at(open_page: Open, path: Path, fragment: str) -> Opened:
-    """Open a page by a link with a fragment."""
-    found = open_page(path)
-    found.page.goto(path.as_uri() + fragment)
-    found.page.reload()  # before, the page only followed the fragment
-    found.page.wait_for_selector("html[data-ready=yes]")
-    return found
 
 
 INTERCEPT = """() => {
@@ -115,9 +107,9 @@ def move_points(found: Opened) -> None:
 
 @pytest.mark.parametrize("name", ["squares", "plain", "fast_weights", "transformer", *TABLES])
 def test_the_saved_input_gives_the_forecast_of_the_page(
-    name: str, opened: Open, live_runs: dict[str, Path], tmp_path: Path
+    name: str, shared: SharedPages, live_runs: LiveRuns, tmp_path: Path
 ) -> None:
-    found = opened(live_runs[name] / "report.html")
+    found = shared(live_runs.page(name))
     move_points(found)
     if name in ("squares", "own", "dates", "relative", "transformer"):
         found.page.focus("#live-map svg")
@@ -141,9 +133,9 @@ def test_the_saved_input_gives_the_forecast_of_the_page(
 
 
 def test_an_earlier_epoch_is_in_the_command(
-    opened: Open, live_runs: dict[str, Path], tmp_path: Path
+    shared: SharedPages, live_runs: LiveRuns, tmp_path: Path
 ) -> None:
-    found = opened(live_runs["squares"] / "report.html")
+    found = shared(live_runs.page("squares"))
     found.page.focus("#live-epoch")
     found.page.keyboard.press("Home")
     shown = answer(found)
@@ -152,9 +144,11 @@ def test_an_earlier_epoch_is_in_the_command(
     np.testing.assert_allclose(forecast, shown["forecast"], atol=1e-5)
 
 
-def test_a_link_restores_what_is_shown(opened_in_both: Open, live_runs: dict[str, Path]) -> None:
-    page = live_runs["transformer"] / "report.html"
-    found = opened_in_both(page)
+def test_a_link_restores_what_is_shown(
+    shared_in_both: SharedPages, opened_in_both: Open, live_runs: LiveRuns
+) -> None:
+    page = live_runs.page("transformer")
+    found = shared_in_both(page)
     found.page.select_option("#live-example", "2")
     move_points(found)
     found.page.select_option("#live-layer", "1")
@@ -166,7 +160,7 @@ def test_a_link_restores_what_is_shown(opened_in_both: Open, live_runs: dict[str
     assert "#state=" in address
     if found.page.is_visible("#live-link"):
         assert found.page.input_value("#live-link") == address
-    other = opened_at(opened_in_both, page, "#" + address.partition("#")[2])
+    other = opened_in_both(page, until=LIVE, fragment="#" + address.partition("#")[2])
     again = answer(other)
     assert again == shown
     assert other.page.input_value("#live-layer") == "1"
@@ -174,10 +168,8 @@ def test_a_link_restores_what_is_shown(opened_in_both: Open, live_runs: dict[str
     assert other.text("#live-text") == found.text("#live-text")
 
 
-def test_a_refused_clipboard_leaves_the_link_selected(
-    opened: Open, live_runs: dict[str, Path]
-) -> None:
-    found = opened(live_runs["squares"] / "report.html")
+def test_a_refused_clipboard_leaves_the_link_selected(opened: Open, live_runs: LiveRuns) -> None:
+    found = opened(live_runs.page("squares"), until=LIVE)
     found.page.evaluate(NO_CLIPBOARD)  # fmt: skip
     found.page.click("#live-copy")
     found.page.wait_for_selector("#live-link:focus")
@@ -186,23 +178,31 @@ def test_a_refused_clipboard_leaves_the_link_selected(
 
 
 def test_links_of_other_pages_and_damaged_ones_are_ignored(
-    opened: Open, live_runs: dict[str, Path]
+    shared: SharedPages, opened: Open, live_runs: LiveRuns
 ) -> None:
-    found = opened(live_runs["squares"] / "report.html")
+    found = shared(live_runs.page("squares"))
     move_points(found)
     fragment = found.page.evaluate("window.seqattn.explorer.fragment")
-    start = opened(live_runs["plain"] / "report.html").text("#live-text")
-    for bad in (fragment, fragment[:-12], "#state=%E0%A4%A", "#state=<img src=x onerror=alert(1)>"):
-        other = opened_at(opened, live_runs["plain"] / "report.html", bad)
+    bad = [fragment, fragment[:-12], "#state=%E0%A4%A", "#state=<img src=x onerror=alert(1)>"]
+    found = shared(live_runs.page("plain"))
+    start = found.text("#live-text")
+    for each in bad:
+        found.page.evaluate("(fragment) => { location.hash = fragment; }", each)
+        found.page.wait_for_timeout(50)
+        answer(found)
+        assert found.text("#live-text") == start
+        assert found.text("#live-error") == ""
+    for each in (bad[0], bad[2]):
+        other = opened(live_runs.page("plain"), until=LIVE, fragment=each)
         assert other.text("#live-text") == start
         assert other.text("#live-error") == ""
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 def test_a_saved_picture_needs_nothing_of_the_page(
-    scheme: str, opened_in_both: Open, live_runs: dict[str, Path], tmp_path: Path
+    dark: bool, shared_in_both: SharedPages, live_runs: LiveRuns, tmp_path: Path
 ) -> None:
-    found = opened_in_both(live_runs["squares"] / "report.html", color_scheme=scheme)
+    found = shared_in_both(live_runs.page("squares"), dark=dark)
     file = saved(found, "#live-save-svg", tmp_path)
     text = file.read_text()
     root = ET.fromstring(text)
@@ -245,10 +245,8 @@ def result_of(found: Opened) -> str:
     return found.text("#live-tour-result")
 
 
-def test_the_tour_is_walked_with_the_keyboard(
-    opened_in_both: Open, live_runs: dict[str, Path]
-) -> None:
-    found = opened_in_both(live_runs["squares"] / "report.html")
+def test_the_tour_is_walked_with_the_keyboard(opened_in_both: Open, live_runs: LiveRuns) -> None:
+    found = opened_in_both(live_runs.page("squares"), until=LIVE)
     page = found.page
     press_until(page, "#live-tour-start")
     page.keyboard.press("Enter")
@@ -288,16 +286,14 @@ def test_the_tour_is_walked_with_the_keyboard(
     assert not page.is_visible("#live-tour-panel")
     assert page.evaluate("document.activeElement.id") == "live-tour-open"
     page.reload()
-    page.wait_for_selector("html[data-ready=yes]")
+    page.wait_for_selector(LIVE)
     assert not page.is_visible("#live-tour-start"), "the invitation comes again"
     assert page.is_visible("#live-tour-open")
 
 
-def test_the_tour_can_be_declined_and_every_step_skipped(
-    opened: Open, live_runs: dict[str, Path]
-) -> None:
+def test_the_tour_can_be_declined_and_every_step_skipped(opened: Open, live_runs: LiveRuns) -> None:
     for name in ("plain", "fast_weights", "own"):
-        found = opened(live_runs[name] / "report.html")
+        found = opened(live_runs.page(name), until=LIVE)
         found.page.click("#live-tour-skip")
         assert found.page.evaluate("document.activeElement.id") == "live-tour-open"
         found.page.keyboard.press("Enter")
@@ -310,23 +306,23 @@ def test_the_tour_can_be_declined_and_every_step_skipped(
         assert not found.page.is_visible("#live-tour-panel")
 
 
-def test_a_page_without_memory_has_the_tour(opened: Open, live_runs: dict[str, Path]) -> None:
-    found = opened(live_runs["plain"] / "report.html")
-    found.page.add_init_script("Object.defineProperty(window, 'localStorage', {get() { throw new Error('no'); }})")  # fmt: skip
-    for _ in range(2):
-        found.page.reload()
-        found.page.wait_for_selector("html[data-ready=yes]")
-        found.page.click("#live-tour-skip")
-        assert found.page.is_visible("#live-tour-open")
+def test_a_page_without_memory_has_the_tour(opened: Open, live_runs: LiveRuns) -> None:
+    refuse = "Object.defineProperty(window, 'localStorage', {get() { throw new Error('no'); }})"
+    found = opened(live_runs.page("plain"), until=LIVE, init=refuse)
+    found.page.click("#live-tour-skip")
+    found.page.reload()
+    found.page.wait_for_selector(LIVE)
+    found.page.click("#live-tour-skip")
+    assert found.page.is_visible("#live-tour-open")
 
 
 def test_the_glossary_is_a_part_and_in_reach_of_the_tour(
-    opened_in_both: Open, live_runs: dict[str, Path]
+    shared_in_both: SharedPages, live_runs: LiveRuns
 ) -> None:
-    found = opened_in_both(live_runs["squares"] / "report.html")
+    found = shared_in_both(live_runs.page("squares"))
     assert found.page.locator("#glossary dt dfn").count() == 17
     assert found.page.locator("#parts a", has_text="Glossary").get_attribute("href") == "#glossary"
-    found.page.click("#live-tour-start")
+    start_tour(found)
     found.page.click("#live-tour-next")
     press_until(found.page, "button.term")
     found.page.keyboard.press("Enter")
@@ -339,24 +335,25 @@ def test_the_glossary_is_a_part_and_in_reach_of_the_tour(
 
 @pytest.mark.parametrize("name", ["squares", "own", "transformer", "plain"])
 def test_nothing_is_wider_than_a_telephone(
-    name: str, opened_in_both: Open, live_runs: dict[str, Path]
+    name: str, shared_in_both: SharedPages, live_runs: LiveRuns
 ) -> None:
-    found = opened_in_both(live_runs[name] / "report.html", viewport={"width": 360, "height": 740})
+    found = shared_in_both(live_runs.page(name), viewport={"width": 360, "height": 740})
     wide = "document.documentElement.scrollWidth"
     assert found.page.evaluate(wide) <= 360
-    found.page.click("#live-tour-start")
+    start_tour(found)
     for _ in range(5):
         assert found.page.evaluate(wide) <= 360
         found.page.click("#live-tour-next")
     found.page.evaluate(NO_CLIPBOARD)  # fmt: skip
     found.page.click("#live-copy")
     assert found.page.evaluate(wide) <= 360
+    found.page.evaluate("() => { delete navigator.clipboard; }")
 
 
-def test_what_can_be_operated_has_a_name(opened: Open, live_runs: dict[str, Path]) -> None:
+def test_what_can_be_operated_has_a_name(shared: SharedPages, live_runs: LiveRuns) -> None:
     for name in ("squares", "transformer", "own"):
-        found = opened(live_runs[name] / "report.html")
-        found.page.click("#live-tour-start")
+        found = shared(live_runs.page(name))
+        start_tour(found)
         nameless = found.page.evaluate(
             """() => [...document.querySelectorAll("#live button, #live select, #live input, #live [tabindex='0']")]
               .filter((e) => e.checkVisibility() && !(e.getAttribute("aria-label") || e.textContent.trim() || e.labels?.length))
@@ -374,10 +371,13 @@ def test_what_can_be_operated_has_a_name(opened: Open, live_runs: dict[str, Path
         assert re.fullmatch(r"step 1, point 1: \d\.\d{3}", cell)
 
 
-def test_a_drag_is_spoken_when_it_rests(opened: Open, live_runs: dict[str, Path]) -> None:
-    found = opened(live_runs["squares"] / "report.html")
+def test_a_drag_is_spoken_when_it_rests(shared: SharedPages, live_runs: LiveRuns) -> None:
+    found = shared(live_runs.page("squares"))
     page = found.page
-    found.until("document.getElementById('live-spoken').textContent !== ''")
+    text, spoken = (
+        f"document.getElementById('live-{name}').textContent" for name in ("text", "spoken")
+    )
+    found.until(f"{text} === {spoken}")
     page.evaluate(
         """() => {
           window.spoken = [];
@@ -399,7 +399,7 @@ def test_a_drag_is_spoken_when_it_rests(opened: Open, live_runs: dict[str, Path]
 
 
 def test_hostile_names_stay_text_in_all_saved_files(
-    opened: Open, live_runs: dict[str, Path], tmp_path: Path
+    opened: Open, live_runs: LiveRuns, tmp_path: Path
 ) -> None:
     content = run_content(RunFolder(live_runs["squares"]), examine=False, live=True)
     bad = [
@@ -414,7 +414,7 @@ def test_hostile_names_stay_text_in_all_saved_files(
     content["live"]["models"][0]["features"] = content["examples"]["features"] = bad[:2]
     file = tmp_path / "page.html"
     file.write_text(render_page(content), encoding="utf-8")
-    found = opened(file)
+    found = opened(file, until=LIVE)
     assert found.page.title() != "run"
     picture = saved(found, "#live-save-svg", tmp_path)
     assert "/" not in picture.name and "<" not in picture.name

@@ -89,10 +89,17 @@ class LiveModels:
         self._size += parameters[:1].nbytes
         if self._size > MAX_PARAMETER_BYTES:
             megabytes = MAX_PARAMETER_BYTES // 2**20
-            self._add_reason(
-                "Only some of the models are in this page, because the parameters of all would take"
-                f" more than {megabytes} MB."
-            )
+            if self._frames:
+                reason = (
+                    "Only some of the models are in this page, because the parameters of all would"
+                    f" take more than {megabytes} MB."
+                )
+            else:
+                reason = (
+                    f"The model of {name} is not in this page, because its parameters take more"
+                    f" than {megabytes} MB."
+                )
+            self._add_reason(reason)
             return False
         run = {"name": name, "seed": trained.config.seed, "best_epoch": trained.epoch}
         model["runs"].append(run)

@@ -10,7 +10,7 @@ import { markWorst, showErrors } from "./errors";
 import type { LiveExplorer } from "./live/explorer";
 import { showGlossary } from "./live/glossary";
 import { showLive } from "./live/live";
-import { loadPlotly, nextTask } from "./load_plotly";
+import { loadPlotly, nextTask, waitForPause } from "./load_plotly";
 import { followTheme } from "./plots";
 
 function listParts(): void {
@@ -25,7 +25,6 @@ function listParts(): void {
 async function showRun(content: RunContent, live: LiveExplorer | null): Promise<void> {
   showCurves(content.curves, content.unit);
   await nextTask();
-  if (live) document.querySelector("#explorer")?.remove();
   if (live && hasResults(content)) {
     showErrors(content, {
       section: "live",
@@ -41,14 +40,15 @@ async function showRun(content: RunContent, live: LiveExplorer | null): Promise<
 async function main(): Promise<void> {
   const content = readContent();
   const live = await showLive(content);
+  if (live) document.querySelector("#explorer")?.remove();
   showGlossary();
   listParts();
   followTheme();
-  await nextTask();
-  loadPlotly();
-  await nextTask();
-  if (content.kind === "comparison") showComparison(content);
-  else if (content.kind === "run") await showRun(content, live);
+  await (live ? waitForPause() : nextTask());
+  if (await loadPlotly()) {
+    if (content.kind === "comparison") showComparison(content);
+    else if (content.kind === "run") await showRun(content, live);
+  }
   document.documentElement.dataset.ready = "yes";
 }
 

@@ -59,8 +59,14 @@ export class HeatmapPlot {
     this.root.setAttribute("aria-colcount", String(columns));
     const largest = largestWeight(rows, meaning);
     const cells = rows.length * columns > MAX_CELLS_AS_ELEMENTS ? this.image(rows, grid, largest, meaning === "strength") : this.cells(rows, grid, largest, meaning === "strength");
-    this.root.replaceChildren(cells, this.labels(scene, grid), this.marks(scene, grid, chosen), this.currentCell(rows, chosen));
-    this.root.onfocus = this.root.onblur = () => { this.draw(scene, shown); };
+    let marks = this.marks(scene, grid, chosen);
+    this.root.replaceChildren(cells, this.labels(scene, grid), marks, this.currentCell(rows, chosen));
+    // The cells stay, because a browser sends no click if the pressed cell is replaced before the release.
+    this.root.onfocus = this.root.onblur = () => {
+      const next = this.marks(scene, grid, chosen);
+      marks.replaceWith(next);
+      marks = next;
+    };
     this.root.onclick = (event) => { this.click(event, grid); };
     this.root.onkeydown = (event) => { this.key(event, grid, chosen); };
   }
