@@ -164,12 +164,12 @@ class ComparisonFile(Config):
 
 
 __all__ = [
-    "NAME_PATTERN", "AdditiveAttention", "Attention", "AttentionKnobs", "Compare",
-    "ComparisonFile", "Config", "ConstantForcing", "ConstantRate", "Copy", "CosineAttention",
-    "CosineRate", "Data", "DotAttention", "EarlyStopping", "ExponentialForcing", "FastWeights",
-    "GaussianWindow", "GeneralAttention", "Generated", "InverseSigmoidForcing", "Lag",
-    "LearningRateSchedule", "LinearForcing", "Location", "LocationShift", "Logging", "Model",
-    "OwnFile", "Paths", "PlateauRate", "Polygons", "Recall", "Recurrent", "Reverse",
-    "ScaledDotAttention", "Section", "Sort", "Split", "Squares", "StepRate", "TeacherForcing", "TeacherForcingKnobs",
-    "Training", "Transformer", "UniformAttention", "Window"
+    "NAME_PATTERN", "AdditiveAttention", "Attention", "AttentionKnobs", "Compare", "ComparisonFile",
+    "Config", "ConstantForcing", "ConstantRate", "Copy", "CosineAttention", "CosineRate", "Data",
+    "DotAttention", "EarlyStopping", "ExponentialForcing", "FastWeights", "GaussianWindow",
+    "GeneralAttention", "Generated", "InverseSigmoidForcing", "Lag", "LearningRateSchedule",
+    "LinearForcing", "Location", "LocationShift", "Logging", "Model", "OwnFile", "Paths",
+    "PlateauRate", "Polygons", "Recall", "Recurrent", "Reverse", "ScaledDotAttention", "Section",
+    "Sort", "Split", "Squares", "StepRate", "TeacherForcing", "TeacherForcingKnobs", "Training",
+    "Transformer", "UniformAttention", "Window"
 ]  # fmt: skip
