@@ -7,13 +7,14 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 PYTEST := $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist worksteal
 DOCS := .docsenv
+CHECKS := .checksenv
 PAGE := seqattn/report/web
 
 # Tests start hundreds of processes. Without kept bytecode each compiles the package anew, in a second.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install train docs page page-check package test test-long test-browser test-many test-export test-walks contract lint types format smoke bench figures figures-check torture ci clean
+.PHONY: help install train docs page page-check package test test-long test-browser test-many test-export test-walks contract project-files lint types format smoke bench figures figures-check torture ci clean
 
 help:  ## Say what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -97,6 +98,15 @@ $(DOCS)/.ready: pyproject.toml constraints.txt
 	$(DOCS)/bin/python -m pip install --quiet --no-compile --constraint constraints.txt --requirement $(DOCS)/docs.txt
 	touch $@
 
+$(CHECKS)/.ready: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(CHECKS)
+	$(CHECKS)/bin/python -c "import tomllib; print(*tomllib.load(open('pyproject.toml', 'rb'))['project']['optional-dependencies']['checks'], sep='\n')" > $(CHECKS)/checks.txt
+	$(CHECKS)/bin/python -m pip install --quiet --no-compile --constraint constraints.txt --requirement $(CHECKS)/checks.txt
+	touch $@
+
+project-files: $(CHECKS)/.ready package  ## Check the workflows, templates, metadata, citation, Dockerfile and package; the tools go into .checksenv
+	sh scripts/check_project_files.sh $(CHECKS)/bin
+
 docs: $(DOCS)/.ready  ## Build the documentation as a site, build/site/index.html; its tools go into .docsenv
 	NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/python -m mkdocs build --quiet --strict
 
@@ -120,7 +130,7 @@ ci:  ## What CI runs
 	bash .ci/run
 
 clean:  ## Remove .venv, caches and outputs
-	rm -rf $(VENV) $(DOCS) $(PAGE)/node_modules .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist *.egg-info
+	rm -rf $(VENV) $(DOCS) $(CHECKS) $(PAGE)/node_modules .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist *.egg-info
 	rm -f configs/seqattn.schema.json
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 	find outputs -mindepth 1 ! -name .gitkeep -delete

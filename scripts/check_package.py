@@ -20,6 +20,7 @@ ROOT = Path(__file__).resolve().parents[1]
 OUTPUT = ROOT / "build" / "package"
 PAGE_FILES = ("page.css", "page.html", "page.js")
 MAX_WHEEL_BYTES = 5 * 2**20
+SDIST_FILES = ("docs/index.md", "configs/squares.yaml", "CITATION.cff", "SECURITY.md", "mkdocs.yml")
 FORBIDDEN = ("node_modules/", "__pycache__/", ".venv/", "shipped/real/", "seqattn.schema.json")
 
 
@@ -61,6 +62,9 @@ def find_faults(wheel: Path, sdist: Path) -> list[str]:
         faults.append(f"The wheel contains sources of the page, such as {sources[0]}.")
     if "seqattn/report/web/src/main.ts" not in sdist_names:
         faults.append("The source distribution has no sources of the page.")
+    for wanted in SDIST_FILES:
+        if wanted not in sdist_names:
+            faults.append(f"The source distribution has no {wanted}.")
     if (size := wheel.stat().st_size) > MAX_WHEEL_BYTES:
         faults.append(f"The wheel has {size:,} bytes; at most {MAX_WHEEL_BYTES:,} are allowed.")
     return faults

@@ -92,7 +92,8 @@ def golden() -> dict[str, dict[str, Any]]:
 @pytest.fixture(autouse=True)
 def _python_s_own_sigpipe() -> None:
     """Commands that only print let SIGPIPE end the process: this one, where they run in it."""
-    signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+    if hasattr(signal, "SIGPIPE"):  # Windows has none
+        signal.signal(signal.SIGPIPE, signal.SIG_IGN)
 
 
 @pytest.fixture
@@ -120,7 +121,8 @@ def seqattn(
     monkeypatch.chdir(tmp_path)
     before = {
         number: signal.getsignal(number)
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGPIPE)
+        for number in (signal.SIGINT, signal.SIGTERM, getattr(signal, "SIGPIPE", None))
+        if number is not None
     }
 
     def run(*words: str | Path) -> Ended:

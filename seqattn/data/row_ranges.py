@@ -43,7 +43,8 @@ class MappedPages:
         self.mapping = getattr(base, "_mmap", None)
         self.read = 0
         self.file: int | None = None
-        if self.mapping is not None and values.flags.c_contiguous:
+        # Windows has no os.pread.
+        if self.mapping is not None and values.flags.c_contiguous and hasattr(os, "pread"):
             first, mapped = (one.__array_interface__["data"][0] for one in (values, base))
             self.offset = base.offset + first - mapped
             # If the file was removed, `gather` reads through the mapping.
@@ -86,7 +87,8 @@ class MappedPages:
         """
         self.read += ranges * (size + READAHEAD_BYTES)
         if self.mapping is not None and self.read > MAX_MAPPED_BYTES:
-            self.mapping.madvise(mmap.MADV_DONTNEED)
+            if hasattr(mmap, "MADV_DONTNEED"):  # Windows releases pages when memory is short
+                self.mapping.madvise(mmap.MADV_DONTNEED)
             self.read = 0
 
 

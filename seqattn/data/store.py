@@ -175,7 +175,7 @@ class SeriesStore:
             "has_groups": self.first.groups is not None,
             "bytes": {key: self._size(key) for key in self.dtypes},
         }  # fmt: skip
-        (self.folder / META).write_text(json.dumps(metadata))
+        (self.folder / META).write_text(json.dumps(metadata), encoding="utf-8")
 
     def _size(self, key: str) -> int:
         assert self.folder is not None
@@ -212,7 +212,7 @@ def _widen(path: Path, before: np.dtype[Any], dtype: np.dtype[Any]) -> None:
 def open_mapped(folder: Path) -> Series | None:
     """Return the series in a folder, or None if the folder is incomplete or has another version."""
     try:
-        metadata = json.loads((folder / META).read_text())
+        metadata = json.loads((folder / META).read_text(encoding="utf-8"))
         if metadata["version"] != VERSION:
             return None
         arrays = {key: _map_file(folder / key, metadata["dtypes"][key], size)

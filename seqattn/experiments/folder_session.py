@@ -6,9 +6,9 @@ import time
 from collections.abc import Mapping, Sequence
 from functools import partial
 
-from seqattn.experiments import tensorboard
 from seqattn.experiments.job import Callbacks, Job
 from seqattn.experiments.results import write_divergence
+from seqattn.experiments.trackers import RunTrackers
 from seqattn.runs import EpochRecord, RunFolder
 from seqattn.runs.storage import BackgroundWriter, write_transaction
 from seqattn.training import RunProgress, RunState, Session, TrainingRun, save_best, save_state
@@ -17,20 +17,20 @@ from seqattn.training.parameter_history import describe_interval, write_paramete
 
 
 class RunWriter:
-    """Writer of the checkpoints, histories, metrics and TensorBoard scalars of one run.
+    """Writer of the checkpoints, histories and metrics of one run, which also informs its trackers.
 
     Args:
         job: the job of the run.
         counts: numbers of threads and processes, for the checkpoints; see `save_state`.
+        trackers: the trackers of the run.
     """
 
-    def __init__(self, job: Job, counts: Mapping[str, int]) -> None:
+    def __init__(self, job: Job, counts: Mapping[str, int], trackers: RunTrackers) -> None:
         self.job, self.folder, self.counts = job, job.folder, counts
         self.written_best = self.written_snapshots = 0
         self.written_parameters: list[int] = []
         self.left_out: str | None = None
-        wants_scalars = job.config.logging.tensorboard
-        self.scalars = tensorboard.TensorBoardLogger(job.folder) if wants_scalars else None
+        self.trackers = trackers
 
     def write(self, state: RunState) -> None:
         """Write all files of a state in one transaction."""
@@ -48,8 +48,7 @@ class RunWriter:
                 counts=self.counts,
             )  # fmt: skip
             folder.write_metrics(state.history)
-        if self.scalars is not None:
-            self.scalars.write(state.history)
+        self.trackers.log_epochs(state.history)
 
     def _write_parameters(self, state: RunState) -> None:
         """Write the parameter history if it has changed, and log which frames it leaves out."""

@@ -76,7 +76,7 @@ def train_on_frames(
 def _is_used(path: Path, folder: RunFolder) -> bool:
     """Return whether the folder contains a run, and the config of this run contains the name of the
     file."""
-    return folder.is_run and path.name in folder.config.read_text()
+    return folder.is_run and path.name in folder.config.read_text(encoding="utf-8")
 
 
 def _resolve_config(

@@ -12,13 +12,13 @@ import torch
 
 from seqattn.data import Sequences
 from seqattn.errors import SeqattnError, StorageError
-from seqattn.experiments import tensorboard
 from seqattn.experiments.folder_session import FolderSession, RunWriter, describe_early_stopping
 from seqattn.experiments.job import Callbacks, Job, raise_if_stopped
 from seqattn.experiments.memory_estimate import estimate_run_memory
 from seqattn.experiments.results import ReferencesOfData, write_results
 from seqattn.experiments.run_folders import environment_of
 from seqattn.experiments.skip_start import build_initial_model, describe_skip_start
+from seqattn.experiments.trackers import TrackersOfRuns, end_trackers
 from seqattn.runs.storage import BackgroundWriter, write_json, write_transaction
 from seqattn.training import (
     Batch,
@@ -73,8 +73,6 @@ def train_group(jobs: Sequence[Job], resources: Resources, callbacks: Callbacks)
     background = BackgroundWriter() if len(jobs) == 1 else None
     processes = resources.processes
     counts = {"threads": threads, "processes": 1 if processes is None else processes.size}
-    writers = {run: RunWriter(job, counts) for run, job in zip(runs, jobs, strict=True)}
-    session = FolderSession(writers, callbacks, background)
     states = {
         run: replace(
             job.state,
@@ -88,9 +86,15 @@ def train_group(jobs: Sequence[Job], resources: Resources, callbacks: Callbacks)
         for run, job in zip(runs, jobs, strict=True)
         if job.state is not None
     }
-    with _log_errors(jobs), background or contextlib.nullcontext():
-        trained = train_models(runs, session, states=states, processes=processes)
-    jobs = _finish_jobs(jobs, trained)
+    with TrackersOfRuns(jobs, callbacks) as trackers:
+        writers = {
+            run: RunWriter(job, counts, trackers[job.folder.path])
+            for run, job in zip(runs, jobs, strict=True)
+        }
+        session = FolderSession(writers, callbacks, background)
+        with _log_errors(jobs), background or contextlib.nullcontext():
+            trained = train_models(runs, session, states=states, processes=processes)
+        jobs = _finish_jobs(jobs, trained, trackers)
     unfinished = [job for job in jobs if job.is_pending]
     if processes is not None and processes.stopped:
         own = callbacks.stop  # 0 if only another process received the signal
@@ -231,8 +235,11 @@ def _log_errors(jobs: Sequence[Job]) -> Iterator[None]:
         raise
 
 
-def _finish_jobs(jobs: Sequence[Job], trained: Sequence[RunProgress]) -> list[Job]:
-    """Add the final states to the jobs, and write the results of the runs that are finished."""
+def _finish_jobs(
+    jobs: Sequence[Job], trained: Sequence[RunProgress], trackers: TrackersOfRuns
+) -> list[Job]:
+    """Add the final states to the jobs, write the results of the runs that are finished, and close
+    the records of the trackers."""
     jobs = [
         # Jobs stay in memory after training, but only files need the snapshots.
         replace(job, error=progress.error, state=_without_snapshots(progress))
@@ -252,6 +259,8 @@ def _finish_jobs(jobs: Sequence[Job], trained: Sequence[RunProgress]) -> list[Jo
             jobs[k] = write_results(jobs[k], trained[k].run.model, references)
     for k in finished:
         _log_results(jobs[k])
+    for job, progress in zip(jobs, trained, strict=True):
+        end_trackers(job, trackers[job.folder.path], progress.history)
     return jobs
 
 
@@ -261,12 +270,9 @@ def _without_snapshots(progress: RunProgress) -> RunState:
 
 
 def _log_results(job: Job) -> None:
-    """Write the last line of a log, and the TensorBoard files of a finished run. The results of the
-    run must be on disk."""
+    """Write the last line of a log. The results of the run must be on disk."""
     if job.error is not None:
         job.folder.log_line(f"ended: {job.error}")
     elif job.summary is not None:
         loss, best = job.summary["test_loss"], job.summary["best_epoch"]
         job.folder.log_line(f"finished: test loss {loss:.6g}, best epoch {best}")
-        if job.config.logging.tensorboard:
-            tensorboard.write_summary(job.folder, job.config, job.summary)

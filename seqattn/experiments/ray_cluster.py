@@ -90,6 +90,7 @@ def train_on_cluster(
     groups = groups_to_train(configs)
     if not groups:
         return
+    _check_trackers(configs)
     total = sum(config.training.epochs for config, _ in configs)
     with _ray_connection(address, callbacks) as ray:
         gpus = _gpus_per_task(ray, device, threads or 1)
@@ -100,6 +101,21 @@ def train_on_cluster(
         remaining = sum(config.training.epochs for group in groups for config, _ in group)
         callbacks.begin(total - remaining, total)
         _collect(ray, _submit(ray, groups, gpus, threads or 1, provenance or {}), callbacks)
+
+
+def _check_trackers(configs: Sequence[tuple[Config, RunFolder]]) -> None:
+    """Check that no config selects a tracker that a task cannot use. A task trains in a scratch
+    folder on another machine, and knows neither the folder of all outputs nor the name of the run.
+
+    Raises:
+        UsageError: if a config selects MLflow or Weights & Biases.
+    """
+    for key in ("mlflow", "wandb"):
+        if any(getattr(config.logging, key) for config, _ in configs):
+            raise UsageError(
+                f"logging.{key}: runs on a Ray cluster cannot be recorded. Set logging.{key}=false,"
+                " or compare without --engine ray."
+            )
 
 
 def _submit(

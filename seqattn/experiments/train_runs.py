@@ -12,7 +12,6 @@ import torch
 from seqattn.config import Config
 from seqattn.data.baselines import forecast_mse
 from seqattn.errors import UsageError
-from seqattn.experiments import tensorboard
 from seqattn.experiments.distributed import share_start
 from seqattn.experiments.group_training import Resources, train_group
 from seqattn.experiments.grouping import group_jobs
@@ -28,6 +27,7 @@ from seqattn.experiments.run_folders import (
     prepare_folders,
 )
 from seqattn.experiments.skip_start import fit_skip_maps
+from seqattn.experiments.trackers import check_trackers
 from seqattn.runs import RunFolder, check_folder_available
 from seqattn.runs.storage import allow_open_files, check_free_space
 from seqattn.training.threads import restore_thread_count
@@ -149,7 +149,7 @@ def _check_and_group(
         )
     for config, folder in configs:
         check_folder_available(folder, resume=resume, overwrite=overwrite)
-        tensorboard.require_tensorboard(config)
+        check_trackers(config)
     check_memory_of_runs([config for config, _ in configs])
     allow_open_files(len(configs))  # one lock for each run
     locks.lock_existing(folder for _, folder in configs)

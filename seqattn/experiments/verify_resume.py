@@ -14,6 +14,7 @@ import torch
 from seqattn.config import Config
 from seqattn.errors import Interrupted, UsageError
 from seqattn.experiments import Callbacks, train_many
+from seqattn.experiments.trackers import without_trackers
 from seqattn.runs import METRICS, RunFolder
 from seqattn.training.checkpoint_file import VERSION
 from seqattn.training.checksummed import load_checksummed
@@ -60,6 +61,7 @@ def verify_resume(
         SeqattnError: for an error that a user can correct; see `train_one`.
     """
     uninterrupted, resumed = RunFolder(folder / "at-once"), RunFolder(folder / "with-stops")
+    config = without_trackers(config)
     message("Training without a stop.")
     (job,) = train_many([(config, uninterrupted)], threads=1)
     if job.error is not None:

@@ -39,18 +39,22 @@ WEIGHT_KEYS = {"cross": "weights", "encoder_self": "encoder_self", "decoder_self
 def draw_run(folder: RunFolder) -> Iterator[Path]:
     """Write each picture for which the run folder has data, and then yield the path of the
     picture."""
+    for path, figure in figures_of_run(folder):
+        atomic_write(path, as_bytes(figure))
+        yield path
+
+
+def figures_of_run(folder: RunFolder) -> Iterator[tuple[Path, Figure]]:
+    """Draw each picture for which the run folder has data, and yield its path in the folder and
+    the figure."""
     summary = folder.read_results()
-    atomic_write(folder.loss_picture, as_bytes(loss_picture(folder, summary)))
-    yield folder.loss_picture
+    yield folder.loss_picture, loss_picture(folder, summary)
     predictions = folder.read_predictions(EXAMPLES)
-    drawn = predictions_picture(predictions, summary)
-    atomic_write(folder.predictions_picture, as_bytes(drawn))
-    yield folder.predictions_picture
+    yield folder.predictions_picture, predictions_picture(predictions, summary)
     if folder.attention.exists():
         titles = sequence_titles(predictions)
         picture, _ = attention_picture(folder.read_attention(EXAMPLES), titles, EXAMPLES)
-        atomic_write(folder.attention_picture, as_bytes(picture))
-        yield folder.attention_picture
+        yield folder.attention_picture, picture
 
 
 def save(figure: Figure, path: Path) -> None:

@@ -12,7 +12,9 @@
       predictions.npz    test sequences and their free-running forecasts
       film.npz           attention of some validation sequences over the epochs, if recorded
       parameter_history.npz  the parameters at the same epochs, if recorded
+      trackers.json      identifiers of the records of MLflow and Weights & Biases, if enabled
       tensorboard/       TensorBoard events, if enabled
+      wandb/             files of Weights & Biases, if enabled
       attention.npz      attention weights of the test sequences, for models with attention
       loss_curve.png, predictions.png, attention.png
       .lock              lock of the process that writes to the folder

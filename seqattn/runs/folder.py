@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 from seqattn.errors import CheckpointError
 from seqattn.runs import array_files, csv_files, json_files, train_log
 from seqattn.runs.csv_files import EpochRecord
-from seqattn.runs.storage import LOCK_NAME, TMP_SUFFIX
+from seqattn.runs.storage import LOCK_NAME, TMP_SUFFIX, write_json
 
 DERIVED_ARTIFACTS = re.compile(
     r"report\.html|attention_film(-(layer\d+|head\d+))*\.(png|svg|pdf|gif)"
@@ -53,7 +54,9 @@ class RunFolder:
     previous = _FilePath("checkpoints/previous.safetensors")
     film = _FilePath("film.npz")
     parameter_history = _FilePath("parameter_history.npz")
+    trackers = _FilePath("trackers.json")
     tensorboard = _FilePath("tensorboard")
+    wandb = _FilePath("wandb")
     predictions = _FilePath("predictions.npz")
     attention = _FilePath("attention.npz")
     loss_picture = _FilePath("loss_curve.png")
@@ -62,11 +65,11 @@ class RunFolder:
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """All files that training writes, except the files for TensorBoard."""
+        """All files that training writes, except the folders of trackers."""
         return (
             self.config, self.environment, self.log, self.metrics, self.split, self.data_files,
             self.summary, self.best, self.last, self.previous, self.film, self.parameter_history,
-            *self._results,
+            self.trackers, *self._results,
         )  # fmt: skip
 
     @property
@@ -124,6 +127,8 @@ class RunFolder:
             if file not in (self.config, self.environment):
                 file.unlink(missing_ok=True)
         self.clear_tensorboard()
+        if self.wandb.is_dir() and not self.wandb.is_symlink():
+            shutil.rmtree(self.wandb)
 
     def clear_training(self) -> None:
         """Remove the checkpoints, the metrics and the histories."""
@@ -164,6 +169,12 @@ class RunFolder:
 
     def read_data_files(self) -> dict[str, str]:
         return csv_files.read_data_files(self.data_files)
+
+    def write_trackers(self, records: Mapping[str, Any]) -> None:
+        write_json(self.trackers, records)
+
+    def read_trackers(self) -> dict[str, Any]:
+        return json_files.read_trackers(self.trackers)
 
     def read_environment(self) -> dict[str, Any]:
         return json_files.read_environment(self.environment)

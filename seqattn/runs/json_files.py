@@ -206,6 +206,20 @@ class Environment(_Stored):
     origins: dict[str, str] = {}
 
 
+class StoredTracker(_Stored):
+    """The schema of a record in `trackers.json`, which `TrackedRun.previous_id` describes."""
+
+    place: Text
+    run_id: Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
+
+
+class StoredTrackers(_Stored):
+    """The schema of `trackers.json`."""
+
+    mlflow: StoredTracker | None = None
+    wandb: StoredTracker | None = None
+
+
 class StoredSweep(_Stored):
     """The key of a sweep, and for each variant, the pair (series, value of the key)."""
 
@@ -282,6 +296,17 @@ def read_environment(path: Path) -> dict[str, Any]:
     return _read_json(
         path, lambda content: Environment, "Replace its content by {} to continue without it."
     )
+
+
+def read_trackers(path: Path) -> dict[str, Any]:
+    """Read `trackers.json`. Return an empty dict if the file is missing.
+
+    Raises:
+        CheckpointError: if the file does not match the schema.
+    """
+    if not path.exists():
+        return {}
+    return _read_json(path, lambda content: StoredTrackers, "Remove it to begin new records.")
 
 
 def read_manifest(path: Path) -> dict[str, Any]:

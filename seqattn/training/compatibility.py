@@ -7,7 +7,7 @@ from pathlib import Path
 
 from torch import Tensor
 
-from seqattn.config import PATH_KEYS, Config, Training, config_differences
+from seqattn.config import PATH_KEYS, Config, Logging, Training, config_differences
 from seqattn.errors import CheckpointError, DataError, counted
 from seqattn.models import Seq2SeqModel
 from seqattn.training.checkpoint_file import CheckpointFile
@@ -18,9 +18,10 @@ NOT_OF_THE_MODEL = (*PATH_KEYS, "model.skip_map", "data.units")
 
 They do not change the meaning of the weights, and folders of earlier versions lack some of them.
 """
+LOGGING_KEYS = tuple(f"logging.{key}" for key in Logging.model_fields)
 MUTABLE_ON_RESUME = (
     "name", "data.units", "training.epochs", "training.checkpoint_seconds",
-    "training.record_attention", "logging.tensorboard", "plugins", *PATH_KEYS,
+    "training.record_attention", "plugins", *LOGGING_KEYS, *PATH_KEYS,
 )  # fmt: skip
 """Keys that may change between a stop and a resume. Finished epochs do not depend on them."""
 

@@ -597,16 +597,6 @@ def test_a_board_has_every_epoch_once_after_a_stop(tmp_path: Path) -> None:
     assert set(events.Tags()["images"]) == {"loss", "predictions", "attention"}
 
 
-def test_a_missing_tensorboard_is_named_before_anything_is_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    config = resolve(None, [*SMALL, "logging.tensorboard=true"]).config
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(UsageError, match=r"pip install \"seqattn\[tensorboard\]\""):
-        experiments.train_one(config, tmp_path, plots=False)
-    assert not list(tmp_path.iterdir())
-
-
 # --- the panel ------------------------------------------------------------------------------------
 
 

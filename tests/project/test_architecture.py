@@ -66,6 +66,8 @@ ADDRESSES = {
     "sqlalchemy": ["experiments.tuning"],
     "plotly": ["report"],
     "ray": ["experiments.ray_cluster"],
+    "mlflow": ["experiments"],
+    "wandb": ["experiments"],
     "onnx": ["export"],
     "onnxruntime": ["export"],
     "typer": ["cli"],

@@ -516,6 +516,8 @@ def test_a_resume_may_change_what_teaches_nothing_and_nothing_else(
         "name", "data.path", "data.validation_path", "data.test_path", "data.units",
         "training.epochs",
         "training.checkpoint_seconds", "training.record_attention", "logging.tensorboard",
+        "logging.mlflow", "logging.mlflow_uri", "logging.wandb", "logging.wandb_mode",
+        "logging.wandb_project",
     }  # fmt: skip
 
 

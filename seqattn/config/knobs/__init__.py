@@ -7,7 +7,7 @@ key is an error. A section with variants is a union that is discriminated by one
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -74,6 +74,20 @@ class Logging(Section):
     tensorboard: bool = False
     """Whether scalars, pictures and hyperparameters for TensorBoard are written to the folder
     `tensorboard` of the run. TensorBoard requires the extra `seqattn[tensorboard]`."""
+    mlflow: bool = False
+    """Whether the config, the epochs, the results and the pictures are written to an MLflow
+    tracking store. MLflow requires the extra `seqattn[mlflow]`."""
+    mlflow_uri: Annotated[str, Field(min_length=1, max_length=4096)] | None = None
+    """Address of the MLflow tracking store, such as `http://127.0.0.1:5000`. With `null`, the
+    store is the file `mlflow.db` in the folder of all outputs, and nothing is sent."""
+    wandb: bool = False
+    """Whether the config, the epochs, the results and the pictures are recorded for Weights &
+    Biases. This key requires the extra `seqattn[wandb]`."""
+    wandb_mode: Literal["offline", "online"] = "offline"
+    """Whether Weights & Biases only writes files to the folder `wandb` of the run (`offline`), or
+    also sends the record to its server (`online`)."""
+    wandb_project: Annotated[str, Field(pattern=NAME_PATTERN, max_length=100)] = "seqattn"
+    """Project of Weights & Biases."""
 
 
 class Config(Section):
@@ -164,7 +178,7 @@ __all__ = [
     "ComparisonFile", "Config", "ConstantForcing", "ConstantRate", "Copy", "CosineAttention",
     "CosineRate", "Data", "DotAttention", "EarlyStopping", "ExponentialForcing", "FastWeights",
     "GaussianWindow", "GeneralAttention", "Generated", "InverseSigmoidForcing", "Lag",
-    "LearningRateSchedule", "LinearForcing", "Location", "LocationKnobs", "LocationShift", "Model",
+    "LearningRateSchedule", "LinearForcing", "Location", "LocationKnobs", "LocationShift", "Logging", "Model",
     "ModelKnobs", "NormalizerKnobs", "OwnFile",
     "Paths", "PlateauRate", "Plugin", "Polygons", "Recall", "Recurrent", "Reverse",
     "ScaledDotAttention",

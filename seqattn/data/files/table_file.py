@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -13,6 +12,7 @@ from numpy.typing import NDArray
 
 from seqattn.data.files.chunk import MAX_LINE_BYTES, first_line
 from seqattn.data.files.style import DEFAULT_STYLE, TableStyle
+from seqattn.data.files.temporary import path_of, unnamed_file
 from seqattn.data.tables.connection import literal, sql_call
 from seqattn.errors import UsageError
 
@@ -85,7 +85,7 @@ class TableFile:
                 "threads": str(min(2, os.cpu_count() or 1)),
             }
         )
-        self.spool: Any = None if self.is_text else tempfile.TemporaryFile()  # noqa: SIM115
+        self.spool: Any = None if self.is_text else unnamed_file()
         if self.is_text:
             head = self.separator.join(quote_cell(name, self.separator) for name in self.names)
             file.write(f"{head}\n".encode())
@@ -120,7 +120,7 @@ class TableFile:
             for cell in self._cells(f"c{i}", column, counted is not None)
         ]
         self.database.register(WRITTEN_ROWS, arrays)
-        with tempfile.TemporaryFile() as block_file:
+        with unnamed_file() as block_file:
             self._copy(
                 f"SELECT {', '.join(cells)} FROM {WRITTEN_ROWS}", block_file, self._text_options()
             )
@@ -150,11 +150,11 @@ class TableFile:
     def _write_parquet(self) -> None:
         """Convert the text of all rows to Parquet."""
         source = sql_call(
-            "read_csv", Path(_descriptor_path(self.spool)), auto_detect=False, header=False,
+            "read_csv", Path(path_of(self.spool)), auto_detect=False, header=False,
             delim=",", quote='"', escape='"', nullstr="", allow_quoted_nulls=False, parallel=False,
             max_line_size=MAX_LINE_BYTES, columns=dict(zip(self.names, self.types, strict=True)),
         )  # fmt: skip
-        with tempfile.TemporaryFile() as made:
+        with unnamed_file() as made:
             self._copy(f"SELECT * FROM {source}", made, "FORMAT parquet")
             while block := made.read(2**20):
                 self.file.write(block)
@@ -167,7 +167,7 @@ class TableFile:
         """
         try:
             self.database.execute(
-                f"COPY ({query}) TO {literal(_descriptor_path(to))} ({options}, USE_TMP_FILE false)"
+                f"COPY ({query}) TO {literal(path_of(to))} ({options}, USE_TMP_FILE false)"
             )
         except self.failures as error:
             raise OSError(f"the table could not be written: {first_line(error)}") from None
@@ -223,11 +223,6 @@ class TableFile:
             self.schema = table.schema
             self.writer = pa.ipc.new_file(self.file, self.schema)
         self.writer.write_table(table.cast(self.schema))
-
-
-def _descriptor_path(file: Any) -> str:
-    """Return a path through which an unnamed file can be opened."""
-    return f"/dev/fd/{file.fileno()}"
 
 
 def _sql_type(column: NDArray[Any]) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +12,7 @@ import numpy as np
 from seqattn.data.files.blocks import read_line_blocks
 from seqattn.data.files.chunk import MAX_LINE_BYTES, Chunk, Ragged, concat_chunks
 from seqattn.data.files.options import ReadOptions
+from seqattn.data.files.temporary import named_file
 from seqattn.data.tables import DELIMITERS, infer_layout, match_feature_names, table_chunks
 from seqattn.data.tables.names import SERIES_NAMES, SURE_SERIES, TIME_NAMES, fold_name
 from seqattn.data.tables.roles import LongLayout, check_later_rows
@@ -55,7 +55,7 @@ def read_piped_table(raw: BinaryIO, name: str, options: ReadOptions, kind: str) 
     for block in _merge_first(blocks, lambda head: _is_enough(head, name, first_options, kind)):
         if form is None:
             form = _text_format(block, name, options, kind)
-        with tempfile.NamedTemporaryFile(suffix=".csv") as file:
+        with named_file(".csv") as file:
             file.write(block)
             file.flush()
             with open_text_table(Path(file.name), name, form, None, lines) as table:

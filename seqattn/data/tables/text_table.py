@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import re
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any
 from seqattn.data.files.chunk import MAX_LINE_BYTES, first_line
 from seqattn.data.files.options import ReadOptions
 from seqattn.data.setting_names import setting
+from seqattn.data.files.temporary import named_file
 from seqattn.data.tables.connection import connect, sql_call
 from seqattn.data.tables.plain_columns import create_rows
 from seqattn.data.tables.table import Table, read_errors
@@ -87,7 +87,7 @@ def _readable_copy(path: Path, name: str, form: TextFormat) -> Iterator[tuple[Pa
             " Zstandard. Decompress it first: zstd -d"
         )
     opened = gzip.open if path.suffix.lower() == ".gz" else open
-    with opened(path, "rb") as raw, tempfile.NamedTemporaryFile(suffix=".csv") as copy:
+    with opened(path, "rb") as raw, named_file(".csv") as copy:
         try:
             copy.writelines(to_plain_text(raw, form))  # type: ignore[arg-type]
         except UnicodeError as error:

@@ -62,7 +62,8 @@ class _PendingFile:
         except FileNotFoundError:  # there is no old file
             return
         except OSError:  # the file system has no hard links
-            self.path.replace(name)
+            with contextlib.suppress(FileNotFoundError):
+                self.path.replace(name)
         # POSIX does not rename a link onto another link of the same file, so the link may remain.
         link.unlink(missing_ok=True)
 
@@ -99,7 +100,8 @@ def write_transaction() -> Iterator[None]:
         if len(pending) > MAX_FSYNCS and hasattr(os, "sync"):
             os.sync()  # flushes all files at once; fsync below raises the errors
         for written in pending:
-            with _reraise_for(written.path), written.temporary.open("rb") as file:
+            # Windows flushes only files that are open for writing.
+            with _reraise_for(written.path), written.temporary.open("r+b") as file:
                 os.fsync(file.fileno())
                 written.verify()
         for written in pending:
@@ -209,7 +211,8 @@ def _create(temporary: Path) -> int:
 def _content_equals(path: Path, content: bytes) -> bool:
     """Return whether a file has the given content. The file is read in chunks to limit the use of
     memory."""
-    descriptor, offset = os.open(path, os.O_RDONLY), 0
+    # In the text mode of Windows, os.read would change line ends.
+    descriptor, offset = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0)), 0
     try:
         while part := os.read(descriptor, CHUNK_BYTES):
             if part != content[offset : offset + len(part)]:

@@ -75,5 +75,5 @@ def physical_memory() -> int:
     with contextlib.suppress(ValueError, OSError, AttributeError):
         limits.append(int(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")))
     with contextlib.suppress(ValueError, OSError):
-        limits.append(int(Path("/sys/fs/cgroup/memory.max").read_text()))
+        limits.append(int(Path("/sys/fs/cgroup/memory.max").read_text("ascii")))
     return min(limits, default=4 * 2**30)

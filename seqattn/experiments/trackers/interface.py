@@ -1,0 +1,104 @@
+"""The interface of a tracker, and the description of the run that a tracker records."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+from seqattn.config import Config, as_plain, leaves
+from seqattn.runs import COMPARISON, SEARCH, EpochRecord, RunFolder
+
+Status = Literal["finished", "diverged", "stopped"]
+"""How a run ended; "stopped" is a run that `--resume` continues."""
+
+
+class Tracker(Protocol):
+    """A record of one run outside the files that every run has.
+
+    The methods are called in the order `start`, `log_epochs`, `log_picture`, `end`. Any method may
+    raise any exception of the tracker's library.
+    """
+
+    key: str
+    """The key of `logging` that selects the tracker."""
+
+    def start(self) -> int:
+        """Open the record of the run, and return the number of epochs that it already contains."""
+        ...
+
+    def log_epochs(self, records: Sequence[EpochRecord]) -> None:
+        """Add finished epochs to the record."""
+        ...
+
+    def log_picture(self, name: str, png: bytes) -> None:
+        """Add a picture in the PNG format to the record of a finished run."""
+        ...
+
+    def end(self, status: Status, results: Mapping[str, float]) -> None:
+        """Add the results, which only a finished run has, and close the record."""
+        ...
+
+
+@dataclass(frozen=True)
+class TrackedRun:
+    """The run that trackers record.
+
+    Attributes:
+        config: the config of the run.
+        folder: the folder of the run.
+    """
+
+    config: Config
+    folder: RunFolder
+
+    @property
+    def _depth(self) -> int:
+        """The number of folders between the folder of the run and the folder of all outputs."""
+        path = self.folder.path
+        if (path.parent.parent / COMPARISON).exists():
+            return 2
+        of_seeds = path.name == f"seed-{self.config.seed}" and path.name != self.config.name
+        return 1 if of_seeds or (path.parent / SEARCH).exists() else 0
+
+    @property
+    def outputs(self) -> Path:
+        """The folder of all outputs, such as `outputs`."""
+        return self.folder.path.absolute().parents[self._depth]
+
+    @property
+    def name(self) -> str:
+        """The path of the run below the folder of all outputs, such as `squares/seed-23`."""
+        return self.folder.path.absolute().relative_to(self.outputs).as_posix()
+
+    @property
+    def group(self) -> str:
+        """The first part of `name`, which the seeds, variants or trials of one command share."""
+        return self.name.partition("/")[0]
+
+    @property
+    def values(self) -> dict[str, bool | int | float | str]:
+        """The values of the config by dotted key. Lists and null are text."""
+        return {
+            ".".join(at): value if isinstance(value, bool | int | float | str) else str(value)
+            for at, value in leaves(as_plain(self.config))
+        }
+
+    def previous_id(self, key: str, place: str) -> str | None:
+        """Return the identifier of the record that an earlier process created for this run.
+
+        Args:
+            key: see `Tracker.key`.
+            place: the store or project of the record. A record in another place is not continued.
+
+        Raises:
+            CheckpointError: if `trackers.json` cannot be read.
+        """
+        entry: Mapping[str, Any] = self.folder.read_trackers().get(key, {})
+        return str(entry["run_id"]) if entry.get("place") == place else None
+
+    def save_id(self, key: str, place: str, run_id: str) -> None:
+        """Store the identifier of a record for `previous_id`."""
+        stored = self.folder.read_trackers()
+        self.folder.write_trackers({**stored, key: {"place": place, "run_id": run_id}})
