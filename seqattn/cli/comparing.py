@@ -95,7 +95,7 @@ def compare_command(
         show_progress(planned.name, quiet, stop_request) as callbacks,
     ):
         from seqattn.experiments import Launch
-        from seqattn.experiments.compare import compare as run_comparison
+        from seqattn.experiments.compare import run_comparison
         from seqattn.experiments.ray_cluster import RayCluster
 
         result = run_comparison(

@@ -50,7 +50,7 @@ class VariantConfig:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class ComparisonPlan:
     """The variants and seeds of a comparison.
 
     Attributes:
@@ -117,7 +117,7 @@ def plan_comparison(
     along: str | None = None,
     seeds: int | None = None,
     resample_data: bool | None = None,
-) -> Comparison:
+) -> ComparisonPlan:
     """Read a config file, and plan the comparison that it describes. The other arguments replace
     values in the file.
 
@@ -154,7 +154,7 @@ def plan_comparison(
         raise ConfigError(f"{path}: seed {first.seed} leaves no room for {count} seeds.")
     seeds_of_each = range(first.seed, first.seed + count)
     key = next(iter(design.along), "")
-    return Comparison(first.name, tuple(variants), seeds_of_each, key, resampled and generated)
+    return ComparisonPlan(first.name, tuple(variants), seeds_of_each, key, resampled and generated)
 
 
 @dataclass(frozen=True)
