@@ -79,7 +79,7 @@ _add("Understand a run", "explain", explain_command,
 _add("Understand a run", "doctor", doctor, "outputs/squares")
 _add("Understand a run", "report", report_command, "outputs/squares")
 _add("Understand a run", "table", table_command,
-     "outputs/scores --format latex --output scores.tex")  # fmt: skip
+     "outputs/cells --format latex --output cells.tex")  # fmt: skip
 _add("Understand a run", "inspect", inspect, "outputs/squares/checkpoints/last.safetensors")
 app.add_typer(config_app, name="config", rich_help_panel="Configs and data")
 app.add_typer(data_app, name="data", rich_help_panel="Configs and data")
