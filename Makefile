@@ -18,11 +18,27 @@ unexport PYTHONDONTWRITEBYTECODE
 help:  ## Say what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
 
+# uv installs in a fraction of the time of pip. `make UV= install` uses pip although there is uv.
+UV ?= $(shell command -v uv)
+ifeq ($(UV),)
+MAKE_VENV = $(PYTHON) -m venv $(VENV)
+INSTALL = $(BIN)/python -m pip install
+INSTALLER = pip, because there is no uv
+else
+MAKE_VENV = $(UV) venv --seed --allow-existing --python $(PYTHON) $(VENV)
+INSTALL = $(UV) pip install --python $(BIN)/python
+INSTALLER = uv
+endif
+
 $(READY): pyproject.toml constraints.txt
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
-	$(BIN)/seqattn config schema --output configs/seqattn.schema.json
-	touch $@
+	@echo "1/3 Create the environment $(VENV)."
+	@$(MAKE_VENV)
+	@echo "2/3 Install seqattn and what its development needs with $(INSTALLER). The packages, such as"
+	@echo "    torch, are large, so the first time takes a minute or more."
+	@$(INSTALL) --constraint constraints.txt --editable '.[dev]'
+	@echo "3/3 Write the schema of configs, with which an editor completes and checks them."
+	@$(BIN)/seqattn config schema --output configs/seqattn.schema.json
+	@touch $@
 
 install: $(READY)  ## Make .venv with seqattn and what development needs
 

@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[1]
 OUTPUT = ROOT / "build" / "package"
 PAGE_FILES = ("page.css", "page.html", "page.js")
 MAX_WHEEL_BYTES = 5 * 2**20
-FORBIDDEN = ("node_modules/", "__pycache__/", ".venv/")
+FORBIDDEN = ("node_modules/", "__pycache__/", ".venv/", "shipped/real/", "seqattn.schema.json")
 
 
 def build_package() -> tuple[Path, Path]:
@@ -47,7 +47,11 @@ def find_faults(wheel: Path, sdist: Path) -> list[str]:
         sdist_names = {name.partition("/")[2] for name in archive.getnames()}
     report = ROOT / "seqattn" / "report"
     vendored = [path.relative_to(report).as_posix() for path in (report / "vendor").glob("*")]
-    faults = []
+    configs = ROOT / "configs"
+    shipped = [path.relative_to(configs).as_posix() for path in configs.rglob("*.*")
+               if path.suffix != ".json" and path.parent.name != "real"]  # fmt: skip
+    faults = [f"The wheel has no shipped config {name}." for name in shipped
+              if f"seqattn/config/shipped/{name}" not in wheel_names]  # fmt: skip
     for kind, names in (("wheel", wheel_names), ("source distribution", sdist_names)):
         wanted = [f"seqattn/report/{name}" for name in (*PAGE_FILES, *vendored)]
         faults += [f"The {kind} has no {name}." for name in wanted if name not in names]

@@ -17,6 +17,7 @@ import typer
 
 from seqattn.cli.checkpoints import inspect, verify_resume_command
 from seqattn.cli.comparing import compare_command
+from seqattn.cli.completion import join_bash_words
 from seqattn.cli.configs import config_app
 from seqattn.cli.data import data_app
 from seqattn.cli.explaining import explain_command
@@ -26,6 +27,7 @@ from seqattn.cli.output import end_on_closed_pipe, note, print_key_warnings, set
 from seqattn.cli.plotting import plot_attention
 from seqattn.cli.predicting import evaluate_command, predict
 from seqattn.cli.reporting import doctor, report_command
+from seqattn.cli.starters import init_command
 from seqattn.cli.stop_signals import exit_on_signal
 from seqattn.cli.tables import table_command
 from seqattn.cli.training import train_command
@@ -62,13 +64,13 @@ def _add(heading: str, name: str, command: Callable[..., None], arguments: str) 
     add(command)
 
 
-_add("Train", "train", train_command, "configs/squares.yaml --set training.epochs=50")
+_add("Train", "init", init_command, "my --from own-data")
+_add("Train", "train", train_command, "squares --set training.epochs=50")
 _add("Train", "compare", compare_command,
-     "configs/notebook.yaml --vary model.cell=gru,lstm --name cells")  # fmt: skip
+     "notebook --vary model.cell=gru,lstm --name cells")  # fmt: skip
 _add("Train", "tune", tune_command,
-     "configs/notebook.yaml --search model.hidden_dim=2,8 --name widths")  # fmt: skip
-_add("Train", "verify-resume", verify_resume_command,
-     "configs/squares.yaml --set training.epochs=5")  # fmt: skip
+     "notebook --search model.hidden_dim=2,8 --name widths")  # fmt: skip
+_add("Train", "verify-resume", verify_resume_command, "squares --set training.epochs=5")
 _add("Use a run", "evaluate", evaluate_command, "outputs/squares --json")
 _add("Use a run", "predict", predict, "outputs/squares --example 0 --output next.csv")
 _add("Use a run", "export", export_command, "outputs/squares --output exported")
@@ -109,6 +111,7 @@ def main() -> None:
         signal.signal(number, _handle_signal)
     gc.set_threshold(*GC_THRESHOLDS)
     set_encoding()
+    join_bash_words()
     print_key_warnings()
     try:
         app(prog_name="seqattn")

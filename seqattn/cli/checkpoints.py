@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from seqattn.cli.completion import complete_run
 from seqattn.cli.options import ConfigFile, JsonFlag, Overrides, Quiet
 from seqattn.cli.output import end_on_closed_pipe, ignore_closed_pipe, note, plain_console, show
 from seqattn.errors import CheckpointError, counted
@@ -16,7 +17,11 @@ from seqattn.errors import CheckpointError, counted
 def inspect(
     file: Annotated[
         Path,
-        typer.Argument(metavar="FILE", help="Checkpoint, or run folder for its best checkpoint."),
+        typer.Argument(
+            metavar="FILE",
+            help="Checkpoint, or run folder for its best checkpoint.",
+            autocompletion=complete_run,
+        ),
     ],
     as_json: JsonFlag = False,
 ) -> None:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from seqattn.cli.help_pages import CommandIndex, CommandPage
-from seqattn.cli.options import ConfigFile, Overrides
+from seqattn.cli.options import ConfigFile, OptionalConfig, Overrides
 from seqattn.cli.output import end_on_closed_pipe, open_text_output, show, write_data
 from seqattn.errors import counted
 
@@ -18,9 +18,7 @@ config_app = typer.Typer(
 )  # fmt: skip
 
 
-@config_app.command(
-    "check", cls=CommandPage, epilog="seqattn config check configs/squares.yaml --set seed=1"
-)
+@config_app.command("check", cls=CommandPage, epilog="seqattn config check squares --set seed=1")
 def config_check(config: ConfigFile, overrides: Overrides = None) -> None:
     """Check a config and report all mistakes."""
     from seqattn.config import DEFAULT, Draft, resolve
@@ -41,14 +39,9 @@ def config_check(config: ConfigFile, overrides: Overrides = None) -> None:
          " defaults.")  # fmt: skip
 
 
-@config_app.command(
-    "show", cls=CommandPage, epilog="seqattn config show configs/squares.yaml --set seed=1"
-)
+@config_app.command("show", cls=CommandPage, epilog="seqattn config show squares --set seed=1")
 def config_show(
-    config: Annotated[
-        Path | None,
-        typer.Argument(metavar="[CONFIG]", help="Config file; without it, all defaults."),
-    ] = None,
+    config: OptionalConfig = None,
     overrides: Overrides = None,
 ) -> None:
     """Print the resolved config with the origin of each value.
@@ -60,6 +53,32 @@ def config_show(
     end_on_closed_pipe()
     resolved = resolve(config, overrides or [])
     write_data(to_yaml(resolved.config, resolved.origins))
+
+
+@config_app.command("list", cls=CommandPage, epilog="seqattn config list")
+def config_list() -> None:
+    """List the shipped configs.
+
+    Each line contains the name, the command that trains the config, and the description. Every
+    command with an argument CONFIG accepts the name of a shipped config.
+    """
+    from seqattn.config.shipped_configs import (
+        config_description,
+        has_comparison,
+        shipped_configs,
+        shipped_folder,
+    )
+
+    end_on_closed_pipe()
+    configs = shipped_configs()
+    width = max(map(len, configs))
+    show(f"Shipped configs (files: {shipped_folder()}/NAME.yaml):\n")
+    for name, file in configs.items():
+        text = file.read_text(encoding="utf-8")
+        command = "compare" if has_comparison(text) else "train"
+        show(f"{name:<{width}}  {command:<7}  {config_description(text)}")
+    show("\nTrain a shipped config:  seqattn train NAME")
+    show("Write a copy to change:  seqattn init my --from NAME")
 
 
 @config_app.command(

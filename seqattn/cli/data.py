@@ -187,6 +187,7 @@ def check_command(
     of a config that trains on the file.
     """
     from seqattn.data.inspect import inspect_file
+    from seqattn.data.setting_names import name_options
     from seqattn.runs.output_files import check_outputs
 
     text.check()
@@ -206,7 +207,8 @@ def check_command(
         size = sum(each.stat().st_size for each in files)
         heading = f"{folder}: {counted(len(files), 'file')}, {size / 1e9:.3g} GB; the first:"
         file = files[0]
-    report = inspect_file(file, options)
+    with name_options():
+        report = inspect_file(file, options)
     if picture is not None:
         _draw_sequences(report.chunk, picture)
     end_on_closed_pipe()
@@ -288,7 +290,7 @@ def _draw_sequences(chunk: Chunk, picture: Path) -> None:
 
 @data_app.command(
     "sample", cls=CommandPage,
-    epilog="seqattn data sample configs/squares.yaml --output squares.csv",
+    epilog="seqattn data sample squares --output squares.csv",
 )  # fmt: skip
 def sample(
     config: ConfigFile,

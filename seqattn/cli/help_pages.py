@@ -29,6 +29,7 @@ class CommandPage(TyperCommand):
         try:
             return super().parse_args(ctx, args)
         except UsageError as error:
+            error.message = str(error.message).replace("Value error, ", "")
             option = getattr(error, "option_name", None)
             if option and names & {"overrides", "reading"}:
                 from seqattn.cli.option_hints import config_key_hint

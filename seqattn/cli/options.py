@@ -18,14 +18,43 @@ from typing import Annotated, Any, ClassVar, Literal, get_type_hints
 
 import typer
 
+from seqattn.cli.completion import (
+    complete_config,
+    complete_override,
+    complete_reading,
+    complete_run,
+)
 from seqattn.errors import UsageError
 
 RunArgument = Annotated[
-    Path, typer.Argument(metavar="RUN", help="Run folder, or a checkpoint file in one.")
+    Path,
+    typer.Argument(
+        metavar="RUN", help="Run folder, or a checkpoint file in one.", autocompletion=complete_run
+    ),
 ]
-ConfigFile = Annotated[Path, typer.Argument(metavar="CONFIG", help="Config file in YAML.")]
+
+
+def _find_config(given: Path | None) -> Path | None:
+    """Return the path of the config for the argument CONFIG, which may be the name of a shipped
+    config."""
+    if given is None:
+        return None
+    from seqattn.config.shipped_configs import find_config
+
+    return find_config(given)
+
+
+ConfigFile = Annotated[Path, typer.Argument(
+    metavar="CONFIG", callback=_find_config, autocompletion=complete_config,
+    help="Config file in YAML, or name of a shipped config (see seqattn config list).",
+)]  # fmt: skip
+OptionalConfig = Annotated[Path | None, typer.Argument(
+    metavar="[CONFIG]", callback=_find_config, autocompletion=complete_config,
+    help="Config file, or name of a shipped config; without it, all defaults.",
+)]  # fmt: skip
 Overrides = Annotated[list[str] | None, typer.Option(
-    "--set", metavar="PATH=VALUE", help="Override a config key, such as seed=1; repeatable."
+    "--set", metavar="PATH=VALUE", autocompletion=complete_override,
+    help="Override a config key, such as seed=1; repeatable.",
 )]  # fmt: skip
 StepCount = Annotated[int | None, typer.Option(
     "--steps", metavar="N", min=1, max=100_000, help="Number of steps to forecast.",
@@ -88,7 +117,7 @@ class InputOptions:
         show_default="test sequences of the run",
     )] = None  # fmt: skip
     reading: Annotated[list[str] | None, typer.Option(
-        "--set", metavar="PATH=VALUE",
+        "--set", metavar="PATH=VALUE", autocompletion=complete_reading,
         help="Override how --input is read, such as data.series=station; repeatable.",
     )] = None  # fmt: skip
 

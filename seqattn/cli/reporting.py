@@ -4,13 +4,14 @@ doctor`, which diagnoses a run."""
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from seqattn.cli.argument_checks import protected_files
+from seqattn.cli.completion import complete_run
 from seqattn.cli.options import JsonFlag
 from seqattn.cli.output import end_on_closed_pipe, note, show
 from seqattn.errors import UsageError
@@ -26,7 +27,7 @@ STATES = ("found", "fine", "unknown")
 def report_command(
     runs: Annotated[list[Path], typer.Argument(
         metavar="RUN...", help="Run folder, folder of many seeds, or comparison folder; or two to"
-        " four run folders to show side by side.",
+        " four run folders to show side by side.", autocompletion=complete_run,
     )],
     output: Annotated[Path | None, typer.Option(
         "--output", metavar="FILE.html", help="File of the report; required for several runs.",
@@ -64,7 +65,10 @@ def report_command(
 
 def doctor(
     run: Annotated[
-        Path, typer.Argument(metavar="RUN", help="Run folder, or folder of many seeds.")
+        Path,
+        typer.Argument(
+            metavar="RUN", help="Run folder, or folder of many seeds.", autocompletion=complete_run
+        ),
     ],
     as_json: JsonFlag = False,
 ) -> None:
@@ -74,7 +78,7 @@ def doctor(
     the problem and suggests a change.
     """
     from seqattn.analysis.comparison import is_comparison, require_seed_folders
-    from seqattn.analysis.doctor import WEIGHT_CHECK_NAMES, findings_as_plain, summarize
+    from seqattn.analysis.doctor import findings_as_plain, summarize
     from seqattn.errors import CheckpointError
     from seqattn.runs import COMPARISON, RunFolder
 
@@ -98,8 +102,18 @@ def doctor(
         if finding.state == "found":
             show(f"{'':<{width}}{'':<12}{finding.meaning}")
             show(f"{'':<{width}}{'':<12}try: {finding.change}")
-    if not any(finding.name in WEIGHT_CHECK_NAMES for finding in findings):
-        show("The model has no attention, so there are no findings about weights.")
+    _note_missing_weights([finding.name for finding in findings])
+
+
+def _note_missing_weights(names: Sequence[str]) -> None:
+    """Print a sentence if no finding is about attention weights."""
+    from seqattn.analysis.doctor import WEIGHT_CHECK_NAMES
+
+    if names and not set(names) & set(WEIGHT_CHECK_NAMES):
+        show(
+            f"The model has no attention (model.attention: null), so {len(WEIGHT_CHECK_NAMES)} of"
+            " the checks, which are about weights, do not apply."
+        )
 
 
 def _diagnose(run: Path, losses: tuple[float, ...]) -> list[Finding]:
@@ -143,3 +157,4 @@ def _diagnose_seeds(folder: Path, seeds: Mapping[int, RunFolder], as_json: bool)
         show(f"  {'found':<8}{name}: {'' if is_joint else count}{first.number}")
         show(f"          {first.meaning}")
         show(f"          try: {first.change}")
+    _note_missing_weights(names)

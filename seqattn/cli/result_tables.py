@@ -27,7 +27,7 @@ def print_summary(summary: dict[str, Any], folder: Path) -> None:
     """Print the results of a run, the path of the run folder, and commands to run next."""
     from rich.table import Table
 
-    from seqattn.data.baselines import render_verdict
+    from seqattn.data.baselines import describe_standing
     from seqattn.data.metrics import describe_metrics
     from seqattn.runs import RunFolder
 
@@ -46,17 +46,18 @@ def print_summary(summary: dict[str, Any], folder: Path) -> None:
     console.print(table)
     for each in feature_tables(summary):
         console.print(each)
-    compared = render_verdict(summary["test_loss"], summary["baselines"], summary["fitted"])
+    standing = describe_standing(summary["test_loss"], summary["baselines"], summary["fitted"])
     run = RunFolder(folder)
     pictures = (run.loss_picture, run.predictions_picture, run.attention_picture)
     drawn = [picture.name for picture in pictures if picture.exists()]
     lines = [
         *describe_metrics(summary),
         *attention_lines(summary["attention"]),
-        f"The best epoch on validation is {summary['best_epoch']} of {summary['epochs']}; it"
-        f" {compared}.",
+        f"The best epoch on validation is {summary['best_epoch']} of {summary['epochs']}.",
+        standing,
         f"Files are in {folder}: {', '.join([*drawn, 'summary.json'])}, ...",
         "Next:",
+        *([f"  seqattn doctor {folder}"] if " loses to " in standing else []),
         f"  seqattn evaluate {folder}",
         f"  seqattn plot-attention {folder}" if has_attention(summary)
         else f"  seqattn predict {folder} --example 0",
@@ -205,6 +206,7 @@ def print_evaluation(scored: Mapping[str, Any], title: str) -> None:
     """
     from rich.table import Table
 
+    from seqattn.data.baselines import describe_standing
     from seqattn.data.metrics import describe_metrics
 
     table = Table(title=title, title_justify="left")
@@ -234,6 +236,7 @@ def print_evaluation(scored: Mapping[str, Any], title: str) -> None:
     for each in feature_tables(scored):
         console.print(each)
     print_lines(describe_metrics(scored))
+    print_lines([describe_standing(scored["loss"], scored["baselines"], scored["fitted"])])
     print_lines(attention_lines(scored["attention"]) or ["Attention: not applicable."])
 
 

@@ -90,7 +90,7 @@ def train_command(
         show_progress(name, quiet or _is_worker(processes), stop_request) as callbacks,
     ):
         from seqattn import experiments
-        from seqattn.runs import RunFolder
+        from seqattn.runs import RunFolder, check_run_exists
 
         if processes is not None and processes.rank > 0:
             stop_request.started = True
@@ -108,13 +108,20 @@ def train_command(
             if seeds.seeds is None
             else experiments.seeds_of(resolved.config, folder, seeds.seeds)
         )
+
+        def before_writing() -> None:
+            if existing.resume:
+                check_run_exists(folder)
+            if many:
+                experiments.create_seed_folders(configs)
+
         jobs = experiments.train_many(
             configs, device=device, threads=compute.threads, callbacks=callbacks,
             resume=existing.resume, overwrite=existing.overwrite,
             plots=not many if plots is None else plots == "each",
             launch=experiments.Launch(
                 config_path=config, provenance=origin, processes=processes,
-                before_writing=lambda: experiments.create_seed_folders(configs) if many else None,
+                before_writing=before_writing,
             ),
         )  # fmt: skip
     if not quiet and any(job.error is None for job in jobs):

@@ -18,6 +18,7 @@ from seqattn.config.mistakes import count_mistakes, describe_error
 from seqattn.config.plain import as_plain, leaves
 from seqattn.config.reading import KeyPath, read_yaml_file, read_yaml_text
 from seqattn.config.renames import apply_old_defaults, rename_keys
+from seqattn.config.shipped_configs import find_shipped_data
 from seqattn.errors import ConfigError
 
 ConfigSource: TypeAlias = Path | Mapping[str, Any] | None
@@ -101,7 +102,7 @@ class Draft:
         if isinstance(source, Path):
             document = read_yaml_file(source)
             places = {key: f"{source}:{line}" for key, line in document.lines.items()}
-            draft = cls(source, document.content, places, [])
+            draft = cls(source, find_shipped_data(document.content, source), places, [])
         elif source is None:
             draft = cls(None, {}, {}, [])
         else:

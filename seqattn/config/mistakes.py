@@ -6,7 +6,7 @@ from __future__ import annotations
 import difflib
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, get_args
 
 from pydantic_core import ErrorDetails
 
@@ -21,6 +21,27 @@ def describe_error(error: ErrorDetails) -> tuple[KeyPath, str]:
     Args:
         error: an element of the list that `ValidationError.errors()` returns.
     """
+    path, words = _describe(error)
+    if error["type"] in ("extra_forbidden", "contradiction") or not _means_null(error["input"]):
+        return path, words
+    return path, f"{words} Write null." if _may_be_null(path) else words
+
+
+def _means_null(given: Any) -> bool:
+    """Return whether a user may have meant null by a value."""
+    return isinstance(given, str) and given.lower() in ("none", "nil", "no", "off", "false")
+
+
+def _may_be_null(path: KeyPath) -> bool:
+    """Return whether null is a value of a key."""
+    return any(
+        type(None) in get_args(section.model_fields[path[-1]].annotation)
+        for section in sections_at(path[:-1]).values()
+        if path[-1] in section.model_fields
+    )
+
+
+def _describe(error: ErrorDetails) -> tuple[KeyPath, str]:
     path, section, tag = _without_tags(error["loc"])
     given, context = error["input"], error.get("ctx", {})
     match error["type"]:

@@ -18,6 +18,7 @@ from typing import Any
 
 import yaml
 
+from seqattn.config.shipped_configs import CLONE_FOLDER, shipped_configs
 from seqattn.errors import ConfigError
 
 MAX_BYTES = 1_000_000
@@ -96,21 +97,26 @@ def read_yaml_file(path: Path) -> Document:
 
 
 def _similar_files(path: Path) -> list[str]:
-    """Return the YAML files with names that are similar to the name of a missing file. Files in the
-    folder of the missing file come first. Files in `configs/`, the folder of the shipped configs,
-    come next if the current folder, or the clone that contains this package, has this folder.
+    """Return the YAML files with names that are similar to the name of a missing file.
+
+    Files in the folder of the missing file come first, and files in `configs/` come next. The
+    shipped configs come last, by name, unless `configs/` is their folder.
     """
-    clone = Path(__file__).parents[2] / "configs"
-    shipped = Path("configs") if Path("configs").is_dir() else clone
-    for files in (path.parent.glob("*.y*ml"), shipped.rglob("*.y*ml")):
-        by_stem: dict[str, list[str]] = {}
-        for file in sorted(files):
-            by_stem.setdefault(file.stem, []).append(str(file))
-        if path.stem in by_stem:
-            return by_stem[path.stem]
-        close = difflib.get_close_matches(path.stem, by_stem, 3, 0.75)
+    by_file = [
+        {str(file): file.stem for file in sorted(files)}
+        for files in (path.parent.glob("*.y*ml"), Path(CLONE_FOLDER).rglob("*.y*ml"))
+    ]
+    shipped = {
+        f"{name} (the name of a shipped config)": file.stem
+        for name, file in shipped_configs().items()
+    }
+    for stem_of in (*by_file, shipped):
+        stems = sorted(set(stem_of.values()))
+        close = [path.stem] if path.stem in stems else []
+        for stem in close or difflib.get_close_matches(path.stem, stems, 3, 0.75):
+            close += [stem] if stem not in close else []
         if close:
-            return [file for stem in close for file in by_stem[stem]]
+            return [file for stem in close for file, known in stem_of.items() if known == stem]
     return []
 
 
@@ -131,6 +137,10 @@ def read_yaml_text(text: str, origin: str) -> Document:
         mark = error.problem_mark or error.context_mark
         line = mark.line + 1 if mark else 1
         problem = " ".join(part for part in (error.context, error.problem) if part)
+        if re.match(r"[ \t]*\t", (text.splitlines() or [""])[line - 1 : line][0]):
+            raise ConfigError(
+                f"{origin}:{line}: is indented with a tab, which YAML does not allow. Use spaces."
+            ) from None
         raise ConfigError(f"{origin}:{line}: is not valid YAML: {problem}.") from None
     except yaml.reader.ReaderError as error:
         line = text[: error.position].count("\n") + 1

@@ -17,6 +17,7 @@ from seqattn.data.naive import (
 )
 from seqattn.data.scoring import ErrorSums
 from seqattn.data.sequences import Floats, ForecastLike, Integers, Sequences
+from seqattn.errors import counted
 
 NaiveForecast = Callable[[Floats, Integers, int], Floats]
 """Function that returns a forecast (N, T, F), given a source (N, S, F), the source lengths (N,) and
@@ -139,6 +140,27 @@ def forecast_mse(forecast: ForecastLike, part: Sequences, scale: Floats | None =
             targets.
     """
     return ErrorSums.of(forecast, part, scale).loss
+
+
+def describe_standing(
+    loss: float, baselines: Mapping[str, float], fitted: Mapping[str, float]
+) -> str:
+    """Return a sentence that names all baselines to which a model loses, with their losses.
+
+    If the model beats all baselines, the sentence names the best baseline.
+
+    Args:
+        loss: the loss of the model.
+        baselines: the losses of one or more parameter-free forecasts, by name.
+        fitted: the losses of forecasts with fitted parameters, by name.
+    """
+    every = sorted([*baselines.items(), *fitted.items()], key=lambda pair: pair[1])
+    better = [f"{name} ({other:.4g})" for name, other in every if not loss < other]
+    if better:
+        of = counted(len(every), "baseline")
+        return f"The model loses to {len(better)} of {of}: {', '.join(better)}."
+    name, lowest = every[0]
+    return f"The model beats every baseline; the best baseline is {name} ({lowest:.4g})."
 
 
 def render_verdict(loss: float, baselines: Mapping[str, float], fitted: Mapping[str, float]) -> str:

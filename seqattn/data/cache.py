@@ -68,7 +68,7 @@ def load_cached(
         store = SeriesStore(made)
         digests = read(store)
         if _cache_key(files, options) != key:
-            raise DataError(f"{name}: changed while it was read. Give the same command again.")
+            raise DataError(f"{name}: changed while it was read. Repeat the command.")
         store.write(name, digests, {"files": [str(file.resolve()) for file in files]})
         # OSError means that another process wrote the entry first, or that an old entry is damaged.
         with contextlib.suppress(OSError):

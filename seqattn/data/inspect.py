@@ -21,6 +21,7 @@ from seqattn.data.files import (
 )
 from seqattn.data.files.chunk import concat_chunks
 from seqattn.data.section import StepSummary, render_section, summarize_steps, typical_min_length
+from seqattn.data.setting_names import setting
 from seqattn.data.tables import infer_layout, open_table, table_chunks
 from seqattn.data.tables.roles import LongLayout
 from seqattn.data.tables.wide import WideLayout
@@ -133,9 +134,9 @@ def _check_two_axes(file: Path) -> None:
     if len(shape) == 2:
         n, m = shape
         raise AmbiguousData(
-            f"{file}: an array of shape {shape} can be {n} sequences of {m} points (data.layout:"
-            f" wide; in data check: --layout wide) or one sequence of {n} points with {m}"
-            " features (--layout long).",
+            f"{file}: an array of shape {shape} can be {n} sequences of {m} points"
+            f" ({setting('layout', 'wide')}) or one sequence of {n} points with {m} features"
+            f" ({setting('layout', 'long')}).",
             ({"layout": "wide"}, {"layout": "long"}),
         )
 

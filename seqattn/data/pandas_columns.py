@@ -158,8 +158,8 @@ def _numpy_column(name: str, values: NDArray[Any], series: Any) -> FrameColumn:
         return FrameColumn(name, _duration_seconds(values))
     if kind == "c":
         raise DataError(
-            f"{NAME}: the column {name!r} holds complex numbers. Give real and imaginary parts as"
-            " two columns."
+            f"{NAME}: the column {name!r} contains complex numbers. Give real and imaginary"
+            " parts as two columns."
         )
     return _object_column(name, series)
 
@@ -271,6 +271,6 @@ def _cell_text(name: str, cell: Any) -> str:
         text.encode()
     except UnicodeError:
         raise DataError(
-            f"{NAME}: the column {name!r} holds {cell!r:.60}, which is not valid UTF-8 text."
+            f"{NAME}: the column {name!r} contains {cell!r:.60}, which is not valid UTF-8 text."
         ) from None
     return text

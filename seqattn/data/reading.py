@@ -107,9 +107,9 @@ def _fill_store(
         if repeated is not None:
             if chunk.order is None:
                 raise DataError(
-                    f"{file}: its series {repeated!r} has rows in another file, too, and no time"
-                    " column, so their order is unknown. Name the time column (data.time), or"
-                    " give the series names of their own."
+                    f"{file}: its series {repeated!r} also has rows in another file, and there"
+                    " is no time column, so the order of the rows is unknown. Name the time"
+                    " column (data.time), or give each series a unique name."
                 )
             straddles = True
             break

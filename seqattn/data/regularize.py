@@ -132,9 +132,26 @@ class _Regularizer:
             )
         has_dates = or_set == OR_SET and self.chunk.order.dtype.kind == "M"
         raise DataError(
-            f"{found}, but steps are {frequency} apart. Add the missing rows{or_set}"
+            f"{found}, but steps are {frequency} apart. Add {self._describe_missing(at, k)}{or_set}"
             + (f" Or {ignore_times}" if has_dates else "")
         )
+
+    def _describe_missing(self, at: int, k: int) -> str:
+        """Return the steps of the rows that are missing after row `at` of sequence k, and the
+        number of rows that are missing elsewhere, as text."""
+        order, spacing = self.chunk.order, self.spacing
+        assert order is not None and spacing is not None
+        missing = spacing.distances(order, self.chunk.points.offsets).astype(np.int64) - 1
+        here, everywhere = int(missing[at]), int(missing.sum())
+        ends = spacing.step_after(np.array([k, k]), order[[at, at]], np.array([1, here]))
+        first, last = (step_text(step) for step in ends)
+        joined = f"{first} {'to' if here > 2 else 'and'} {last}"
+        words = (
+            f"the missing row (step {first})" if here == 1
+            else f"the {here:,} missing rows (steps {joined})"
+        )  # fmt: skip
+        others = everywhere - here
+        return words if others == 0 else f"{words} and {counted(others, 'missing row')} elsewhere"
 
     def _insert(self, more: Integers, order: NDArray[np.generic], spacing: Spacing) -> None:
         """Insert empty rows.

@@ -102,8 +102,8 @@ def _write_result(path: Path, comparison: ComparisonPlan, callbacks: Callbacks) 
     seeds = {seed for variant in result.variants for seed in variant.folders}
     if earlier := sorted(seeds - set(comparison.seeds)):
         callbacks.message(
-            f"{path} also holds seeds of earlier commands ({', '.join(map(str, earlier))}). The"
-            " tables and pictures include them."
+            f"{path} also contains seeds of earlier commands ({', '.join(map(str, earlier))})."
+            " The tables and pictures include them."
         )
     if write_tables(result):
         (path / PAGE).unlink(missing_ok=True)  # the report shows the old numbers
@@ -137,7 +137,7 @@ def _folder_lock(path: Path, comparison: ComparisonPlan) -> Iterator[Callable[[]
                 locks.enter_context(exclusive_lock(path))
                 if not RunFolder(path).is_available:
                     raise FolderLockedError(
-                        f"{path}: another process has begun to write there just now."
+                        f"{path}: another process has just started to write there."
                     )
                 exists = True
             write_json(path / MANIFEST_NAME, _manifest(comparison))
@@ -203,9 +203,9 @@ def _check_same_comparison(path: Path, comparison: ComparisonPlan) -> None:
             else ("the same data", "data of its own", "--fixed-data")
         )  # fmt: skip
         raise UsageError(
-            f"{path}: holds a comparison in which each seed has {stored_data}, but this command"
-            f" gives each seed {new_data}. Nothing in it was changed. Continue it with {option}, or"
-            " choose another --name."
+            f"{path}: contains a comparison in which each seed has {stored_data}, but this"
+            f" command gives each seed {new_data}. Nothing in it was changed. Continue it with"
+            f" {option}, or choose another --name."
         )
     if set(old) != set(new):
         names, new_names = (", ".join(sorted(variants)) for variants in (old, new))
@@ -214,6 +214,6 @@ def _check_same_comparison(path: Path, comparison: ComparisonPlan) -> None:
         changed = ", ".join(name for name in sorted(new) if old[name] != new[name])
         difference = f"the config of {changed} differs"
     raise UsageError(
-        f"{path}: holds another comparison: {difference}. Nothing in it was changed. Choose another"
-        " --name."
+        f"{path}: contains another comparison: {difference}. Nothing in it was changed. Choose"
+        " another --name."
     )

@@ -104,14 +104,14 @@ def check_can_be_distributed(config: Config) -> None:
     attention = getattr(config.model, "attention", None)
     if getattr(attention, "estimator", None) == "reinforce":
         raise UsageError(
-            "several processes: estimator: reinforce holds a choice against the whole batch's"
-            " error, of which each process knows its share. Set estimator=straight_through, or"
-            " train with one process."
+            "several processes: estimator: reinforce compares each choice with the error of"
+            " the whole batch, but each process computes only the error of its share. Set"
+            " estimator=straight_through, or train with one process."
         )
     if config.training.compile != "off":
         raise UsageError(
-            "several processes: training.compile goes by the clock, and theirs differ. Set it to"
-            " off."
+            "several processes: training.compile depends on measured times, which differ"
+            " between processes. Set training.compile=off."
         )
 
 

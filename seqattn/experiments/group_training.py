@@ -97,7 +97,7 @@ def train_group(jobs: Sequence[Job], resources: Resources, callbacks: Callbacks)
         callbacks = replace(callbacks, stop=lambda: own() or signal.SIGTERM)
     if unfinished:
         epoch = unfinished[0].position[0] + 1
-        hint = f" in epoch {epoch}; --resume, with the same config and --set, goes on from there"
+        hint = f" in epoch {epoch}; to continue, use --resume with the same config and --set"
         raise_if_stopped(callbacks, unfinished, hint)
     return jobs
 
@@ -192,7 +192,7 @@ def _unusable(job: Job) -> list[str]:
     skipped = list(job.skipped_checkpoints[len(known) :])
     if not job.is_restarted:
         return skipped
-    restart = "begins again: not all runs that it began with have a checkpoint yet."
+    restart = "starts over, because some runs of its group have no checkpoint yet."
     return [*skipped, f"{job.folder.path}: {restart}"]
 
 
@@ -224,8 +224,9 @@ def _log_errors(jobs: Sequence[Job]) -> Iterator[None]:
         if isinstance(error, OSError) and not isinstance(error, BrokenPipeError):
             place = error.filename or jobs[0].folder.path
             raise StorageError(
-                f"{place}: {error.strerror or error}. The checkpoints that are there are whole;"
-                " once this is mended, train --resume goes on from them, as does the same compare."
+                f"{place}: {error.strerror or error}. The checkpoints on disk are complete."
+                " When the problem is solved, continue with train --resume, or repeat the"
+                " compare command."
             ) from None
         raise
 

@@ -137,8 +137,8 @@ def check_memory(config: Config, data: Splits | None = None) -> None:
     if sum(needed.values()) > memory:
         shown = ", ".join(f"{size / 2**30:.1f} GiB for {what}" for what, size in needed.items())
         raise UsageError(
-            f"this config would take about {sum(needed.values()) / 2**30:.1f} GiB ({shown}), and"
-            f" the machine has {memory / 2**30:.1f} GiB. Nothing was begun."
+            f"this config would need about {sum(needed.values()) / 2**30:.1f} GiB ({shown}),"
+            f" but the machine has {memory / 2**30:.1f} GiB. Training was not started."
         )
 
 
@@ -164,9 +164,9 @@ def _check_data_fits(configs: Sequence[Config]) -> None:
     memory = physical_memory()
     if needed > memory:
         raise UsageError(
-            f"the {len(sections)} data sets of these runs would take about {needed / 2**30:.1f}"
-            f" GiB, and the machine has {memory / 2**30:.1f} GiB. Nothing was begun. Give fewer"
-            " --seeds, or hold the data fixed: compare --fixed-data."
+            f"the {len(sections)} data sets of these runs would need about {needed / 2**30:.1f}"
+            f" GiB, and the machine has {memory / 2**30:.1f} GiB. Training was not started. Give"
+            " fewer --seeds, or use the same data for all seeds: compare --fixed-data."
         )
 
 

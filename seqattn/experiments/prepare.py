@@ -77,11 +77,11 @@ def check_fixed_lengths(config: Config, data: Splits) -> None:
     if source[0] == source[1] and target[0] == target[1]:
         return
     raise DataError(
-        "model.skip: linear needs one length for all sources and one for all targets: its map has a"
-        f" weight for each point. Here sources have {_words(*source)} points and targets"
-        f" {_words(*target)}."
-        " Cut all sequences alike (data.window of a file), make them alike"
-        " (data.variable_length: false, no data.min_...), or set model.skip: none."
+        "model.skip: linear needs one length for all sources and one length for all targets,"
+        f" because its map has a weight for each point. Here, sources have {_words(*source)}"
+        f" points and targets {_words(*target)}. Cut all sequences to equal lengths (data.window"
+        " of a file), generate equal lengths (data.variable_length: false, no data.min_...), or"
+        " set model.skip: none."
     )
 
 
@@ -112,7 +112,8 @@ def _check_sequence_lengths(job: Job) -> None:
     if longest is not None and points > longest:
         raise UsageError(
             f"model.longest is {longest}, but the data have sequences of {points} points: each"
-            " place needs a position of its own. Set it higher, or positions to sinusoidal."
+            " point needs a learned position. Increase model.longest, or set model.positions:"
+            " sinusoidal."
         )
 
 
@@ -153,9 +154,9 @@ def _error_of(folder: RunFolder, summary: Mapping[str, Any], state: RunState) ->
     """
     at = summary.get("diverged_at") or {"epoch": None, "step": None}
     return NonFiniteError(
-        f"{folder.path}: diverged after {state.epoch} whole epochs, and would again:"
-        f" {summary['diverged']} --overwrite trains it from the beginning; to keep it, give the new"
-        " run another --name.",
+        f"{folder.path}: diverged after {state.epoch} complete epochs, and would diverge again:"
+        f" {summary['diverged']} --overwrite trains the run from the beginning; to keep it, give"
+        " the new run another --name.",
         at["epoch"],
         at["step"],
     )

@@ -36,7 +36,7 @@ def load_latest_checkpoint(job: Job) -> Job:
     for path in (folder.last, folder.previous):
         if not path.exists():
             if path == folder.last and folder.previous.exists():
-                reasons.append(f"{path}: is gone.")
+                reasons.append(f"{path}: is missing.")
             continue
         try:
             state = load_checkpoint(path, job)
@@ -49,11 +49,11 @@ def load_latest_checkpoint(job: Job) -> Job:
         )
         return replace(job, state=state, checkpoint=path, skipped_checkpoints=skipped)
     if not reasons and folder.metrics.exists() and folder.read_metrics():
-        reasons.append(f"{folder.metrics} tells of epochs, but their checkpoints are gone.")
+        reasons.append(f"{folder.metrics} lists epochs, but their checkpoints are missing.")
     if reasons:
         reasons.append(
-            f"No checkpoint is left to go on from. To start again, remove {folder.path} and give"
-            " the same command."
+            f"No usable checkpoint is left. To train from the beginning, remove {folder.path}"
+            " and repeat the command."
         )
         raise CheckpointError("\n".join(reasons))
     return job
@@ -105,9 +105,9 @@ def check_same_split(job: Job) -> None:
     before = job.folder.read_split()
     if before and before != list(job.data.split):
         raise CheckpointError(
-            f"{job.folder.split}: the training began with other parts than data.split gives in this"
-            " version. To go on would train on what was held out: train again with --overwrite, or"
-            " under another --name."
+            f"{job.folder.split}: training began with other parts than data.split gives in this"
+            " version. Continuing would train on sequences that were held out. Train again with"
+            " --overwrite, or under another --name."
         )
 
 
@@ -126,10 +126,10 @@ def check_same_rates(job: Job) -> None:
         now = rate.value
         if not math.isclose(now, record.learning_rate, rel_tol=1e-6, abs_tol=1e-12):
             raise CheckpointError(
-                f"{job.checkpoint or job.folder.last}: epoch {record.epoch} was trained at learning"
-                f" rate {record.learning_rate:g}, and training.learning_rate_schedule gives it"
-                f" {now:g} in this version. To go on would mix two schedules: train again with"
-                " --overwrite, or under another --name."
+                f"{job.checkpoint or job.folder.last}: epoch {record.epoch} was trained at"
+                f" learning rate {record.learning_rate:g}, and training.learning_rate_schedule"
+                f" gives it {now:g} in this version. Continuing would mix two schedules. Train"
+                " again with --overwrite, or under another --name."
             )
         rate.update(record.validation_loss)
 
@@ -163,13 +163,14 @@ def check_resumable(folder: RunFolder, before: Config, config: Config, epoch: in
     if "training.epochs" in changed:
         old, new = changed["training.epochs"]
         lines += [
-            f"training.epochs: {old} -> {new}, and {key} spans all epochs, so the epochs"
-            " behind would have been others (over_epochs fixes its span from the start)"
+            f"training.epochs: {old} -> {new}, and {key} depends on the number of epochs, so"
+            " the finished epochs would have been different (over_epochs fixes its duration)"
             for key in keys_spanning_all_epochs(config.training)
         ]
     if config.training.epochs < epoch:
         lines.append(
-            f"training.epochs: {epoch} are done already, {config.training.epochs} are asked"
+            f"training.epochs: {epoch} epochs are finished, but only {config.training.epochs}"
+            " are requested"
         )
     if lines:
         harmless = [
@@ -178,9 +179,9 @@ def check_resumable(folder: RunFolder, before: Config, config: Config, epoch: in
             and not any(line.startswith(f"{k}: ") for line in lines)
         ]  # fmt: skip
         if harmless:
-            lines.append(f"(harmless, and no reason to refuse: {'; '.join(harmless)})")
+            lines.append(f"(allowed changes: {'; '.join(harmless)})")
         raise ConfigError(
-            f"{folder.path}: cannot be resumed with another config. These changes would make it"
-            " another run; give it the old values, or start another run with --name:",
+            f"{folder.path}: cannot be resumed with another config. These changes would result"
+            " in a different run. Use the old values, or start another run with --name:",
             lines,
         )

@@ -71,20 +71,19 @@ def rounding_change(before: Mapping[str, Any], now: Mapping[str, Any]) -> str | 
     if before.get("device") is not None:
         old, new = _device_in_words(before), _device_in_words(now)
         if old != new:
-            changes.append(f"on {old}, from here on {new}")
+            changes.append(f"device {old} -> {new}")
     old_torch, torch_now = (found.get("packages", {}).get("torch") for found in (before, now))
     if old_torch not in (None, torch_now):
-        changes.append(f"with torch {old_torch}, from here on {torch_now}")
-    for key, noun, default in (("threads", "threads", None), ("processes", "processes", 1)):
+        changes.append(f"torch {old_torch} -> {torch_now}")
+    for key, default in (("threads", None), ("processes", 1)):
         old_count, count = before.get(key, default), now.get(key, default)
         if None not in (old_count, count) and old_count != count:
-            link = "with" if key == "threads" else "in"
-            changes.append(f"{link} {old_count} {noun}, from here on {count}")
+            changes.append(f"{key} {old_count} -> {count}")
     if not changes:
         return None
     return (
-        f"Trained until here {' and '.join(changes)}: these round differently, so what follows is"
-        " not what the run would have learned without the change."
+        f"Changed since the checkpoint was saved: {', '.join(changes)}. This changes the rounding,"
+        " so the results will differ from those of a run without this change."
     )
 
 

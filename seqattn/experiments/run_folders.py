@@ -49,7 +49,7 @@ class FolderLocks(ExitStack):
             self._lock(folder)
             if not folder.is_available:
                 raise FolderLockedError(
-                    f"{folder.path}: another process has begun to write there just now."
+                    f"{folder.path}: another process has just started to write there."
                 )
 
     def _lock(self, folder: RunFolder) -> None:
@@ -135,7 +135,7 @@ def draw_missing_pictures(jobs: Sequence[Job], callbacks: Callbacks) -> None:
         return
     from seqattn.plots import run_pictures  # importing matplotlib is slow
 
-    hint, last = "; --resume draws the pictures that are missing", _pictures_of(jobs[-1].folder)[-1]
+    hint, last = "; --resume draws the missing pictures", _pictures_of(jobs[-1].folder)[-1]
     for job in jobs:
         raise_if_stopped(callbacks, [job], hint)
         for path in run_pictures.draw_run(job.folder):

@@ -52,8 +52,8 @@ def _check_home(parent: Path) -> None:
         found.append("a single run")
     if found:
         raise UsageError(
-            f"{parent}: is the folder of {found[0]}; many seeds need one of their own. Choose"
-            " another --name."
+            f"{parent}: is the folder of {found[0]}; several seeds need a separate folder."
+            " Choose another --name."
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -59,10 +60,10 @@ def describe_skip_start(job: Job) -> str:
         )
     if not _has_fitted_map(job) or starts_at_map(job):
         return ""
-    numbers, most = train.source_steps * len(train.features), round(MAX_WORK ** (1 / 3))
-    cells = " in one system for all target cells (here some are empty, so each has its own)"
+    numbers = train.source_steps * len(train.features)
+    most = math.floor((MAX_WORK * numbers**3 / ridge_work(train)) ** (1 / 3) + 1e-9)
     return (
-        f"model.skip: linear starts at zero and is trained: a source has {numbers:,} numbers, and a"
-        f" ridge map is fitted to {most:,} at most{cells if train.has_masked_targets else ''}."
-        " Shorten the source, or set model.skip_map: learned."
+        f"model.skip: linear starts at zero and is trained, because a source has {numbers:,}"
+        f" numbers, and a ridge map of these data can have at most {most:,} inputs. Shorten the"
+        " source, or set model.skip_map: learned."
     )

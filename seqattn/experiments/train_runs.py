@@ -32,7 +32,7 @@ from seqattn.runs import RunFolder, check_folder_available
 from seqattn.runs.storage import allow_open_files, check_free_space
 from seqattn.training.threads import restore_thread_count
 
-RESUME_HINT = " after training; --resume goes on from there"
+RESUME_HINT = " after training; --resume continues from there"
 
 
 def train_one(
@@ -144,7 +144,9 @@ def _check_and_group(
         a job for each config, in the same order, and the groups of the pending jobs.
     """
     if len({folder.path for _, folder in configs}) < len(configs):
-        raise UsageError("each run needs a folder of its own, and two of these name the same.")
+        raise UsageError(
+            "each run needs its own folder, but two of these runs have the same folder."
+        )
     for config, folder in configs:
         check_folder_available(folder, resume=resume, overwrite=overwrite)
         tensorboard.require_tensorboard(config)
@@ -194,14 +196,14 @@ def _show_ended_runs(jobs: Sequence[Job], callbacks: Callbacks) -> None:
     if len(jobs) == 1:
         if summary := jobs[0].summary:
             callbacks.message(
-                f"{jobs[0].folder.path}: is trained to epoch {summary['epochs']} already."
+                f"{jobs[0].folder.path}: is already trained to epoch {summary['epochs']}."
             )
         return
     if 0 < trained < len(jobs):
-        callbacks.message(f"{trained} of {len(jobs)} runs are trained already.")
+        callbacks.message(f"{trained} of {len(jobs)} runs are already trained.")
     if diverged:
         callbacks.message(
-            f"{diverged} of {len(jobs)} runs diverged before, and are not trained again."
+            f"{diverged} of {len(jobs)} runs diverged in an earlier call and are not trained again."
         )
 
 

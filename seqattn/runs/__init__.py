@@ -29,7 +29,12 @@ from seqattn.runs.array_files import (
 from seqattn.runs.csv_files import METRICS, EpochRecord
 from seqattn.runs.folder import RunFolder
 from seqattn.runs.json_files import read_environment, read_manifest, read_search, read_summary
-from seqattn.runs.lookup import check_folder_available, check_summary, find_run
+from seqattn.runs.lookup import (
+    check_folder_available,
+    check_run_exists,
+    check_summary,
+    find_run,
+)
 
 COMPARISON = "comparison.json"
 """The name of the manifest of a comparison folder."""
@@ -40,6 +45,7 @@ PAGE = "report.html"
 
 __all__ = [
     "COMPARISON", "METRICS", "PAGE", "SEARCH", "EpochRecord", "RunFolder", "attention_arrays",
-    "attention_contents", "check_folder_available", "check_summary", "find_run", "masked_weights",
-    "read_environment", "read_lengths", "read_manifest", "read_search", "read_summary",
+    "attention_contents", "check_folder_available", "check_run_exists", "check_summary", "find_run",
+    "masked_weights", "read_environment", "read_lengths", "read_manifest", "read_search",
+    "read_summary",
 ]  # fmt: skip

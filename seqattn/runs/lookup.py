@@ -7,9 +7,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from seqattn.config import leaves
-from seqattn.errors import CheckpointError, UsageError
+from seqattn.config import leaves, nearest
+from seqattn.errors import CheckpointError, UsageError, counted
 from seqattn.runs.folder import RunFolder
+
+PARENTS_OF_RUNS = {
+    "seed-*": "folder of many seeds", "*/seed-*": "comparison", "trial-*": "search folder"
+}  # fmt: skip
+"""The kinds of folders that contain runs, by the pattern of these runs."""
 
 
 def find_run(path: Path) -> tuple[RunFolder, Path]:
@@ -28,14 +33,47 @@ def find_run(path: Path) -> tuple[RunFolder, Path]:
     if path.is_dir():
         folder = RunFolder(path)
         if not folder.is_run and not folder.best.exists():
-            seeds = sorted(path.glob("seed-*"))
-            hint = f" Did you mean {seeds[0]}?" if seeds else ""
-            raise CheckpointError(f"{path}: is not a run folder ({folder.missing_files}).{hint}")
+            raise CheckpointError(_no_run_in(folder))
         return folder, folder.best
     if path.is_file():
         return RunFolder(path.resolve().parent.parent), path
     raise CheckpointError(
         f"{path}: no such run. Give a run folder such as outputs/squares, or a checkpoint in one."
+    )
+
+
+def _no_run_in(folder: RunFolder) -> str:
+    """Return the message for a folder that is not a run folder. If the folder contains runs, the
+    message names one of these runs."""
+    path = folder.path
+    for pattern, kind in PARENTS_OF_RUNS.items():
+        runs = [each for each in sorted(path.glob(pattern)) if RunFolder(each).is_run]
+        if runs:
+            report = "" if pattern == "trial-*" else f" `seqattn report {path}` describes all."
+            return (
+                f"{path}: is a {kind}, and this command needs one run. Give one of its"
+                f" {counted(len(runs), 'run')}, such as {runs[0]}.{report}"
+            )
+    return f"{path}: is not a run folder ({folder.missing_files})."
+
+
+def check_run_exists(path: Path) -> None:
+    """Check that there is a folder to continue a run in (`--resume`).
+
+    Args:
+        path: the run folder, or the folder of many seeds.
+
+    Raises:
+        CheckpointError: if there is no such folder.
+    """
+    if path.exists():
+        return
+    siblings = [each.name for each in sorted(path.parent.glob("*")) if each.is_dir()]
+    close = nearest(path.name, siblings)
+    hint = f" Did you mean --name {close}?" if close else ""
+    raise CheckpointError(
+        f"{path}: no such run, so there is nothing to continue. Leave out --resume to start a new"
+        f" run.{hint}"
     )
 
 

@@ -91,7 +91,7 @@ class CheckpointFile:
             return DataSpec.from_plain(self.metadata["layout"])
         except (KeyError, TypeError, ValueError, AttributeError):
             raise CheckpointError(
-                f"{self.path}: its metadata does not say what it was trained on."
+                f"{self.path}: its metadata do not describe the training data."
             ) from None
 
     def below(self, prefix: str) -> dict[str, Tensor]:
@@ -146,7 +146,7 @@ def read_checkpoint(path: Path) -> CheckpointFile:
         and isinstance(metadata.get("config"), dict)
         and isinstance(metadata.get("epoch"), int)
     ):
-        raise CheckpointError(f"{path}: its metadata does not say what it is.")
+        raise CheckpointError(f"{path}: its metadata do not contain the kind of the checkpoint.")
     return CheckpointFile(path, metadata, tensors)
 
 

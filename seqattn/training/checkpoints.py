@@ -251,12 +251,15 @@ def read_training(path: Path) -> CheckpointFile:
     """
     file = read_checkpoint(path)
     if not file.is_training:
-        raise CheckpointError(f"{path}: holds a model, not a training that could be resumed.")
+        raise CheckpointError(
+            f"{path}: contains a model without a training state, so training cannot be resumed."
+        )
     _ = file.config  # raises if the config cannot be read
     if file.was_streamed:
         raise CheckpointError(
-            f"{path}: was trained on data.kind: stream by an earlier version, whose order of"
-            " sequences is no longer made. Train it again; predict and evaluate work as before."
+            f"{path}: was trained on data.kind: stream by an earlier version. This version"
+            " cannot repeat the order of its sequences. Train it again; predict and evaluate"
+            " work as before."
         )
     return file
 
@@ -298,8 +301,8 @@ def restore_state(file: CheckpointFile, model: Seq2SeqModel) -> RunState:
             raise ValueError
     except (KeyError, TypeError, ValueError):
         raise CheckpointError(
-            f"{file.path}: its state of the training is not whole. Take another checkpoint, or"
-            " remove its run folder and train again."
+            f"{file.path}: its training state is incomplete. Use another checkpoint, or remove"
+            " its run folder and train again."
         ) from None
     return state
 

@@ -100,8 +100,7 @@ def load_checksummed(path: Path, newest: int) -> tuple[dict[str, Any], dict[str,
     for name, tensor in tensors.items():
         if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
             raise CheckpointError(
-                f"{path}: {name} holds numbers that are not finite; nothing can be made of it. Take"
-                " another checkpoint."
+                f"{path}: {name} contains numbers that are not finite. Use another checkpoint."
             )
     return metadata, tensors
 
@@ -134,7 +133,8 @@ def _content(path: Path) -> bytes:
         size = path.stat().st_size
         if size > physical_memory():
             raise CheckpointError(
-                f"{path}: has {size / 2**30:.0f} GiB, more than this machine has memory."
+                f"{path}: has {size / 2**30:.0f} GiB, which is more than the memory of this"
+                " machine."
             )
         return read_regular_file(path)
     except FileNotFoundError:
@@ -159,18 +159,18 @@ def _check_checksum(path: Path, raw: bytes, length: int, checksum: Any) -> None:
     if isinstance(checksum, str) and len(checksum) == len(PLACEHOLDER) and checksum.isascii():
         found = checksum.encode()
     if not found or raw[: 8 + length].count(found) != 1:
-        raise _corrupt(path, "its checksum is gone")
+        raise _corrupt(path, "its checksum is missing")
     at = raw.index(found)
     digest = hashlib.sha256(raw[:at])
     digest.update(PLACEHOLDER.encode())
     digest.update(memoryview(raw)[at + len(found) :])
     if digest.hexdigest() != checksum:
-        raise _corrupt(path, "checksum mismatch: a part of it was changed")
+        raise _corrupt(path, "checksum mismatch: part of the file was changed")
 
 
 def _corrupt(path: Path, why: str) -> CheckpointError:
     return CheckpointError(
-        f"{path}: is a truncated or corrupt checkpoint ({why}). It was cut short or damaged, or is"
-        " another kind of file under this name; pickles are never opened. Take another checkpoint,"
-        " or remove its run folder and train again."
+        f"{path}: is a truncated or corrupt checkpoint ({why}), or a file of another kind;"
+        " pickle files are never opened. Use another checkpoint, or remove its run folder and"
+        " train again."
     )

@@ -40,12 +40,12 @@ def check_data_unchanged(now: Sequence[str], before: Sequence[str], since: str) 
         return
     if len(now) != len(before):
         raise DataError(
-            f"the data were {counted(len(before), 'file')} at the training, and are {len(now)}."
+            f"the data were {counted(len(before), 'file')} during training, and are {len(now)}."
         )
     changed = [name for name, a, b in zip(PATH_KEYS, now, before, strict=False) if a != b]
     raise DataError(
-        f"what {changed[0]} names has changed {since}: its SHA-256 is another. Put the old one"
-        " back, or train again; --input scores other sequences."
+        f"what {changed[0]} names has changed {since}: its SHA-256 is different. Restore the"
+        " old data, or train again; --input evaluates other sequences."
     )
 
 
@@ -63,7 +63,12 @@ def check_same_model(file: CheckpointFile, expected: Config) -> None:
     if found:
         lines = [f"  {k}: config.yaml has {a}, checkpoint has {b}" for k, (a, b) in found.items()]
         raise CheckpointError(
-            "\n".join([f"{file.path}: is a checkpoint of another model than its folder's:", *lines])
+            "\n".join(
+                [
+                    f"{file.path}: contains another model than the config of its folder:",
+                    *lines,
+                ]
+            )
         )
 
 
@@ -123,7 +128,7 @@ def optimizer_buffers(
 def _check_complete(buffers: Mapping[str, object], model: Seq2SeqModel, path: Path) -> None:
     missing = [name for name, _ in model.named_parameters() if name not in buffers]
     if missing:
-        raise CheckpointError(f"{path}: it has no optimizer buffers of {', '.join(missing)}.")
+        raise CheckpointError(f"{path}: has no optimizer buffers for {', '.join(missing)}.")
 
 
 def _other_shape(path: Path, name: str, found: Tensor, wanted: Tensor) -> CheckpointError:
@@ -131,5 +136,5 @@ def _other_shape(path: Path, name: str, found: Tensor, wanted: Tensor) -> Checkp
         return f"{tuple(tensor.shape)} {str(tensor.dtype).removeprefix('torch.')}"
 
     return CheckpointError(
-        f"{path}: {name} is {words(found)}, but the config makes it {words(wanted)}."
+        f"{path}: {name} is {words(found)}, but the config requires {words(wanted)}."
     )

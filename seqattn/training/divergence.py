@@ -14,8 +14,8 @@ from seqattn.training.state import TrainState
 MAX_IDS = 8
 """Largest number of sequence ids in an error message."""
 REMEDY = (
-    "Try a lower training.learning_rate, set training.clip_norm, or data.scaling for data of your"
-    " own."
+    "Try a lower training.learning_rate, set training.clip_norm, or set data.scaling for your"
+    " own data."
 )
 
 
@@ -63,9 +63,9 @@ def step_error(
     batch = f"{len(sequence_ids)} training sequences: {', '.join(sequence_ids[:MAX_IDS])}"
     more = f" and {len(sequence_ids) - MAX_IDS} more" if len(sequence_ids) > MAX_IDS else ""
     return NonFiniteError(
-        f"The {name} is {value} in epoch {state.epoch + 1}, step {state.step + 1},"
-        f" at learning rate {plan.learning_rates[row]:g}, in a batch of {batch}{more}. No"
-        f" update was made with it, and the newest checkpoint is from before it. {REMEDY}",
+        f"The {name} is {value} in epoch {state.epoch + 1}, step {state.step + 1}, at learning"
+        f" rate {plan.learning_rates[row]:g}, in a batch of {batch}{more}. The weights were not"
+        f" updated with it, and the newest checkpoint was saved before it. {REMEDY}",
         state.epoch + 1,
         state.step + 1,
     )
@@ -82,8 +82,9 @@ def validation_error(value: float, k: int, state: TrainState, plan: EpochPlan) -
     """
     return NonFiniteError(
         f"The validation loss is {value} after epoch {state.epoch + 1}, at learning rate"
-        f" {plan.learning_rates[k]:g}. The epoch's losses and gradients were finite, and all its"
-        f" updates were made; the newest checkpoint is from before this validation. {REMEDY}",
+        f" {plan.learning_rates[k]:g}. All losses and gradients of the epoch were finite, and"
+        " all its updates were made; the newest checkpoint was saved before this validation."
+        f" {REMEDY}",
         state.epoch + 1,
         None,
     )

@@ -191,7 +191,9 @@ def assign_rows(progress: Sequence[RunProgress]) -> list[RunProgress]:
     by_row = {slot.row: each for slot, each in zip(known, progress, strict=True)}
     groups = {(slot.group_id, slot.group_size) for slot in known}
     if len(by_row) < len(progress) or len(groups) > 1:
-        raise ValueError("runs that go side by side must have rows of one group, each its own")
+        raise ValueError(
+            "runs that are trained side by side must have different rows of the same group"
+        )
     # The copy fills its row with model, data and config of the first run; its results are not used.
     placeholder = RunProgress(progress[0].run, ending="all epochs")
     return [by_row.get(k, placeholder) for k in range(known[0].group_size)]

@@ -65,11 +65,11 @@ def train_models(
     session, states = session or Session(), states or {}
     progress = [RunProgress(run, states.get(run)) for run in runs]
     if processes is not None and len(runs) > 1:
-        raise ValueError("processes share the batches of one run")
+        raise ValueError("several processes can train only one run")
     if len({each.state.position if each.state else (0, 0) for each in progress}) > 1:
-        raise ValueError("runs that go side by side must be at the same epoch and step")
+        raise ValueError("runs that are trained side by side must be at the same epoch and step")
     if len({_batch_key(run) for run in runs}) > 1:
-        raise ValueError("runs that go side by side must have the same batch_key")
+        raise ValueError("runs that are trained side by side must have the same batch_key")
     compiler = StepCompiler(session.log)
     remaining = progress
     while remaining:

@@ -104,8 +104,9 @@ class AutogradLoss:
             first = (str(error).strip() or "no reason given").splitlines()[0][:200]
             raise UsageError(
                 "training.compile: torch could not compile a step here"
-                f" ({type(error).__name__}: {first}). Install what it needs: a C++ compiler. Set it"
-                " to off instead if the run has no checkpoint yet; a resume cannot change it."
+                f" ({type(error).__name__}: {first}). Install a C++ compiler. If the run has no"
+                " checkpoint yet, you can set training.compile=off instead; a resume cannot"
+                " change this key."
             ) from None
         self.name += ", a step compiled"
 

@@ -182,8 +182,8 @@ def check_same_shapes(path: Path, arrays: Mapping[str, NDArray[Any]], shapes: Sh
     stored = parameter_shapes(arrays)
     if list(stored.items()) != [(name, tuple(shape)) for name, shape in shapes.items()]:
         raise CheckpointError(
-            f"{path}: is of another model than the run: its parameters have other names or shapes."
-            " Remove the file, or train again (--overwrite) to write it."
+            f"{path}: belongs to another model than the run, because its parameters have other"
+            " names or shapes. Remove the file, or train again (--overwrite) to write it."
         )
 
 

@@ -97,7 +97,7 @@ class ProcessGroup:
             )  # fmt: skip
         except (RuntimeError, ValueError) as error:
             raise DistributedError(
-                f"process {rank} of {size} cannot reach the others: {error}"
+                f"process {rank} of {size} cannot reach the other processes: {error}"
             ) from None
         return cls(rank, size, device)
 
@@ -175,14 +175,14 @@ class ProcessGroup:
         failed = [rank for rank, each in enumerate(digests) if each == FAILED]
         if failed and own != FAILED:
             raise DistributedError(
-                f"process {failed[0]} of {self.size} could not begin; it says why."
+                f"process {failed[0]} of {self.size} could not start; its own message states why."
             )
         for place, what in ((slice(0, 32), "config"), (slice(32, 64), "set of data")):
             others = [rank for rank, each in enumerate(digests) if each[place] != digests[0][place]]
             if others and not failed:
                 raise DistributedError(
-                    f"process {others[0]} of {self.size} has another {what} than process 0. Give"
-                    " all the same files."
+                    f"process {others[0]} of {self.size} has another {what} than process 0."
+                    " Give all processes the same files."
                 )
 
     def broadcast(self, content: bytes) -> bytes:
@@ -212,5 +212,6 @@ class ProcessGroup:
         except RuntimeError as error:
             first = (str(error).strip() or "no reason given").splitlines()[0][:200]
             raise DistributedError(
-                f"process {self.rank} of {self.size} lost the others: {first}"
+                f"process {self.rank} of {self.size} lost the connection to the other"
+                f" processes: {first}"
             ) from None

@@ -103,7 +103,7 @@ def test_fewer_seeds_than_the_folder_holds_leave_tables_of_all(
     done = seqattn("compare", config(tmp_path), "--seeds", "2")
     assert done.code == 0, done.err
     assert "mine: 3 seeds each" in done.out
-    assert "also holds seeds of earlier commands (5). The tables" in done.err
+    assert "also contains seeds of earlier commands (5). The tables" in done.err
     assert [row["seeds"] for row in rows(home / "variants.csv")] == ["3", "3"]
     assert len(rows(home / "seeds.csv")) == 6
     before = (home / "comparison.md").read_bytes()

@@ -111,7 +111,9 @@ def test_the_rows_of_the_site_s_page_are_those_of_the_help_pages() -> None:
             for records in command.sections(context).values():
                 found |= {f"{name} {option}": text for option, text in records}
     assert found["train --threads N"].endswith("[default: fastest in a short measurement]")
-    assert found["train CONFIG"] == "Config file in YAML."
+    assert found["train CONFIG"] == (
+        "Config file in YAML, or name of a shipped config (see seqattn config list)."
+    )
     assert not [
         text for text in found.values() if "x<" in text or "x>" in text or "default: (" in text
     ]

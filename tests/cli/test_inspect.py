@@ -23,7 +23,7 @@ def test_broken_checkpoints_end_with_4(seqattn: Command, copied: RunFolder, tmp_
     for content, words in (
         (whole[:-5], "is a truncated or corrupt checkpoint"),
         (b"", "is a truncated or corrupt checkpoint"),
-        (pickle.dumps({"a": 1}), "pickles are never opened"),
+        (pickle.dumps({"a": 1}), "pickle files are never opened"),
     ):
         copied.best.write_bytes(content)
         before = tree(tmp_path)
@@ -42,7 +42,7 @@ def test_a_checkpoint_of_other_shapes_ends_with_4(
     copied.config.write_text(text.replace("hidden_dim: 5", "hidden_dim: 6"))
     done = seqattn("predict", "run")
     assert done.code == 4
-    assert "is a checkpoint of another model than its folder's" in done.err
+    assert "contains another model than the config of its folder" in done.err
     assert "model.hidden_dim: config.yaml has 6, checkpoint has 5" in done.err
     copied.config.write_text("name: [")
     done = seqattn("predict", "run")

@@ -37,7 +37,7 @@ def test_a_broken_last_checkpoint_is_not_resumed(
     done = seqattn("train", folder.config, "--name", "run", "--resume")
     assert done.code == 4
     assert "last.safetensors: is a truncated or corrupt checkpoint" in done.err
-    assert "No checkpoint is left to go on from" in done.err
+    assert "No usable checkpoint is left" in done.err
     assert contents(tmp_path) == before
 
 
@@ -60,7 +60,7 @@ def test_the_last_but_one_is_gone_on_from(seqattn: Command, tmp_path: Path) -> N
         message = (
             "is a truncated or corrupt checkpoint"
             if damage == "cut"
-            else "last.safetensors: is gone"
+            else "last.safetensors: is missing"
         )
         assert "Skipped checkpoint: " in done.err
         assert message in done.err
@@ -70,7 +70,7 @@ def test_the_last_but_one_is_gone_on_from(seqattn: Command, tmp_path: Path) -> N
         file.unlink()
     done = seqattn(*words, "--resume")
     assert done.code == 4
-    assert "metrics.csv tells of epochs, but their checkpoints are gone" in done.err
+    assert "metrics.csv lists epochs, but their checkpoints are missing" in done.err
 
 
 def test_one_writer_a_folder(seqattn: Command, tmp_path: Path) -> None:
@@ -111,7 +111,7 @@ def test_what_would_not_fit_is_refused_beforehand(
     config = small_config(tmp_path, "data: {kind: copy, length: 9999, n_train: 1000000}\n")
     done = seqattn("train", config)
     assert done.code == 2
-    assert re.search(r"would take about [\d.]+ GiB \([\d.]+ GiB for the sequences", done.err)
+    assert re.search(r"would need about [\d.]+ GiB \([\d.]+ GiB for the sequences", done.err)
     assert not (tmp_path / "outputs").exists()
     monkeypatch.setattr(
         "seqattn.runs.storage.limits.shutil.disk_usage", lambda place: mock.Mock(free=50_000)
@@ -134,4 +134,4 @@ def test_a_save_that_fails_is_loud(
     done = seqattn("train", small_config(tmp_path), *SETS, "-q")
     assert done.code == 5
     assert "No space left on device" in done.err
-    assert "--resume goes on from them" in done.err
+    assert "continue with train --resume" in done.err

@@ -296,7 +296,7 @@ def test_files_without_rows_are_left_out(tmp_path: Path) -> None:
         ["sequence", *(f"{n}_{t}" for t in range(1, 7) for n in "cd")]), d / "b.parquet"),
      r"b.parquet: .*(no column|has the features c, d)"),
     (lambda d: pq.write_table(wide(3, 2), d / "b.parquet"),
-     r"b.parquet: its series 's2' has rows in another file, too"),
+     r"b.parquet: its series 's2' also has rows in another file"),
     (lambda d: (d / "b.parquet").write_bytes(b"PAR1"), r"b.parquet: is a damaged Parquet file"),
 ])  # fmt: skip
 def test_files_that_cannot_be_meant_are_refused(make: Any, message: str, tmp_path: Path) -> None:
@@ -462,7 +462,7 @@ def test_a_run_whose_split_was_another_is_not_gone_on_with(tmp_path: Path, seqat
     split.write_text(content.replace(",train,", ",test,", 1))
     done = seqattn("train", "c.yaml", "--plots=none", "--resume")
     assert done.code == 4
-    assert "the training began with other parts" in done.err
+    assert "training began with other parts" in done.err
     split.write_text(content)
     assert seqattn("train", "c.yaml", "--plots=none", "--resume").code == 0
 

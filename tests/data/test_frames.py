@@ -319,7 +319,7 @@ def test_an_index_of_dates_without_a_name_is_the_time() -> None:
     (pd.DataFrame([[1]], columns=[None]), "a column is called"),
     (pd.DataFrame([[1, 2]], columns=pd.MultiIndex.from_tuples([("a", 1), ("a", 2)])),
      "its columns have 2 levels"),
-    (pd.DataFrame({"z": [1j]}), "the column 'z' holds complex numbers"),
+    (pd.DataFrame({"z": [1j]}), "the column 'z' contains complex numbers"),
     (pd.DataFrame(), "the DataFrame: has no columns."),
     (pl.DataFrame(), "the DataFrame: has no columns."),
     (pd.DataFrame({"x": pd.Series([], dtype=float)}), "the DataFrame: has a header but no rows."),

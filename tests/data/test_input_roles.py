@@ -300,7 +300,7 @@ def test_broken_roles_are_a_broken_checkpoint(seqattn: Run, roles: Any) -> None:
     without_roles(BEST, roles=roles)
     done = seqattn("predict", "outputs/c", "--input", "f.csv")
     assert done.code == 4
-    assert "does not say what it was trained on" in done.err
+    assert "do not describe the training data" in done.err
 
 
 def test_a_resume_of_an_earlier_version_learns_the_roles(seqattn: Run) -> None:

@@ -59,7 +59,7 @@ def pieces(content: bytes) -> Iterator[Chunk]:
 def test_no_other_thread_reads_a_table() -> None:
     """A thread that reads ahead aborts the process when an error ends the interpreter first."""
     raw = Watched(table(150_000).replace(b",1.5,", b",wrong,", 1))
-    with pytest.raises(DataError, match="row 2, column 'x' holds 'wrong'"):
+    with pytest.raises(DataError, match="row 2, column 'x' contains 'wrong'"):
         list(read_piped_table(raw, "t.csv", ReadOptions(), "csv"))
     assert raw.threads == {threading.get_ident()}
 
@@ -78,7 +78,7 @@ def test_a_table_of_several_blocks_is_read_whole() -> None:
     ("row", "words"),
     [
         (b"z,0,1\n", "line 100002 has 3 cells, the header has 4: 'z,0,1'"),
-        (b"z,0,1,n\n", "row 100001, column 'y' holds 'n'"),
+        (b"z,0,1,n\n", "row 100001, column 'y' contains 'n'"),
         (b"z\xff,0,1,1\n", "t.csv: line 100002 is not UTF-8"),
         (b"z,0,1," + b"1" * (17 * 2**20), "line 100002 is longer than 16 MiB"),
     ],
@@ -191,5 +191,7 @@ def test_a_pipe_without_an_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> No
         with pytest.raises(DataError, match=words):
             list(reader(Path("-"), ReadOptions()))  # type: ignore[call-overload]
     stdin(5)
-    with pytest.raises(DataError, match="has more than 1,000 numbers, and all are needed at once"):
+    with pytest.raises(
+        DataError, match="has more than 1,000 numbers, and all of them must be in memory at once"
+    ):
         read_all(Path("-"), ReadOptions())

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from seqattn.data import inspect as reader
+from seqattn.data.setting_names import name_options
 from seqattn.errors import AmbiguousData, DataError
 from tests.real_files import (
     FOLDER,
@@ -33,7 +34,8 @@ def named(outcome: str) -> list[object]:
 
 @pytest.mark.parametrize("case", named("accepted"))
 def test_roles_are_found_and_the_section_trains(case: Case, tmp_path: Path) -> None:
-    report = reader.inspect_file(case.path, reader.InspectOptions(**options_of(case.flags)))
+    with name_options():
+        report = reader.inspect_file(case.path, reader.InspectOptions(**options_of(case.flags)))
     mistakes = report_mistakes(report, case.expected)
     assert not mistakes, "\n".join([case.name, *mistakes, report.section])
 
@@ -44,7 +46,7 @@ def test_roles_are_found_and_the_section_trains(case: Case, tmp_path: Path) -> N
 
 @pytest.mark.parametrize("case", named("question"))
 def test_what_has_two_readings_is_asked(case: Case) -> None:
-    with pytest.raises(AmbiguousData) as caught:
+    with pytest.raises(AmbiguousData) as caught, name_options():
         reader.inspect_file(case.path, reader.InspectOptions())
     message = str(caught.value)
     flags = [word for remedy in case.remedies for word in remedy.split() if word.startswith("--")]

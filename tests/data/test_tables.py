@@ -205,10 +205,10 @@ def test_durations_that_a_parquet_file_keeps_in_its_schema(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("cells", "words"),
     [
-        (["1", "2", "3", "4", "5", "6", "x7", "8"], "line 8, column 'load' holds 'x7'"),
-        (["1", "2", "3", "4", "5", "6", "1_000", "8"], "line 8, column 'load' holds '1_000'"),
-        (["1", "2", "3", "4", "5", "6", "inf", "8"], "line 8, column 'load' holds 'inf'"),
-        (["1,234"] * 8, "column 'load' holds numbers such as '1,234'"),
+        (["1", "2", "3", "4", "5", "6", "x7", "8"], "line 8, column 'load' contains 'x7'"),
+        (["1", "2", "3", "4", "5", "6", "1_000", "8"], "line 8, column 'load' contains '1_000'"),
+        (["1", "2", "3", "4", "5", "6", "inf", "8"], "line 8, column 'load' contains 'inf'"),
+        (["1,234"] * 8, "column 'load' contains numbers such as '1,234'"),
     ],
 )
 def test_a_cell_that_is_no_number_is_named(tmp_path: Path, cells: list[str], words: str) -> None:
@@ -218,7 +218,7 @@ def test_a_cell_that_is_no_number_is_named(tmp_path: Path, cells: list[str], wor
     with pytest.raises(DataError) as caught:
         read_all(file, ReadOptions())
     assert words in str(caught.value)
-    assert "in data check: --" in str(caught.value)
+    assert "data." in str(caught.value)
 
 
 def test_a_database_that_met_a_fatal_error_is_replaced(tmp_path: Path) -> None:

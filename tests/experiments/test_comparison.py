@@ -488,7 +488,7 @@ def test_many_seeds_each_in_a_folder_of_its_own(seqattn: Command, tmp_path: Path
     assert seqattn("train", config(tmp_path), "--seeds", "2").code == 2
     done = seqattn("train", config(tmp_path), "--seeds", "3", "--resume", "--plots", "none")
     assert done.code == 0
-    assert "2 of 3 runs are trained already" in done.err
+    assert "2 of 3 runs are already trained" in done.err
     assert (home / "seed-5/summary.json").exists()
     done = seqattn("train", config(tmp_path), "--seeds", "2", "--output-dir", alone, "--name", "s3")
     assert done.code == 2

@@ -65,9 +65,9 @@ def changed(file: Path, drop: str = "", **metadata: Any) -> None:
 @pytest.mark.parametrize(
     ("drop", "words"),
     [
-        ("optimizer.output.bias", r"no optimizer buffers of output\.bias"),
-        ("optimizer.", r"no optimizer buffers of encoder"),
-        ("best.", "its state of the training is not whole"),
+        ("optimizer.output.bias", r"no optimizer buffers for output\.bias"),
+        ("optimizer.", r"no optimizer buffers for encoder"),
+        ("best.", "its training state is incomplete"),
     ],
 )
 def test_a_checkpoint_that_lacks_a_part_is_refused(drop: str, words: str, tmp_path: Path) -> None:
@@ -118,8 +118,8 @@ def test_gathered_and_loaded_sequences_are_not_stacked() -> None:
 @pytest.mark.parametrize(
     ("before", "now", "words"),
     [
-        ({"threads": 2}, {"threads": 1}, "with 2 threads, from here on 1"),
-        ({"processes": 2}, {}, "in 2 processes, from here on 1"),
+        ({"threads": 2}, {"threads": 1}, "threads 2 -> 1"),
+        ({"processes": 2}, {}, "processes 2 -> 1"),
         ({}, {"threads": 1}, None),
         ({"threads": 1}, {}, None),
     ],

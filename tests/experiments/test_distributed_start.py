@@ -99,6 +99,6 @@ def test_a_config_that_needs_a_clock_is_refused_before_any_message(tmp_path: Pat
     config = config_of("training.compile=auto")
     channel: Any = Channel()
     job = Job(config, RunFolder(tmp_path), load_data(config.data))
-    with pytest.raises(UsageError, match="goes by the clock"):
+    with pytest.raises(UsageError, match="depends on measured times"):
         share_start(channel, job)
     assert channel.messages == []

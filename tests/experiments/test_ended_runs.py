@@ -43,7 +43,7 @@ def test_the_summary_of_an_earlier_version_is_read(folder: RunFolder) -> None:
 
 
 def test_how_a_run_ended_is_read_back(folder: RunFolder) -> None:
-    skipped = ["Skipped checkpoint: last.safetensors: is gone."]
+    skipped = ["Skipped checkpoint: last.safetensors: is missing."]
     rewrite(folder, skipped_checkpoints=skipped, interrupted=True)
     summary = read_summary(folder.summary)
     assert (summary["skipped_checkpoints"], summary["interrupted"]) == (skipped, True)

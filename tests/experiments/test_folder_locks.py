@@ -55,7 +55,7 @@ def test_a_comparison_that_another_one_overtook_is_refused(
     monkeypatch.setattr(comparison, "train_many", late)
     done = seqattn("compare", a_config(tmp_path), *SMALL, *VARY)
     assert done.code == 6
-    assert "has begun to write there just now" in done.err
+    assert "has just started to write there" in done.err
     assert (tmp_path / "outputs" / "mine" / "comparison.json").read_text() == "{}"
 
 
@@ -74,7 +74,7 @@ def test_seeds_do_not_go_among_the_runs_of_others(
     (home / mark).write_text("{}")
     done = seqattn(*words)
     assert done.code == 2
-    assert f"is the folder of a {kind}; many seeds need one of their own" in done.err
+    assert f"is the folder of a {kind}; several seeds need a separate folder" in done.err
     assert sorted(path.name for path in home.iterdir()) == sorted([".lock", mark])
 
 

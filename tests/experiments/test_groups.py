@@ -144,7 +144,7 @@ def test_rows_of_two_groups_are_refused(slots: list[tuple[int, int]]) -> None:
         run: replace(state.get_run_state(k), slot=Slot("g", *slot))
         for k, (run, slot) in enumerate(zip(runs, slots, strict=True))
     }
-    with pytest.raises(ValueError, match="rows of one group, each its own"):
+    with pytest.raises(ValueError, match="different rows of the same group"):
         train_models(runs, states=states)
 
 
@@ -164,7 +164,7 @@ def test_a_run_that_diverged_says_so_and_is_not_trained_again(tmp_path: Path) ->
     before = {path: path.read_bytes() for path in files}
     epochs, messages, jobs = epochs_of(runs)
     assert epochs == []
-    assert "2 of 5 runs diverged before, and are not trained again." in messages
+    assert "2 of 5 runs diverged in an earlier call and are not trained again." in messages
     assert [job.error is None for job in jobs] == [True, False, True, False, True]
     assert {path: path.read_bytes() for path in before} == before
     folder = runs[1][1]
@@ -202,8 +202,8 @@ def test_a_diverged_run_is_resumed_with_the_reason(
     first = seqattn(*words)
     again = seqattn(*words, "--resume")
     assert (first.code, again.code) == (7, 7)
-    assert "would again: The " in again.err
-    assert "--overwrite trains it from the beginning" in again.err
+    assert "would diverge again: The " in again.err
+    assert "--overwrite trains the run from the beginning" in again.err
     assert "another --name" in again.err
     assert "Going on" not in again.err
     assert seqattn(*words, "--overwrite").code == 7

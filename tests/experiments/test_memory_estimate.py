@@ -20,7 +20,7 @@ def test_own_files_are_held_against_the_memory_too(
     sets = ["data.kind=file", f"data.path={tmp_path / 'a.csv'}", "data.source_length=2"]
     config = resolve(None, [*sets, "name=own"]).config
     monkeypatch.setattr(memory_estimate, "physical_memory", lambda: 2**16)
-    with pytest.raises(UsageError, match=r"would take about .* GiB for the parameters"):
+    with pytest.raises(UsageError, match=r"would need about .* GiB for the parameters"):
         train_one(config, tmp_path / "outputs", plots=False)
     assert not (tmp_path / "outputs").exists()
 

@@ -105,6 +105,17 @@ def test_keyword_arguments_change_keys_of_the_config(tmp_path: Path) -> None:
     assert runs[0].config == runs[1].config == runs[2].config
 
 
+def test_a_name_selects_a_shipped_config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    run = seqattn.train("squares", training__epochs=1, data__n_train=16, data__n_test=7)
+    assert run.config.name == "squares"
+    assert run.config.training.learning_rate == 0.02
+    with pytest.raises(ConfigError, match="squares"):
+        seqattn.train("squars")
+    with pytest.raises(ConfigError, match="describes a comparison"):
+        seqattn.train("compare/scores")
+
+
 def test_mistakes_in_a_config_name_the_argument(tmp_path: Path) -> None:
     cases: list[tuple[dict[str, Any], type[Exception], str]] = [
         ({"training__epoch": 5}, ConfigError, r"training\.epoch=5: training\.epoch: .*epochs"),

@@ -143,11 +143,11 @@ def test_the_advice_after_a_failed_compilation_can_be_followed(
 
     monkeypatch.setattr(objective, "_compiled", lambda plain: broken)
     settings = [*COMPILED, "training.epochs=4"]
-    with pytest.raises(UsageError, match="a resume cannot change it"):
+    with pytest.raises(UsageError, match="a resume cannot change this key"):
         train(tmp_path / "run", *settings, resume=True)
     with pytest.raises(ConfigError, match="training.compile: on -> off"):
         train(tmp_path / "run", *settings, "training.compile=off", resume=True)
-    with pytest.raises(UsageError, match="Set it to off instead if the run has no checkpoint yet"):
+    with pytest.raises(UsageError, match="you can set training.compile=off instead"):
         train(tmp_path / "new", *COMPILED)
     job, _ = train(tmp_path / "new", *COMPILED, "training.compile=off", resume=True)
     assert job.summary is not None
@@ -164,7 +164,7 @@ def test_a_resume_compares_its_threads_with_those_of_the_checkpoint(
         with pytest.raises(ZeroDivisionError):
             train(tmp_path / "run", "training.epochs=4", **more)
     assert job.folder.read_environment()["threads"] == 2
-    words = "Trained until here with 1 threads, from here on 2:"
+    words = "Changed since the checkpoint was saved: threads 1 -> 2."
     with monkeypatch.context() as patch:
         patch.setattr(group_training, "train_models", lambda *_, **__: 1 / 0)
         messages = list[str]()
@@ -173,7 +173,7 @@ def test_a_resume_compares_its_threads_with_those_of_the_checkpoint(
                   callbacks=Callbacks(message=messages.append))  # fmt: skip
     assert [line[: len(words)] for line in messages][:1] == [words]
     _, messages = train(tmp_path / "run", "training.epochs=4", resume=True, threads=None)
-    assert not any("Trained until here" in line for line in messages)
+    assert not any("Changed since the checkpoint was saved" in line for line in messages)
     log = job.folder.log.read_text(encoding="utf-8")
     assert "threads 1 (as before)" in log
     assert job.folder.read_environment()["threads"] == 1

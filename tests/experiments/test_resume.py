@@ -125,7 +125,7 @@ def test_killed_in_the_first_common_save_all_begin_again(
             train_many(runs, threads=1)
     epochs, messages, _ = resumed(runs)
     assert sorted(epochs) == sorted(2 * list(range(1, 9)))
-    assert sum("begins again" in line for line in messages) == 2
+    assert sum("starts over" in line for line in messages) == 2
 
 
 def test_what_was_trained_before_another_began_is_not_trained_again(tmp_path: Path) -> None:

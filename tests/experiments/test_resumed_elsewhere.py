@@ -54,7 +54,7 @@ def test_another_device_is_named_on_the_terminal_and_in_the_log(
 ) -> None:
     rewrite(folder, device="cuda", gpu="Some GPU")
     done = resumed(seqattn)
-    words = "Trained until here on cuda (Some GPU), from here on cpu: these round differently"
+    words = "Changed since the checkpoint was saved: device cuda (Some GPU) -> cpu. This changes the rounding"
     assert words in done.err
     assert words in folder.log.read_text()
     assert folder.read_environment()["device"] == "cpu"
@@ -65,7 +65,7 @@ def test_the_environment_of_the_checkpoint_counts(folder: RunFolder, seqattn: Co
     the checkpoint is still that of the other device."""
     rewrite_checkpoint(folder, device="cuda", gpu="Some GPU", packages={"torch": "1.0"})
     assert folder.read_environment()["device"] == "cpu"
-    words = "Trained until here on cuda (Some GPU), from here on cpu and with torch 1.0, from here"
+    words = "Changed since the checkpoint was saved: device cuda (Some GPU) -> cpu, torch 1.0 ->"
     assert words in resumed(seqattn).err
     assert read_checkpoint(folder.last).metadata["environment"]["device"] == "cpu"
 
@@ -77,14 +77,17 @@ def test_a_checkpoint_without_an_environment_resumes(folder: RunFolder, seqattn:
     known = json.loads(folder.environment.read_text())
     folder.environment.write_text(json.dumps(known | {"device": "cuda", "gpu": "Some GPU"}))
     save_checksummed(folder.last, found.tensors, metadata)
-    assert "Trained until here on cuda (Some GPU), from here on cpu: " in resumed(seqattn).err
+    assert (
+        "Changed since the checkpoint was saved: device cuda (Some GPU) -> cpu. "
+        in resumed(seqattn).err
+    )
 
 
 def test_another_torch_is_named(folder: RunFolder, seqattn: Command) -> None:
     rewrite(folder, packages={"torch": "1.0"})
     done = resumed(seqattn)
-    assert "Trained until here with torch 1.0, from here on 2" in done.err
-    assert "with torch 1.0" in folder.log.read_text()
+    assert "Changed since the checkpoint was saved: torch 1.0 -> 2" in done.err
+    assert "torch 1.0 -> " in folder.log.read_text()
 
 
 @pytest.mark.parametrize("changes", [{}, {"device": None, "gpu": None, "packages": {}}])
@@ -93,7 +96,7 @@ def test_no_message_is_logged_where_nothing_changed_or_is_known(
 ) -> None:
     rewrite(folder, **changes)
     done = resumed(seqattn)
-    assert "Trained until here" not in done.err + folder.log.read_text()
+    assert "Changed since the checkpoint was saved" not in done.err + folder.log.read_text()
 
 
 def test_many_seeds_say_it_once(seqattn: Command, tmp_path: Path) -> None:
@@ -105,8 +108,8 @@ def test_many_seeds_say_it_once(seqattn: Command, tmp_path: Path) -> None:
         rewrite(seed, device="cuda", gpu="Some GPU")
     done = seqattn(*words, "--set", "training.epochs=2", "--resume")
     assert done.code == 0, done.err
-    assert done.err.count("Trained until here") == 1
-    assert all("Trained until here" in seed.log.read_text() for seed in seeds)
+    assert done.err.count("Changed since the checkpoint was saved") == 1
+    assert all("Changed since the checkpoint was saved" in seed.log.read_text() for seed in seeds)
 
 
 def test_another_gpu_of_the_same_kind_of_device_counts() -> None:
@@ -114,6 +117,6 @@ def test_another_gpu_of_the_same_kind_of_device_counts() -> None:
     message = rounding_change(one, one | {"gpu": "B", "packages": {"torch": "3"}})
     assert message is not None
     assert message.startswith(
-        "Trained until here on cuda (A), from here on cuda (B) and with torch 2, from here on 3:"
+        "Changed since the checkpoint was saved: device cuda (A) -> cuda (B), torch 2 -> 3."
     )
     assert rounding_change(one, one) is None

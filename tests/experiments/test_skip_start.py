@@ -267,7 +267,9 @@ def test_too_many_numbers_start_at_zero_and_the_log_says_so(
     monkeypatch.setattr("seqattn.experiments.skip_start.MAX_WORK", 12**3 - 1)
     folder, _ = train_one(config, tmp_path / "outputs", plots=False)
     log = folder.log.read_text()
-    assert "model.skip: linear starts at zero and is trained: a source has 12 numbers" in log
+    assert (
+        "model.skip: linear starts at zero and is trained, because a source has 12 numbers" in log
+    )
     assert maps_of(folder.path)["weight"].any()
     more = config.model_copy(update={"training": config.training.model_copy(update={"epochs": 3})})
     before = maps_of(folder.path)["weight"]

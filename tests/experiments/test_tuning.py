@@ -183,7 +183,7 @@ def test_folders_of_others_are_not_touched(seqattn: Callable[..., Ended], tmp_pa
     done = seqattn(*words, "--search", "training.learning_rate=log(1e-3,1)")
     assert done.code == 2
     assert (
-        "holds another search: --search training.learning_rate: log(0.001,0.1) -> log(0.001,1)"
+        "contains another search: --search training.learning_rate: log(0.001,0.1) -> log(0.001,1)"
         in (done.err)
     )
     (tmp_path / "outputs" / "mine").mkdir()

@@ -62,7 +62,7 @@ def test_a_stop_signal_to_one_process_stops_all_and_a_resume_ends_the_same(
         assert whole.read_bytes() == cut.read_bytes()
     done = together(nursery, tmp_path, 2, words("cut", "--resume"))
     assert {each.code for each in done} == {0}
-    assert "is trained to epoch 5 already" in done[0].err
+    assert "is already trained to epoch 5" in done[0].err
 
 
 @pytest.mark.parametrize("other", ["training.learning_rate=0.5", "data.train_seed=99"])
@@ -96,7 +96,7 @@ def test_a_first_process_that_cannot_begin_tells_the_others(
     done = together(nursery, tmp_path, 2, words("there"))
     assert [each.code for each in done] == [2, 5]
     assert "already has a run" in done[0].err
-    assert "process 0 of 2 could not begin" in done[1].err
+    assert "process 0 of 2 could not start" in done[1].err
 
 
 def test_what_several_processes_cannot_do_is_named(nursery: Nursery, tmp_path: Path) -> None:
@@ -116,7 +116,7 @@ def test_a_lost_process_ends_the_run_with_a_whole_checkpoint(
     done = together(nursery, tmp_path, 2, words("lost"), plans=plan)
     assert done[1].code == -9
     assert done[0].code == 5, done
-    assert "process 0 of 2 lost the others" in done[0].err
+    assert "process 0 of 2 lost the connection to the other processes" in done[0].err
     folder = RunFolder(tmp_path / "outputs" / "lost")
     assert load_model(folder.last).epoch >= 2
     assert not folder.summary.exists()

@@ -69,5 +69,8 @@ def test_a_process_that_got_a_stop_signal_and_lost_the_others_ends_as_stopped(
     plans = {stopped_rank: {**plan, "signal": 15}, 1 - stopped_rank: {**plan, "signal": 9}}
     done = together(nursery, tmp_path, 2, words("lost", sets=SETS), plans=plans)
     assert done[1 - stopped_rank].code == -9
-    assert f"process {stopped_rank} of 2 lost the others" in done[stopped_rank].err
+    assert (
+        f"process {stopped_rank} of 2 lost the connection to the other processes"
+        in done[stopped_rank].err
+    )
     assert done[stopped_rank].code == 128 + 15

@@ -159,6 +159,10 @@ def test_no_room_refuses_nothing() -> None:
         ("import seqattn.plots.run_pictures", ["torch"]),
         ("import sys; sys.argv = ['seqattn', '--help']\ntry:\n    from seqattn.cli import main;"
          " main()\nexcept SystemExit: pass", ["torch", "matplotlib"]),
+        ("import os, sys; sys.argv = ['seqattn']; os.environ |= {'_SEQATTN_COMPLETE':"
+         " 'complete_zsh', '_TYPER_COMPLETE_ARGS': 'seqattn train s --set model.'}\n"
+         "try:\n    from seqattn.cli import main; main()\nexcept SystemExit: pass",
+         ["torch", "matplotlib", "numpy", "duckdb"]),
         # torch itself would import sympy to be given a gradient; it takes a quarter of a second
         ("import tempfile; from pathlib import Path; from seqattn import experiments\n"
          "from seqattn.config import resolve\n"

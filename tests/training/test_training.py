@@ -427,7 +427,7 @@ def test_no_step_on_a_loss_that_is_not_finite(poison: float) -> None:
         one(model, data, validation, section.training, seed=23, save=steps.append)
     step = place // 11
     assert f"in epoch 1, step {step + 1}, at learning rate 0.01" in str(caught.value)
-    assert "No update was made" in str(caught.value)
+    assert "The weights were not updated with it" in str(caught.value)
     assert "training.clip_norm" in str(caught.value)
     assert steps[-1].step == step
     assert all(torch.isfinite(tensor).all() for tensor in steps[-1].weights.values())
@@ -445,7 +445,7 @@ def test_a_validation_loss_that_is_not_finite_blames_no_batch() -> None:
         NonFiniteError, match="^The validation loss is nan after epoch 1,"
     ) as caught:
         one(model, data, validation, section.training, seed=23, save=saved.append)
-    assert "all its updates were made; the newest checkpoint is from before" in str(caught.value)
+    assert "all its updates were made; the newest checkpoint was saved before" in str(caught.value)
     assert "training.clip_norm" in str(caught.value)
     assert "batch" not in str(caught.value)
     assert [(state.epoch, state.step) for state in saved] == [(0, 1), (0, 2), (0, 3), (0, 4)]
@@ -557,9 +557,9 @@ def test_a_pickle_is_refused_and_not_opened(checkpoint: Path, tmp_path: Path) ->
             return (Path.touch, (tmp_path / "opened",))
 
     checkpoint.write_bytes(pickle.dumps(Payload()))
-    refuse(checkpoint, "pickles are never opened")
+    refuse(checkpoint, "pickle files are never opened")
     torch.save({"weight": torch.zeros(2)}, checkpoint)
-    refuse(checkpoint, "pickles are never opened")
+    refuse(checkpoint, "pickle files are never opened")
     assert not (tmp_path / "opened").exists()
 
 
@@ -587,7 +587,7 @@ def rewritten(file: Path, change: dict[str, Tensor | None], **metadata: Any) -> 
 
 def test_numbers_that_are_not_finite_are_refused(checkpoint: Path) -> None:
     rewritten(checkpoint, {"output.bias": torch.tensor([0.0, math.nan])})
-    refuse(checkpoint, "output.bias holds numbers that are not finite")
+    refuse(checkpoint, "output.bias contains numbers that are not finite")
 
 
 def test_a_changed_tensor_is_refused(checkpoint: Path) -> None:
@@ -626,7 +626,7 @@ def test_checkpoints_of_before_are_read(checkpoint: Path, version: int) -> None:
 
 def test_other_shapes_are_refused_by_name(checkpoint: Path) -> None:
     rewritten(checkpoint, {"output.bias": torch.zeros(3)})
-    refuse(checkpoint, "output.bias is (3,) float32, but the config makes it (2,) float32")
+    refuse(checkpoint, "output.bias is (3,) float32, but the config requires (2,) float32")
 
 
 def test_other_types_names_and_configs_are_refused(checkpoint: Path) -> None:
@@ -641,7 +641,7 @@ def test_other_types_names_and_configs_are_refused(checkpoint: Path) -> None:
     refuse(checkpoint, "model.hidden_dim: must be at least 1, got -3")
     checkpoint.write_bytes(content)
     rewritten(checkpoint, {}, layout={"features": 3})
-    refuse(checkpoint, "does not say what it was trained on")
+    refuse(checkpoint, "do not describe the training data")
 
 
 @pytest.mark.parametrize("key", ["kind", "config", "epoch", "layout", "version"])
@@ -659,7 +659,7 @@ def test_a_state_that_is_not_whole_is_refused(tmp_path: Path, change: dict[str, 
     save_state(file, trained(config(epochs=2)), config(epochs=2), XY)
     rewritten(file, {}, **change)
     model, *_ = started(config())
-    with pytest.raises(CheckpointError, match="its state of the training is not whole"):
+    with pytest.raises(CheckpointError, match="its training state is incomplete"):
         load_state(file, model)
 
 
@@ -674,7 +674,7 @@ def test_a_state_without_the_optimizers_is_refused(tmp_path: Path) -> None:
 
 def test_a_model_cannot_be_resumed(checkpoint: Path) -> None:
     model, *_ = started(config())
-    with pytest.raises(CheckpointError, match="holds a model, not a training"):
+    with pytest.raises(CheckpointError, match="contains a model without a training state"):
         load_state(checkpoint, model)
 
 

@@ -76,8 +76,8 @@ def read_all(path: Path, options: ReadOptions) -> Chunk:
         size += chunk.points.values.size
         if str(path) == "-" and size > MAX_PIPED:
             raise DataError(
-                f"standard input: has more than {MAX_PIPED:,} numbers, and all are needed at once."
-                " Write them to a file, and give that instead."
+                f"standard input: has more than {MAX_PIPED:,} numbers, and all of them must be"
+                " in memory at once. Write them to a file, and give the file instead."
             )
     return concat_chunks(chunks)
 

@@ -47,7 +47,7 @@ def read_npy(path: Path, options: ReadOptions, *, whole: bool = False) -> Iterat
     try:
         array = np.load(path, mmap_mode="r", allow_pickle=False)
     except Exception as error:  # parsing the header can fail in many ways
-        raise DataError(f"{path}: is no NPY file of numbers ({first_line(error)}).") from None
+        raise DataError(f"{path}: is not an NPY file of numbers ({first_line(error)}).") from None
     if array.ndim == 1:  # one sequence of one feature
         array = array[None, :]
     if array.ndim == 2 and options.layout == "long":
@@ -257,7 +257,7 @@ def _array_chunk(
 
 def _check_array(array: NDArray[Any], name: str, label: str) -> NDArray[np.floating]:
     if array.dtype.kind not in "fiu":
-        raise DataError(f"{name}: {label} holds {array.dtype}, not numbers.")
+        raise DataError(f"{name}: {label} contains {array.dtype}, not numbers.")
     if array.dtype.kind != "f" or array.dtype.itemsize < 4 or array.dtype.itemsize > 8:
         array = array.astype(np.float64)
     if array.ndim == 2:

@@ -231,7 +231,7 @@ def _parse_object(line: bytes, place: str) -> dict[str, Any]:
         parse_constant=_parse_constant,
     )  # fmt: skip
     if not isinstance(content, dict):
-        raise DataError(f'{place}: is no object; expected {{"source": [[...], ...]}}.')
+        raise DataError(f'{place}: is not an object; expected {{"source": [[...], ...]}}.')
     if "source" not in content:
         raise DataError(
             f"{place}: has no 'source'; it has {', '.join(sorted(content)) or 'nothing'}."

@@ -37,7 +37,7 @@ def read_npz_arrays(file: Path | BinaryIO, name: str) -> dict[str, NDArray[Any]]
             for entry in entries:
                 key = entry.filename.removesuffix(".npy")
                 if not entry.filename.endswith(".npy"):
-                    raise DataError(f"{name}: {entry.filename!r} in it is no array.")
+                    raise DataError(f"{name}: {entry.filename!r} in it is not an array.")
                 if key in arrays:
                     raise DataError(f"{name}: has {key!r} twice.")
                 with archive.open(entry) as member:
@@ -58,14 +58,17 @@ def _read_array(member: Any, entry: zipfile.ZipInfo, name: str, key: str) -> NDA
     shape, fortran, dtype = read(member)
     if dtype.hasobject:
         raise DataError(
-            f"{name}: {key!r} holds Python objects, which are never loaded. Save numbers or texts."
+            f"{name}: {key!r} contains Python objects, which are never loaded. Save numbers or"
+            " texts."
         )
     count = 1
     for length in shape:
         count *= int(length)
     expected = count * dtype.itemsize
     if expected < 0 or expected > entry.file_size:
-        raise DataError(f"{name}: {key!r} is cut short: its header promises {expected} bytes.")
+        raise DataError(
+            f"{name}: {key!r} is truncated: according to its header, it has {expected} bytes."
+        )
     data = member.read(expected)
     if len(data) != expected:
         raise DataError(f"{name}: {key!r} is cut short.")

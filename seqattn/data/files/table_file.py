@@ -32,8 +32,8 @@ def import_pyarrow() -> Any:
         import pyarrow as pa
     except ImportError:
         raise UsageError(
-            "Arrow files are written with pyarrow, which is not installed: pip install pyarrow (the"
-            " extra seqattn[data]), or write Parquet or CSV."
+            "Arrow files are written with pyarrow, which is not installed. Write Parquet or CSV, or"
+            ' install pyarrow: pip install "seqattn[data]"'
         ) from None
     return pa
 

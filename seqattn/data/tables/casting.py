@@ -139,14 +139,14 @@ def _typed_column(table: Table, name: str, options: ReadOptions) -> Column | Non
     if kind == "INTERVAL":
         months = f"datepart('year', {cell}) * 12 + datepart('month', {cell})"
         if table.one(f"SELECT count(*) FILTER ({months} <> 0) FROM {ROWS}")[0]:
-            note = "holds INTERVAL with months, which are not equally long"
+            note = "contains INTERVAL with months, which are not equally long"
             return Column(name, "words", text, text, note=note)
         return Column(name, "number", f"CAST(epoch({cell}) AS DOUBLE)", text)
     if NUMBERS.fullmatch(kind):
         return Column(name, "number", _number_sql(table, cell, options), text)
     if kind.strip('"') == "NULL":
         return Column(name, "empty", "CAST(NULL AS DOUBLE)", "CAST(NULL AS VARCHAR)")
-    return Column(name, "words", text, text, note=f"holds {kind}")
+    return Column(name, "words", text, text, note=f"contains {kind}")
 
 
 def _number_sql(table: Table, cell: str, options: ReadOptions) -> str:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import shlex
-
 from seqattn.data.files.columns import shorten
 from seqattn.data.files.options import ReadOptions
+from seqattn.data.setting_names import setting
 from seqattn.data.tables.column import Column
 from seqattn.data.tables.numerals import allowed_numerals
 from seqattn.data.tables.table import ROW, ROWS, Table
@@ -21,9 +20,9 @@ def check_cells(table: Table, column: Column) -> None:
     """
     if column.either:
         raise AmbiguousData(
-            f"{table.name}: column {column.name!r} holds numbers such as {column.either!r}, whose"
-            " comma may be a thousands separator or a decimal mark. Set data.thousands: ','"
-            " or data.decimal: ',' (in data check: --thousands , or --decimal ,).",
+            f"{table.name}: column {column.name!r} contains numbers such as {column.either!r}. The"
+            " comma can be a thousands separator or a decimal mark. Set"
+            f" {setting('thousands', ',')} or {setting('decimal', ',')}.",
             ({"thousands": ","}, {"decimal": ","}),
         )
     count, row = column.bad
@@ -34,11 +33,10 @@ def check_cells(table: Table, column: Column) -> None:
     expected = "a number" if column.kind == "number" else "a date"
     more = f" (and {count - 1} more such cells)" if count > 1 else ""
     raise AmbiguousData(
-        f"{table.name}: {table.line(row)}, column {column.name!r} holds {shown!r}, not"
+        f"{table.name}: {table.line(row)}, column {column.name!r} contains {shown!r}, not"
         f" {expected}{more}. Correct the cell, or declare it empty:"
-        f" data.na_values: [{shown!r}] (in data check: --na {shlex.quote(shown)}); or"
-        " leave the column out: --ignore"
-        f" {shlex.quote(column.name)}.",
+        f" {setting('na_values', [shown])}; or leave the column out:"
+        f" {setting('ignore', [column.name])}.",
         ({"na_values": text}, {"ignore": column.name}),
     )
 
@@ -55,7 +53,7 @@ def first_non_number(table: Table, column: Column, options: ReadOptions) -> str:
     if not rows:
         return f"column {column.name!r} is empty"
     row, word = rows[0]
-    return f"{table.line(row)}, column {column.name!r} holds {shorten(word)!r}, not a number"
+    return f"{table.line(row)}, column {column.name!r} contains {shorten(word)!r}, not a number"
 
 
 def describe_empty_cells(table: Table, column: Column) -> str:

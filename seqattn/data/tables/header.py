@@ -122,8 +122,8 @@ def complete_header(
     at, row = rows[1]
     raise DataError(
         f"{name}: line {at + 1} has {len(row)} cells, the header has {len(cells)}:"
-        f" {','.join(row)[:MAX_SHOWN]!r}. A cell that holds the separator needs quotes; is it a"
-        " decimal comma?"
+        f" {','.join(row)[:MAX_SHOWN]!r}. A cell that contains the separator, such as a decimal"
+        " comma, needs quotes."
     )
 
 

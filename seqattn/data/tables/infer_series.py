@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import itertools
-import shlex
 from collections.abc import Sequence
 
+from seqattn.data.setting_names import setting
 from seqattn.data.tables.facts import MIN_ROWS, TableFacts
 from seqattn.data.tables.infer_time import raise_split_time
 from seqattn.data.tables.names import (
@@ -79,8 +79,7 @@ def _series_of_times(
     if unsure:
         raise AmbiguousData(
             f"{facts.table.name}: the times in {time.names[0]!r} repeat. If {unsure[0]!r} is"
-            f" the series id: data.series: {unsure[0]} (in data check: --series"
-            f" {unsure[0]}).",
+            f" the series id: {setting('series', unsure[0])}.",
             tuple({"series": name} for name in unsure),
         )
     found = _named_series(facts, named)
@@ -134,8 +133,8 @@ def _key_columns(
             if facts.distinct(*text) not in (facts.distinct(text[0]), facts.distinct(text[1])):
                 raise AmbiguousData(
                     f"{facts.table.name}: {first!r} and {other!r} could both be the series"
-                    f" id. Choose one: data.series: {first} or {other} (in data check:"
-                    f" --series {first}).",
+                    f" id. Choose one: {setting('series', first)} or"
+                    f" {setting('series', other)}.",
                     ({"series": first}, {"series": other}),
                 )
         facts.reasons.append(f"series: {first!r}, because its times are unique in each series")
@@ -180,10 +179,9 @@ def _raise_repeated_times(facts: TableFacts, time: TimeColumn) -> None:
     raise AmbiguousData(
         f"{facts.table.name}: {facts.table.line(first)} and {facts.table.line(second)} are both of"
         f" {shown.removesuffix(' 00:00:00').removesuffix('.0')} ({columns}), and no column"
-        " identifies series. Correct the file, name the series (data.series; in data"
-        " check: --series COLUMN), or take the rows in order: data.time: null (in data"
-        " check: --time none --ignore"
-        f" {shlex.quote(columns)}).",
+        f" identifies series. Correct the file, name the series: {setting('series', 'COLUMN')}, or"
+        f" take the rows in order: {setting('time', None)} and"
+        f" {setting('ignore', columns.split(','))}.",
         ({"time": "none", "ignore": columns},),
     )
 

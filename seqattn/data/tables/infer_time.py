@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from seqattn.data.files.columns import join_names
+from seqattn.data.setting_names import setting
 from seqattn.data.tables.checks import check_cells
 from seqattn.data.tables.facts import TableFacts
 from seqattn.data.tables.names import SURE_TIMES, TIME_NAMES, check_names, fold_name, known_names
@@ -48,14 +49,14 @@ def _choose_date_column(facts: TableFacts, dates: Sequence[str]) -> str:
     named = known_names(dates, TIME_NAMES) if len(dates) > 1 else dates
     if not named:
         raise AmbiguousData(
-            f"{facts.table.name}: the columns {join_names(dates)} all hold dates. Choose"
-            f" the time: data.time: {dates[0]} (in data check: --time {dates[0]}).",
+            f"{facts.table.name}: the columns {join_names(dates)} all contain dates. Choose the"
+            f" time: {' or '.join(setting('time', name) for name in dates)}.",
             tuple({"time": name} for name in dates),
         )
     first, *others = named
-    facts.reasons.append(f"time: {first!r}, because it holds dates")
+    facts.reasons.append(f"time: {first!r}, because it contains dates")
     for other in others:
-        facts.ignored[other] = f"it holds dates, and {first!r} is the time"
+        facts.ignored[other] = f"it contains dates, and {first!r} is the time"
     return first
 
 
@@ -100,10 +101,10 @@ def raise_split_time(facts: TableFacts, names: Sequence[str]) -> None:
     together = ",".join(names)
     *before, last = names
     raise AmbiguousData(
-        f"{facts.table.name}: the columns {together} hold the time together. One series with a"
-        f" time of all: data.time: [{', '.join(names)}] (in data check: --time {together});"
-        f" a series for each {' and '.join(before)}: --series {','.join(before)} --time {last};"
-        f" rows in order: --time none --ignore {together}.",
+        f"{facts.table.name}: the columns {together} contain the time together. For one series"
+        f" with the time of all these columns: {setting('time', names)}; a series for each"
+        f" {' and '.join(before)}: {setting('series', before)} and {setting('time', last)};"
+        f" rows in order: {setting('time', None)} and {setting('ignore', names)}.",
         ({"time": together}, {"series": ",".join(before), "time": last},
          {"time": "none", "ignore": together}),
     )  # fmt: skip

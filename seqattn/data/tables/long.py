@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from numpy.typing import NDArray
 from seqattn.data.files.chunk import DATES, Chunk, Ragged, to_offsets
 from seqattn.data.files.options import ReadOptions
 from seqattn.data.files.steps import step_text
+from seqattn.data.setting_names import setting
 from seqattn.data.tables.checks import describe_empty_cells, first_non_number
 from seqattn.data.tables.connection import literal
 from seqattn.data.tables.facts import IGNORED_BY_USER
@@ -107,8 +107,8 @@ def _feature_sql(
             word = first_non_number(table, roles.columns[name], options)
             raise DataError(
                 f"{table.name}: {word}. Correct the cell;"
-                f" or, for a feature of 0 and 1 for each word, set data.one_hot: [{name}] (in data"
-                f" check: --one-hot {shlex.quote(name)})."
+                " or, for a feature of 0 and 1 for each word, set"
+                f" {setting('one_hot', [name])}."
             )
     for name in options.one_hot:
         text = roles.columns[name].text
@@ -141,7 +141,7 @@ def _one_hot_words(table: Table, name: str, text: str, options: ReadOptions) -> 
     if others:
         row, word = others[0]
         raise DataError(
-            f"{table.name}: {table.line(row)}, column {name!r} holds {word!r}; known are"
+            f"{table.name}: {table.line(row)}, column {name!r} contains {word!r}; known values are"
             f" {', '.join(known)}."
         )
     return known
@@ -232,7 +232,7 @@ def _check_times(table: Table, roles: LongLayout) -> None:
         raise DataError(
             f"{table.name}: {table.line(before)} and {table.line(row)} are both of time {shown}"
             f"{of_series}. Remove one of them, or name the column that distinguishes them:"
-            " data.series (in data check: --series COLUMN)."
+            f" {setting('series', 'COLUMN')}."
         )
 
 

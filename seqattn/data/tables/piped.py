@@ -42,8 +42,8 @@ def read_piped_table(raw: BinaryIO, name: str, options: ReadOptions, kind: str) 
 
     def too_long(lines: int) -> DataError:
         return DataError(
-            f"{name}: line {lines + 1} is longer than {MAX_LINE_BYTES // 2**20} MiB; that is no"
-            " table of sequences."
+            f"{name}: line {lines + 1} is longer than {MAX_LINE_BYTES // 2**20} MiB; this is"
+            " not a table of sequences."
         )
 
     form: TextFormat | None = None

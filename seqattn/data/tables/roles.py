@@ -6,13 +6,13 @@ the table are plausible and give different sequences, the table is ambiguous.
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import NoReturn
 
 from seqattn.data.files.columns import join_names
 from seqattn.data.files.options import ReadOptions
+from seqattn.data.setting_names import setting
 from seqattn.data.tables.checks import check_cells, first_non_number
 from seqattn.data.tables.column import Column, bad_cells
 from seqattn.data.tables.facts import TableFacts
@@ -108,7 +108,7 @@ def drop_index_column(facts: TableFacts) -> None:
     if fold_name(name) == "":
         raise DataError(
             f"{facts.table.name}: the first column has no name. Give it one in the header, or"
-            " leave it out: data.ignore: [''] (in data check: --ignore '')."
+            f" leave it out: {setting('ignore', [''])}."
         )
 
 
@@ -139,8 +139,7 @@ def _raise_without_features(facts: TableFacts, unassigned: Sequence[str]) -> NoR
     raise DataError(
         f"{table.name}: no column of numbers is left to be a feature; found"
         f" {join_names(table.header)}{where}. Correct the file, or say what its columns"
-        " are (data.series, data.time, data.features, data.one_hot; in data check:"
-        " --series, --time, --features, --one-hot)."
+        f" are ({', '.join(map(setting, ('series', 'time', 'features', 'one_hot')))})."
     )
 
 
@@ -155,7 +154,7 @@ def _reason_to_ignore(facts: TableFacts, name: str, series: Sequence[str], unass
     """
     column = facts.columns[name]
     if column.kind == "time":
-        return "it holds dates"
+        return "it contains dates"
     if column.kind == "words":
         return _reason_to_ignore_words(facts, column, series)
     if series and facts.is_constant_in(series, column):
@@ -177,8 +176,7 @@ def _reason_to_ignore_words(facts: TableFacts, column: Column, series: Sequence[
         raise AmbiguousData(
             f"{facts.table.name}: column {column.name!r} has numbers of several units"
             f" ({', '.join(column.units)}). Write them in one unit, or leave the column out:"
-            f" data.ignore: [{column.name!r}] (in data check: --ignore"
-            f" {shlex.quote(column.name)}).",
+            f" {setting('ignore', [column.name])}.",
             ({"ignore": column.name},),
         )
     where = ""
@@ -187,6 +185,6 @@ def _reason_to_ignore_words(facts: TableFacts, column: Column, series: Sequence[
     elif not series and facts.distinct(column.text) == 1:
         where = ", the same in every row"
     return column.note or (
-        f"it holds words{where}; features of 0 and 1 for each: data.one_hot (in data"
-        f" check: --one-hot {shlex.quote(column.name)})"
+        f"it contains words{where}; for a feature of 0 and 1 for each word:"
+        f" {setting('one_hot', [column.name])}"
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from seqattn.data.files.options import ReadOptions
+from seqattn.data.setting_names import setting
 from seqattn.data.tables.connection import literal
 from seqattn.data.tables.roles import LongLayout
 from seqattn.data.tables.table import ROWS, Table
@@ -52,9 +53,9 @@ def check_sentinels(table: Table, roles: LongLayout, options: ReadOptions) -> No
                 )
                 continue
             raise AmbiguousData(
-                f"{table.name}: column {name!r} has {shown} in {count} cells, and its other values"
-                f" lie between {low:g} and {high:g}. If it stands for a missing value:"
-                f" data.na_values: [{shown!r}] (in data check: --na={shown}); if it is a value:"
-                " data.na_values: [] (in data check: --na=).",
+                f"{table.name}: column {name!r} has {shown} in {count} cells, and its other"
+                f" values lie between {low:g} and {high:g}. If this number marks a missing"
+                f" value: {setting('na_values', [shown])}; if it is a measured value:"
+                f" {setting('na_values', [])}.",
                 ({"na_values": shown}, {"na_values": ""}),
             )

@@ -138,8 +138,8 @@ def _typed_source(connection: duckdb.DuckDBPyConnection, path: Path, name: str, 
         import pyarrow as pa
     except ImportError:
         raise DataError(
-            f"{name}: Arrow files are read with pyarrow, which is not installed: pip install"
-            " pyarrow (the extra seqattn[data]), or write the file as Parquet."
+            f"{name}: Arrow files are read with pyarrow, which is not installed. Write the file"
+            ' as Parquet, or install pyarrow: pip install "seqattn[data]"'
         ) from None
     with pa.memory_map(str(path)) as mapped:
         try:

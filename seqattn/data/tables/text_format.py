@@ -19,6 +19,7 @@ from typing import BinaryIO
 
 from seqattn.data.files.columns import shorten
 from seqattn.data.files.options import ReadOptions
+from seqattn.data.setting_names import setting
 from seqattn.data.tables.connection import read_first_lines
 from seqattn.data.tables.header import (
     MAX_SHOWN,
@@ -90,7 +91,7 @@ class TextFormat:
         if not rows:
             raise DataError(
                 f"{name}: has no rows: all of its lines are empty or comments, or are skipped"
-                " (data.comment, data.skip_rows; in data check: --comment, --skip-rows)."
+                f" ({setting('comment')}, {setting('skip_rows')})."
             )
         width = _common_width([row for _, row in rows])
         rows = rows[_first_row([row for _, row in rows], width) :]
@@ -199,8 +200,7 @@ def _detect_encoding(head: bytes, name: str, options: ReadOptions) -> tuple[str,
         windows = any(0x80 <= byte < 0xA0 for byte in head)
         encoding, label = ("cp1252", "Windows-1252") if windows else ("latin-1", "Latin-1")
         return encoding, (
-            f"not UTF-8, so read as {label}; another encoding is set with data.encoding"
-            " (in data check: --encoding)",
+            f"not UTF-8, so read as {label}; another encoding is set with {setting('encoding')}",
         )
     return "utf-8", ()
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from seqattn.data.files.chunk import MAX_LINE_BYTES, first_line
 from seqattn.data.files.options import ReadOptions
+from seqattn.data.setting_names import setting
 from seqattn.data.tables.connection import connect, sql_call
 from seqattn.data.tables.plain_columns import create_rows
 from seqattn.data.tables.table import Table, read_errors
@@ -103,7 +104,7 @@ def _encoding_error(where: str, form: TextFormat, error: Exception) -> DataError
     )
     return DataError(
         f"{where} is not {form.encoding.upper()}{found}. Save the file as UTF-8, or set its"
-        " encoding: data.encoding (in data check: --encoding)."
+        f" encoding: {setting('encoding')}."
     )
 
 
@@ -119,8 +120,8 @@ def _text_error(
     cells = re.search(r"Expected Number of Columns: (\d+) Found: (\d+)", text)
     if cells:
         return DataError(
-            f"{where} has {cells[2]} cells, the header has {cells[1]}: {shown!r}. Correct the line;"
-            " a cell that holds the separator needs quotes."
+            f"{where} has {cells[2]} cells, the header has {cells[1]}: {shown!r}. Correct the"
+            " line; a cell that contains the separator needs quotes."
         )
     if "unterminated quote" in text:
         piped = ", or a line break in quotes, which cannot be read through a pipe"
@@ -132,6 +133,7 @@ def _text_error(
         return _encoding_error(where, form, error)
     if "Maximum line size" in text or "max_line_size" in text:
         return DataError(
-            f"{where} is longer than {MAX_LINE_BYTES // 2**20} MiB; that is no table of sequences."
+            f"{where} is longer than {MAX_LINE_BYTES // 2**20} MiB; this is not a table of"
+            " sequences."
         )
     return DataError(f"{where} is not valid CSV ({first_line(error)}).")

@@ -77,7 +77,7 @@ def _drop_totals(table: Table) -> None:
     if not totals or len(others) < 3 or not all(map(is_like_value, others)):
         return
     row, cell = totals[-1]
-    table.notes.append(f"{table.line(row)} begins with {cell!r}, so it is no data and is left out")
+    table.notes.append(f"{table.line(row)} begins with {cell!r}, so it is not data and is left out")
     table.change(f"DELETE FROM {ROWS} WHERE {ROW} >= {row}")
 
 
@@ -92,7 +92,7 @@ def _drop_units(table: Table) -> None:
     if not units or any(map(is_like_value, first)) or not _are_units(units, others):
         return
     shown = ", ".join(f"{table.header[i]} in {unit}" for i, unit in units.items() if unit)
-    table.notes.append(f"{table.line(1)} holds units, not values ({shown}), and is left out")
+    table.notes.append(f"{table.line(1)} contains units, not values ({shown}), and is left out")
     table.change(f"DELETE FROM {ROWS} WHERE {ROW} = 1")
 
 

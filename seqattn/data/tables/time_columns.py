@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from seqattn.data.files.options import ReadOptions
+from seqattn.data.setting_names import setting
 from seqattn.data.tables.checks import check_cells, first_non_number
 from seqattn.data.tables.column import Column
 from seqattn.data.tables.table import ROW, ROWS, Table
@@ -41,17 +41,15 @@ def to_time_column(table: Table, column: Column, options: ReadOptions) -> TimeCo
         (word,) = table.one(f"SELECT any_value({column.text} ORDER BY {ROW}) FROM {ROWS}")
         raise AmbiguousData(
             f"{table.name}: {word!r} in column {column.name!r} is day and month, or month and day."
-            f" Choose one: data.time_format: '{column.formats[0]}' or '{column.formats[1]}' (in"
-            f" data check: --time-format {column.formats[0]!r}).",
+            f" Choose one: {' or '.join(setting('time_format', each) for each in column.formats)}.",
             tuple({"time_format": form} for form in column.formats),
         )
     if column.kind == "words":
         raise DataError(
             f"{table.name}: {first_non_number(table, column, options)}, nor a date of a format that"
-            " is known. Correct the cell; or set the format: data.time_format (in data check:"
-            " --time-format), as '%d.%m.%Y' for 31.12.2001; or, if the column holds no times,"
-            " leave it out:"
-            f" data.ignore: [{column.name!r}] (in data check: --ignore {shlex.quote(column.name)})."
+            f" is known. Correct the cell; or set the format: {setting('time_format')}, as"
+            " '%d.%m.%Y' for 31.12.2001; or, if the column contains no times, leave it out:"
+            f" {setting('ignore', [column.name])}."
         )
     check_cells(table, column)
     check_filled(table, column.name, column.sql)
@@ -76,8 +74,9 @@ def check_filled(table: Table, name: str, sql: str) -> None:
     )
     if row is not None:
         raise DataError(
-            f"{table.name}: {table.line(row)}, column {name!r} is empty or no finite number or"
-            " date, so the time of that row is unknown. Fill it in, or remove the row."
+            f"{table.name}: {table.line(row)}, column {name!r} is empty, or is not a finite"
+            " number or a date, so the time of that row is unknown. Fill it in, or remove the"
+            " row."
         )
 
 

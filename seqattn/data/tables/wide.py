@@ -209,8 +209,8 @@ def wide_chunks(table: Table, wide: WideLayout, options: ReadOptions) -> Iterato
         if column.kind in ("words", "time"):
             word = first_non_number(table, column, options)
             raise DataError(
-                f"{table.name}: {word}. Correct the cell; or, if a row"
-                " is no sequence, set data.layout to long."
+                f"{table.name}: {word}. Correct the cell; or, if a row is not a sequence, set"
+                " data.layout to long."
             )
     if options.group is not None:
         check_names(table, [options.group], "data.group")

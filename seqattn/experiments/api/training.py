@@ -8,6 +8,7 @@ from typing import Any
 
 from seqattn.config import Config, ConfigSource, resolve
 from seqattn.config.comparing import plan_comparison
+from seqattn.config.shipped_configs import find_config
 from seqattn.errors import UsageError
 from seqattn.experiments import Launch, combined_error, create_seed_folders, seeds_of, train_many
 from seqattn.experiments.api.arguments import (
@@ -185,7 +186,7 @@ def _config_source(config: ConfigArgument) -> Config | ConfigSource:
     if isinstance(config, Mapping):
         plain: Mapping[str, Any] = as_config_value(config)
         return plain
-    return Path(config)
+    return find_config(Path(config))
 
 
 def _name_of(source: Config | ConfigSource, default: str) -> str:

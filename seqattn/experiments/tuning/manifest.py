@@ -106,8 +106,8 @@ def _check_same_search(stored: Mapping[str, Any], new: Mapping[str, Any], place:
         changes.append("the content of the data files changed")
     if changes:
         raise UsageError(
-            f"{place}: holds another search: {'; '.join(changes)}. Nothing in it was changed."
-            " Choose another --name."
+            f"{place}: contains another search: {'; '.join(changes)}. Nothing in it was"
+            " changed. Choose another --name."
         )
 
 

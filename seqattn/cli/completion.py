@@ -1,0 +1,129 @@
+"""Completion of shipped configs, run folders, config keys and their values in a shell.
+
+The shell runs seqattn with the environment variable `_SEQATTN_COMPLETE` whenever the user presses
+the Tab key, so no function here may import torch.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+import textwrap
+from pathlib import Path
+
+Candidates = list[tuple[str, str]]
+"""Pairs (text, description). typer removes the pairs whose text does not start with the typed
+word."""
+
+VARIABLE = "_SEQATTN_COMPLETE"
+KEY_VARIABLE = "_SEQATTN_COMPLETE_KEY"
+"""The key in front of the value that bash completes, as in `model.cell=gr`."""
+MAX_RUNS = 100
+
+
+def join_bash_words() -> None:
+    """Join the words that bash split at equals signs, before typer reads them.
+
+    bash passes `--set model.cell=gr` as the four words `--set`, `model.cell`, `=` and `gr`, and
+    replaces only the last of them. The function joins the words of each value. The word that is
+    completed loses the part up to the equals sign, which `KEY_VARIABLE` contains afterwards.
+    """
+    if os.environ.get(VARIABLE) != "complete_bash":
+        return
+    text = os.environ.get("COMP_WORDS", "")
+    words = text.split("\n") if "\n" in text else text.split()
+    position = int(os.environ.get("COMP_CWORD", "0"))
+    words = [*words, ""][: position + 1]
+    joined = list[str]()
+    for word in words:
+        if joined and (word == "=" or joined[-1].endswith("=")):
+            joined[-1] += word
+        else:
+            joined.append(word)
+    if joined[-1].startswith("--") and "=" in joined[-1]:
+        joined[-1:] = joined[-1].split("=", 1)
+    key, equals, value = joined[-1].partition("=")
+    if equals and len(words) > len(joined):
+        os.environ[KEY_VARIABLE] = key
+        joined[-1] = value
+    os.environ["COMP_WORDS"] = "\n".join(joined)
+    os.environ["COMP_CWORD"] = str(len(joined) - 1)
+
+
+def complete_config(incomplete: str) -> Candidates:
+    """Return the names of the shipped configs, and the YAML files here and one folder below."""
+    files = [
+        (path, "file") for pattern in ("*.y*ml", "*/*.y*ml") for path in _paths(incomplete, pattern)
+    ]
+    return [*files, *complete_shipped(incomplete)]
+
+
+def complete_shipped(incomplete: str) -> Candidates:
+    """Return the names of the shipped configs."""
+    from seqattn.config.shipped_configs import config_description, shipped_configs
+
+    return [
+        (name, _one_line(config_description(file.read_text(encoding="utf-8"))))
+        for name, file in shipped_configs().items()
+        if name.startswith(incomplete)
+    ]
+
+
+def complete_run(incomplete: str) -> Candidates:
+    """Return the run folders that match, the folders that contain runs, and these runs.
+
+    Until the user types a folder, the function searches in `outputs`, the default folder of runs.
+    """
+    start = incomplete if os.sep in incomplete else f"outputs{os.sep}"
+    found = Candidates()
+    for path in _paths(start, "*"):
+        inner = [each for level in ("*", "*/*") for each in sorted(Path(path).glob(level))]
+        runs = [(str(each), "run") for each in inner if _is_run(each)]
+        if _is_run(Path(path)):
+            found.append((path, "run"))
+        elif runs:
+            found += [(path, f"folder with {len(runs)} run{'s' * (len(runs) != 1)}"), *runs]
+        if len(found) >= MAX_RUNS:
+            break
+    return found[:MAX_RUNS]
+
+
+def _paths(incomplete: str, pattern: str) -> list[str]:
+    """Return the paths that start with a typed word and end with a pattern."""
+    return sorted(glob.glob(glob.escape(incomplete) + pattern))  # noqa: PTH207  (keeps "./")
+
+
+def _is_run(path: Path) -> bool:
+    """Return whether a folder looks like a run folder."""
+    return (path / "config.yaml").is_file() and (path / "checkpoints").is_dir()
+
+
+def complete_override(incomplete: str) -> Candidates:
+    """Return the config keys for `--set`, or the values of a key: `KEY=` or `KEY=VALUE`."""
+    return _complete_key(incomplete, only_reading=False)
+
+
+def complete_reading(incomplete: str) -> Candidates:
+    """Return the config keys for the `--set` of commands that read a file, or the values of a
+    key."""
+    return _complete_key(incomplete, only_reading=True)
+
+
+def _complete_key(incomplete: str, *, only_reading: bool) -> Candidates:
+    """Return keys or, if only one key matches, the values of the key."""
+    from seqattn.config.key_values import key_values
+
+    keys = key_values(only_reading=only_reading)
+    if of_bash := os.environ.get(KEY_VARIABLE):
+        return [(value, _one_line(text)) for value, text in keys.get(of_bash, {}).items()]
+    key, equals, _ = incomplete.partition("=")
+    matching = [key] if equals else [each for each in keys if each.startswith(incomplete)]
+    if len(matching) > 1:
+        return [(f"{each}=", _one_line(next(iter(keys[each].values())))) for each in matching]
+    return [(f"{each}={value}", _one_line(text)) for each in matching
+            for value, text in keys.get(each, {}).items()]  # fmt: skip
+
+
+def _one_line(text: str) -> str:
+    """Shorten a description. typer wraps a longer one, but a shell reads one candidate per line."""
+    return textwrap.shorten(text, 70, placeholder=" ...")

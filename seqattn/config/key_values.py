@@ -1,0 +1,48 @@
+"""The values of the config keys, for completion in a shell."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Mapping
+from typing import get_args
+
+from pydantic.fields import FieldInfo
+
+from seqattn.config.plain import as_value
+from seqattn.config.sections import all_keys, choices, field_variants
+
+
+@functools.cache
+def key_values(*, only_reading: bool = False) -> Mapping[str, Mapping[str, str]]:
+    """Return the values of each config key that is not a section, by dotted key.
+
+    The values are YAML texts, each with the first sentence of the description of the key. If a key
+    accepts any number or text, its only value is its default, or "" if it has none. Keys of the
+    section `compare` are left out.
+
+    Args:
+        only_reading: whether to return only the keys that define how a data file is read.
+    """
+    keys = dict[str, dict[str, str]]()
+    for path, section, tag in all_keys():
+        if path[0] == "compare" or (only_reading and (path[0], tag) != ("data", "file")):
+            continue
+        field = section.model_fields[path[-1]]
+        sentence = " ".join((field.description or "").split()).partition(". ")[0].rstrip(".")
+        is_section = bool(field_variants(section, path[-1]))
+        for value in _values(field, is_section):
+            keys.setdefault(".".join(path), {}).setdefault(value, sentence)
+    return keys
+
+
+def _values(field: FieldInfo, is_section: bool) -> Iterator[str]:
+    """Yield the values of a key in YAML. A section has no value but `null`, if it may be null."""
+    types = (field.annotation, *get_args(field.annotation))
+    yield from map(as_value, choices(field.annotation))
+    if bool in types:
+        yield from ("true", "false")
+    elif not is_section and not choices(field.annotation):
+        has_text = isinstance(field.default, str | int | float)
+        yield as_value(field.default) if has_text else ""
+    if type(None) in types:
+        yield "null"

@@ -1,0 +1,77 @@
+"""Only the dependencies of the wheel: what needs an extra names the extra, and the rest works.
+
+`make package` builds the wheel; here the packages of the extras are hidden in this process.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import ROOT, SMALL, Ended
+
+Command = Callable[..., Ended]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+EXTRAS = {"data", "report", "tensorboard", "tune", "export", "ray"}
+MODULES = {
+    re.split(r"[>=\[]", each)[0].lower() for name in EXTRAS
+    for each in PROJECT["optional-dependencies"][name]
+}  # fmt: skip
+SETS = [word for each in (*SMALL, "training.epochs=1") for word in ("--set", each)]
+
+
+@pytest.fixture(autouse=True)
+def no_extras(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in MODULES:
+        monkeypatch.setitem(sys.modules, module, None)
+
+
+def test_every_extra_that_a_user_installs_is_hidden() -> None:
+    assert {"plotly", "jinja2", "optuna", "ray", "pyarrow", "onnx", "tensorboard"} <= MODULES
+    every = PROJECT["optional-dependencies"]["all"][0]
+    assert set(re.findall(r"\w+", every.partition("[")[2])) == EXTRAS
+
+
+def test_what_needs_an_extra_names_it(attention_run: Path, seqattn: Command) -> None:
+    Path("x.arrow").write_bytes(b"ARROW1\0\0")
+    for words, extra in (
+        (["report", attention_run], "report"),
+        (["report", attention_run, attention_run, "--output", "two.html"], "report"),
+        (["tune", "squares", *SETS, "--search", "model.hidden_dim=3,5"], "tune"),
+        (["export", attention_run, "--output", "graphs"], "export"),
+        (["compare", "compare/scores", *SETS, "--seeds", "2", "--engine", "ray"], "ray"),
+        (["train", "squares", *SETS, "--set", "logging.tensorboard=true"], "tensorboard"),
+        (["data", "check", "x.arrow"], "data"),
+        (["data", "sample", "squares", *SETS, "--output", "y.arrow"], "data"),
+        (["predict", attention_run, "--input", "x.arrow"], "data"),
+        (["predict", attention_run, "--output", "y.arrow"], "data"),
+    ):
+        done = seqattn(*words)
+        assert done.code in (2, 3), (words, done.out, done.err)
+        assert f'pip install "seqattn[{extra}]"' in done.err.splitlines()[-1], (words, done.err)
+    assert [path.name for path in Path().iterdir()] == ["x.arrow"]
+
+
+def test_everything_else_works_without_extras(seqattn: Command) -> None:
+    assert seqattn("init").code == 0
+    run = "outputs/my"
+    for words in (
+        ["train", "my.yaml", *SETS],
+        ["evaluate", run],
+        ["predict", run, "--example", "0", "--output", "next.csv"],
+        ["plot-attention", run, "--terminal"],
+        ["explain", run],
+        ["doctor", run],
+        ["inspect", run],
+        ["export", run, "--output", "weights", "--format", "safetensors"],
+        ["config", "list"],
+        ["data", "sample", "my", "--output", "y.parquet"],
+        ["data", "check", "y.parquet"],
+    ):
+        done = seqattn(*words)
+        assert done.code == 0, (words, done.err)
