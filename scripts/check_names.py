@@ -189,7 +189,7 @@ def rank(path: str) -> int:
 
     From low to high, the ranks are the public API, the package, its commands, tests and scripts.
     """
-    starts = ("seqattn/experiments/api.py", "seqattn/cli/", "seqattn/", "tests/", "scripts/")
+    starts = ("seqattn/experiments/api", "seqattn/cli/", "seqattn/", "tests/", "scripts/")
     order = (0, 2, 1, 3, 3)
     return next(k for start, k in zip(starts, order, strict=True) if path.startswith(start))
 

@@ -92,7 +92,7 @@ def written(name: str) -> tuple[real_series.SeriesParts, dict[str, WindowArrays]
     }
 
 
-def train_seeds(
+def train_data_set(
     name: str, home: Path, seeds: int, sets: list[str]
 ) -> list[seqattn.experiments.api.Run]:
     """Train several seeds of a config together."""
@@ -127,7 +127,7 @@ def measure_data_set(
 ) -> dict[str, Any]:
     """Measure the test errors of seqattn over seeds, on the same windows as the other tools."""
     with tempfile.TemporaryDirectory() as folder:
-        runs = train_seeds(name, Path(folder) / "many", seeds, sets)
+        runs = train_data_set(name, Path(folder) / "many", seeds, sets)
         errors = errors_of(runs, windows["test"])
         on_validation = errors_of(runs, windows["validation"])
         summaries = [run.summary for run in runs]
@@ -168,7 +168,7 @@ def choose(name: str, windows: WindowArrays, arguments: argparse.Namespace) -> N
                 continue
             sets = [each.replace("hidden_dim: H", f"hidden_dim: {width}") for each in replaced]
             with tempfile.TemporaryDirectory() as folder:
-                runs = train_seeds(name, Path(folder) / "many", seeds, [*best, *sets])
+                runs = train_data_set(name, Path(folder) / "many", seeds, [*best, *sets])
                 errors[label] = statistics.median(errors_of(runs, windows))
             print(f"{name}: {axis} {label}: {errors[label]:.5g}", flush=True)
         first = min(errors, key=lambda label: errors[label])

@@ -17,10 +17,15 @@ if TYPE_CHECKING:
     from seqattn.config import load_plugin as load_plugin
     from seqattn.data import Sequences as Sequences
     from seqattn.data import register_task as register_task
+    from seqattn.experiments.api import Comparison as Comparison
     from seqattn.experiments.api import DataNote as DataNote
+    from seqattn.experiments.api import LabelledArray as LabelledArray
     from seqattn.experiments.api import Run as Run
+    from seqattn.experiments.api import Seeds as Seeds
+    from seqattn.experiments.api import compare as compare
     from seqattn.experiments.api import load as load
     from seqattn.experiments.api import train as train
+    from seqattn.experiments.api import train_seeds as train_seeds
     from seqattn.models import Seq2SeqModel as Seq2SeqModel
     from seqattn.models.attention import Location as Location
     from seqattn.models.attention import Normalizer as Normalizer
@@ -39,7 +44,9 @@ if TYPE_CHECKING:
 _ADDRESSES = {
     "Cell": "seqattn.models.cells.Cell",
     "CellConfig": "seqattn.config.CellKnobs",
+    "Comparison": "seqattn.experiments.api.Comparison",
     "DataNote": "seqattn.experiments.api.DataNote",
+    "LabelledArray": "seqattn.experiments.api.LabelledArray",
     "LearnedVector": "seqattn.models.layers.LearnedVector",
     "Linear": "seqattn.models.layers.Linear",
     "Location": "seqattn.models.attention.Location",
@@ -50,9 +57,11 @@ _ADDRESSES = {
     "Run": "seqattn.experiments.api.Run",
     "Score": "seqattn.models.attention.Score",
     "ScoreConfig": "seqattn.config.AttentionKnobs",
+    "Seeds": "seqattn.experiments.api.Seeds",
     "Seq2SeqModel": "seqattn.models.Seq2SeqModel",
     "Sequences": "seqattn.data.Sequences",
     "TaskConfig": "seqattn.config.Generated",
+    "compare": "seqattn.experiments.api.compare",
     "load": "seqattn.experiments.api.load",
     "load_plugin": "seqattn.config.load_plugin",
     "register_cell": "seqattn.models.registration.register_cell",
@@ -64,15 +73,17 @@ _ADDRESSES = {
     "register_score": "seqattn.models.registration.register_score",
     "register_task": "seqattn.data.register_task",
     "train": "seqattn.experiments.api.train",
+    "train_seeds": "seqattn.experiments.api.train_seeds",
 }
 """The module and the name of each public object."""
 
 __all__ = [
-    "Cell", "CellConfig", "DataNote", "LearnedVector", "Linear", "Location", "LocationConfig",
-    "ModelConfig", "Normalizer", "NormalizerConfig", "Run", "Score", "ScoreConfig", "Seq2SeqModel",
-    "Sequences", "TaskConfig", "__version__", "load", "load_plugin", "register_cell",
-    "register_check", "register_location", "register_metric", "register_model",
-    "register_normalizer", "register_score", "register_task", "train",
+    "Cell", "CellConfig", "Comparison", "DataNote", "LabelledArray", "LearnedVector", "Linear",
+    "Location", "LocationConfig", "ModelConfig", "Normalizer", "NormalizerConfig", "Run", "Score",
+    "ScoreConfig", "Seeds", "Seq2SeqModel", "Sequences", "TaskConfig", "__version__", "compare",
+    "load", "load_plugin", "register_cell", "register_check", "register_location",
+    "register_metric", "register_model", "register_normalizer", "register_score", "register_task",
+    "train", "train_seeds",
 ]  # fmt: skip
 
 

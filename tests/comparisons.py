@@ -10,7 +10,7 @@ from pathlib import Path
 import yaml
 
 from seqattn.config.comparing import plan_comparison
-from seqattn.experiments.compare import compare
+from seqattn.experiments.compare import run_comparison
 from seqattn.runs import RunFolder
 
 
@@ -22,7 +22,7 @@ def write_config(folder: Path, text: str) -> Path:
 
 def train_comparison(folder: Path, text: str) -> Path:
     """The folder of a finished comparison."""
-    return compare(plan_comparison(write_config(folder, text)), folder, threads=1).path
+    return run_comparison(plan_comparison(write_config(folder, text)), folder, threads=1).path
 
 
 def read_table(path: Path) -> list[dict[str, str]]:

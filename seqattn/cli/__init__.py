@@ -30,6 +30,7 @@ from seqattn.cli.predicting import evaluate_command, predict
 from seqattn.cli.reporting import doctor, report_command
 from seqattn.cli.starters import init_command
 from seqattn.cli.stop_signals import exit_on_signal
+from seqattn.cli.tables import table_command
 from seqattn.cli.training import train_command
 from seqattn.cli.tuning import tune_command
 from seqattn.errors import SeqattnError, StorageError
@@ -80,6 +81,8 @@ _add("Understand a run", "explain", explain_command,
      "outputs/squares --example 3 --step 2 --figure step.png")  # fmt: skip
 _add("Understand a run", "doctor", doctor, "outputs/squares")
 _add("Understand a run", "report", report_command, "outputs/squares")
+_add("Understand a run", "table", table_command,
+     "outputs/cells --format latex --output cells.tex")  # fmt: skip
 _add("Understand a run", "inspect", inspect, "outputs/squares/checkpoints/last.safetensors")
 _add("Extend", "check-plugin", check_plugin_command, "examples/plugins/bilinear_tanh.py")
 app.add_typer(config_app, name="config", rich_help_panel="Configs and data")

@@ -19,6 +19,7 @@ from seqattn.cli.output import ignore_closed_pipe
 from seqattn.cli.progress import show_progress
 from seqattn.cli.result_tables import print_comparison, provenance
 from seqattn.cli.stop_signals import defer_stop_signals
+from seqattn.cli.tables import FormatName, write_table
 from seqattn.cli.torchrun import check_not_distributed
 from seqattn.errors import UsageError
 
@@ -73,8 +74,12 @@ def compare_command(
     compute: ComputeOptions,
     engine: EngineOptions,
     plots: Plots = None,
+    table: Annotated[FormatName | None, typer.Option(
+        "--table", help="Print the results as a table in this format only.",
+        show_default="a table for the terminal",
+    )] = None,
     quiet: Quiet = False,
-) -> None:
+) -> None:  # fmt: skip
     """Compare variants of a config over many seeds.
 
     All variants are trained with the same seeds. Runs with equal shapes are trained together. The
@@ -95,7 +100,7 @@ def compare_command(
         show_progress(planned.name, quiet, stop_request) as callbacks,
     ):
         from seqattn.experiments import Launch
-        from seqattn.experiments.compare import compare as run_comparison
+        from seqattn.experiments.compare import run_comparison
         from seqattn.experiments.ray_cluster import RayCluster
 
         result = run_comparison(
@@ -104,6 +109,8 @@ def compare_command(
             launch=Launch(config_path=config, provenance=provenance({})),
             ray=RayCluster(engine.ray_address) if engine.engine == "ray" else None,
         )  # fmt: skip
-    if not quiet:
-        with ignore_closed_pipe():
+    with ignore_closed_pipe():
+        if table is not None:
+            write_table(result, table, "variants")
+        elif not quiet:
             print_comparison(result)

@@ -11,7 +11,15 @@ The function `to_yaml` converts a config to YAML.
 from __future__ import annotations
 
 from seqattn.config import knobs
-from seqattn.config.draft import DEFAULT, Draft, Resolved, read_stored, resolve
+from seqattn.config.draft import (
+    DEFAULT,
+    ConfigSource,
+    Draft,
+    Override,
+    Resolved,
+    read_stored,
+    resolve,
+)
 from seqattn.config.knobs import *  # noqa: F403
 from seqattn.config.mistakes import nearest
 from seqattn.config.plain import (
@@ -30,9 +38,9 @@ from seqattn.config.renames import RenamedKeyWarning
 from seqattn.config.sections import all_keys, json_schema
 
 __all__ = [
-    "DEFAULT", "PATH_KEYS", "Draft", "PluginChangedWarning", "RenamedKeyWarning", "Resolved",
-    "all_keys", "as_plain", "as_value", "config_differences", "from_plain", "json_schema", "leaves",
-    "load_plugin", "nearest", "read_stored", "resolve", "to_yaml", "upgrade_stored",
-    "without_paths",
+    "DEFAULT", "PATH_KEYS", "ConfigSource", "Draft", "Override", "PluginChangedWarning",
+    "RenamedKeyWarning", "Resolved", "all_keys", "as_plain", "as_value", "config_differences",
+    "from_plain", "json_schema", "leaves", "load_plugin", "nearest", "read_stored", "resolve",
+    "to_yaml", "upgrade_stored", "without_paths",
 ]  # fmt: skip
 __all__ += knobs.__all__

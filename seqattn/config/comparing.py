@@ -9,12 +9,12 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from pydantic import ValidationError
 
-from seqattn.config import Compare, Config, Draft, Generated, as_plain
+from seqattn.config import Compare, Config, Draft, Generated, Override, as_plain
 from seqattn.config.mistakes import count_mistakes, describe_error
 from seqattn.config.reading import read_yaml_text
 from seqattn.errors import ConfigError
@@ -23,6 +23,8 @@ NOT_VARIED = {"name": "names the folder and cannot vary",
               "plugins": "cannot vary; list the plugins of all variants in plugins",
               "seed": "cannot vary; every variant has the same seeds"}  # fmt: skip
 MAX_RUNS = 100_000
+Grid: TypeAlias = str | Sequence[str] | Mapping[str, Sequence[Any]]
+"""The values of keys: texts "PATH=A,B,...", or the values by dotted path."""
 PARTS = ("train", "validation", "test")
 DATA_SEEDS = frozenset(f"data.{part}_seed" for part in PARTS)
 FILES = frozenset({
@@ -51,7 +53,7 @@ class VariantConfig:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class ComparisonPlan:
     """The variants and seeds of a comparison.
 
     Attributes:
@@ -111,30 +113,31 @@ def derive_data_seed(base: int, seed: int, part: str) -> int:
 
 
 def plan_comparison(
-    path: Path,
-    overrides: Sequence[str] = (),
-    vary: Sequence[str] = (),
+    source: Path | Mapping[str, Any],
+    overrides: Sequence[Override] = (),
+    vary: Grid = (),
     *,
-    along: str | None = None,
+    along: Grid | None = None,
     seeds: int | None = None,
     resample_data: bool | None = None,
-) -> Comparison:
-    """Read a config file, and plan the comparison that it describes. The other arguments replace
-    values in the file.
+) -> ComparisonPlan:
+    """Read a config, and plan the comparison that it describes. The other arguments replace values
+    in the config.
 
     Args:
-        path: the config file.
-        overrides: strings "PATH=VALUE" that apply to all variants.
-        vary: strings "PATH=A,B,...". Every combination of values is a variant.
-        along: the sweep, "PATH=A,B,..." with numbers; None for the sweep in the file.
-        seeds: the number of seeds; None for the number in the file.
-        resample_data: whether each seed draws new data; None for the value in the file.
+        source: the config file, or a mapping with the same content.
+        overrides: changes that apply to all variants; see `Override`.
+        vary: the values of the variants. Every combination of values is a variant.
+        along: the numbers of the sweep; None for the sweep in the config.
+        seeds: the number of seeds; None for the number in the config.
+        resample_data: whether each seed draws new data; None for the value in the config.
 
     Raises:
         ConfigError: if there are mistakes; the error lists the mistakes of all variants.
     """
-    draft = Draft.read(path, overrides)
+    draft = Draft.read(source, overrides)
     draft.load_plugins()
+    path = draft.name
     compare = _parse_section(draft.content.pop("compare", None), path)
     design = _Design.read(path, compare, vary, along)
     arms = design.arms()
@@ -156,7 +159,7 @@ def plan_comparison(
         raise ConfigError(f"{path}: seed {first.seed} leaves no room for {count} seeds.")
     seeds_of_each = range(first.seed, first.seed + count)
     key = next(iter(design.along), "")
-    return Comparison(first.name, tuple(variants), seeds_of_each, key, resampled and generated)
+    return ComparisonPlan(first.name, tuple(variants), seeds_of_each, key, resampled and generated)
 
 
 @dataclass(frozen=True)
@@ -194,9 +197,14 @@ class _Design:
     along: Mapping[str, Sequence[Any]]
 
     @classmethod
-    def read(cls, path: Path, compare: Compare, vary: Sequence[str], along: str | None) -> _Design:
-        """Read the design from the command line, or from the file if the command line contains no
-        design.
+    def read(
+        cls,
+        path: str,
+        compare: Compare,
+        vary: Grid,
+        along: Grid | None,
+    ) -> _Design:
+        """Read the design from the arguments, or from the section `compare` of the config.
 
         Raises:
             ConfigError: if the grid or the sweep has mistakes; the error lists all mistakes.
@@ -205,7 +213,7 @@ class _Design:
         grid = _parse_grid(vary, mistakes) if vary else compare.vary
         place = "--vary" if vary else "compare.vary"
         mistakes += _check_grid(grid, place)
-        numbers = compare.along if along is None else _parse_grid([along], mistakes)
+        numbers = compare.along if along is None else _parse_grid(along, mistakes)
         mistakes += _check_grid(numbers, "compare.along" if along is None else "--along")
         mistakes += [
             f"--along {key}: {json.dumps(value)} is not a number."
@@ -254,7 +262,7 @@ def _validate_variants(
     return variants, mistakes
 
 
-def _check_counts(path: Path, arms: int, count: int) -> None:
+def _check_counts(path: str, arms: int, count: int) -> None:
     """Check the number of variants and seeds.
 
     Raises:
@@ -312,7 +320,7 @@ def _check_data_seeds(variants: Sequence[VariantConfig]) -> list[str]:
     ]
 
 
-def _parse_section(section: Any, path: Path) -> Compare:
+def _parse_section(section: Any, path: str) -> Compare:
     if section is None:
         return Compare()
     try:
@@ -326,10 +334,13 @@ def _parse_section(section: Any, path: Path) -> Compare:
         ) from None
 
 
-def _parse_grid(vary: Sequence[str], mistakes: list[str]) -> dict[str, list[Any]]:
-    """Parse the texts `PATH=A,B,...` of the option `--vary`. Each value in a text is YAML."""
+def _parse_grid(vary: Grid, mistakes: list[str]) -> dict[str, list[Any]]:
+    """Parse the texts `PATH=A,B,...` of the option `--vary`. Each value in a text is YAML. A
+    mapping is returned as a dict of lists."""
+    if isinstance(vary, Mapping):
+        return {key: list(values) for key, values in vary.items()}
     grid: dict[str, list[Any]] = {}
-    for option in vary:
+    for option in [vary] if isinstance(vary, str) else vary:
         dotted, equals, text = option.partition("=")
         key = dotted.strip()
         if not equals or not key:

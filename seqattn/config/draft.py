@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
@@ -27,7 +27,14 @@ from seqattn.config.renames import apply_old_defaults, rename_keys
 from seqattn.config.shipped_configs import find_shipped_data
 from seqattn.errors import ConfigError
 
+ConfigSource: TypeAlias = Path | Mapping[str, Any] | None
+"""The path of a YAML file, a mapping with the same content, or None for the defaults."""
+Override: TypeAlias = str | tuple[str, Any]
+"""A changed value: a text "PATH=VALUE", as in the option `--set`, where VALUE is YAML, or a pair of
+a dotted path and a value."""
 DEFAULT = "default"
+OF_MAPPING = "the config"
+"""The origin of the values of a mapping."""
 
 MAX_MISTAKES = 200
 """The largest number of mistakes in a message."""
@@ -47,23 +54,24 @@ class Resolved:
     origins: Mapping[str, str]
 
 
-def resolve(path: Path | None, overrides: Sequence[str] = ()) -> Resolved:
-    """Read a config file, apply overrides, and validate the result.
+def resolve(source: ConfigSource, overrides: Sequence[Override] = ()) -> Resolved:
+    """Read a config, apply overrides, and validate the result.
 
     Args:
-        path: a YAML file; None to start from the defaults.
-        overrides: strings "PATH=VALUE", as in the option `--set`, where VALUE is YAML.
+        source: a YAML file or a mapping; None to start from the defaults.
+        overrides: the changed values; see `Override`.
 
     Raises:
         ConfigError: if there are mistakes; the error lists all mistakes in the file and the
             overrides.
     """
-    draft = Draft.read(path, overrides)
+    draft = Draft.read(source, overrides)
     draft.load_plugins()
     if "compare" in draft.content:
+        is_file = isinstance(source, Path)
+        call = f"Run: seqattn compare {source}" if is_file else "Call seqattn.compare."
         raise ConfigError(
-            f"{path}: describes a comparison (compare:), not one training. Run: seqattn compare"
-            f" {path}"
+            f"{draft.name}: describes a comparison (compare:), not one training. {call}"
         )
     return draft.resolve()
 
@@ -87,29 +95,36 @@ class Draft:
     """A config before validation.
 
     Attributes:
-        path: the path of the file; None if there is no file.
+        path: the path of the file, "the config" for a mapping, or None for the defaults.
         content: the plain data of the config.
         places: the origin of each key, "FILE:LINE" or "--set ...", by the path of keys.
         mistakes: the mistakes found so far.
         is_own: whether the config is the user's own config, whose plugins were loaded.
     """
 
-    path: Path | None
+    path: Path | str | None
     content: dict[str, Any]
     places: dict[KeyPath, str]
     mistakes: list[str]
     is_own: bool = False
 
     @classmethod
-    def read(cls, path: Path | None, overrides: Sequence[str] = ()) -> Draft:
-        """Read a file, and apply the overrides "PATH=VALUE"."""
-        draft = cls(path, {}, {}, [])
-        if path is not None:
-            document = read_yaml_file(path)
-            draft.content = find_shipped_data(document.content, path)
-            draft.places = {key: f"{path}:{line}" for key, line in document.lines.items()}
+    def read(cls, source: ConfigSource, overrides: Sequence[Override] = ()) -> Draft:
+        """Read a file or a mapping, and apply the overrides."""
+        if isinstance(source, Path):
+            document = read_yaml_file(source)
+            places = {key: f"{source}:{line}" for key, line in document.lines.items()}
+            draft = cls(source, find_shipped_data(document.content, source), places, [])
+        elif source is None:
+            draft = cls(None, {}, {}, [])
+        else:
+            draft = cls(OF_MAPPING, copy.deepcopy(dict(source)), {}, [])
         for override in overrides:
-            draft._override(override)
+            if isinstance(override, str):
+                draft._override(override)
+            else:
+                dotted, value = override
+                draft._put(tuple(dotted.split(".")), value, f"{dotted}={value!r}")
         return draft
 
     def load_plugins(self) -> None:
@@ -121,11 +136,18 @@ class Draft:
             PluginError: if a plugin cannot be loaded.
         """
         self.is_own = True
-        if self.path is not None and is_in_run_folder(self.path):
+        file = self.path if isinstance(self.path, Path) else None
+        if file is not None and is_in_run_folder(file):
             return
-        place = self.places.get(("plugins",), str(self.path))
-        folder = Path() if self.path is None or place.startswith("--set") else self.path.parent
+        place = self.places.get(("plugins",), self.name)
+        is_in_file = file is not None and place.startswith(f"{file}:")
+        folder = file.parent if file is not None and is_in_file else Path()
         load_listed(self.content, place, folder)
+
+    @property
+    def name(self) -> str:
+        """The path of the file, or "the config" if there is no file."""
+        return OF_MAPPING if self.path is None else str(self.path)
 
     def changed(self, changes: Mapping[str, Any], origin: str) -> Draft:
         """Return a copy of the draft with changed values.
@@ -160,13 +182,12 @@ class Draft:
             at, words = describe_error(details)
             mistakes.append(f"{_place(at, places, self.path)}: {'.'.join(at)}: {words}")
         if mistakes:
-            subject = str(self.path) if self.path is not None else "the config"
             unique = sorted(dict.fromkeys(mistakes), key=_line)
             more = max(len(found) - MAX_MISTAKES, 0)
             total = len(unique) + more
             if more:
                 unique.append(f"... and {more:,} more")
-            raise ConfigError(f"{subject}: {count_mistakes(total)}.", unique)
+            raise ConfigError(f"{self.name}: {count_mistakes(total)}.", unique)
         config = with_used_plugins(config) if self.is_own else config
         values = leaves(as_plain(config))
         return Resolved(config, {".".join(at): _place(at, places, None) for at, _ in values})
@@ -218,7 +239,7 @@ def _line(mistake: str) -> tuple[bool, int]:
     return (number is None, int(number.group(1)) if number else 0)
 
 
-def _place(at: KeyPath, places: Mapping[KeyPath, str], path: Path | None) -> str:
+def _place(at: KeyPath, places: Mapping[KeyPath, str], path: Path | str | None) -> str:
     """Return the origin of the value at a path, which is "FILE:LINE", the override or "default"."""
     if at in places:
         return places[at]

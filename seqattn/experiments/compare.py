@@ -25,7 +25,7 @@ from seqattn.analysis.comparison.reading import collect_result, find_seed_folder
 from seqattn.analysis.comparison.result import ComparisonResult, VariantResult
 from seqattn.analysis.comparison.tables import write_tables
 from seqattn.config import as_plain, upgrade_stored
-from seqattn.config.comparing import Comparison
+from seqattn.config.comparing import ComparisonPlan
 from seqattn.errors import CheckpointError, FolderLockedError, Interrupted, UsageError
 from seqattn.experiments import Callbacks, Launch, ray_cluster, train_many
 from seqattn.experiments.run_environment import find_git_revision
@@ -35,8 +35,8 @@ from seqattn.runs import PAGE, RunFolder, read_manifest
 from seqattn.runs.storage import exclusive_lock, write_json
 
 
-def compare(
-    comparison: Comparison,
+def run_comparison(
+    comparison: ComparisonPlan,
     output_dir: Path,
     *,
     device: str = "cpu",
@@ -96,7 +96,7 @@ def compare(
         return _write_result(path, comparison, callbacks)
 
 
-def _write_result(path: Path, comparison: Comparison, callbacks: Callbacks) -> ComparisonResult:
+def _write_result(path: Path, comparison: ComparisonPlan, callbacks: Callbacks) -> ComparisonResult:
     """Write the tables and pictures that describe all runs in the folder."""
     result = _collect_result(path, comparison)
     seeds = {seed for variant in result.variants for seed in variant.folders}
@@ -112,7 +112,7 @@ def _write_result(path: Path, comparison: Comparison, callbacks: Callbacks) -> C
 
 
 @contextlib.contextmanager
-def _folder_lock(path: Path, comparison: Comparison) -> Iterator[Callable[[], None]]:
+def _folder_lock(path: Path, comparison: ComparisonPlan) -> Iterator[Callable[[], None]]:
     """Lock a comparison folder.
 
     An existing folder is locked at once. A new folder is locked when its manifest is written.
@@ -145,7 +145,7 @@ def _folder_lock(path: Path, comparison: Comparison) -> Iterator[Callable[[], No
         yield write_manifest
 
 
-def _collect_result(path: Path, comparison: Comparison) -> ComparisonResult:
+def _collect_result(path: Path, comparison: ComparisonPlan) -> ComparisonResult:
     """Collect the results of all seeds in the folder.
 
     `read_comparison` has the same result, but it always checks all runs of the folder.
@@ -169,7 +169,7 @@ def _collect_result(path: Path, comparison: Comparison) -> ComparisonResult:
     )
 
 
-def _manifest(comparison: Comparison) -> dict[str, Any]:
+def _manifest(comparison: ComparisonPlan) -> dict[str, Any]:
     """Return the content of `comparison.json`: the variants of the comparison, and the axis of its
     pictures."""
     arms = {variant.name: [variant.series, variant.at] for variant in comparison.variants}
@@ -185,7 +185,7 @@ def _without_plugins(variants: Mapping[str, Mapping[str, Any]]) -> dict[str, dic
     }
 
 
-def _check_same_comparison(path: Path, comparison: Comparison) -> None:
+def _check_same_comparison(path: Path, comparison: ComparisonPlan) -> None:
     """Check that a folder belongs to this comparison.
 
     Raises:

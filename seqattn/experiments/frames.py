@@ -4,54 +4,77 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from seqattn.config import Config, OwnFile, as_value, resolve
-from seqattn.config.shipped_configs import find_config
+from seqattn.config import Config, ConfigSource, Override, OwnFile, as_value, resolve
 from seqattn.config.plugins import with_used_plugins
 from seqattn.data.frames import frame_kind, frame_notes, write_frame
 from seqattn.data.reading import file_digest
 from seqattn.errors import DataError, UsageError
+from seqattn.experiments.job import Callbacks
 from seqattn.runs import RunFolder, check_folder_available
 
 PLACEHOLDER = "frame.parquet"
 """End of the paths in the section `data` until the names of the Parquet files are known."""
 
 
+@dataclass(frozen=True)
+class FrameData:
+    """DataFrames that replace the data files of a config.
+
+    Attributes:
+        frames: DataFrame or None for each of the keys `path`, `validation_path` and `test_path` of
+            the section `data`.
+        message: function that is called with a line for the user.
+    """
+
+    frames: Mapping[str, Any]
+    message: Callable[[str], None]
+
+    def checked(self) -> dict[str, Any]:
+        """Return the DataFrames that are not None, by key.
+
+        Raises:
+            DataError: if a value is not a DataFrame.
+        """
+        found = {key: frame for key, frame in self.frames.items() if frame is not None}
+        for key, frame in found.items():
+            if frame_kind(frame) is None:
+                raise DataError(f"data.{key}: expected a DataFrame, got {type(frame).__name__}.")
+            for line in frame_notes(frame):
+                self.message(line)
+        return found
+
+
 def train_on_frames(
-    config: Config | str | Path | None, frames: Mapping[str, Any], overrides: Sequence[str],
-    output_dir: Path, message: Callable[[str], None], *, resume: bool, overwrite: bool,
+    config: Config | ConfigSource, data: FrameData, overrides: Sequence[Override],
+    output_dir: Path, *, resume: bool, overwrite: bool, callbacks: Callbacks | None = None,
 ) -> RunFolder:  # fmt: skip
-    """Train on DataFrames instead of files.
+    """Train a run on DataFrames instead of files, or on the data of the config.
 
     Args:
-        config: path of a YAML file, name of a shipped config, a `Config`, or None for the defaults.
-        frames: DataFrame or None for each of the keys `path`, `validation_path` and `test_path` of
-            the section `data`. Each DataFrame is written to `output_dir`, with a digest of its
+        config: path of a YAML file, a mapping, a `Config`, or None for the defaults.
+        data: the DataFrames. Each DataFrame is written to `output_dir`, with a digest of its
             content in the file name.
-        overrides: texts of the form "PATH=VALUE". Overrides are not allowed with a `Config`.
+        overrides: the changed values; see `Override`. Overrides are not allowed with a `Config`.
         output_dir: parent of the run folder.
-        message: function that is called with a line for the user.
         resume: whether to continue an existing run.
         overwrite: whether to replace an existing run.
+        callbacks: progress callbacks.
 
     Returns:
         the run folder.
 
     Raises:
-        DataError: if a value of `frames` is not a DataFrame.
+        DataError: if a value of `data` is not a DataFrame.
         UsageError: if `data.kind` is not `file`, or if there are overrides for a `Config`.
         SeqattnError: for an error that a user can correct.
     """
     from seqattn import experiments
 
-    frames = {key: frame for key, frame in frames.items() if frame is not None}
-    for key, frame in frames.items():
-        if frame_kind(frame) is None:
-            raise DataError(f"data.{key}: expected a DataFrame, got {type(frame).__name__}.")
-        for line in frame_notes(frame):
-            message(line)
+    frames = data.checked()
     resolved = _resolve_config(config, frames, overrides)
     folder = RunFolder(output_dir / resolved.name)
     check_folder_available(folder, resume=resume, overwrite=overwrite)
@@ -65,7 +88,9 @@ def train_on_frames(
         if frames:
             section = resolved.data.model_copy(update={**paths, "format": "auto"})
             resolved = resolved.model_copy(update={"data": section})
-        experiments.train_one(resolved, output_dir, resume=resume, overwrite=overwrite)
+        experiments.train_one(
+            resolved, output_dir, resume=resume, overwrite=overwrite, callbacks=callbacks
+        )
     finally:
         for path in new_files:
             if not _is_used(path, folder):
@@ -80,7 +105,7 @@ def _is_used(path: Path, folder: RunFolder) -> bool:
 
 
 def _resolve_config(
-    config: Config | str | Path | None, frames: Mapping[str, Any], overrides: Sequence[str]
+    config: Config | ConfigSource, frames: Mapping[str, Any], overrides: Sequence[Override]
 ) -> Config:
     """Build the config of a run, with a placeholder as the path of each DataFrame.
 
@@ -101,8 +126,7 @@ def _resolve_config(
         return with_used_plugins(config)
     paths = [f"data.{key}={as_value(f'{key}-{PLACEHOLDER}')}" for key in frames]
     kind = ["data.kind=file"] if frames else []
-    path = None if config is None else find_config(Path(config))
-    return resolve(path, [*overrides, *kind, *paths]).config
+    return resolve(config, [*overrides, *kind, *paths]).config
 
 
 def _write_parquet(frame: Any, folder: Path, name: str) -> tuple[Path, bool]:

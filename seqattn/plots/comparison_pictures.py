@@ -14,12 +14,9 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
+from seqattn.analysis.comparison.columns import alignment_accuracies
 from seqattn.analysis.comparison.result import ComparisonResult, VariantResult, describe_seed_counts
-from seqattn.analysis.comparison.tables import (
-    NO_INTERVAL_REASON,
-    alignment_accuracies,
-    reference_losses,
-)
+from seqattn.analysis.comparison.tables import NO_INTERVAL_REASON, reference_losses
 from seqattn.data.baselines import TRAINING_MEAN
 from seqattn.plots import (
     as_bytes,

@@ -18,7 +18,7 @@ from seqattn.config import resolve
 from seqattn.config.comparing import plan_comparison
 from seqattn.errors import CheckpointError
 from seqattn.experiments import Callbacks
-from seqattn.experiments.compare import compare
+from seqattn.experiments.compare import run_comparison
 from seqattn.plots.comparison_pictures import draw_comparison
 from seqattn.runs import RunFolder
 from tests.analysis.test_diverged_seeds import diverge
@@ -46,7 +46,7 @@ def config(folder: Path) -> Path:
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     home = tmp_path_factory.mktemp("finished")
-    return compare(plan_comparison(config(home)), home, threads=1).path
+    return run_comparison(plan_comparison(config(home)), home, threads=1).path
 
 
 @pytest.fixture
@@ -119,7 +119,7 @@ def test_a_seed_that_is_not_of_the_comparison_is_refused(home: Path, tmp_path: P
     other = home / "dot/seed-5/config.yaml"
     other.write_text(other.read_text().replace("learning_rate: 0.01", "learning_rate: 0.5"))
     with pytest.raises(CheckpointError, match=r"seed-5: is not a run of the variant dot"):
-        compare(plan_comparison(config(tmp_path), seeds=2), home.parent, threads=1)
+        run_comparison(plan_comparison(config(tmp_path), seeds=2), home.parent, threads=1)
 
 
 def test_fewer_seeds_of_a_training_say_that_there_are_others(
@@ -171,10 +171,10 @@ def test_weights_that_are_gone_leave_no_picture_of_them(home: Path) -> None:
 
 def test_a_page_stays_as_long_as_its_numbers_do(home: Path, tmp_path: Path) -> None:
     (home / "report.html").touch()
-    compare(plan_comparison(config(tmp_path)), home.parent, threads=1)
+    run_comparison(plan_comparison(config(tmp_path)), home.parent, threads=1)
     assert (home / "report.html").exists()
     messages = list[str]()
-    compare(plan_comparison(config(tmp_path), seeds=4), home.parent, threads=1,
+    run_comparison(plan_comparison(config(tmp_path), seeds=4), home.parent, threads=1,
             callbacks=Callbacks(message=messages.append))  # fmt: skip
     assert not (home / "report.html").exists()
     assert not [line for line in messages if "did not ask" in line]

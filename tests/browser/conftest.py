@@ -20,7 +20,7 @@ from playwright.sync_api import Browser, Page, Playwright, ViewportSize, sync_pl
 from seqattn import experiments
 from seqattn.config import resolve
 from seqattn.config.comparing import plan_comparison
-from seqattn.experiments.compare import compare
+from seqattn.experiments.compare import run_comparison
 from seqattn.report import report
 from tests.browser.live_runs import LIVE_RUNS, NOT_LIVE, OWN, SMALL, LiveRuns
 
@@ -296,7 +296,7 @@ def compared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     file = home / "c.yaml"
     file.write_text("name: both\n")
     planned = plan_comparison(file, SMALL, ["model.attention.score=dot,uniform"], seeds=3)
-    path = compare(planned, home).path
+    path = run_comparison(planned, home).path
     report(path / "dot" / "seed-24", live=False)
     (path / "uniform" / "seed-25" / "summary.json").unlink()
     report(path, live=False)

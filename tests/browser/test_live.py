@@ -137,7 +137,7 @@ def test_a_comparison_answers_with_each_seed(opened: Open, live_comparison: Path
 @pytest.fixture(scope="session")
 def live_comparison(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from seqattn.config.comparing import plan_comparison
-    from seqattn.experiments.compare import compare
+    from seqattn.experiments.compare import run_comparison
 
     torch.set_num_threads(1)
     home = tmp_path_factory.mktemp("live compared")
@@ -145,7 +145,7 @@ def live_comparison(tmp_path_factory: pytest.TempPathFactory) -> Path:
     planned = plan_comparison(
         home / "c.yaml", SMALL, ["model.attention.score=dot,uniform"], seeds=2
     )
-    path = compare(planned, home).path
+    path = run_comparison(planned, home).path
     report(path)
     return path
 

@@ -14,7 +14,7 @@ from seqattn import experiments
 from seqattn.analysis.comparison import read_comparison
 from seqattn.config import resolve
 from seqattn.config.comparing import plan_comparison
-from seqattn.experiments.compare import compare
+from seqattn.experiments.compare import run_comparison
 from seqattn.report import render_page, report
 from seqattn.report.content import comparison_content, run_content
 from seqattn.runs import RunFolder
@@ -48,7 +48,7 @@ def copied(tmp_path_factory: pytest.TempPathFactory) -> Path:
     file = home / "c.yaml"
     file.write_text("name: copied\ndata: {kind: copy, length: 32}\n")
     variants = ["model.attention.score=dot,additive,uniform"]
-    path = compare(plan_comparison(file, SMALL, variants, seeds=10), home).path
+    path = run_comparison(plan_comparison(file, SMALL, variants, seeds=10), home).path
     report(path)
     return path
 

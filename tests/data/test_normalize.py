@@ -32,7 +32,7 @@ from seqattn.data.instance import InstanceStatistics
 from seqattn.data.least_squares import least_squares
 from seqattn.data.sequences import Floats
 from seqattn.errors import ConfigError
-from seqattn.experiments.compare import compare
+from seqattn.experiments.compare import run_comparison
 from seqattn.experiments.verify_resume import verify_resume
 from seqattn.report.content import run_content
 from seqattn.runs import RunFolder
@@ -489,7 +489,7 @@ def test_variants_with_and_without_are_compared_in_one_unit(tmp_path: Path) -> N
         "model: {hidden_dim: 3}\ntraining: {epochs: 2}\n"
     )
     comparison = plan_comparison(path, vary=["data.normalize=none,global,instance"], seeds=2)
-    outcome = compare(comparison, tmp_path)
+    outcome = run_comparison(comparison, tmp_path)
     assert [(pair.first, pair.second) for pair in outcome.pairs] == [("global", "instance")]
     assert not outcome.same_units
     text = " ".join(describe_result(outcome))
@@ -498,7 +498,7 @@ def test_variants_with_and_without_are_compared_in_one_unit(tmp_path: Path) -> N
     comparison = plan_comparison(
         path, ["name=two"], vary=["data.normalize=global,instance"], seeds=2
     )
-    outcome = compare(comparison, tmp_path)
+    outcome = run_comparison(comparison, tmp_path)
     assert outcome.same_data
     assert outcome.same_units
     assert outcome.same_data_in_pairs

@@ -32,7 +32,7 @@ from seqattn.config import json_schema
 from seqattn.config.comparing import plan_comparison
 from seqattn.errors import ConfigError, Interrupted
 from seqattn.experiments import Callbacks
-from seqattn.experiments.compare import compare
+from seqattn.experiments.compare import run_comparison
 from seqattn.plots import as_bytes, attention_figure
 from seqattn.plots.comparison_pictures import median_attention, median_attention_figure
 from seqattn.runs import EpochRecord, RunFolder, attention_arrays
@@ -400,10 +400,10 @@ def test_a_stopped_comparison_says_how_to_go_on(tmp_path: Path) -> None:
     with pytest.raises(
         Interrupted, match="outputs/mine; run the same command again to continue"
     ) as stopped:
-        compare(planned, tmp_path / "outputs", callbacks=callbacks)
+        run_comparison(planned, tmp_path / "outputs", callbacks=callbacks)
     assert stopped.value.exit_code == 143
     assert "--resume" not in str(stopped.value)
-    result = compare(planned, tmp_path / "outputs")
+    result = run_comparison(planned, tmp_path / "outputs")
     assert [variant.unfinished for variant in result.variants] == [0, 0]
 
 

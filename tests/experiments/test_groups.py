@@ -19,7 +19,7 @@ from seqattn.config.comparing import plan_comparison
 from seqattn.data import DataSpec, load_data
 from seqattn.errors import CheckpointError
 from seqattn.experiments import Callbacks, api, groups_to_train, train_many
-from seqattn.experiments.compare import compare
+from seqattn.experiments.compare import run_comparison
 from seqattn.experiments.ray_cluster import _write_run_folders
 from seqattn.models import FeatureSpec, build_model
 from seqattn.plots import run_pictures
@@ -236,12 +236,12 @@ def test_a_comparison_repeated_is_the_same_to_the_byte(tmp_path: Path) -> None:
     file.write_text("name: c\n")
     wild = ["training.optimizer=sgd", "training.momentum=0.9", *SIZES]
     planned = plan_comparison(file, wild, ["training.learning_rate=0.01,100"], seeds=6)
-    compare(planned, tmp_path)
+    run_comparison(planned, tmp_path)
     tables = ("variants.csv", "seeds.csv", "pairs.csv", "comparison.md")
     before = [(tmp_path / "c" / name).read_bytes() for name in tables]
     assert [len(arm.diverged) for arm in read_comparison(tmp_path / "c").variants] == [0, 6]
     epochs = list[int]()
-    compare(
+    run_comparison(
         planned, tmp_path, callbacks=Callbacks(epoch=lambda record: epochs.append(record.epoch))
     )
     assert epochs == []

@@ -15,7 +15,7 @@ from seqattn.config.comparing import plan_comparison
 from seqattn.errors import ConfigError, Interrupted, UsageError
 from seqattn.experiments import Callbacks, Launch, groups_to_train, ray_cluster, train_many
 from seqattn.experiments import compare as compare_module
-from seqattn.experiments.compare import compare
+from seqattn.experiments.compare import run_comparison
 from seqattn.experiments.run_folders import prepare_folders
 from seqattn.experiments.tuning import trial_loop
 from seqattn.runs import RunFolder
@@ -115,7 +115,7 @@ def test_the_revision_of_the_config_is_recorded_on_a_cluster(
     file.write_text("name: c\n")
     planned = plan_comparison(file, SMALL, ["model.attention.score=dot,uniform"], seeds=2)
     with pytest.raises(Interrupted):
-        compare(
+        run_comparison(
             planned, tmp_path, ray=SimpleNamespace(address=None),  # type: ignore[arg-type]
             launch=Launch(config_path=file, provenance={"command": "words"}),
         )  # fmt: skip

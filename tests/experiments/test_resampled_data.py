@@ -26,7 +26,7 @@ from seqattn.config.comparing import (
     resample_data_seeds,
 )
 from seqattn.errors import CheckpointError, ConfigError, UsageError
-from seqattn.experiments.compare import compare
+from seqattn.experiments.compare import run_comparison
 from seqattn.plots.comparison_pictures import median_attention
 from seqattn.report import report
 from seqattn.runs import RunFolder, attention_arrays
@@ -53,7 +53,7 @@ def config(folder: Path, text: str = TEXT) -> Path:
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     home = tmp_path_factory.mktemp("finished")
-    return compare(plan_comparison(config(home)), home, threads=1).path
+    return run_comparison(plan_comparison(config(home)), home, threads=1).path
 
 
 def seeds_of(folder: Path) -> tuple[int, ...]:
@@ -142,7 +142,7 @@ def test_own_files_are_the_same_for_all_seeds(tmp_path: Path) -> None:
     assert resample_data_seeds(planned.variants[0].config) == planned.variants[0].config
     with pytest.raises(ConfigError, match="--resample-data: requires generated data"):
         plan_comparison(path, resample_data=True)
-    outcome = compare(planned, tmp_path, threads=1)
+    outcome = run_comparison(planned, tmp_path, threads=1)
     assert (
         "your files, so the results hold for this training set and this"
         in describe_result(outcome)[-1]
@@ -191,7 +191,7 @@ def test_words_say_what_the_results_are_about(finished: Path, tmp_path: Path) ->
         "so the results hold for new data of this kind."
         in describe_result(read_comparison(finished))[-1]
     )
-    fixed = compare(
+    fixed = run_comparison(
         plan_comparison(config(tmp_path), seeds=2, resample_data=False), tmp_path, threads=1
     )
     assert "hold for this training set and this test set" in describe_result(fixed)[-1]
@@ -286,7 +286,7 @@ def test_a_variant_has_no_name_of_a_file(seqattn: Command, tmp_path: Path, name:
 
 
 def test_every_file_of_a_comparison_is_known(tmp_path: Path) -> None:
-    outcome = compare(
+    outcome = run_comparison(
         plan_comparison(config(tmp_path), along="model.hidden_dim=2,3", seeds=2), tmp_path
     )
     report(outcome.path)
@@ -369,5 +369,5 @@ def test_data_of_too_many_seeds_are_refused(
     monkeypatch.setattr("seqattn.experiments.memory_estimate.physical_memory", lambda: 2**20)
     planned = plan_comparison(config(tmp_path), seeds=300)
     with pytest.raises(UsageError, match="the 300 data sets of these runs.*compare --fixed-data"):
-        compare(planned, tmp_path)
+        run_comparison(planned, tmp_path)
     assert not (tmp_path / "mine").exists()

@@ -54,6 +54,9 @@ ADDRESSES = {
     ],
     "safetensors": ["training"],
     "matplotlib": ["plots", "experiments.api"],
+    "pandas": ["experiments.api"],
+    "polars": ["experiments.api"],
+    "xarray": ["experiments.api"],
     "yaml": ["config"],
     "pydantic": ["config", "runs"],
     "pydantic_core": ["config", "runs"],
@@ -72,7 +75,7 @@ ADDRESSES = {
     "onnxruntime": ["export"],
     "typer": ["cli"],
     "rich": ["cli"],
-    "tqdm": ["cli"],
+    "tqdm": ["cli", "experiments.api"],  # the API shows its own bar, since the cli is above it
 }  # fmt: skip
 TOP = {
     "errors", "rng", "config", "data", "models", "training", "runs", "analysis", "plots",

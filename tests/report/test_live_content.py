@@ -19,7 +19,7 @@ from seqattn.analysis.comparison import read_comparison
 from seqattn.config import resolve
 from seqattn.config.comparing import plan_comparison
 from seqattn.errors import UsageError
-from seqattn.experiments.compare import compare
+from seqattn.experiments.compare import run_comparison
 from seqattn.export.live import LiveGraph
 from seqattn.report.content import comparison_content, run_content, runs_content
 from seqattn.report.content import live as live_content
@@ -132,7 +132,7 @@ def test_differences_of_runs_side_by_side_are_named(tmp_path: Path) -> None:
 def compared(home: Path) -> Path:
     (home / "c.yaml").write_text("name: both\n")
     planned = plan_comparison(home / "c.yaml", TINY, ["model.attention.score=dot,uniform"], seeds=2)
-    return compare(planned, home).path
+    return run_comparison(planned, home).path
 
 
 def test_a_comparison_with_unreadable_predictions_goes_on(tmp_path: Path) -> None:

@@ -196,7 +196,7 @@ def compared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     planned = plan_comparison(
         home / "two.yaml", sets, ["training.learning_rate=0.01,0.02"], seeds=2
     )
-    comparison.compare(planned, home, threads=1)
+    comparison.run_comparison(planned, home, threads=1)
     return home / "two"
 
 

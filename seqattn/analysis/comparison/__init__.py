@@ -6,6 +6,7 @@ from seqattn.analysis.comparison.reading import (
     find_seed_folders,
     is_comparison,
     read_comparison,
+    read_results,
     require_seed_folders,
 )
 from seqattn.analysis.comparison.result import ComparisonResult, VariantResult
@@ -20,5 +21,6 @@ __all__ = [
     "find_seed_folders",
     "is_comparison",
     "read_comparison",
+    "read_results",
     "require_seed_folders",
 ]

@@ -39,7 +39,7 @@ def check_seeds(path: Path, runs: Runs) -> None:
         CheckpointError: if a folder contains the run of another seed, or if two runs have different
             configs or different data files.
     """
-    configs = {seed: _read_config(folder) for seed, folder in runs.items()}
+    configs = {seed: read_run_config(folder) for seed, folder in runs.items()}
     (first, config), *_ = configs.items()
     resampled = is_resampled(list(configs.values()))
     harmless = IGNORED_KEYS | DATA_SEEDS if resampled else IGNORED_KEYS
@@ -92,7 +92,7 @@ def check_variants(
         except ConfigError as error:
             raise CheckpointError(f"{manifest}: {error}") from None
         for seed, folder in runs[name].items():
-            config = _read_config(folder)
+            config = read_run_config(folder)
             expected = variant_config.model_copy(update={"seed": seed})
             expected = resample_data_seeds(expected) if resampled else expected
             found = _describe_differences(expected, config, IGNORED_KEYS)
@@ -130,7 +130,12 @@ def check_files(runs: Iterable[tuple[RunFolder, Config]]) -> None:
             )
 
 
-def _read_config(folder: RunFolder) -> Config:
+def read_run_config(folder: RunFolder) -> Config:
+    """Read the config of a run.
+
+    Raises:
+        CheckpointError: if the config cannot be read.
+    """
     try:
         return read_stored(folder.config)
     except ConfigError as error:

@@ -6,12 +6,18 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from seqattn.analysis.comparison.checks import check_seeds, check_variants, is_resampled
+from seqattn.analysis.comparison.checks import (
+    check_files,
+    check_seeds,
+    check_variants,
+    is_resampled,
+    read_run_config,
+)
 from seqattn.analysis.comparison.result import ComparisonResult, DataOfSeeds, VariantResult
 from seqattn.analysis.comparison.statistics import paired_tests
 from seqattn.config import as_plain, read_stored
-from seqattn.errors import CheckpointError
-from seqattn.runs import COMPARISON, RunFolder, read_manifest
+from seqattn.errors import CheckpointError, UsageError
+from seqattn.runs import COMPARISON, RunFolder, check_summary, read_manifest
 
 
 def is_comparison(path: Path) -> bool:
@@ -82,6 +88,51 @@ def collect_seeds(path: Path, name: str, folders: Mapping[int, RunFolder]) -> Co
     return collect_result(
         path, [VariantResult.read(name, folders)], {name: section}, "", resampled=resampled
     )
+
+
+def read_results(paths: Sequence[Path]) -> ComparisonResult:
+    """Read a comparison, the seeds of one config, or several runs.
+
+    Args:
+        paths: the folder of a comparison or of several seeds, or one or more run folders. Each run
+            folder becomes a variant with one seed.
+
+    Raises:
+        CheckpointError: if a folder cannot be read, or if two runs with the same `data` section
+            were trained on different files.
+    """
+    folders = [RunFolder(path) for path in paths]
+    if len(paths) == 1 and not folders[0].is_run and is_comparison(paths[0]):
+        return read_comparison(paths[0])
+    if len({path.resolve() for path in paths}) < len(paths):
+        raise UsageError("A run is given twice. Give each run once.")
+    for folder in folders:
+        if folder.is_run:
+            continue
+        if is_comparison(folder.path):
+            raise CheckpointError(
+                f"{folder.path}: is a comparison or a folder of seeds. Give this folder alone, or"
+                " give run folders only."
+            )
+        raise CheckpointError(f"{folder.path}: is not a run folder ({folder.missing_files}).")
+    return _collect_runs(folders)
+
+
+def _collect_runs(folders: Sequence[RunFolder]) -> ComparisonResult:
+    names = [folder.path.resolve().name for folder in folders]
+    if len(set(names)) < len(names):
+        names = [str(folder.path) for folder in folders]
+    configs = [read_run_config(folder) for folder in folders]
+    for folder, config in zip(folders, configs, strict=True):
+        if folder.summary.exists():
+            check_summary(folder, as_plain(config.model), config.seed)
+    check_files(list(zip(folders, configs, strict=True)))
+    variants = [
+        VariantResult.read(name, {config.seed: folder})
+        for name, folder, config in zip(names, folders, configs, strict=True)
+    ]
+    data = {name: as_plain(config.data) for name, config in zip(names, configs, strict=True)}
+    return collect_result(folders[0].path.parent, variants, data, "", resampled=False)
 
 
 def require_seed_folders(path: Path) -> dict[int, RunFolder]:

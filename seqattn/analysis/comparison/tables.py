@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import math
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from seqattn.analysis.comparison.columns import (
+    alignment_accuracies,
+    count_wins,
+    median_seconds,
+    pair_results,
+    seed_results,
+    variant_results,
+)
 from seqattn.analysis.comparison.result import ComparisonResult, DataOfSeeds, VariantResult
 from seqattn.analysis.comparison.statistics import (
     LEVEL,
@@ -21,20 +28,6 @@ from seqattn.analysis.comparison.statistics import (
 )
 from seqattn.runs.storage import atomic_write, read_regular_file
 
-VARIANT_COLUMNS = (
-    "variant", "seeds", "failed", "median", "median_low", "median_high", "mean", "best",
-    "best_seed", "worst", "worst_seed", "beats_baseline", "median_teacher_forced",
-    "median_above_floor", "lowest_alignment_accuracy", "parameters", "seconds", "unfinished",
-)  # fmt: skip
-PAIR_COLUMNS = (
-    "first", "second", "seeds", "hodges_lehmann", "low", "high", "first_better", "p", "p_holm",
-    "effect", "decided", "alike", "first_failed", "second_failed",
-)  # fmt: skip
-SEED_COLUMNS = (
-    "variant", "seed", "test_loss", "test_loss_teacher_forced", "validation_loss", "best_epoch",
-    "epochs", "beats_best_baseline", "alignment_accuracy", "seconds",
-)  # fmt: skip
-
 
 def write_tables(result: ComparisonResult) -> bool:
     """Write `variants.csv`, `pairs.csv`, `seeds.csv` and `comparison.md`.
@@ -45,88 +38,12 @@ def write_tables(result: ComparisonResult) -> bool:
     """
     seeds_file = result.path / "seeds.csv"
     before = read_regular_file(seeds_file) if seeds_file.is_file() else None
-    atomic_write(
-        result.path / "variants.csv", _csv_content(VARIANT_COLUMNS, map(_csv_row, result.variants))
-    )
-    atomic_write(result.path / "pairs.csv", _csv_content(PAIR_COLUMNS, [
-        (pair.first, pair.second, pair.seeds, pair.estimate, *(pair.interval or (None, None)),
-         pair.first_wins, pair.p, pair.p_holm, pair.effect, pair.is_decided, pair.ties,
-         *pair.diverged)
-        for pair in result.pairs
-    ]))  # fmt: skip
-    now = _csv_content(SEED_COLUMNS, [
-        (variant.name, seed,
-         *(_seed_value(_seed_summary(variant, seed), key) for key in SEED_COLUMNS[2:]))
-        for variant in result.variants
-        for seed in variant.folders
-    ])  # fmt: skip
+    atomic_write(result.path / "variants.csv", variant_results(result).csv().encode())
+    atomic_write(result.path / "pairs.csv", pair_results(result).csv().encode())
+    now = seed_results(result).csv().encode()
     atomic_write(seeds_file, now)
     atomic_write(result.path / "comparison.md", markdown(result).encode())
     return before != now
-
-
-def _seed_summary(variant: VariantResult, seed: int) -> Mapping[str, Any]:
-    """Return the summary of a seed for `seeds.csv`.
-
-    A diverged seed has the test loss inf. The summary of an unfinished seed is empty.
-    """
-    return variant.summaries.get(seed, {"test_loss": math.inf} if seed in variant.diverged else {})
-
-
-def _seed_value(summary: Mapping[str, Any], key: str) -> Any:
-    if key == "alignment_accuracy":
-        return (summary.get("attention") or {}).get(key)
-    return summary.get(key)
-
-
-def alignment_accuracies(variant: VariantResult) -> list[float]:
-    """Return the alignment accuracy of each finished seed for which the accuracy is known."""
-    found = [_seed_value(summary, "alignment_accuracy") for summary in variant.summaries.values()]
-    return [accuracy for accuracy in found if accuracy is not None]
-
-
-def _csv_row(variant: VariantResult) -> tuple[Any, ...]:
-    summary, diverged = variant.seed_summary, len(variant.diverged)
-    if summary is None:
-        return (variant.name, 0, 0, *[None] * (len(VARIANT_COLUMNS) - 4), variant.unfinished)
-    known = variant.any_summary if variant.summaries else {}
-    return (
-        variant.name, len(variant.losses), diverged,
-        summary.median, *(summary.median_interval or (None, None)), summary.mean,
-        summary.best, summary.best_seed, summary.worst, summary.worst_seed,
-        count_wins(variant) / len(variant.losses),
-        _median_value(variant, "test_loss_teacher_forced"),
-        _median_value(variant, "above_floor"), min(alignment_accuracies(variant), default=None),
-        known.get("parameters"), _median_seconds(variant), variant.unfinished,
-    )  # fmt: skip
-
-
-def _median_value(variant: VariantResult, key: str) -> float | None:
-    """Return the median of a loss over the seeds of a variant.
-
-    The loss of a diverged seed is inf. The result is None if the loss of a finished seed is
-    unknown.
-
-    Args:
-        variant: the results of the variant.
-        key: the key of the loss in `summary.json`.
-    """
-    found = [summary[key] for summary in variant.summaries.values()]
-    if any(value is None for value in found):
-        return None
-    return float(np.median(found + [math.inf] * len(variant.diverged)))
-
-
-def _median_seconds(variant: VariantResult) -> float | None:
-    """Return the median training time of the finished seeds in seconds; None if no seed has
-    finished."""
-    found = [summary["seconds"] for summary in variant.summaries.values()]
-    return float(np.median(found)) if found else None
-
-
-def count_wins(variant: VariantResult) -> int:
-    """Return the number of seeds with a lower test loss than the best parameter-free baseline."""
-    return sum(bool(summary["beats_best_baseline"]) for summary in variant.summaries.values())
 
 
 def variant_table(variants: Sequence[VariantResult]) -> tuple[list[str], list[list[str]]]:
@@ -146,7 +63,7 @@ def variant_cells(variant: VariantResult) -> list[str]:
     if summary is None:
         return [variant.name, *[EMPTY_CELL] * (len(HEADINGS) - 2), "no results yet"]
     with_result = len(variant.losses)
-    seconds = _median_seconds(variant)
+    seconds = median_seconds(variant)
     return [
         variant.name,
         _median_cell(summary, diverged),
@@ -254,7 +171,7 @@ def describe_result(result: ComparisonResult) -> list[str]:
     The tests of all pairs come first, with the decided pairs before the undecided pairs. The
     limitations of the results follow.
     """
-    words = _describe_pairs(result.pairs) + _describe_limits(result)
+    words = _describe_pairs(result.pairs) + describe_limits(result)
     return [*words, describe_scope(result.data_of_seeds)]
 
 
@@ -274,7 +191,7 @@ def _describe_pairs(pairs: Sequence[PairedTest]) -> list[str]:
     return words
 
 
-def _describe_limits(result: ComparisonResult) -> list[str]:
+def describe_limits(result: ComparisonResult) -> list[str]:
     """Describe diverged and unfinished seeds, and differences in data and units."""
     words = []
     for variant in result.variants:
@@ -310,7 +227,7 @@ def _describe_limits(result: ComparisonResult) -> list[str]:
 def markdown(result: ComparisonResult) -> str:
     """Return the content of `comparison.md`."""
     lines = [f"# {result.name}", "", "Mean squared error on the test sequences, free running.", ""]
-    lines += _markdown_table(*variant_table(result.variants))
+    lines += markdown_table(*variant_table(result.variants))
     lines += [""]
     if found := describe_references(result):
         lines += [found, ""]
@@ -318,14 +235,18 @@ def markdown(result: ComparisonResult) -> str:
         f"{BRACKETS} Seconds are one run's share of the time of all runs in its batch.",
         "", "## Results", "", *(f"- {sentence}" for sentence in describe_result(result)), "",
         "## Pairs", "",
-        _explain_pairs(len(result.pairs)), "",
+        explain_pairs(len(result.pairs)), "",
     ]  # fmt: skip
-    headings = ("first", "second", "difference", "95%", "first better", "p (Holm)", "effect")
-    rows = [_pair_cells(pair) for pair in result.pairs]
-    return "\n".join([*lines, *_markdown_table(headings, rows), ""])
+    return "\n".join([*lines, *markdown_table(*pair_table(result)), ""])
 
 
-def _explain_pairs(count: int) -> str:
+def pair_table(result: ComparisonResult) -> tuple[list[str], list[list[str]]]:
+    """Return the headings and the rows of the table of pairs for display."""
+    headings = ["first", "second", "difference", "95%", "first better", "p (Holm)", "effect"]
+    return headings, [_pair_cells(pair) for pair in result.pairs]
+
+
+def explain_pairs(count: int) -> str:
     """Describe the columns of the table of pairs.
 
     Args:
@@ -359,14 +280,14 @@ def _pair_cells(pair: PairedTest) -> list[str]:
     ]  # fmt: skip
 
 
-def _markdown_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+def markdown_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return the lines of a Markdown table. The first column is left-aligned."""
     rule = ["---"] + ["---:"] * (len(headings) - 1)
-    return ["| " + " | ".join(row) + " |" for row in [headings, rule, *rows]]
+    cells = [[_markdown_cell(cell) for cell in row] for row in (headings, *rows)]
+    return ["| " + " | ".join(row) + " |" for row in [cells[0], rule, *cells[1:]]]
 
 
-def _csv_content(headings: Sequence[str], rows: Any) -> bytes:
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(headings)
-    writer.writerows(rows)
-    return text.getvalue().encode()
+def _markdown_cell(text: str) -> str:
+    """Escape the characters of a cell that Markdown or HTML would interpret."""
+    printable = "".join(char if char.isprintable() else "?" for char in text)
+    return re.sub(r"[\\`*|<&]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])", r"\\\g<0>", printable)

@@ -11,8 +11,8 @@ from typing import Any
 
 from seqattn.data.files.chunk import MAX_LINE_BYTES, first_line
 from seqattn.data.files.options import ReadOptions
-from seqattn.data.setting_names import setting
 from seqattn.data.files.temporary import named_file
+from seqattn.data.setting_names import setting
 from seqattn.data.tables.connection import connect, sql_call
 from seqattn.data.tables.plain_columns import create_rows
 from seqattn.data.tables.table import Table, read_errors

@@ -1,0 +1,198 @@
+"""The functions that train a run, several seeds or a comparison."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from seqattn.config import Config, ConfigSource, resolve
+from seqattn.config.comparing import plan_comparison
+from seqattn.config.shipped_configs import find_config
+from seqattn.errors import UsageError
+from seqattn.experiments import Launch, combined_error, create_seed_folders, seeds_of, train_many
+from seqattn.experiments.api.arguments import (
+    ConfigArgument,
+    DataFrame,
+    as_config_value,
+    as_integer,
+    as_override_list,
+    warn,
+)
+from seqattn.experiments.api.comparison import Comparison
+from seqattn.experiments.api.progress import show_bar
+from seqattn.experiments.api.run import Run
+from seqattn.experiments.api.seeds import Seeds
+from seqattn.experiments.compare import run_comparison
+from seqattn.experiments.frames import FrameData, train_on_frames
+
+
+def train(
+    config: ConfigArgument,
+    data: DataFrame | None = None,
+    *,
+    validation: DataFrame | None = None,
+    test: DataFrame | None = None,
+    output_dir: str | Path = "outputs",
+    resume: bool = False,
+    overwrite: bool = False,
+    progress: bool | None = None,
+    **overrides: Any,
+) -> Run:
+    """Train a model from a config, and open the new run.
+
+    `train("squares", training__epochs=5, seed=3)` changes two keys of a shipped config.
+
+    Args:
+        config: path of a YAML file, name of a shipped config such as "squares", a dict with the
+            content of a YAML file, a `Config` from `seqattn.config.resolve`, or None for the
+            defaults.
+        data: DataFrame that replaces the file in `data.path`. The DataFrame is written to a Parquet
+            file in `output_dir`, and `config.yaml` contains the path of this file, so that every
+            command works on the run.
+        validation, test: DataFrames that replace the files in `data.validation_path` and
+            `data.test_path`.
+        output_dir: parent of the run folder.
+        resume: whether to continue an existing run.
+        overwrite: whether to replace an existing run.
+        progress: whether to show a progress bar. With None, the bar is shown only in a terminal and
+            in a notebook.
+        **overrides: changed values of the config. Two underscores separate the keys: the argument
+            `training__epochs=5` changes `training.epochs`. The argument `overrides=` is a dict with
+            dotted keys such as {"training.epochs": 5}, or a list of texts of the form "PATH=VALUE",
+            as in `--set`. Overrides are not allowed with a `Config`.
+
+    Raises:
+        SeqattnError: if an error occurs that a user can correct. The command line prints the same
+            message.
+    """
+    frames = {"path": data, "validation_path": validation, "test_path": test}
+    source = _config_source(config)
+    changes = as_override_list(overrides)
+    name = _name_of(source, "training")
+    with show_bar(name, progress) as callbacks:
+        folder = train_on_frames(
+            source, FrameData(frames, warn), changes, Path(output_dir),
+            resume=resume, overwrite=overwrite, callbacks=callbacks,
+        )  # fmt: skip
+    return Run.open(folder.path)
+
+
+def train_seeds(
+    config: ConfigArgument,
+    seeds: int,
+    *,
+    output_dir: str | Path = "outputs",
+    resume: bool = False,
+    overwrite: bool = False,
+    threads: int | None = 1,
+    progress: bool | None = None,
+    **overrides: Any,
+) -> Seeds:
+    """Train several seeds of a config together, and open their folder.
+
+    This function trains as `seqattn train --seeds` does. The run of seed K is in the folder
+    `seed-K`.
+
+    Args:
+        seeds: the number of seeds. The first seed is `seed` of the config.
+        threads: number of threads; None for the fastest number in a short measurement.
+        config, output_dir, resume, overwrite, progress, **overrides: see `train`.
+
+    Raises:
+        SeqattnError: if an error occurs that a user can correct, or if a seed diverged. A diverged
+            seed does not stop the other seeds.
+    """
+    if not 1 <= as_integer(seeds, "seeds") <= 100_000:
+        raise UsageError(f"seeds {seeds}: expected 1 to 100000.")
+    source = _config_source(config)
+    changes = as_override_list(overrides)
+    if isinstance(source, Config):
+        if changes:
+            raise UsageError("overrides: not allowed with a Config. Change the Config instead.")
+        resolved = source
+    else:
+        resolved = resolve(source, changes).config
+    folder = Path(output_dir) / resolved.name
+    runs = seeds_of(resolved, folder, seeds)
+    launch = Launch(before_writing=lambda: create_seed_folders(runs))
+    with show_bar(resolved.name, progress) as callbacks:
+        jobs = train_many(
+            runs, threads=threads, resume=resume, overwrite=overwrite, callbacks=callbacks,
+            launch=launch,
+        )  # fmt: skip
+    if error := combined_error(jobs, are_seeds=True):
+        raise error
+    return Seeds.open(folder)
+
+
+def compare(
+    config: Mapping[str, Any] | str | Path,
+    *,
+    vary: Mapping[str, Sequence[Any]] | None = None,
+    along: Mapping[str, Sequence[float]] | None = None,
+    seeds: int | None = None,
+    resample_data: bool | None = None,
+    output_dir: str | Path = "outputs",
+    progress: bool | None = None,
+    **overrides: Any,
+) -> Comparison:
+    """Train variants of a config with the same seeds, and test which variants are better.
+
+    This function does the same as `seqattn compare`, and writes the same files. Finished runs are
+    not trained again.
+
+    Args:
+        config: path of a YAML file, name of a shipped config such as "compare/scores", or a dict
+            with the content of a YAML file.
+        vary: the values of each key by dotted key, such as {"model.cell": ["gru", "lstm"]}. Every
+            combination of values is a variant. None for the section `compare` of the config.
+        along: a key with the numbers at which all variants are trained and plotted; None for
+            `compare.along` of the config.
+        seeds: number of seeds of each variant; None for `compare.seeds` of the config.
+        resample_data: whether each seed has its own generated data; None for
+            `compare.resample_data` of the config.
+        output_dir: parent of the folder of the comparison.
+        progress, **overrides: see `train`. The overrides apply to all variants.
+
+    Raises:
+        SeqattnError: if an error occurs that a user can correct. The command line prints the same
+            message.
+    """
+    source = _config_source(config)
+    if source is None or isinstance(source, Config):
+        raise UsageError(
+            "compare: expected the path of a YAML file, the name of a shipped config, or a dict."
+        )
+    if along is not None and len(along) != 1:
+        raise UsageError(f"along: expected one key with its numbers, got {len(along)} keys.")
+    plan = plan_comparison(
+        source, as_override_list(overrides), as_config_value(vary or {}),
+        along=None if along is None else as_config_value(along), seeds=seeds,
+        resample_data=resample_data,
+    )  # fmt: skip
+    path = source if isinstance(source, Path) else None
+    with show_bar(plan.name, progress) as callbacks:
+        result = run_comparison(
+            plan, Path(output_dir), callbacks=callbacks, launch=Launch(config_path=path)
+        )
+    return Comparison(result)
+
+
+def _config_source(config: ConfigArgument) -> Config | ConfigSource:
+    """Return the config, a mapping of plain data, the path of a file, or None."""
+    if config is None or isinstance(config, Config):
+        return config
+    if isinstance(config, Mapping):
+        plain: Mapping[str, Any] = as_config_value(config)
+        return plain
+    return find_config(Path(config))
+
+
+def _name_of(source: Config | ConfigSource, default: str) -> str:
+    """Return a short name of a config for the progress bar."""
+    if isinstance(source, Config):
+        return source.name
+    if isinstance(source, Path):
+        return source.stem
+    return str((source or {}).get("name", default))
