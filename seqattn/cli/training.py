@@ -24,7 +24,9 @@ from seqattn.cli.stop_signals import defer_stop_signals
 from seqattn.cli.torchrun import is_torchrun_restart, join_process_group, launcher_id
 
 if TYPE_CHECKING:
+    from seqattn.config import Config
     from seqattn.experiments.job import Job
+    from seqattn.runs import RunFolder
     from seqattn.training import ProcessGroup
 
 
@@ -90,7 +92,7 @@ def train_command(
         show_progress(name, quiet or _is_worker(processes), stop_request) as callbacks,
     ):
         from seqattn import experiments
-        from seqattn.runs import RunFolder, check_run_exists
+        from seqattn.runs import RunFolder
 
         if processes is not None and processes.rank > 0:
             stop_request.started = True
@@ -108,20 +110,13 @@ def train_command(
             if seeds.seeds is None
             else experiments.seeds_of(resolved.config, folder, seeds.seeds)
         )
-
-        def before_writing() -> None:
-            if existing.resume:
-                check_run_exists(folder)
-            if many:
-                experiments.create_seed_folders(configs)
-
         jobs = experiments.train_many(
             configs, device=device, threads=compute.threads, callbacks=callbacks,
             resume=existing.resume, overwrite=existing.overwrite,
             plots=not many if plots is None else plots == "each",
             launch=experiments.Launch(
                 config_path=config, provenance=origin, processes=processes,
-                before_writing=before_writing,
+                before_writing=lambda: _before_writing(folder, configs, existing, many=many),
             ),
         )  # fmt: skip
     if not quiet and any(job.error is None for job in jobs):
@@ -129,6 +124,19 @@ def train_command(
             _print_results(jobs, folder, many=many)
     if error := experiments.combined_error(jobs, are_seeds=many):
         raise error
+
+
+def _before_writing(
+    folder: Path, configs: Sequence[tuple[Config, RunFolder]], existing: ExistingRun, *, many: bool
+) -> None:
+    """Check that there is a run to resume, and create the folders of many seeds."""
+    from seqattn import experiments
+    from seqattn.runs import check_run_exists
+
+    if existing.resume:
+        check_run_exists(folder)
+    if many:
+        experiments.create_seed_folders(configs)
 
 
 def _is_worker(processes: ProcessGroup | None) -> bool:

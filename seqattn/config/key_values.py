@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Iterator, Mapping
 from typing import get_args
 
@@ -28,7 +29,8 @@ def key_values(*, only_reading: bool = False) -> Mapping[str, Mapping[str, str]]
         if path[0] == "compare" or (only_reading and (path[0], tag) != ("data", "file")):
             continue
         field = section.model_fields[path[-1]]
-        sentence = " ".join((field.description or "").split()).partition(". ")[0].rstrip(".")
+        description = " ".join((field.description or "").split())
+        sentence = re.split(r"\.(?: (?=[A-Z])|$)", description)[0]
         is_section = bool(field_variants(section, path[-1]))
         for value in _values(field, is_section):
             keys.setdefault(".".join(path), {}).setdefault(value, sentence)
