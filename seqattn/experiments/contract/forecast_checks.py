@@ -1,0 +1,390 @@
+"""Checks of shapes, padding, batches, weights and decoder steps in forecasts.
+
+The tests of seqattn call the same functions for the mechanisms of the package. A function returns
+the measured numbers as text, or raises an error of `outcome`.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from seqattn.experiments.contract.case import TARGET_DIM, Case, N, S, T
+from seqattn.experiments.contract.outcome import (
+    CheckFailedError,
+    Difference,
+    NotApplicableError,
+    compare,
+    largest,
+    place_of,
+)
+from seqattn.experiments.contract.probes import Probe, probes_of
+from seqattn.models import AttentionMap, RecurrentModel
+
+MIN_FORCING_EFFECT = 1e-9
+"""Smallest difference between forecasts with different decoder inputs."""
+
+
+def check_shapes(case: Case) -> str:
+    """Check the shapes of the results of each method, of the forecast and of the weights.
+
+    Raises:
+        CheckFailedError: if a shape is wrong.
+    """
+    for probe in probes_of(case):
+        with torch.no_grad():
+            shape = tuple(probe().shape)
+        fits = len(shape) == len(probe.shape) and all(
+            size in (None, other) for size, other in zip(probe.shape, shape, strict=True)
+        )
+        if not fits:
+            given = ", ".join(f"{name} {tuple(x.shape)}" for name, x in probe.inputs.items())
+            raise CheckFailedError(
+                f"`{probe.name}` returns the shape {shape} for {given}, but the contract is"
+                f" {probe.expected_shape}: {_shape_mistake(shape, probe)}",
+                blocks=True,
+            )
+    shape = tuple(case.free.values.shape)
+    if shape != (N, T, TARGET_DIM):
+        raise CheckFailedError(
+            f"The forecast has the shape {shape} instead of {(N, T, TARGET_DIM)}, which is"
+            " (sequences, target steps, target features).",
+            blocks=True,
+        )
+    for weights in case.free.attention:
+        _check_shape_of_map(weights)
+    return "all shapes are as documented"
+
+
+def _shape_mistake(shape: tuple[int, ...], probe: Probe) -> str:
+    expected = probe.shape
+    if None not in expected and sorted(shape) == sorted(size or 0 for size in expected):
+        return "two axes are exchanged. Transpose the result, or exchange the operands."
+    if len(shape) == len(expected) + 1 and 1 in shape:
+        return "an axis of size 1 is left over. Remove the axis with squeeze."
+    if len(shape) == len(expected) - 1:
+        return "an axis is missing. Use keepdim=True or unsqueeze, and split the heads."
+    return "the product or the sum runs over the wrong axis. Count axes from the last axis (-1)."
+
+
+def _check_shape_of_map(found: AttentionMap) -> None:
+    sizes = {"cross": (T, S), "encoder_self": (S, S), "decoder_self": (T, T)}[found.kind]
+    shape = tuple(found.weights.shape)
+    if len(shape) != 4 or (shape[0], *shape[2:]) != (N, *sizes):
+        raise CheckFailedError(
+            f"The weights ({found.kind}) have the shape {shape} instead of"
+            f" (N, heads, queries, keys) = ({N}, A, {sizes[0]}, {sizes[1]}).",
+            blocks=True,
+        )
+
+
+# --- weights --------------------------------------------------------------------------------------
+
+
+def check_weights(case: Case) -> str:
+    """Check that weights are 0 at padding, and that distributions are non-negative and sum to 1.
+
+    Raises:
+        CheckFailedError: if the weights violate one of these properties.
+        NotApplicableError: if the model has no attention.
+    """
+    case.require_finite()
+    if not case.free.attention:
+        raise NotApplicableError("the forecast has no attention weights.")
+    seen = set[str]()
+    for found in case.free.attention:
+        _check_zero_on_padding(case, found)
+        if found.meaning != "strength":
+            seen.add(_check_sums(case, found))
+    return "0 at padding" + "".join(f"; {words}" for words in sorted(seen))
+
+
+def _check_zero_on_padding(case: Case, found: AttentionMap) -> None:
+    steps = torch.arange(S) >= case.lengths[:, None]
+    outside = torch.zeros(found.weights.shape, dtype=torch.bool)
+    if found.kind in ("cross", "encoder_self"):
+        outside |= steps[:, None, None, :]
+    if found.kind == "encoder_self":
+        outside |= steps[:, None, :, None]
+    wrong = found.weights.where(outside, 0.0).abs().nan_to_num(nan=torch.inf)
+    if wrong.any():
+        worst = compare(wrong, torch.zeros_like(wrong))
+        place = worst.place("sequence", "head", "target step", "source step")
+        raise CheckFailedError(
+            f"A source step of padding gets the weight {worst.value:.3g} ({place}): the mask is"
+            " missing. Apply `keep` before the normalization: scores ="
+            " mask_scores(scores, keep) sets the scores of padding to -inf."
+        )
+
+
+def _check_sums(case: Case, found: AttentionMap) -> str:
+    weights = found.weights
+    axes = ("sequence", "head", "target step")
+    if bool((weights < 0).any()):
+        index = tuple(int(i) for i in (weights == weights.min()).nonzero()[0])
+        raise CheckFailedError(
+            f"A weight is negative: {float(weights.min()):.3g}"
+            f" ({place_of(index, (*axes, 'source step'))}), but the weights are a"
+            f" {found.meaning}. Return non-negative weights."
+        )
+    sums = weights.sum(dim=-1)
+    expected = torch.ones_like(sums)
+    if found.kind == "encoder_self":  # rows of padding are 0
+        valid = (torch.arange(S) < case.lengths[:, None])[:, None].expand_as(sums)
+        expected = expected.where(valid, sums)
+    if found.meaning == "partial":
+        expected = sums.clamp(max=1.0).where(sums > 0, 1.0)
+    worst = compare(sums, expected)
+    if worst.value > 1e-11:
+        total = float(sums[worst.index])
+        raise CheckFailedError(
+            f"The weights of a row sum to {total:.4g} instead of"
+            f" {'at most ' if found.meaning == 'partial' else ''}1 ({worst.place(*axes)}): the"
+            " normalization runs over the wrong axis, or the mask is applied after the"
+            " normalization. Mask the scores first, and normalize over the last axis."
+        )
+    return "rows sum to at most 1" if found.meaning == "partial" else "rows sum to 1"
+
+
+# --- padding and batches --------------------------------------------------------------------------
+
+
+def _in_batch_against_alone(case: Case) -> tuple[int, Difference]:
+    """Return the sequence with the largest difference between its forecast in a padded batch and
+    its forecast alone, and this difference. The index is (step, feature)."""
+    return largest(
+        [compare(case.free.values[n], alone.values[0]) for n, alone in enumerate(case.alone)]
+    )
+
+
+def _padded_alone(case: Case, n: int) -> Tensor:
+    """Return the forecast of a sequence that is alone in its batch, with its padding, (T, F)."""
+    source, _ = case.sequences
+    with torch.no_grad():
+        output = case.model.forecast(
+            source[n : n + 1], T, source_lengths=case.lengths[n : n + 1], with_attention=False
+        )
+    return output.values[0]
+
+
+def check_padding(case: Case) -> str:
+    """Check that NaN in the padding changes neither the forecasts nor the weights.
+
+    Raises:
+        CheckFailedError: if padding has an effect.
+    """
+    case.require_finite()
+    n, in_batch = _in_batch_against_alone(case)
+    if not in_batch.is_equal:
+        padded = [
+            compare(_padded_alone(case, k), case.alone[k].values[0]) for k in range(N)
+        ]
+        n, difference = largest(padded)
+        if not difference.is_equal:
+            place = f"sequence {n + 1}, {difference.place('step')}"
+            raise CheckFailedError(
+                f"Padding changes the forecast by up to {_size(difference)} ({place}):"
+                f" {_padding_mistake(case)}"
+            )
+    elif (worst := _difference_of_weights(case)) is not None:
+        raise CheckFailedError(
+            f"Padding changes the weights by up to {_size(worst)}"
+            f" ({worst.place('head', 'target step', 'source step')}), and not the forecast:"
+            f" {_padding_mistake(case)}"
+        )
+    return f"largest difference {in_batch.value:.1e}" if in_batch.is_equal else "no effect"
+
+
+def _difference_of_weights(case: Case) -> Difference | None:
+    """Return the largest difference between weights in the batch and alone, or None if they are
+    equal."""
+    for n, (alone, length) in enumerate(zip(case.alone, case.lengths.tolist(), strict=True)):
+        for one, both in zip(alone.attention, case.free.attention, strict=True):
+            assert (one.kind, one.layer, one.meaning) == (both.kind, both.layer, both.meaning)
+            rows = length if both.kind == "encoder_self" else T
+            columns = T if both.kind == "decoder_self" else length
+            difference = compare(both.weights[n, :, :rows, :columns], one.weights[0])
+            if not difference.is_equal:
+                return difference
+    return None
+
+
+def _size(difference: Difference) -> str:
+    return "NaN" if difference.value == torch.inf else f"{difference.value:.2g}"
+
+
+def _padding_mistake(case: Case) -> str:
+    """Return the likely reason why padding has an effect, found with the probes."""
+    leaks = [
+        (probe, effect) for probe in probes_of(case)
+        if probe.padding and not (effect := probe.effect_of_padding()).is_equal
+    ]  # fmt: skip
+    if not leaks:
+        return "the mechanism reads steps after the last valid step."
+    probe, effect = leaks[0]
+    number = f"`{probe.name}` changes by {_size(effect)} at a valid step if only padding changes"
+    remedy = {
+        "score": "A method of the score combines source steps, padding included, for example with"
+        " a mean, a norm or a softmax over the source axis. A score gets no mask: compute the score"
+        " of each source step alone, and leave the rest to the normalizer, which gets `keep`.",
+        "normalizer": "Scores of padding reach the weights of valid steps. Apply `keep` before the"
+        " normalization, with mask_scores(scores, keep), and not to its result.",
+        "location": "Pass `keep` to the normalizer, and count only valid steps, as"
+        " valid_lengths(keep, scores) does.",
+        "cell": "The cell is stepped over padding, or returns the state of the last step of the"
+        " array. Return last_valid(states, lengths) as the last state.",
+        "model": "Replace the padding of the source (source.masked_fill(~keep, 0)), and mask every"
+        " sum over source steps.",
+    }[case.part]
+    return f"{number}. {remedy}"
+
+
+def check_batch(case: Case) -> str:
+    """Check that the forecast of a sequence does not depend on the other sequences of its batch.
+
+    Raises:
+        CheckFailedError: if it does.
+    """
+    case.require_finite()
+    n, in_batch = _in_batch_against_alone(case)
+    if in_batch.is_equal:
+        return f"largest difference {in_batch.value:.1e}"
+    n, difference = largest(
+        [compare(case.free.values[k], _padded_alone(case, k)) for k in range(N)]
+    )
+    if difference.is_equal:
+        return "no effect"
+    changed = [
+        f" `{probe.name}` of sequence 1 changes by {_size(effect)} if only the other sequences"
+        " change."
+        for probe in probes_of(case)
+        if not (effect := probe.effect_of_neighbours()).is_equal
+    ]
+    raise CheckFailedError(
+        f"The forecast of a sequence depends on its batch: it changes by up to {_size(difference)}"
+        f" (sequence {n + 1}, {difference.place('step')}) if the other sequences are"
+        f" removed:{''.join(changed[:1])} The mechanism combines sequences, for example with a"
+        " mean, a maximum or a batch normalization over the axis N. Reduce over other axes only."
+    )
+
+
+# --- decoder steps --------------------------------------------------------------------------------
+
+
+def check_steps(case: Case) -> str:
+    """Check that a segment of decoder steps equals its single steps, and that free running equals
+    teacher forcing on the model's own forecast.
+
+    Raises:
+        CheckFailedError: if two of these forecasts differ.
+    """
+    case.require_finite()
+    worst = max(_check_lengths_of_forecasts(case), _check_forcing(case))
+    if isinstance(case.model, RecurrentModel):
+        worst = max(worst, _check_single_steps(case, case.model))
+    return f"largest difference {worst:.1e}"
+
+
+def _check_lengths_of_forecasts(case: Case) -> float:
+    """Compare with a shorter forecast, and with a forecast without weights."""
+    source, _ = case.sequences
+    with torch.no_grad():
+        blind = case.model.forecast(source, T, source_lengths=case.lengths, with_attention=False)
+        shorter = case.model.forecast(source, T - 1, source_lengths=case.lengths)
+    if blind.attention:
+        raise CheckFailedError("A forecast with with_attention=False contains weights.")
+    without, difference = (
+        compare(blind.values, case.free.values), compare(shorter.values, case.free.values[:, :-1])
+    )  # fmt: skip
+    if not without.is_equal:
+        raise CheckFailedError(
+            f"Without weights in the output (with_attention=False), the forecast changes by"
+            f" {_size(without)} ({without.place('sequence', 'step')})."
+        )
+    if not difference.is_equal:
+        raise CheckFailedError(
+            f"A forecast of {T - 1} steps differs from the first {T - 1} of {T} steps by"
+            f" {_size(difference)} ({difference.place('sequence', 'step')}): a step reads later"
+            " steps."
+        )
+    return max(without.value, difference.value)
+
+
+def _check_forcing(case: Case) -> float:
+    """Compare free running with teacher forcing."""
+    source, target = case.sequences
+    always = torch.ones(T, dtype=torch.bool)
+
+    def run(inputs: Tensor, teacher_forcing: Tensor) -> Tensor:
+        with torch.no_grad():
+            output = case.model(
+                source, inputs, source_lengths=case.lengths, teacher_forcing=teacher_forcing
+            )
+        values: Tensor = output.values
+        return values
+
+    worst = compare(run(case.free.values, always), case.free.values)
+    if not worst.is_equal:
+        raise CheckFailedError(
+            "All steps at once, with teacher forcing on the model's own forecast, differ from free"
+            f" running by {_size(worst)} ({worst.place('sequence', 'step')}): {_step_mistake(case)}"
+        )
+    forced = run(target, always)
+    if compare(forced[:, 1:], case.free.values[:, 1:]).value < MIN_FORCING_EFFECT:
+        raise CheckFailedError(
+            "Teacher forcing has no effect: with other decoder inputs, the forecast is the same to"
+            f" {MIN_FORCING_EFFECT:.0e}. The step ignores its input."
+        )
+    if case.forces_every_step:
+        return worst.value
+    never = compare(run(target, ~always), case.free.values)
+    mixed = torch.arange(N * T).view(N, T) % 3 == 0
+    first = compare(run(target, mixed)[:, 0], forced[:, 0])
+    for difference, name in ((never, "no step"), (first, "some steps")):
+        if not difference.is_equal:
+            raise CheckFailedError(
+                f"With teacher forcing at {name}, the forecast changes by {_size(difference)}"
+                f" ({difference.place('sequence')}): {_step_mistake(case)}"
+            )
+    return max(worst.value, never.value, first.value)
+
+
+def _check_single_steps(case: Case, model: RecurrentModel) -> float:
+    source, target = case.sequences
+    always, worst = torch.ones(T, dtype=torch.bool), 0.0
+    with torch.no_grad():
+        whole = model(source, target, source_lengths=case.lengths, teacher_forcing=always)
+        memory, state, x = model.encode(source, case.lengths)
+        skips = model.skip_outputs(source, case.lengths, [1] * T)
+        for t in range(T):
+            output, attended, state = model.step(x, state, memory)
+            added = skips[t]
+            output = output if added is None else output + added
+            differences = [compare(whole.values[:, [t]], output)]
+            if attended is not None:
+                weights = whole.attention[0].weights[..., [t], :]
+                differences.append(compare(weights, attended.weights.view_as(weights)))
+            _, difference = largest(differences)
+            worst = max(worst, difference.value)
+            if not difference.is_equal:
+                raise CheckFailedError(
+                    f"Step {t + 1} of {T} steps at once differs from the single step by"
+                    f" {_size(difference)} ({difference.place('sequence')}): {_step_mistake(case)}"
+                )
+            x = target[:, t]
+    return worst
+
+
+def _step_mistake(case: Case) -> str:
+    """Return the likely reason why several steps at once differ from single steps."""
+    for probe in probes_of(case):
+        if probe.step_axis is None:
+            continue
+        effect = probe.effect_of_later_steps()
+        if not effect.is_equal:
+            return (
+                f"`{probe.name}` of an earlier step changes by {_size(effect)} if only the last"
+                " step changes. The method combines decoder steps, for example with a mean or a"
+                " softmax over the axis T. Compute each step from its own query."
+            )
+    return "the computation of a step depends on the number of steps that are computed at once."
