@@ -113,6 +113,13 @@ class NonFiniteError(SeqattnError):
         self.epoch, self.step = epoch, step
 
 
+class ContractError(SeqattnError):
+    """The error for a mechanism of a plugin that fails a check of `seqattn check-plugin` (exit code
+    8)."""
+
+    exit_code = 8
+
+
 class Interrupted(SeqattnError):  # noqa: N818  (a signal is not an error)
     """The interruption of a command by SIGINT (exit code 130) or SIGTERM (exit code 143)."""
 

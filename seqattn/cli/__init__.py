@@ -24,6 +24,7 @@ from seqattn.cli.exporting import export_command
 from seqattn.cli.help_pages import CommandIndex, CommandPage
 from seqattn.cli.output import end_on_closed_pipe, note, print_key_warnings, set_encoding, show
 from seqattn.cli.plotting import plot_attention
+from seqattn.cli.plugin_checks import check_plugin_command
 from seqattn.cli.predicting import evaluate_command, predict
 from seqattn.cli.reporting import doctor, report_command
 from seqattn.cli.stop_signals import exit_on_signal
@@ -78,6 +79,7 @@ _add("Understand a run", "explain", explain_command,
 _add("Understand a run", "doctor", doctor, "outputs/squares")
 _add("Understand a run", "report", report_command, "outputs/squares")
 _add("Understand a run", "inspect", inspect, "outputs/squares/checkpoints/last.safetensors")
+_add("Extend", "check-plugin", check_plugin_command, "examples/plugins/bilinear_tanh.py")
 app.add_typer(config_app, name="config", rich_help_panel="Configs and data")
 app.add_typer(data_app, name="data", rich_help_panel="Configs and data")
 

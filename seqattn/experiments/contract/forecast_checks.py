@@ -176,9 +176,7 @@ def check_padding(case: Case) -> str:
     case.require_finite()
     n, in_batch = _in_batch_against_alone(case)
     if not in_batch.is_equal:
-        padded = [
-            compare(_padded_alone(case, k), case.alone[k].values[0]) for k in range(N)
-        ]
+        padded = [compare(_padded_alone(case, k), case.alone[k].values[0]) for k in range(N)]
         n, difference = largest(padded)
         if not difference.is_equal:
             place = f"sequence {n + 1}, {difference.place('step')}"

@@ -1,4 +1,4 @@
-"""The checks of one mechanism, in every combination with other mechanisms that its config allows."""
+"""The checks of one mechanism, in combination with the other mechanisms that its config allows."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ LOCATIONS: tuple[Combination, ...] = (
     {"location.kind": "location_shift"}, {"location.kind": "local"},
 )  # fmt: skip
 USES: tuple[Combination, ...] = (
-    {"context": "input"}, {"input_feeding": "true"}, {"readout": "tanh"},
+    {"context": "input"}, {"input_feeding": "true"}, {"readout": "tanh"}, {"hidden_dim": "5"},
 )  # fmt: skip
 SMALL_TRAINING = (
     "data.kind=copy", "data.length=5", "data.min_length=2", "data.n_train=24",
@@ -174,7 +174,7 @@ def check_mechanism(
         name: the name of the mechanism in a config.
         file: the file of the plugin, from which messages give the line of an exception.
         overrides: overrides of the config, such as "model.attention.width=4".
-        progress: a function that is called with the label of each combination.
+        progress: a function that is called with a line before the checks begin.
 
     Raises:
         ConfigError: if the config refuses all combinations.
@@ -193,9 +193,9 @@ def check_mechanism(
     if not found:
         assert problem is not None
         raise problem
+    progress(f"Checking {part} {name} in {counted(len(found), 'combination')}.")
     results: dict[str, list[tuple[str, CheckRow]]] = {check.name: [] for check in CHECKS}
     for place, (case, config) in enumerate(found):
-        progress(f"{part} {name}: {case.label or 'alone'}")
         for check, row in _check_case(case, config, file, is_first=place == 0):
             results[check].append((case.label, row))
     rows = tuple(_summarize(check, rows) for check, rows in results.items())
@@ -232,8 +232,11 @@ def run_check(name: str, function: Callable[[], str], file: str) -> tuple[CheckR
         return CheckRow(name, "warning", str(error)), False
     except NotApplicableError as error:
         return CheckRow(name, "not applicable", str(error)), False
-    except Exception as error:  # noqa: BLE001  the code of a plugin may raise any exception
-        return CheckRow(name, "failed", _describe_exception(error, file)), name in ("build", "shapes")
+    except Exception as error:  # the code of a plugin may raise any exception
+        return CheckRow(name, "failed", _describe_exception(error, file)), name in (
+            "build",
+            "shapes",
+        )
 
 
 def _describe_exception(error: Exception, file: str) -> str:

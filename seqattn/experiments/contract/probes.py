@@ -215,4 +215,3 @@ def _probe_of_model(model: Seq2SeqModel, case: Case) -> Probe:
         {"source": _random(6, N, S, SOURCE_DIM)}, (N, T, TARGET_DIM), ("sequence", "step"),
         {"source": ~valid[..., None]},
     )  # fmt: skip
-

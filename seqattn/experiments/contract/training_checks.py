@@ -13,8 +13,14 @@ from seqattn.errors import SeqattnError
 from seqattn.experiments.contract.case import Case
 from seqattn.experiments.contract.outcome import CheckFailedError, NotApplicableError, compare
 from seqattn.models import FeatureSpec, Lengths, build_model
-from seqattn.training import LoadedModel, RunProgress, Session, TrainingRun, to_tensors
-from seqattn.training import train_models
+from seqattn.training import (
+    LoadedModel,
+    RunProgress,
+    Session,
+    TrainingRun,
+    to_tensors,
+    train_models,
+)
 
 EPOCHS, STOPS = 2, (1, 4)
 """Number of epochs, and the numbers of training steps after which the training stops. An epoch has

@@ -1,0 +1,32 @@
+"""The contract that every mechanism fulfils, as functions that a plugin and the tests share.
+
+`check_plugin` checks all mechanisms of a plugin. The tests of seqattn call the functions of
+`forecast_checks` and `gradient_checks` for the mechanisms of the package. The mechanisms of plugins
+are therefore checked in the same way.
+"""
+
+from seqattn.experiments.contract.case import Case
+from seqattn.experiments.contract.forecast_checks import (
+    check_batch,
+    check_padding,
+    check_shapes,
+    check_steps,
+    check_weights,
+)
+from seqattn.experiments.contract.gradient_checks import check_gradients, check_runs
+from seqattn.experiments.contract.mechanisms import MechanismReport, check_mechanism
+from seqattn.experiments.contract.outcome import (
+    CheckFailedError,
+    CheckRow,
+    CheckWarningError,
+    NotApplicableError,
+)
+from seqattn.experiments.contract.plugin import check_plugin
+from seqattn.experiments.contract.state_checks import check_finite, check_scale, check_state
+
+__all__ = [
+    "Case", "CheckFailedError", "CheckRow", "CheckWarningError", "MechanismReport",
+    "NotApplicableError", "check_batch", "check_finite", "check_gradients", "check_mechanism",
+    "check_padding", "check_plugin", "check_runs", "check_scale", "check_shapes", "check_state",
+    "check_steps", "check_weights",
+]  # fmt: skip

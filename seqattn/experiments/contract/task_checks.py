@@ -1,0 +1,209 @@
+"""Checks of generated tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from seqattn.config import Config
+from seqattn.data import Sequences
+from seqattn.data.sequences import valid_mask
+from seqattn.data.tasks import generate
+from seqattn.errors import SeqattnError
+from seqattn.experiments.contract.outcome import (
+    CheckFailedError,
+    CheckWarningError,
+    NotApplicableError,
+)
+
+COUNT, FEWER, SEED, OTHER_SEED = 37, 11, 5, 6
+MAX_SIZE = 100.0
+"""Largest value of a source or target of which a network of the default settings learns well."""
+
+
+def sequences_of(config: Config, n: int = COUNT, seed: int = SEED) -> Sequences:
+    """Generate sequences of the task of a config.
+
+    Raises:
+        CheckFailedError: if the result is not n valid `Sequences`.
+    """
+    try:
+        return generate(config.data, n, seed)  # type: ignore[arg-type]
+    except (SeqattnError, ValueError) as error:
+        raise CheckFailedError(
+            f"generate(task, {n}, {seed}) does not return {n} valid sequences: {error}", blocks=True
+        ) from error
+
+
+def _arrays(part: Sequences) -> Mapping[str, NDArray[np.generic]]:
+    names = ("source", "source_lengths", "target", "target_lengths", "ideal", "alignment")
+    return {name: np.asarray(array) for name in names if (array := getattr(part, name)) is not None}
+
+
+def check_shapes(config: Config) -> str:
+    """Check the shapes, the types and the padding of the arrays.
+
+    Raises:
+        CheckFailedError: if an array is not as documented.
+    """
+    part = sequences_of(config)
+    for name, keep in (("source", part.source_keep), ("target", part.target_keep)):
+        padding = np.abs(getattr(part, name)[~keep])
+        if padding.size and padding.max() > 0:
+            raise CheckFailedError(
+                f"The padding of {name} contains {padding.max():.3g} instead of 0: with padding,"
+                " set the values after the last valid step to 0 (np.where(keep, values, 0)).",
+                blocks=True,
+            )
+    if (part.target_lengths < 1).any():
+        n = int(np.argmin(part.target_lengths))
+        raise CheckFailedError(
+            f"Sequence {n + 1} has {part.target_lengths[n]} target steps. A target needs at least"
+            " 1 step.",
+            blocks=True,
+        )
+    if part.ideal is not None and part.ideal.shape != part.target.shape:
+        raise CheckFailedError(
+            f"`ideal` has the shape {part.ideal.shape}, and the target {part.target.shape}. Return"
+            " the target without noise, in the same shape.",
+            blocks=True,
+        )
+    S, T = part.source_steps, part.target_steps
+    return f"up to {S} source steps and {T} target steps"
+
+
+def check_determinism(config: Config) -> str:
+    """Check that the sequences are a function of the task, the number and the seed.
+
+    Raises:
+        CheckFailedError: if they are not.
+    """
+    np.random.seed(1)  # a task must not read or change the global state
+    before = np.random.get_state()
+    first = _arrays(sequences_of(config))
+    after = np.random.get_state()
+    np.random.seed(2)
+    second = _arrays(sequences_of(config))
+    for name, array in first.items():
+        if not np.array_equal(array, second[name]):
+            difference = np.abs(array.astype(float) - second[name].astype(float)).max()
+            raise CheckFailedError(
+                f"`{name}` differs by up to {difference:.3g} between two calls with the same seed:"
+                " the task draws from a global random generator, or keeps state. Draw from"
+                " np.random.default_rng(seed)."
+            )
+    if not np.array_equal(before[1], after[1]) or before[2] != after[2]:  # type: ignore[index]
+        raise CheckFailedError(
+            "The task changes the global random state of NumPy. Draw from"
+            " np.random.default_rng(seed)."
+        )
+    other = _arrays(sequences_of(config, seed=OTHER_SEED))
+    if np.array_equal(first["source"], other["source"]):
+        raise CheckFailedError(
+            f"The seeds {SEED} and {OTHER_SEED} give the same {COUNT} sources: the task ignores the"
+            " seed, so training and test data are equal."
+        )
+    return "equal for equal seeds, different for different seeds"
+
+
+def check_prefix(config: Config) -> str:
+    """Check that fewer sequences are the first of many.
+
+    Raises:
+        CheckWarningError: if the first sequences depend on the number of sequences.
+    """
+    many, few = _arrays(sequences_of(config)), _arrays(sequences_of(config, FEWER))
+    for name, array in few.items():
+        first = many[name][:FEWER]
+        if array.ndim > 1:  # the number of sequences may change the longest length
+            steps = min(array.shape[1], first.shape[1])
+            array, first = array[:, :steps], first[:, :steps]
+        if not np.array_equal(array, first):
+            raise CheckWarningError(
+                f"The first {FEWER} of {COUNT} sequences are not the {FEWER} sequences of the same"
+                f" seed (`{name}` differs), so a change of data.n_train changes every sequence."
+                " Give each purpose its own generator, such as"
+                " np.random.default_rng([seed, purpose])."
+            )
+    return f"the first {FEWER} of {COUNT} sequences are equal to {FEWER} sequences"
+
+
+def check_values(config: Config) -> str:
+    """Check that values have an ordinary size, and that the sequences are not constant.
+
+    Raises:
+        CheckFailedError: if all targets are equal.
+        CheckWarningError: if values are large.
+    """
+    part = sequences_of(config)
+    size = max(float(np.abs(part.source).max()), float(np.abs(part.target).max()))
+    spread = float(part.target[part.target_keep].std())
+    if spread == 0:
+        raise CheckFailedError(
+            f"All target values are {part.target.flat[0]:g}, so there is nothing to forecast."
+        )
+    if size > MAX_SIZE:
+        raise CheckWarningError(
+            f"The largest value is {size:.3g}. Generated data are not scaled, so networks learn"
+            " slowly. Generate values of about 1."
+        )
+    return f"largest value {size:.3g}"
+
+
+def check_alignment(config: Config) -> str:
+    """Check that the alignment contains source steps of each sequence, and -1 at padding.
+
+    Raises:
+        CheckFailedError: if the alignment contains another number.
+        NotApplicableError: if the task has no alignment.
+    """
+    part = sequences_of(config)
+    if part.alignment is None:
+        raise NotApplicableError("the task has no alignment.")
+    alignment = part.alignment
+    keep = valid_mask(part.target_lengths, part.target_steps)
+    inside = (alignment >= -1) & (alignment < part.source_lengths[:, None])
+    wrong = np.argwhere(np.where(keep, ~inside, alignment != -1))
+    if len(wrong):
+        n, t = map(int, wrong[0])
+        expected = (
+            f"-1 or 0 to {part.source_lengths[n] - 1}"
+            if keep[n, t]
+            else "-1, because it is padding"
+        )
+        raise CheckFailedError(
+            f"The alignment of sequence {n + 1}, target step {t + 1} is {alignment[n, t]} instead"
+            f" of {expected}. Count source steps from 0."
+        )
+    share = float((alignment[keep] >= 0).mean())
+    return f"{share:.0%} of the target steps have a source step"
+
+
+def check_ideal(config: Config) -> str:
+    """Check that the ideal forecast is the target without noise.
+
+    Raises:
+        CheckFailedError: if the target differs from the ideal forecast at noise 0.
+        NotApplicableError: if the task has no ideal forecast or no key `noise`.
+    """
+    part = sequences_of(config)
+    if part.ideal is None:
+        raise NotApplicableError("the task gives no ideal forecast.")
+    if not np.isfinite(part.ideal[part.target_keep]).all():
+        raise CheckFailedError("`ideal` contains values that are not finite.")
+    if not isinstance(getattr(config.data, "noise", None), float):
+        raise NotApplicableError("the task has no key `noise`.")
+    quiet = config.data.model_copy(update={"noise": 0.0})
+    found = sequences_of(config.model_copy(update={"data": quiet}))
+    assert found.ideal is not None
+    difference = np.abs(np.where(found.target_keep[..., None], found.ideal - found.target, 0.0))
+    if difference.max() > 1e-12:
+        n, t, _ = np.unravel_index(int(difference.argmax()), difference.shape)
+        raise CheckFailedError(
+            f"Without noise, `ideal` differs from the target by up to {difference.max():.3g}"
+            f" (sequence {n + 1}, step {t + 1}). `ideal` is the best forecast without knowledge of"
+            " the noise."
+        )
+    return "equal to the target without noise"
