@@ -40,6 +40,7 @@ FLOORS = [
     ["experiments"],
     ["experiments.ray_cluster", "experiments.verify_resume", "experiments.tuning"],
     ["experiments.compare"],
+    ["experiments.contract"],
     ["experiments.api"],
     ["cli"],
     ["__main__"],

@@ -8,25 +8,39 @@ are therefore checked in the same way.
 from seqattn.experiments.contract.case import Case
 from seqattn.experiments.contract.forecast_checks import (
     check_batch,
+    check_decoder_steps,
+    check_output_shapes,
     check_padding,
-    check_shapes,
-    check_steps,
     check_weights,
 )
 from seqattn.experiments.contract.gradient_checks import check_gradients, check_runs
 from seqattn.experiments.contract.mechanisms import MechanismReport, check_mechanism
-from seqattn.experiments.contract.outcome import (
+from seqattn.experiments.contract.plugin import check_plugin
+from seqattn.experiments.contract.result import (
     CheckFailedError,
     CheckRow,
     CheckWarningError,
     NotApplicableError,
 )
-from seqattn.experiments.contract.plugin import check_plugin
 from seqattn.experiments.contract.state_checks import check_finite, check_scale, check_state
 
 __all__ = [
-    "Case", "CheckFailedError", "CheckRow", "CheckWarningError", "MechanismReport",
-    "NotApplicableError", "check_batch", "check_finite", "check_gradients", "check_mechanism",
-    "check_padding", "check_plugin", "check_runs", "check_scale", "check_shapes", "check_state",
-    "check_steps", "check_weights",
+    "Case",
+    "CheckFailedError",
+    "CheckRow",
+    "CheckWarningError",
+    "MechanismReport",
+    "NotApplicableError",
+    "check_batch",
+    "check_decoder_steps",
+    "check_finite",
+    "check_gradients",
+    "check_mechanism",
+    "check_output_shapes",
+    "check_padding",
+    "check_plugin",
+    "check_runs",
+    "check_scale",
+    "check_state",
+    "check_weights",
 ]  # fmt: skip

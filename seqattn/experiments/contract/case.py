@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from seqattn.config import Model
-from seqattn.experiments.contract.outcome import NotApplicableError
+from seqattn.experiments.contract.result import NotApplicableError
 from seqattn.models import (
     FeatureSpec,
     Lengths,

@@ -1,7 +1,7 @@
 """Checks of shapes, padding, batches, weights and decoder steps in forecasts.
 
 The tests of seqattn call the same functions for the mechanisms of the package. A function returns
-the measured numbers as text, or raises an error of `outcome`.
+the measured numbers as text, or raises an error of `result`.
 """
 
 from __future__ import annotations
@@ -10,22 +10,22 @@ import torch
 from torch import Tensor
 
 from seqattn.experiments.contract.case import TARGET_DIM, Case, N, S, T
-from seqattn.experiments.contract.outcome import (
+from seqattn.experiments.contract.probes import Probe, probes_of
+from seqattn.experiments.contract.result import (
     CheckFailedError,
     Difference,
     NotApplicableError,
-    compare,
     largest,
     place_of,
+    tensor_difference,
 )
-from seqattn.experiments.contract.probes import Probe, probes_of
 from seqattn.models import AttentionMap, RecurrentModel
 
 MIN_FORCING_EFFECT = 1e-9
 """Smallest difference between forecasts with different decoder inputs."""
 
 
-def check_shapes(case: Case) -> str:
+def check_output_shapes(case: Case) -> str:
     """Check the shapes of the results of each method, of the forecast and of the weights.
 
     Raises:
@@ -108,7 +108,7 @@ def _check_zero_on_padding(case: Case, found: AttentionMap) -> None:
         outside |= steps[:, None, :, None]
     wrong = found.weights.where(outside, 0.0).abs().nan_to_num(nan=torch.inf)
     if wrong.any():
-        worst = compare(wrong, torch.zeros_like(wrong))
+        worst = tensor_difference(wrong, torch.zeros_like(wrong))
         place = worst.place("sequence", "head", "target step", "source step")
         raise CheckFailedError(
             f"A source step of padding gets the weight {worst.value:.3g} ({place}): the mask is"
@@ -134,7 +134,7 @@ def _check_sums(case: Case, found: AttentionMap) -> str:
         expected = expected.where(valid, sums)
     if found.meaning == "partial":
         expected = sums.clamp(max=1.0).where(sums > 0, 1.0)
-    worst = compare(sums, expected)
+    worst = tensor_difference(sums, expected)
     if worst.value > 1e-11:
         total = float(sums[worst.index])
         raise CheckFailedError(
@@ -153,7 +153,10 @@ def _in_batch_against_alone(case: Case) -> tuple[int, Difference]:
     """Return the sequence with the largest difference between its forecast in a padded batch and
     its forecast alone, and this difference. The index is (step, feature)."""
     return largest(
-        [compare(case.free.values[n], alone.values[0]) for n, alone in enumerate(case.alone)]
+        [
+            tensor_difference(case.free.values[n], alone.values[0])
+            for n, alone in enumerate(case.alone)
+        ]
     )
 
 
@@ -176,7 +179,9 @@ def check_padding(case: Case) -> str:
     case.require_finite()
     n, in_batch = _in_batch_against_alone(case)
     if not in_batch.is_equal:
-        padded = [compare(_padded_alone(case, k), case.alone[k].values[0]) for k in range(N)]
+        padded = [
+            tensor_difference(_padded_alone(case, k), case.alone[k].values[0]) for k in range(N)
+        ]
         n, difference = largest(padded)
         if not difference.is_equal:
             place = f"sequence {n + 1}, {difference.place('step')}"
@@ -201,7 +206,7 @@ def _difference_of_weights(case: Case) -> Difference | None:
             assert (one.kind, one.layer, one.meaning) == (both.kind, both.layer, both.meaning)
             rows = length if both.kind == "encoder_self" else T
             columns = T if both.kind == "decoder_self" else length
-            difference = compare(both.weights[n, :, :rows, :columns], one.weights[0])
+            difference = tensor_difference(both.weights[n, :, :rows, :columns], one.weights[0])
             if not difference.is_equal:
                 return difference
     return None
@@ -248,7 +253,7 @@ def check_batch(case: Case) -> str:
     if in_batch.is_equal:
         return f"largest difference {in_batch.value:.1e}"
     n, difference = largest(
-        [compare(case.free.values[k], _padded_alone(case, k)) for k in range(N)]
+        [tensor_difference(case.free.values[k], _padded_alone(case, k)) for k in range(N)]
     )
     if difference.is_equal:
         return "no effect"
@@ -269,7 +274,7 @@ def check_batch(case: Case) -> str:
 # --- decoder steps --------------------------------------------------------------------------------
 
 
-def check_steps(case: Case) -> str:
+def check_decoder_steps(case: Case) -> str:
     """Check that a segment of decoder steps equals its single steps, and that free running equals
     teacher forcing on the model's own forecast.
 
@@ -292,7 +297,7 @@ def _check_lengths_of_forecasts(case: Case) -> float:
     if blind.attention:
         raise CheckFailedError("A forecast with with_attention=False contains weights.")
     without, difference = (
-        compare(blind.values, case.free.values), compare(shorter.values, case.free.values[:, :-1])
+        tensor_difference(blind.values, case.free.values), tensor_difference(shorter.values, case.free.values[:, :-1])
     )  # fmt: skip
     if not without.is_equal:
         raise CheckFailedError(
@@ -321,23 +326,23 @@ def _check_forcing(case: Case) -> float:
         values: Tensor = output.values
         return values
 
-    worst = compare(run(case.free.values, always), case.free.values)
+    worst = tensor_difference(run(case.free.values, always), case.free.values)
     if not worst.is_equal:
         raise CheckFailedError(
             "All steps at once, with teacher forcing on the model's own forecast, differ from free"
             f" running by {_size(worst)} ({worst.place('sequence', 'step')}): {_step_mistake(case)}"
         )
     forced = run(target, always)
-    if compare(forced[:, 1:], case.free.values[:, 1:]).value < MIN_FORCING_EFFECT:
+    if tensor_difference(forced[:, 1:], case.free.values[:, 1:]).value < MIN_FORCING_EFFECT:
         raise CheckFailedError(
             "Teacher forcing has no effect: with other decoder inputs, the forecast is the same to"
             f" {MIN_FORCING_EFFECT:.0e}. The step ignores its input."
         )
     if case.forces_every_step:
         return worst.value
-    never = compare(run(target, ~always), case.free.values)
+    never = tensor_difference(run(target, ~always), case.free.values)
     mixed = torch.arange(N * T).view(N, T) % 3 == 0
-    first = compare(run(target, mixed)[:, 0], forced[:, 0])
+    first = tensor_difference(run(target, mixed)[:, 0], forced[:, 0])
     for difference, name in ((never, "no step"), (first, "some steps")):
         if not difference.is_equal:
             raise CheckFailedError(
@@ -358,10 +363,10 @@ def _check_single_steps(case: Case, model: RecurrentModel) -> float:
             output, attended, state = model.step(x, state, memory)
             added = skips[t]
             output = output if added is None else output + added
-            differences = [compare(whole.values[:, [t]], output)]
+            differences = [tensor_difference(whole.values[:, [t]], output)]
             if attended is not None:
                 weights = whole.attention[0].weights[..., [t], :]
-                differences.append(compare(weights, attended.weights.view_as(weights)))
+                differences.append(tensor_difference(weights, attended.weights.view_as(weights)))
             _, difference = largest(differences)
             worst = max(worst, difference.value)
             if not difference.is_equal:

@@ -13,7 +13,7 @@ from seqattn.analysis.evaluation.plugin_metrics import PLUGIN_METRICS
 from seqattn.config import resolve
 from seqattn.data import DataSpec, load_data
 from seqattn.experiments.contract.case import TARGET_DIM, N, T
-from seqattn.experiments.contract.outcome import CheckFailedError
+from seqattn.experiments.contract.result import CheckFailedError
 from seqattn.models import FeatureSpec, build_model
 from seqattn.training import LoadedModel
 

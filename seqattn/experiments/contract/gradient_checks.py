@@ -10,13 +10,13 @@ import torch
 from torch import Tensor
 
 from seqattn.experiments.contract.case import RUNS, SOURCE_DIM, TARGET_DIM, Case, N, S, T
-from seqattn.experiments.contract.outcome import (
+from seqattn.experiments.contract.probes import probes_of
+from seqattn.experiments.contract.result import (
     CheckFailedError,
     NotApplicableError,
-    compare,
     place_of,
+    tensor_difference,
 )
-from seqattn.experiments.contract.probes import probes_of
 from seqattn.models.layers import MAX_INNERMOST_WIDTH
 from seqattn.training.batches import Batch
 from seqattn.training.objective import AutogradLoss
@@ -267,7 +267,7 @@ def _compare_runs(case: Case, lengths: Tensor | None) -> float:
         loss = AutogradLoss(alone.model, alone).value_and_grad(
             batch, forcing[k], StepRNG([seed], 2, 3, alone.weights)
         )
-        difference = compare(losses[k], loss)
+        difference = tensor_difference(losses[k], loss)
         if not difference.is_equal:
             raise CheckFailedError(
                 f"The loss of run {k + 1} of {RUNS} stacked runs is {float(losses[k]):.6g}, but"
@@ -289,7 +289,7 @@ def _compare_gradients(
         )
     worst, expected = 0.0, alone.as_named(alone.gradient)
     for name, gradient in stack.get_row(together, k).items():
-        difference = compare(gradient, expected[name])
+        difference = tensor_difference(gradient, expected[name])
         worst = max(worst, difference.value)
         if not difference.is_equal:
             place = place_of(difference.index, ["index"] * gradient.dim())

@@ -17,7 +17,7 @@ from seqattn.experiments.contract import (
     training_checks,
 )
 from seqattn.experiments.contract.case import A, Case, H, Part
-from seqattn.experiments.contract.outcome import (
+from seqattn.experiments.contract.result import (
     CheckFailedError,
     CheckRow,
     CheckWarningError,
@@ -48,7 +48,7 @@ SMALL_TRAINING = (
 
 
 @dataclass(frozen=True)
-class Check:
+class ContractCheck:
     """A check of the contract.
 
     Attributes:
@@ -63,19 +63,21 @@ class Check:
 
 
 CHECKS = (
-    Check("build", lambda case, _: state_checks.check_build(case)),
-    Check("shapes", lambda case, _: forecast_checks.check_shapes(case)),
-    Check("state", lambda case, _: state_checks.check_state(case)),
-    Check("finite", lambda case, _: state_checks.check_finite(case)),
-    Check("weights", lambda case, _: forecast_checks.check_weights(case)),
-    Check("padding", lambda case, _: forecast_checks.check_padding(case)),
-    Check("batch", lambda case, _: forecast_checks.check_batch(case)),
-    Check("steps", lambda case, _: forecast_checks.check_steps(case)),
-    Check("runs", lambda case, _: gradient_checks.check_runs(case)),
-    Check("gradients", lambda case, _: gradient_checks.check_gradients(case)),
-    Check("scale", lambda case, _: state_checks.check_scale(case), only_first=True),
-    Check("resume", lambda case, config: training_checks.check_resume(config), only_first=True),
-    Check("export", training_checks.check_export, only_first=True),
+    ContractCheck("build", lambda case, _: state_checks.check_build(case)),
+    ContractCheck("shapes", lambda case, _: forecast_checks.check_output_shapes(case)),
+    ContractCheck("state", lambda case, _: state_checks.check_state(case)),
+    ContractCheck("finite", lambda case, _: state_checks.check_finite(case)),
+    ContractCheck("weights", lambda case, _: forecast_checks.check_weights(case)),
+    ContractCheck("padding", lambda case, _: forecast_checks.check_padding(case)),
+    ContractCheck("batch", lambda case, _: forecast_checks.check_batch(case)),
+    ContractCheck("steps", lambda case, _: forecast_checks.check_decoder_steps(case)),
+    ContractCheck("runs", lambda case, _: gradient_checks.check_runs(case)),
+    ContractCheck("gradients", lambda case, _: gradient_checks.check_gradients(case)),
+    ContractCheck("scale", lambda case, _: state_checks.check_scale(case), only_first=True),
+    ContractCheck(
+        "resume", lambda case, config: training_checks.check_resume(config), only_first=True
+    ),
+    ContractCheck("export", training_checks.check_export, only_first=True),
 )
 """The checks of scores, normalizers, locations, cells and models, in this order."""
 

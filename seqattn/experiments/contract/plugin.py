@@ -13,13 +13,13 @@ from seqattn.errors import UsageError
 from seqattn.experiments.contract import function_checks, task_checks, training_checks
 from seqattn.experiments.contract.case import Part
 from seqattn.experiments.contract.mechanisms import MechanismReport, check_mechanism, run_check
-from seqattn.experiments.contract.outcome import CheckRow
+from seqattn.experiments.contract.result import CheckRow
 
 TASK_CHECKS: dict[str, Callable[[Config], str]] = {
-    "shapes": task_checks.check_shapes,
+    "shapes": task_checks.check_task_shapes,
     "seeds": task_checks.check_determinism,
     "prefix": task_checks.check_prefix,
-    "values": task_checks.check_values,
+    "values": task_checks.check_task_values,
     "alignment": task_checks.check_alignment,
     "ideal": task_checks.check_ideal,
     "resume": training_checks.check_resume,

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from seqattn.experiments.contract.case import LENGTHS, SOURCE_DIM, TARGET_DIM, Case, N, S, T
-from seqattn.experiments.contract.outcome import Difference, compare
+from seqattn.experiments.contract.result import Difference, tensor_difference
 from seqattn.models import RecurrentModel, Seq2SeqModel
 from seqattn.models.attention import Location, Normalizer, Score
 from seqattn.models.cells import Cell
@@ -65,7 +65,9 @@ class Probe:
             changed[name] = torch.where(mask, 3 * other, changed[name])
         with torch.no_grad():
             before, after = self(), self(changed)
-        return compare(after.masked_fill(~observed, 0.0), before.masked_fill(~observed, 0.0))
+        return tensor_difference(
+            after.masked_fill(~observed, 0.0), before.masked_fill(~observed, 0.0)
+        )
 
     def effect_of_padding(self) -> Difference:
         """Return how much the valid results change if the padding is replaced."""

@@ -10,18 +10,18 @@ from torch import Tensor, nn
 
 from seqattn.config.knobs import AttentionKnobs
 from seqattn.experiments.contract.case import Case, N, T
-from seqattn.experiments.contract.outcome import (
+from seqattn.experiments.contract.probes import Probe, probes_of
+from seqattn.experiments.contract.result import (
     CheckFailedError,
     CheckWarningError,
     NotApplicableError,
-    compare,
     place_of,
+    tensor_difference,
 )
-from seqattn.experiments.contract.probes import Probe, probes_of
 from seqattn.models.attention.scores import build_score
 from seqattn.models.layers import init_parameters
 
-LARGE = 1e3
+MAX_INPUT = 1e3
 WIDTHS = (16, 256)
 QUERIES, KEYS = 64, 32
 MAX_SPREAD = 2.0
@@ -72,7 +72,7 @@ def _check_checkpoint(case: Case, one: nn.Module, other: nn.Module) -> None:
             model.forecast(source, T, source_lengths=case.lengths).values  # type: ignore[operator]
             for model in (one, other)
         ]
-    difference = compare(outputs[1], outputs[0])
+    difference = tensor_difference(outputs[1], outputs[0])
     if not difference.is_equal:
         names = sorted({
             f"{type(module).__name__}.{name}"
@@ -111,7 +111,7 @@ def check_state(case: Case) -> str:
     forecast(other)
     with torch.no_grad():
         model(other, target, source_lengths=case.lengths, teacher_forcing=always)
-    difference = compare(forecast(source), first)
+    difference = tensor_difference(forecast(source), first)
     stored = _changed(attributes, _attributes(model))
     where = f" The module stores {', '.join(f'`{name}`' for name in stored)}." if stored else ""
     if difference.value > 0:
@@ -161,7 +161,7 @@ def _equal(one: Any, other: Any) -> bool:
     if isinstance(one, Tensor) or isinstance(other, Tensor):
         return (
             isinstance(one, Tensor) and isinstance(other, Tensor)
-            and one.shape == other.shape and compare(one, other).value == 0
+            and one.shape == other.shape and tensor_difference(one, other).value == 0
         )  # fmt: skip
     if isinstance(one, list | tuple) and isinstance(other, list | tuple):
         return len(one) == len(other) and all(map(_equal, one, other))
@@ -183,7 +183,7 @@ def check_finite(case: Case) -> str:
         CheckFailedError: if a result or a gradient is not finite.
     """
     model = case.build().float()
-    sizes = {"ordinary": 1.0, f"large (times {LARGE:g})": LARGE, "zero": 0.0}
+    sizes = {"ordinary": 1.0, f"large (times {MAX_INPUT:g})": MAX_INPUT, "zero": 0.0}
     for words, size in sizes.items():
         for probe in probes_of(case, model):
             _check_probe(probe, words, size, is_model=case.part == "model")

@@ -12,7 +12,7 @@ from seqattn.data import Sequences
 from seqattn.data.sequences import valid_mask
 from seqattn.data.tasks import generate
 from seqattn.errors import SeqattnError
-from seqattn.experiments.contract.outcome import (
+from seqattn.experiments.contract.result import (
     CheckFailedError,
     CheckWarningError,
     NotApplicableError,
@@ -42,7 +42,7 @@ def _arrays(part: Sequences) -> Mapping[str, NDArray[np.generic]]:
     return {name: np.asarray(array) for name in names if (array := getattr(part, name)) is not None}
 
 
-def check_shapes(config: Config) -> str:
+def check_task_shapes(config: Config) -> str:
     """Check the shapes, the types and the padding of the arrays.
 
     Raises:
@@ -130,7 +130,7 @@ def check_prefix(config: Config) -> str:
     return f"the first {FEWER} of {COUNT} sequences are equal to {FEWER} sequences"
 
 
-def check_values(config: Config) -> str:
+def check_task_values(config: Config) -> str:
     """Check that values have an ordinary size, and that the sequences are not constant.
 
     Raises:

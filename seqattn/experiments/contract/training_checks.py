@@ -11,7 +11,11 @@ from seqattn.config import Config
 from seqattn.data import DataSpec, load_data
 from seqattn.errors import SeqattnError
 from seqattn.experiments.contract.case import Case
-from seqattn.experiments.contract.outcome import CheckFailedError, NotApplicableError, compare
+from seqattn.experiments.contract.result import (
+    CheckFailedError,
+    NotApplicableError,
+    tensor_difference,
+)
 from seqattn.models import FeatureSpec, Lengths, build_model
 from seqattn.training import (
     LoadedModel,
@@ -66,7 +70,7 @@ def check_resume(config: Config) -> str:
             if not torch.equal(found, expected):
                 raise CheckFailedError(
                     f"A training run that stops after step {stop} and is resumed differs from the"
-                    f" uninterrupted run: {name} differs by {compare(found, expected).value:.2g}."
+                    f" uninterrupted run: {name} differs by {tensor_difference(found, expected).value:.2g}."
                     " The mechanism depends on something that is not in the checkpoint, such as an"
                     " attribute that forward changes, or random numbers of its own."
                 )

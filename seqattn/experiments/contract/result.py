@@ -86,7 +86,7 @@ def place_of(index: Sequence[int], axes: Sequence[str]) -> str:
     return ", ".join(f"{axis} {position + 1}" for axis, position in pairs if axis)
 
 
-def compare(found: Tensor, expected: Tensor) -> Difference:
+def tensor_difference(found: Tensor, expected: Tensor) -> Difference:
     """Return the largest difference of two tensors of the same shape."""
     if not found.numel():
         return Difference(0.0, (0,) * found.dim())
