@@ -5,7 +5,7 @@
 are therefore checked in the same way.
 """
 
-from seqattn.experiments.contract.case import Case
+from seqattn.experiments.contract.case import ContractCase
 from seqattn.experiments.contract.forecast_checks import (
     check_batch,
     check_decoder_steps,
@@ -25,10 +25,10 @@ from seqattn.experiments.contract.result import (
 from seqattn.experiments.contract.state_checks import check_finite, check_scale, check_state
 
 __all__ = [
-    "Case",
     "CheckFailedError",
     "CheckRow",
     "CheckWarningError",
+    "ContractCase",
     "MechanismReport",
     "NotApplicableError",
     "check_batch",

@@ -37,7 +37,7 @@ SKIP_SOURCE_LENGTH = 4
 Part = Literal["score", "normalizer", "location", "cell", "model"]
 
 
-class Case:
+class ContractCase:
     """A model in which one mechanism is checked.
 
     The model and its forecasts are computed once and are shared by the checks.

@@ -9,10 +9,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from seqattn.experiments.contract.case import TARGET_DIM, Case, N, S, T
+from seqattn.experiments.contract.case import TARGET_DIM, ContractCase, N, S, T
 from seqattn.experiments.contract.probes import Probe, probes_of
 from seqattn.experiments.contract.result import (
     CheckFailedError,
+    CheckWarningError,
     Difference,
     NotApplicableError,
     largest,
@@ -25,7 +26,7 @@ MIN_FORCING_EFFECT = 1e-9
 """Smallest difference between forecasts with different decoder inputs."""
 
 
-def check_output_shapes(case: Case) -> str:
+def check_output_shapes(case: ContractCase) -> str:
     """Check the shapes of the results of each method, of the forecast and of the weights.
 
     Raises:
@@ -53,7 +54,26 @@ def check_output_shapes(case: Case) -> str:
         )
     for weights in case.free.attention:
         _check_shape_of_map(weights)
+    _check_heads(case)
     return "all shapes are as documented"
+
+
+def _check_heads(case: ContractCase) -> None:
+    """Check that a score has the number of heads that its config sets.
+
+    Raises:
+        CheckWarningError: if it has another number.
+    """
+    if case.part != "score":
+        return
+    expected = getattr(getattr(case.section, "attention", None), "heads", 1)
+    heads = case.attention_of(case.model).heads
+    if heads != expected:
+        raise CheckWarningError(
+            f"The key heads: {expected} has no effect: the score has {heads} head. Pass"
+            " config.heads to super().__init__ and split queries and keys into heads, or refuse"
+            " heads above 1 with a validator of the config class."
+        )
 
 
 def _shape_mistake(shape: tuple[int, ...], probe: Probe) -> str:
@@ -81,7 +101,7 @@ def _check_shape_of_map(found: AttentionMap) -> None:
 # --- weights --------------------------------------------------------------------------------------
 
 
-def check_weights(case: Case) -> str:
+def check_weights(case: ContractCase) -> str:
     """Check that weights are 0 at padding, and that distributions are non-negative and sum to 1.
 
     Raises:
@@ -99,7 +119,7 @@ def check_weights(case: Case) -> str:
     return "0 at padding" + "".join(f"; {words}" for words in sorted(seen))
 
 
-def _check_zero_on_padding(case: Case, found: AttentionMap) -> None:
+def _check_zero_on_padding(case: ContractCase, found: AttentionMap) -> None:
     steps = torch.arange(S) >= case.lengths[:, None]
     outside = torch.zeros(found.weights.shape, dtype=torch.bool)
     if found.kind in ("cross", "encoder_self"):
@@ -117,7 +137,7 @@ def _check_zero_on_padding(case: Case, found: AttentionMap) -> None:
         )
 
 
-def _check_sums(case: Case, found: AttentionMap) -> str:
+def _check_sums(case: ContractCase, found: AttentionMap) -> str:
     weights = found.weights
     axes = ("sequence", "head", "target step")
     if bool((weights < 0).any()):
@@ -149,7 +169,7 @@ def _check_sums(case: Case, found: AttentionMap) -> str:
 # --- padding and batches --------------------------------------------------------------------------
 
 
-def _in_batch_against_alone(case: Case) -> tuple[int, Difference]:
+def _in_batch_against_alone(case: ContractCase) -> tuple[int, Difference]:
     """Return the sequence with the largest difference between its forecast in a padded batch and
     its forecast alone, and this difference. The index is (step, feature)."""
     return largest(
@@ -160,7 +180,7 @@ def _in_batch_against_alone(case: Case) -> tuple[int, Difference]:
     )
 
 
-def _padded_alone(case: Case, n: int) -> Tensor:
+def _padded_alone(case: ContractCase, n: int) -> Tensor:
     """Return the forecast of a sequence that is alone in its batch, with its padding, (T, F)."""
     source, _ = case.sequences
     with torch.no_grad():
@@ -170,7 +190,7 @@ def _padded_alone(case: Case, n: int) -> Tensor:
     return output.values[0]
 
 
-def check_padding(case: Case) -> str:
+def check_padding(case: ContractCase) -> str:
     """Check that NaN in the padding changes neither the forecasts nor the weights.
 
     Raises:
@@ -195,10 +215,12 @@ def check_padding(case: Case) -> str:
             f" ({worst.place('head', 'target step', 'source step')}), and not the forecast:"
             f" {_padding_mistake(case)}"
         )
+    elif _leak(case) is not None:
+        raise CheckFailedError(f"Padding changes a result: {_padding_mistake(case)}")
     return f"largest difference {in_batch.value:.1e}" if in_batch.is_equal else "no effect"
 
 
-def _difference_of_weights(case: Case) -> Difference | None:
+def _difference_of_weights(case: ContractCase) -> Difference | None:
     """Return the largest difference between weights in the batch and alone, or None if they are
     equal."""
     for n, (alone, length) in enumerate(zip(case.alone, case.lengths.tolist(), strict=True)):
@@ -216,15 +238,23 @@ def _size(difference: Difference) -> str:
     return "NaN" if difference.value == torch.inf else f"{difference.value:.2g}"
 
 
-def _padding_mistake(case: Case) -> str:
+def _leak(case: ContractCase) -> tuple[Probe, Difference] | None:
+    """Return the first probe on which padding has an effect, and the effect. A probe whose results
+    depend on the other sequences of the batch is left to `check_batch`."""
+    for probe in probes_of(case):
+        if not probe.padding or not probe.effect_of_neighbours().is_equal:
+            continue
+        if not (effect := probe.effect_of_padding()).is_equal:
+            return probe, effect
+    return None
+
+
+def _padding_mistake(case: ContractCase) -> str:
     """Return the likely reason why padding has an effect, found with the probes."""
-    leaks = [
-        (probe, effect) for probe in probes_of(case)
-        if probe.padding and not (effect := probe.effect_of_padding()).is_equal
-    ]  # fmt: skip
-    if not leaks:
+    leak = _leak(case)
+    if leak is None:
         return "the mechanism reads steps after the last valid step."
-    probe, effect = leaks[0]
+    probe, effect = leak
     number = f"`{probe.name}` changes by {_size(effect)} at a valid step if only padding changes"
     remedy = {
         "score": "A method of the score combines source steps, padding included, for example with"
@@ -242,31 +272,31 @@ def _padding_mistake(case: Case) -> str:
     return f"{number}. {remedy}"
 
 
-def check_batch(case: Case) -> str:
+def check_batch(case: ContractCase) -> str:
     """Check that the forecast of a sequence does not depend on the other sequences of its batch.
 
     Raises:
         CheckFailedError: if it does.
     """
     case.require_finite()
-    n, in_batch = _in_batch_against_alone(case)
-    if in_batch.is_equal:
-        return f"largest difference {in_batch.value:.1e}"
-    n, difference = largest(
-        [tensor_difference(case.free.values[k], _padded_alone(case, k)) for k in range(N)]
-    )
-    if difference.is_equal:
-        return "no effect"
+    _, in_batch = _in_batch_against_alone(case)
+    n, difference = 0, in_batch
+    if not in_batch.is_equal:
+        n, difference = largest(
+            [tensor_difference(case.free.values[k], _padded_alone(case, k)) for k in range(N)]
+        )
     changed = [
         f" `{probe.name}` of sequence 1 changes by {_size(effect)} if only the other sequences"
         " change."
         for probe in probes_of(case)
         if not (effect := probe.effect_of_neighbours()).is_equal
     ]
+    if difference.is_equal and not changed:
+        return f"largest difference {in_batch.value:.1e}" if in_batch.is_equal else "no effect"
     raise CheckFailedError(
         f"The forecast of a sequence depends on its batch: it changes by up to {_size(difference)}"
         f" (sequence {n + 1}, {difference.place('step')}) if the other sequences are"
-        f" removed:{''.join(changed[:1])} The mechanism combines sequences, for example with a"
+        f" removed.{''.join(changed[:1])} The mechanism combines sequences, for example with a"
         " mean, a maximum or a batch normalization over the axis N. Reduce over other axes only."
     )
 
@@ -274,7 +304,7 @@ def check_batch(case: Case) -> str:
 # --- decoder steps --------------------------------------------------------------------------------
 
 
-def check_decoder_steps(case: Case) -> str:
+def check_decoder_steps(case: ContractCase) -> str:
     """Check that a segment of decoder steps equals its single steps, and that free running equals
     teacher forcing on the model's own forecast.
 
@@ -285,10 +315,12 @@ def check_decoder_steps(case: Case) -> str:
     worst = max(_check_lengths_of_forecasts(case), _check_forcing(case))
     if isinstance(case.model, RecurrentModel):
         worst = max(worst, _check_single_steps(case, case.model))
+    if mixing := _mixed_steps(case):
+        raise CheckFailedError(mixing)
     return f"largest difference {worst:.1e}"
 
 
-def _check_lengths_of_forecasts(case: Case) -> float:
+def _check_lengths_of_forecasts(case: ContractCase) -> float:
     """Compare with a shorter forecast, and with a forecast without weights."""
     source, _ = case.sequences
     with torch.no_grad():
@@ -296,9 +328,8 @@ def _check_lengths_of_forecasts(case: Case) -> float:
         shorter = case.model.forecast(source, T - 1, source_lengths=case.lengths)
     if blind.attention:
         raise CheckFailedError("A forecast with with_attention=False contains weights.")
-    without, difference = (
-        tensor_difference(blind.values, case.free.values), tensor_difference(shorter.values, case.free.values[:, :-1])
-    )  # fmt: skip
+    without = tensor_difference(blind.values, case.free.values)
+    difference = tensor_difference(shorter.values, case.free.values[:, :-1])
     if not without.is_equal:
         raise CheckFailedError(
             f"Without weights in the output (with_attention=False), the forecast changes by"
@@ -313,7 +344,7 @@ def _check_lengths_of_forecasts(case: Case) -> float:
     return max(without.value, difference.value)
 
 
-def _check_forcing(case: Case) -> float:
+def _check_forcing(case: ContractCase) -> float:
     """Compare free running with teacher forcing."""
     source, target = case.sequences
     always = torch.ones(T, dtype=torch.bool)
@@ -352,7 +383,7 @@ def _check_forcing(case: Case) -> float:
     return max(worst.value, never.value, first.value)
 
 
-def _check_single_steps(case: Case, model: RecurrentModel) -> float:
+def _check_single_steps(case: ContractCase, model: RecurrentModel) -> float:
     source, target = case.sequences
     always, worst = torch.ones(T, dtype=torch.bool), 0.0
     with torch.no_grad():
@@ -378,8 +409,16 @@ def _check_single_steps(case: Case, model: RecurrentModel) -> float:
     return worst
 
 
-def _step_mistake(case: Case) -> str:
+def _step_mistake(case: ContractCase) -> str:
     """Return the likely reason why several steps at once differ from single steps."""
+    return _mixed_steps(case) or (
+        "the computation of a step depends on the number of steps that are computed at once."
+    )
+
+
+def _mixed_steps(case: ContractCase) -> str:
+    """Return a sentence about a probe in which a later step affects earlier steps; "" if there is
+    none."""
     for probe in probes_of(case):
         if probe.step_axis is None:
             continue
@@ -390,4 +429,4 @@ def _step_mistake(case: Case) -> str:
                 " step changes. The method combines decoder steps, for example with a mean or a"
                 " softmax over the axis T. Compute each step from its own query."
             )
-    return "the computation of a step depends on the number of steps that are computed at once."
+    return ""

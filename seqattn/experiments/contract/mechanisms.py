@@ -16,7 +16,7 @@ from seqattn.experiments.contract import (
     state_checks,
     training_checks,
 )
-from seqattn.experiments.contract.case import A, Case, H, Part
+from seqattn.experiments.contract.case import A, ContractCase, H, Part
 from seqattn.experiments.contract.result import (
     CheckFailedError,
     CheckRow,
@@ -58,7 +58,7 @@ class ContractCheck:
     """
 
     name: str
-    function: Callable[[Case, Config], str]
+    function: Callable[[ContractCase, Config], str]
     only_first: bool = False
 
 
@@ -66,6 +66,7 @@ CHECKS = (
     ContractCheck("build", lambda case, _: state_checks.check_build(case)),
     ContractCheck("shapes", lambda case, _: forecast_checks.check_output_shapes(case)),
     ContractCheck("state", lambda case, _: state_checks.check_state(case)),
+    ContractCheck("checkpoint", lambda case, _: state_checks.check_checkpoint(case)),
     ContractCheck("finite", lambda case, _: state_checks.check_finite(case)),
     ContractCheck("weights", lambda case, _: forecast_checks.check_weights(case)),
     ContractCheck("padding", lambda case, _: forecast_checks.check_padding(case)),
@@ -120,7 +121,7 @@ def combinations_of(part: Part, name: str) -> Iterator[Combination]:
     match part:
         case "score":
             score = {"score": name}
-            for heads, normalizer in itertools.product((1, A), NORMALIZERS):
+            for normalizer, heads in itertools.product(NORMALIZERS, (1, A)):
                 yield attention(score, normalizer, {"heads": str(heads)})
             yield from (attention(score, location, {"heads": str(A)}) for location in LOCATIONS)
             yield from ({**attention(score), **use} for use in USES)
@@ -166,7 +167,12 @@ def _label(part: Part, name: str, combination: Combination) -> str:
 
 
 def check_mechanism(
-    part: Part, name: str, *, file: str = "", overrides: Sequence[str] = (),
+    part: Part,
+    name: str,
+    *,
+    file: str = "",
+    overrides: Sequence[str] = (),
+    limit: int | None = None,
     progress: Callable[[str], None] = lambda line: None,
 ) -> MechanismReport:  # fmt: skip
     """Run all checks on a mechanism, in each combination.
@@ -176,14 +182,15 @@ def check_mechanism(
         name: the name of the mechanism in a config.
         file: the file of the plugin, from which messages give the line of an exception.
         overrides: overrides of the config, such as "model.attention.width=4".
+        limit: the largest number of combinations; None for all combinations.
         progress: a function that is called with a line before the checks begin.
 
     Raises:
         ConfigError: if the config refuses all combinations.
     """
-    found, refused = list[tuple[Case, Config]](), list[str]()
+    found, refused = list[tuple[ContractCase, Config]](), list[str]()
     problem: ConfigError | None = None
-    for combination in combinations_of(part, name):
+    for combination in itertools.islice(combinations_of(part, name), limit):
         label = _label(part, name, combination)
         try:
             config = resolve(None, [*_overrides(part, combination), *overrides]).config
@@ -191,7 +198,7 @@ def check_mechanism(
             problem = error
             refused.append(f"{label}: {error.mistakes[0] if error.mistakes else error}")
         else:
-            found.append((Case(config.model, part, label), config))
+            found.append((ContractCase(config.model, part, label), config))
     if not found:
         assert problem is not None
         raise problem
@@ -205,7 +212,7 @@ def check_mechanism(
 
 
 def _check_case(
-    case: Case, config: Config, file: str, *, is_first: bool
+    case: ContractCase, config: Config, file: str, *, is_first: bool
 ) -> Iterator[tuple[str, CheckRow]]:
     """Yield the name and the row of each check of a combination. After a mistake that blocks other
     checks, these checks do not apply."""

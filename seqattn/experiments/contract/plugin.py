@@ -32,7 +32,10 @@ SMALL_TASK = (
 
 
 def check_plugin(
-    plugin: str | Path, *, overrides: Sequence[str] = (),
+    plugin: str | Path,
+    *,
+    overrides: Sequence[str] = (),
+    limit: int | None = None,
     progress: Callable[[str], None] = lambda line: None,
 ) -> list[MechanismReport]:  # fmt: skip
     """Load a plugin, and run all checks on each mechanism that it registers.
@@ -42,6 +45,7 @@ def check_plugin(
     Args:
         plugin: the path of a Python file, or the name of an importable module.
         overrides: overrides of the config, such as "model.attention.width=4".
+        limit: the largest number of combinations of each mechanism; None for all combinations.
         progress: a function that is called with a line for each mechanism.
 
     Raises:
@@ -56,7 +60,7 @@ def check_plugin(
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        return [_check(each, overrides, progress) for each in found]
+        return [_check(each, overrides, limit, progress) for each in found]
     finally:
         torch.set_num_threads(threads)
 
@@ -67,12 +71,17 @@ def _belongs(found: extension.Source, plugin: extension.Source) -> bool:
 
 
 def _check(
-    found: extension.Registration, overrides: Sequence[str], progress: Callable[[str], None]
+    found: extension.Registration,
+    overrides: Sequence[str],
+    limit: int | None,
+    progress: Callable[[str], None],
 ) -> MechanismReport:
     file = str(found.source.path or "")
     if found.noun in get_args(Part):
         part = cast(Part, found.noun)
-        return check_mechanism(part, found.name, file=file, overrides=overrides, progress=progress)
+        return check_mechanism(
+            part, found.name, file=file, overrides=overrides, limit=limit, progress=progress
+        )
     progress(f"Checking {found.noun} {found.name}.")
     match found.noun:
         case "task":

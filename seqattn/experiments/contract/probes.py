@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor, nn
 
-from seqattn.experiments.contract.case import LENGTHS, SOURCE_DIM, TARGET_DIM, Case, N, S, T
+from seqattn.experiments.contract.case import LENGTHS, SOURCE_DIM, TARGET_DIM, ContractCase, N, S, T
 from seqattn.experiments.contract.result import Difference, tensor_difference
 from seqattn.models import RecurrentModel, Seq2SeqModel
 from seqattn.models.attention import Location, Normalizer, Score
@@ -106,7 +106,7 @@ class Probe:
         return mask
 
 
-def probes_of(case: Case, model: Seq2SeqModel | None = None) -> list[Probe]:
+def probes_of(case: ContractCase, model: Seq2SeqModel | None = None) -> list[Probe]:
     """Return the probes of the mechanism of a case.
 
     Args:
@@ -176,7 +176,7 @@ def _probe_of_normalizer(normalizer: Normalizer, A: int) -> Probe:
 
 
 def _probe_of_location(location: Location, model: RecurrentModel) -> Probe:
-    attention = Case.attention_of(model)
+    attention = ContractCase.attention_of(model)
     valid, heads = _valid_steps(LENGTHS), _heads(attention.heads)
     keep, normalizer = valid.view(N, *[1] * len(heads), S), attention.normalizer
     return Probe(
@@ -191,7 +191,7 @@ def _probe_of_location(location: Location, model: RecurrentModel) -> Probe:
     )  # fmt: skip
 
 
-def _probes_of_cell(cell: Cell, case: Case) -> list[Probe]:
+def _probes_of_cell(cell: Cell, case: ContractCase) -> list[Probe]:
     valid = _valid_steps(case.lengths)
     inputs = {"inputs": _random(4, N, S, cell.weight_ih.shape[-1])}
     outside = {"inputs": ~valid[..., None]}
@@ -207,7 +207,7 @@ def _probes_of_cell(cell: Cell, case: Case) -> list[Probe]:
     return [outputs, last]
 
 
-def _probe_of_model(model: Seq2SeqModel, case: Case) -> Probe:
+def _probe_of_model(model: Seq2SeqModel, case: ContractCase) -> Probe:
     valid = _valid_steps(case.lengths)
     return Probe(
         "forecast", model,

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from seqattn.config.knobs import AttentionKnobs
-from seqattn.experiments.contract.case import Case, N, T
+from seqattn.experiments.contract.case import ContractCase, N, T
 from seqattn.experiments.contract.probes import Probe, probes_of
 from seqattn.experiments.contract.result import (
     CheckFailedError,
@@ -33,7 +33,7 @@ INTERNAL = frozenset(vars(nn.Module()))
 """The attributes of every module."""
 
 
-def check_build(case: Case) -> str:
+def check_build(case: ContractCase) -> str:
     """Check that the initial parameters depend on the seed only.
 
     Raises:
@@ -58,19 +58,24 @@ def check_build(case: Case) -> str:
                 " between two models of the same seed. Leave the values to init_bound.",
                 blocks=True,
             )
-    _check_checkpoint(case, one, other)
+    if all(torch.equal(a, b) for a, b in zip(one.parameters(), other.parameters(), strict=True)):
+        raise CheckFailedError("Two models of different seeds have the same initial parameters.")
     count = sum(parameter.numel() for name, parameter in one.named_parameters() if case.owns(name))
     return f"{count:,} parameter values of its own"
 
 
-def _check_checkpoint(case: Case, one: nn.Module, other: nn.Module) -> None:
-    """Check that the parameters and buffers determine the forecast."""
+def check_checkpoint(case: ContractCase) -> str:
+    """Check that the parameters determine the forecast, so that a checkpoint contains the model.
+
+    Raises:
+        CheckFailedError: if they do not.
+    """
     source, _ = case.sequences
+    one, other = case.build(1), case.build(2)
     other.load_state_dict(one.state_dict())
     with torch.no_grad():
         outputs = [
-            model.forecast(source, T, source_lengths=case.lengths).values  # type: ignore[operator]
-            for model in (one, other)
+            model.forecast(source, T, source_lengths=case.lengths).values for model in (one, other)
         ]
     difference = tensor_difference(outputs[1], outputs[0])
     if not difference.is_equal:
@@ -86,12 +91,13 @@ def _check_checkpoint(case: Case, one: nn.Module, other: nn.Module) -> None:
             f" checkpoints lose it.{cause} Use nn.Parameter.",
             blocks=True,
         )
+    return "equal parameters give equal forecasts"
 
 
 # --- state ----------------------------------------------------------------------------------------
 
 
-def check_state(case: Case) -> str:
+def check_state(case: ContractCase) -> str:
     """Check that a forecast does not change the module, and that forecasts do not depend on earlier
     forecasts.
 
@@ -176,7 +182,7 @@ def _equal(one: Any, other: Any) -> bool:
 # --- finite numbers -------------------------------------------------------------------------------
 
 
-def check_finite(case: Case) -> str:
+def check_finite(case: ContractCase) -> str:
     """Check that results and gradients are finite for ordinary, large and zero inputs in float32.
 
     Raises:
@@ -244,7 +250,7 @@ def _finite_mistake(size: float) -> str:
 # --- scale ----------------------------------------------------------------------------------------
 
 
-def check_scale(case: Case) -> str:
+def check_scale(case: ContractCase) -> str:
     """Check that the spread of the initial scores does not grow with a width.
 
     Queries and keys have unit variance. The widths are `hidden_dim` and each integer key that only

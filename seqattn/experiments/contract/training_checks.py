@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from seqattn.config import Config
 from seqattn.data import DataSpec, load_data
 from seqattn.errors import SeqattnError
-from seqattn.experiments.contract.case import Case
+from seqattn.experiments.contract.case import ContractCase
 from seqattn.experiments.contract.result import (
     CheckFailedError,
     NotApplicableError,
@@ -68,9 +68,10 @@ def check_resume(config: Config) -> str:
             *_losses(rest, whole), *_weights(rest, whole),
         ):  # fmt: skip
             if not torch.equal(found, expected):
+                size = tensor_difference(found, expected).value
                 raise CheckFailedError(
                     f"A training run that stops after step {stop} and is resumed differs from the"
-                    f" uninterrupted run: {name} differs by {tensor_difference(found, expected).value:.2g}."
+                    f" uninterrupted run: {name} differs by {size:.2g}."
                     " The mechanism depends on something that is not in the checkpoint, such as an"
                     " attribute that forward changes, or random numbers of its own."
                 )
@@ -116,7 +117,7 @@ def _weights(one: RunProgress, other: RunProgress) -> list[tuple[str, Tensor, Te
 # --- export ---------------------------------------------------------------------------------------
 
 
-def check_export(case: Case, config: Config) -> str:
+def check_export(case: ContractCase, config: Config) -> str:
     """Check that exported ONNX graphs give the forecasts of the model.
 
     Raises:

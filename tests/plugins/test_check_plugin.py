@@ -1,0 +1,178 @@
+"""`seqattn check-plugin` passes correct mechanisms, and names the mistake in broken ones."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from seqattn.experiments.contract import MechanismReport, check_mechanism, check_plugin
+from seqattn.experiments.contract.mechanisms import CHECKS
+from seqattn.experiments.contract.plugin import TASK_CHECKS
+from tests.conftest import ROOT, Ended
+from tests.plugins.broken import CORRECT, MISTAKES
+
+EXAMPLES = sorted((ROOT / "examples/plugins").glob("*.py"))
+# The other checks that find the same mistake.
+ALSO = {
+    "no mask": {"padding"},
+    "mask after the normalization": {"padding"},
+    "location without a mask": {"padding"},
+    "non-differentiable step": {"scale"},
+    "non-finite": {"scale"},
+    "mixed queries": {"runs"},
+    "global random numbers": {"prefix", "resume"},
+}
+
+
+@pytest.fixture
+def without_export(monkeypatch: pytest.MonkeyPatch) -> None:
+    """tests/export traces graphs; here, this takes ten seconds for each file."""
+    monkeypatch.setattr(
+        "seqattn.experiments.contract.training_checks.EXPORTABLE", "not exportable"
+    )
+
+
+def states_of(report: MechanismReport) -> dict[str, str]:
+    return {row.check: row.state for row in report.rows}
+
+
+def test_the_score_of_the_examples_passes_every_check(
+    seqattn: Callable[..., Ended], without_export: None
+) -> None:
+    done = seqattn("check-plugin", ROOT / "examples/plugins/bilinear_tanh.py", "--json")
+    assert done.code == 0, done.out + done.err
+    assert done.err.splitlines() == ["Checking score bilinear_tanh in 14 combinations."]
+    (found,) = json.loads(done.out)["mechanisms"]
+    assert (found["kind"], found["name"], found["combinations"]) == ("score", "bilinear_tanh", 14)
+    assert found["refused"] == []
+    states = {row["check"]: row["state"] for row in found["checks"]}
+    assert states == {check.name: "passed" for check in CHECKS} | {"export": "not applicable"}
+
+
+def test_an_export_that_is_claimed_is_checked() -> None:
+    (report,) = check_plugin(ROOT / "examples/plugins/bilinear_tanh.py", limit=1)
+    assert states_of(report)["export"] == "passed"
+    assert "largest difference" in report.rows[-1].message
+
+
+def test_a_false_claim_of_export_is_found(write: Callable[..., Path]) -> None:
+    content = (ROOT / "examples/plugins/bilinear_tanh.py").read_text()
+    old = "return (products / math.sqrt(keys.shape[-1])).tanh()"
+    assert old in content
+    content = content.replace(old, "return (products / (1 + float(products.abs().max()))).tanh()")
+    (report,) = check_plugin(write("constant.py", content), limit=1)
+    row = report.rows[-1]
+    assert (row.check, row.state) == ("export", "failed"), row
+
+
+@pytest.mark.parametrize("kind", CORRECT)
+def test_correct_plugins_of_the_other_kinds_pass(kind: str, write: Callable[..., Path]) -> None:
+    for report in check_plugin(write("correct.py", CORRECT[kind]), limit=2):
+        assert report.kind == kind
+        assert set(states_of(report).values()) <= {"passed", "not applicable"}, report.rows
+
+
+@pytest.mark.parametrize(
+    ("part", "name"), [("cell", "lstm"), ("location", "location_shift"), ("normalizer", "hard"),
+                       ("model", "fast_weights"), ("model", "transformer")],
+)  # fmt: skip
+def test_our_own_mechanisms_pass(part: str, name: str, without_export: None) -> None:
+    more = ["model.attention.estimator=reinforce"] if name == "hard" else []
+    report = check_mechanism(part, name, overrides=more, limit=2)  # type: ignore[arg-type]
+    assert set(states_of(report).values()) <= {"passed", "not applicable"}, report.rows
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_each_mistake_is_named(name: str, write: Callable[..., Path]) -> None:
+    mistake = MISTAKES[name]
+    (report,) = check_plugin(write("broken.py", mistake.content), limit=mistake.combinations)
+    rows = {row.check: row for row in report.rows}
+    assert rows[mistake.check].state == mistake.state, report.rows
+    for words in mistake.words:
+        assert words in rows[mistake.check].message
+    found = {row.check for row in report.rows if row.state in ("failed", "warning")}
+    assert found - {mistake.check} == ALSO.get(name, set())
+
+
+def test_every_check_finds_a_mistake_of_some_plugin() -> None:
+    found = {mistake.check for mistake in MISTAKES.values()}
+    found |= {check for checks in ALSO.values() for check in checks} | {"export"}
+    of_values = {"values"}  # tested below
+    assert {check.name for check in CHECKS} | set(TASK_CHECKS) <= found | of_values
+
+
+def test_large_values_of_a_task_are_found(write: Callable[..., Path]) -> None:
+    content = CORRECT["task"].replace("uniform(-1, 1,", "uniform(-1000, 1000,")
+    (report,) = check_plugin(write("large.py", content))
+    assert states_of(report)["values"] == "warning"
+    content = CORRECT["task"].replace("ideal = source[:, :-1] + source[:, 1:]",
+                                      "ideal = 1 + 0 * source[:, 1:]")  # fmt: skip
+    content = content.replace("ideal + noise, 0.0", "ideal, 0.0").replace("sum", "constant")
+    content = content.replace("NeighbourSum", "Constant")
+    (report,) = check_plugin(write("constant_task.py", content))
+    assert states_of(report)["values"] == "failed"
+
+
+def test_failures_are_printed_with_an_exit_code(
+    seqattn: Callable[..., Ended], write: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mechanisms = "seqattn.experiments.contract.mechanisms.combinations_of"
+    monkeypatch.setattr(mechanisms, lambda part, name: iter([{"attention.score": name}]))
+    file = write("broken.py", MISTAKES["padding leak"].content)
+    done = seqattn("check-plugin", file)
+    assert done.code == 8
+    assert f"seqattn: {file}: score bilinear_tanh fails 1 check: padding." in done.err
+    lines = {line.split()[1]: line for line in done.out.splitlines()[1:]}
+    assert lines["padding"].startswith("  failed")
+    assert "Padding changes the forecast by up to 0." in lines["padding"]
+    assert lines["batch"].startswith("  passed")
+
+
+def test_overrides_set_the_keys_of_a_plugin(seqattn: Callable[..., Ended]) -> None:
+    file = ROOT / "examples/plugins/bilinear_tanh.py"
+    done = seqattn("check-plugin", file, "--set", "model.attention.width=0")
+    assert done.code == 2
+    assert "width" in done.err
+    done = seqattn("check-plugin", "nothing_here.py")
+    assert done.code == 2
+    assert "nothing_here.py: the plugin cannot be read" in done.err
+
+
+def test_combinations_that_the_config_refuses_are_listed(write: Callable[..., Path]) -> None:
+    content = CORRECT["location"].replace(
+        '    """A preference for the last steps."""',
+        '    """A preference for the last steps."""\n\n    gain: float\n    """Gain."""',
+    )
+    path = write("required.py", content)
+    (report,) = check_plugin(path, overrides=["model.attention.location.gain=1.0"], limit=1)
+    assert not report.has_failed
+
+
+@pytest.fixture
+def in_examples(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
+    monkeypatch.chdir(tmp_path)
+    yield ROOT / "examples/plugins"
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_each_example_trains_and_passes(
+    path: Path, seqattn: Callable[..., Ended], without_export: None, tmp_path: Path
+) -> None:
+    assert len(path.read_text().splitlines()) < 60
+    config = path.with_suffix(".yaml")
+    name = yaml.safe_load(config.read_text())["name"]
+    small = ["training.epochs=1", "data.n_train=16", "data.n_validation=8", "data.n_test=8"]
+    sets = [word for text in small for word in ("--set", text)]
+    done = seqattn("train", config, *sets, "--plots", "none", "-q")
+    assert done.code == 0, done.err
+    assert (tmp_path / "outputs" / name / "summary.json").is_file()
+    (report,) = check_plugin(path, limit=2)
+    assert set(states_of(report).values()) <= {"passed", "not applicable"}, report.rows
+
+
+def test_there_are_three_examples() -> None:
+    assert [path.stem for path in EXAMPLES] == ["bilinear_tanh", "minimal_gated", "neighbour_sum"]
