@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import yaml
 
+from seqattn.errors import ConfigError
 from seqattn.experiments.contract import MechanismReport, check_mechanism, check_plugin
 from seqattn.experiments.contract.mechanisms import CHECKS
 from seqattn.experiments.contract.plugin import TASK_CHECKS
@@ -31,9 +32,8 @@ ALSO = {
 @pytest.fixture
 def without_export(monkeypatch: pytest.MonkeyPatch) -> None:
     """tests/export traces graphs; here, this takes ten seconds for each file."""
-    monkeypatch.setattr(
-        "seqattn.experiments.contract.training_checks.EXPORTABLE", "not exportable"
-    )
+    checks = "seqattn.experiments.contract.training_checks"
+    monkeypatch.setattr(f"{checks}.claims_export", lambda module: False)
 
 
 def states_of(report: MechanismReport) -> dict[str, str]:
@@ -51,22 +51,6 @@ def test_the_score_of_the_examples_passes_every_check(
     assert found["refused"] == []
     states = {row["check"]: row["state"] for row in found["checks"]}
     assert states == {check.name: "passed" for check in CHECKS} | {"export": "not applicable"}
-
-
-def test_an_export_that_is_claimed_is_checked() -> None:
-    (report,) = check_plugin(ROOT / "examples/plugins/bilinear_tanh.py", limit=1)
-    assert states_of(report)["export"] == "passed"
-    assert "largest difference" in report.rows[-1].message
-
-
-def test_a_false_claim_of_export_is_found(write: Callable[..., Path]) -> None:
-    content = (ROOT / "examples/plugins/bilinear_tanh.py").read_text()
-    old = "return (products / math.sqrt(keys.shape[-1])).tanh()"
-    assert old in content
-    content = content.replace(old, "return (products / (1 + float(products.abs().max()))).tanh()")
-    (report,) = check_plugin(write("constant.py", content), limit=1)
-    row = report.rows[-1]
-    assert (row.check, row.state) == ("export", "failed"), row
 
 
 @pytest.mark.parametrize("kind", CORRECT)
@@ -142,20 +126,37 @@ def test_overrides_set_the_keys_of_a_plugin(seqattn: Callable[..., Ended]) -> No
     assert "nothing_here.py: the plugin cannot be read" in done.err
 
 
-def test_combinations_that_the_config_refuses_are_listed(write: Callable[..., Path]) -> None:
+def test_required_keys_are_set_with_overrides(write: Callable[..., Path]) -> None:
     content = CORRECT["location"].replace(
         '    """A preference for the last steps."""',
         '    """A preference for the last steps."""\n\n    gain: float\n    """Gain."""',
     )
     path = write("required.py", content)
+    with pytest.raises(ConfigError, match=r"model.attention.location.gain: is required"):
+        check_plugin(path, limit=1)
     (report,) = check_plugin(path, overrides=["model.attention.location.gain=1.0"], limit=1)
     assert not report.has_failed
 
 
-@pytest.fixture
-def in_examples(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
-    monkeypatch.chdir(tmp_path)
-    yield ROOT / "examples/plugins"
+def test_combinations_that_the_config_refuses_are_listed(
+    write: Callable[..., Path], without_export: None
+) -> None:
+    content = (ROOT / "examples/plugins/bilinear_tanh.py").read_text()
+    content = content.replace(
+        "    width: Annotated",
+        "    @__import__('pydantic').field_validator('heads')\n"
+        "    @classmethod\n"
+        "    def _one(cls, value):\n"
+        "        if value != 1:\n"
+        "            raise ValueError('one head only')\n"
+        "        return value\n\n"
+        "    width: Annotated",
+    )
+    (report,) = check_plugin(write("one_head.py", content), limit=3)
+    assert report.combinations == 2
+    (refused,) = report.refused
+    assert refused.startswith("normalizer: softmax, heads: 2: ")
+    assert "model.attention.heads" in refused
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)

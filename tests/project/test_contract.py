@@ -6,38 +6,28 @@ Every size is another prime (with two heads the width is twice one), so no trans
 from __future__ import annotations
 
 import itertools
-import math
 import os
 import random
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
-import torch
 from pydantic import TypeAdapter, ValidationError
-from torch import Tensor
 
 from seqattn.config import Model, Recurrent, all_keys
-from seqattn.models import (
-    FeatureSpec,
-    Lengths,
-    ModelOutput,
-    RecurrentModel,
-    Seq2SeqModel,
-    TransformerModel,
-    build_model,
+from seqattn.experiments.contract import (
+    ContractCase,
+    NotApplicableError,
+    check_batch,
+    check_decoder_steps,
+    check_gradients,
+    check_output_shapes,
+    check_padding,
+    check_runs,
+    check_weights,
 )
-from seqattn.training.batches import Batch
-from seqattn.training.objective import AutogradLoss
-from seqattn.training.stacked_params import StackedParams
-from seqattn.training.step_rng import StepRNG
-
-N, S, T, F, H, A, RUNS = 3, 7, 5, 2, 11, 2, 2
-TARGET_DIM = 3
-POINTS = FeatureSpec(F, TARGET_DIM, (1, -1, 0))  # the source lacks the second target feature
-LENGTHS = torch.tensor([7, 1, 4])
-SKIP_SOURCE_LENGTH = 4  # valid steps of every source of a model with a skip
-EXACT: dict[str, Any] = {"atol": 1e-11, "rtol": 0}
+from seqattn.experiments.contract.case import A, H, N, S, T
+from seqattn.models import TransformerModel
 
 SCORES = sorted({tag for path, _, tag in all_keys() if path == ("model", "attention", "score")})
 NORMALIZERS: list[dict[str, Any]] = [
@@ -205,21 +195,6 @@ def test_every_other_combination_is_refused_with_a_reason(
               f" {len(EVERY) - len(ALLOWED)} refused]", end="")  # fmt: skip
 
 
-def model_of(config: dict[str, Any], seed: int = 1) -> Seq2SeqModel:
-    model = build_model(validated(config), POINTS, seed, Lengths(SKIP_SOURCE_LENGTH, T)).double()
-    if model.skip is not None:  # what starts at zero would hide everything else
-        numbers = torch.Generator().manual_seed(seed)
-        with torch.no_grad():
-            for parameter in model.parameters():
-                if not parameter.any():
-                    parameter.uniform_(-0.3, 0.3, generator=numbers)
-    return model
-
-
-def lengths_of(config: dict[str, Any]) -> Tensor:
-    return torch.full((N,), SKIP_SOURCE_LENGTH) if config.get("skip") == "linear" else LENGTHS
-
-
 MODEL: TypeAdapter[Model] = TypeAdapter(Model)
 
 
@@ -227,43 +202,23 @@ def validated(config: dict[str, Any]) -> Model:
     return MODEL.validate_python(config)
 
 
-def sequences(lengths: Tensor = LENGTHS, seed: int = 0) -> tuple[Tensor, Tensor]:
-    """Sources whose padding is NaN, and targets."""
-    numbers = torch.Generator().manual_seed(seed)
-    source = torch.randn(N, S, F, generator=numbers, dtype=torch.float64)
-    target = torch.randn(N, T, TARGET_DIM, generator=numbers, dtype=torch.float64)
-    source[torch.arange(S) >= lengths[:, None]] = math.nan
-    return source, target
+def case_of(config: dict[str, Any]) -> ContractCase:
+    return ContractCase(validated(config))
 
 
 @pytest.mark.parametrize("config", ALLOWED + MIXED + OTHERS + WITH_SKIP, ids=name_of)
 def test_padding_changes_nothing_and_weights_are_what_they_say(config: dict[str, Any]) -> None:
-    model, lengths = model_of(config), lengths_of(config)
-    source, target = sequences(lengths)
-    with torch.no_grad():
-        free = model.forecast(source, T, source_lengths=lengths)
-        blind = model.forecast(source, T, source_lengths=lengths, with_attention=False)
-        shorter = model.forecast(source, T - 1, source_lengths=lengths)
-        torch.testing.assert_close(shorter.values, free.values[:, :-1], **EXACT)
-        torch.testing.assert_close(blind.values, free.values, **EXACT)
-        assert blind.attention == ()
-        for n, length in enumerate(lengths.tolist()):
-            alone = model.forecast(source[n : n + 1, :length], T)
-            torch.testing.assert_close(alone.values[0], free.values[n], **EXACT)
-            for one, both in zip(alone.attention, free.attention, strict=True):
-                assert (one.kind, one.layer, one.meaning) == (both.kind, both.layer, both.meaning)
-                rows = length if both.kind == "encoder_self" else T
-                columns = T if both.kind == "decoder_self" else length
-                weights = both.weights[n]
-                torch.testing.assert_close(one.weights[0], weights[:, :rows, :columns], **EXACT)
-                assert (weights[..., columns:] == 0).all()
-                assert (weights[:, rows:] == 0).all()
-        check_teacher_forcing(model, source, target, lengths, free)
+    case = case_of(config)
+    check_output_shapes(case)
+    check_padding(case)
+    check_batch(case)
     heads = config.get("heads", (config.get("attention") or {}).get("heads", 1))
     layers = config["layers"] if config.get("kind") == "transformer" else 1
+    free = case.free
     if config.get("attention", 1) is None:
         assert free.attention == ()
         return
+    check_weights(case)
     kinds = KINDS if config.get("kind") == "transformer" else KINDS[:1]
     seen = [(shown.kind, shown.layer) for shown in free.attention]
     assert seen == [(kind, layer) for kind in kinds for layer in range(layers)]
@@ -273,67 +228,17 @@ def test_padding_changes_nothing_and_weights_are_what_they_say(config: dict[str,
         if shown.meaning == "strength":
             assert config["kind"] == "fast_weights"
             assert (shown.weights < 0).any()
-            continue
-        assert (shown.weights >= 0).all()
-        sums = shown.weights.sum(-1)
-        if shown.kind == "encoder_self":  # rows of padding are 0
-            sums = sums[(torch.arange(S) < lengths[:, None])[:, None].expand_as(sums)]
-        if shown.meaning == "partial":
-            assert (sums <= 1 + 1e-12).all()
-            assert (sums > 0).all()
-        else:
-            torch.testing.assert_close(sums, torch.ones_like(sums), **EXACT)
     if (config.get("attention") or {}).get("normalizer") == "hard":
         weights = free.attention[0].weights
         assert ((weights == 0) | (weights == 1)).all()
 
 
-def check_teacher_forcing(
-    model: Seq2SeqModel, source: Tensor, target: Tensor, lengths: Tensor, free: ModelOutput
-) -> None:
-    """Without teacher forcing a model runs free; with teacher forcing on its own forecast it gives
-    that forecast."""
-    always = torch.ones(T, dtype=torch.bool)
-    its_own = model(source, free.values, source_lengths=lengths, teacher_forcing=always)
-    torch.testing.assert_close(its_own.values, free.values, **EXACT)
-    for one, both in zip(its_own.attention, free.attention, strict=True):
-        torch.testing.assert_close(one.weights, both.weights, **EXACT)
-    if isinstance(model, TransformerModel):
-        with pytest.raises(ValueError, match="teacher forcing at every step"):
-            model(source, target, source_lengths=lengths, teacher_forcing=~always)
-        return
-    forced_free = model(source, target, source_lengths=lengths, teacher_forcing=~always)
-    torch.testing.assert_close(forced_free.values, free.values, **EXACT)
-    mixed = torch.arange(N * T).view(N, T) % 3 == 0
-    forced = model(source, target, source_lengths=lengths, teacher_forcing=always)
-    mixed_output = model(source, target, source_lengths=lengths, teacher_forcing=mixed)
-    torch.testing.assert_close(mixed_output.values[:, 0], forced.values[:, 0], **EXACT)
-    assert not torch.allclose(mixed_output.values[:, 1:], forced.values[:, 1:])
-
-
-@pytest.mark.parametrize("config", ALLOWED + MIXED + RECURRENT_WITH_SKIP, ids=name_of)
+@pytest.mark.parametrize("config", ALLOWED + MIXED + OTHERS + WITH_SKIP, ids=name_of)
 def test_one_step_at_a_time(config: dict[str, Any]) -> None:
-    """A segment of known inputs against its single steps."""
-    model, lengths = model_of(config), lengths_of(config)
-    assert isinstance(model, RecurrentModel)
-    source, target = sequences(lengths)
-    with torch.no_grad():
-        always = model(
-            source, target, source_lengths=lengths,
-            teacher_forcing=torch.ones(T, dtype=torch.bool),
-        )  # fmt: skip
-        _, state, x = model.encode(source, lengths)
-        memory = model.encode(source, lengths).memory
-        skips = model.skip_outputs(source, lengths, [1] * T)
-        for t in range(T):  # one step at a time, against the segment of all
-            output, attended, state = model.step(x, state, memory)
-            added = skips[t]
-            output = output if added is None else output + added
-            torch.testing.assert_close(always.values[:, [t]], output, **EXACT)
-            x = target[:, t]
-            if attended is not None:
-                shown = always.attention[0].weights[..., [t], :]
-                torch.testing.assert_close(shown, attended.weights.view_as(shown), **EXACT)
+    """A segment of known inputs against its single steps, and free running against forcing."""
+    case = case_of(config)
+    check_decoder_steps(case)
+    assert case.forces_every_step == isinstance(case.model, TransformerModel)
 
 
 def test_the_covering_sample_has_every_triple() -> None:
@@ -353,28 +258,12 @@ def test_the_covering_sample_has_every_triple() -> None:
 @pytest.mark.parametrize("config", covering(ALLOWED) + MIXED + OTHERS + WITH_SKIP, ids=name_of)
 def test_a_step_of_run_k_of_many_is_the_step_of_the_run_alone(config: dict[str, Any]) -> None:
     """Loss and gradient of a training step with its own coins, dropout and choices."""
-    numbers = torch.Generator().manual_seed(3)
-    source = torch.randn(RUNS, N, S, F, generator=numbers, dtype=torch.float64)
-    target = torch.randn(RUNS, N, T, TARGET_DIM, generator=numbers, dtype=torch.float64)
-    lengths = torch.stack([lengths_of(config), lengths_of(config).flip(0)])
-    source[torch.arange(S) >= lengths[..., None]] = math.nan
-    keep = torch.arange(T) < torch.tensor([[5, 2, 3], [1, 5, 4]]).unsqueeze(-1)
-    coins = torch.rand(RUNS, N, T, generator=numbers) < 0.5
-    if config.get("kind") == "transformer":
-        coins = torch.ones(RUNS, N, T, dtype=torch.bool)
-    seeds = [4, 9]
-    models = [model_of(config, seed) for seed in seeds]
-    stack = StackedParams([model_of(config, seed) for seed in seeds])
-    draws = StepRNG(seeds, 2, 3, stack.weights)
-    batch = Batch(source, target, lengths, keep)
-    losses = AutogradLoss(stack.model, stack).value_and_grad(batch, coins, draws)
-    together = stack.gradient.clone()
-    assert together.isfinite().all()
-    for k, seed in enumerate(seeds):
-        alone = StackedParams([models[k]])
-        batch = Batch(source[k], target[k], lengths[k], keep[k])
-        draws = StepRNG([seed], 2, 3, alone.weights)
-        loss = AutogradLoss(alone.model, alone).value_and_grad(batch, coins[k], draws)
-        torch.testing.assert_close(losses[k], loss, **EXACT)
-        torch.testing.assert_close(together[[k]], alone.gradient, **EXACT)
-        assert together[k].abs().max() > 1e-6
+    check_runs(case_of(config))
+
+
+@pytest.mark.parametrize("config", covering(ALLOWED, 2) + OTHERS[::5] + WITH_SKIP[::9], ids=name_of)
+def test_gradients_are_those_of_central_differences(config: dict[str, Any]) -> None:
+    try:
+        check_gradients(case_of(config))
+    except NotApplicableError:
+        assert config["attention"]["normalizer"] == "hard"
