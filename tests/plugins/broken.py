@@ -11,7 +11,7 @@ CELL = (ROOT / "examples/plugins/minimal_gated.py").read_text().replace("exporta
 TASK = (ROOT / "examples/plugins/neighbour_sum.py").read_text()
 SCORE_RESULT = "return (products / math.sqrt(keys.shape[-1])).tanh()"
 
-NORMALIZER = '''
+NORMALIZER = """
 import seqattn
 import torch
 from seqattn.models.attention.normalizers import NormalizerOutput, mask_scores
@@ -21,7 +21,7 @@ from seqattn.models.attention.normalizers import NormalizerOutput, mask_scores
 class OwnSoftmax(seqattn.Normalizer):
     def normalize(self, scores, keep, u):
         return NormalizerOutput(mask_scores(scores, keep).softmax(-1))
-'''
+"""
 NORMALIZER_RESULT = "mask_scores(scores, keep).softmax(-1)"
 
 LOCATION = '''
@@ -44,7 +44,7 @@ class Recency(seqattn.Location):
         return normalizer.normalize(scores + bias, keep, None).weights, None
 '''
 
-METRIC = '''
+METRIC = """
 import numpy as np
 import seqattn
 
@@ -52,9 +52,9 @@ import seqattn
 @seqattn.register_metric("median_error")
 def median_error(forecast, target):
     return np.nanmedian(np.abs(forecast - target))
-'''
+"""
 
-DOCTOR_CHECK = '''
+DOCTOR_CHECK = """
 import seqattn
 
 
@@ -63,7 +63,7 @@ def large_loss(evidence):
     if evidence.loss < 0.1:
         return "fine", f"loss {evidence.loss:.2g}"
     return "found", f"loss {evidence.loss:.2g}", "The loss is large.", "train longer"
-'''
+"""
 
 
 @dataclass(frozen=True)
