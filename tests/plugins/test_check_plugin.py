@@ -15,6 +15,7 @@ from seqattn.experiments.contract.mechanisms import CHECKS
 from seqattn.experiments.contract.plugin import TASK_CHECKS
 from tests.conftest import ROOT, Ended
 from tests.plugins.broken import CORRECT, MISTAKES
+from tests.project.test_docs import blocks
 
 EXAMPLES = sorted((ROOT / "examples/plugins").glob("*.py"))
 # The other checks that find the same mistake.
@@ -177,3 +178,15 @@ def test_each_example_trains_and_passes(
 
 def test_there_are_three_examples() -> None:
     assert [path.stem for path in EXAMPLES] == ["bilinear_tanh", "minimal_gated", "neighbour_sum"]
+
+
+def test_the_score_of_the_documentation_fails_no_check(
+    write: Callable[..., Path], without_export: None
+) -> None:
+    """It has one head, of which the check of shapes warns."""
+    code = blocks(ROOT / "docs/plugins.md", "python")[0]
+    (report,) = check_plugin(write("my_attention.py", code), limit=2)
+    assert not report.has_failed
+    warned = {row.check: row.message for row in report.rows if row.state == "warning"}
+    assert "The key heads: 2 has no effect" in warned.pop("shapes")
+    assert not warned

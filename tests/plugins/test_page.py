@@ -20,6 +20,7 @@ def test_the_files_and_commands_of_the_page(
     seqattn: Callable[..., Any], tmp_path: Path, no_pictures: None
 ) -> None:
     shutil.copytree(ROOT / "configs", tmp_path / "configs")
+    shutil.copytree(ROOT / "examples", tmp_path / "examples")
     for block in blocks(PAGE, "python") + blocks(PAGE, "yaml"):
         name = re.match(r"# (\S+)\n", block)
         assert name is not None, block

@@ -8,7 +8,6 @@ are therefore checked in the same way.
 from seqattn.experiments.contract.case import ContractCase
 from seqattn.experiments.contract.forecast_checks import (
     check_batch,
-    check_decoder_steps,
     check_output_shapes,
     check_padding,
     check_weights,
@@ -23,6 +22,7 @@ from seqattn.experiments.contract.result import (
     NotApplicableError,
 )
 from seqattn.experiments.contract.state_checks import check_finite, check_scale, check_state
+from seqattn.experiments.contract.step_checks import check_decoder_steps
 
 __all__ = [
     "CheckFailedError",

@@ -1,4 +1,4 @@
-"""Checks of shapes, padding, batches, weights and decoder steps in forecasts.
+"""Checks of shapes, padding, batches and weights in forecasts.
 
 The tests of seqattn call the same functions for the mechanisms of the package. A function returns
 the measured numbers as text, or raises an error of `result`.
@@ -20,10 +20,7 @@ from seqattn.experiments.contract.result import (
     place_of,
     tensor_difference,
 )
-from seqattn.models import AttentionMap, RecurrentModel
-
-MIN_FORCING_EFFECT = 1e-9
-"""Smallest difference between forecasts with different decoder inputs."""
+from seqattn.models import AttentionMap
 
 
 def check_output_shapes(case: ContractCase) -> str:
@@ -206,12 +203,12 @@ def check_padding(case: ContractCase) -> str:
         if not difference.is_equal:
             place = f"sequence {n + 1}, {difference.place('step')}"
             raise CheckFailedError(
-                f"Padding changes the forecast by up to {_size(difference)} ({place}):"
+                f"Padding changes the forecast by up to {size_text(difference)} ({place}):"
                 f" {_padding_mistake(case)}"
             )
     elif (worst := _difference_of_weights(case)) is not None:
         raise CheckFailedError(
-            f"Padding changes the weights by up to {_size(worst)}"
+            f"Padding changes the weights by up to {size_text(worst)}"
             f" ({worst.place('head', 'target step', 'source step')}), and not the forecast:"
             f" {_padding_mistake(case)}"
         )
@@ -234,7 +231,8 @@ def _difference_of_weights(case: ContractCase) -> Difference | None:
     return None
 
 
-def _size(difference: Difference) -> str:
+def size_text(difference: Difference) -> str:
+    """Return the size of a difference; an infinite difference is that of NaN and a number."""
     return "NaN" if difference.value == torch.inf else f"{difference.value:.2g}"
 
 
@@ -255,7 +253,9 @@ def _padding_mistake(case: ContractCase) -> str:
     if leak is None:
         return "the mechanism reads steps after the last valid step."
     probe, effect = leak
-    number = f"`{probe.name}` changes by {_size(effect)} at a valid step if only padding changes"
+    number = (
+        f"`{probe.name}` changes by {size_text(effect)} at a valid step if only padding changes"
+    )
     remedy = {
         "score": "A method of the score combines source steps, padding included, for example with"
         " a mean, a norm or a softmax over the source axis. A score gets no mask: compute the score"
@@ -287,7 +287,7 @@ def check_batch(case: ContractCase) -> str:
         )
     needs_probes = case.part != "model" or not in_batch.is_equal
     changed = [
-        f" `{probe.name}` of sequence 1 changes by {_size(effect)} if only the other sequences"
+        f" `{probe.name}` of sequence 1 changes by {size_text(effect)} if only the other sequences"
         " change."
         for probe in (probes_of(case) if needs_probes else ())
         if not (effect := probe.effect_of_neighbours()).is_equal
@@ -295,145 +295,8 @@ def check_batch(case: ContractCase) -> str:
     if difference.is_equal and not changed:
         return f"largest difference {in_batch.value:.1e}" if in_batch.is_equal else "no effect"
     raise CheckFailedError(
-        f"The forecast of a sequence depends on its batch: it changes by up to {_size(difference)}"
+        f"The forecast of a sequence depends on its batch: it changes by up to {size_text(difference)}"
         f" (sequence {n + 1}, {difference.place('step')}) if the other sequences are"
         f" removed.{''.join(changed[:1])} The mechanism combines sequences, for example with a"
         " mean, a maximum or a batch normalization over the axis N. Reduce over other axes only."
     )
-
-
-# --- decoder steps --------------------------------------------------------------------------------
-
-
-def check_decoder_steps(case: ContractCase) -> str:
-    """Check that a segment of decoder steps equals its single steps, and that free running equals
-    teacher forcing on the model's own forecast.
-
-    Raises:
-        CheckFailedError: if two of these forecasts differ.
-    """
-    case.require_finite()
-    worst = max(_check_lengths_of_forecasts(case), _check_forcing(case))
-    if isinstance(case.model, RecurrentModel):
-        worst = max(worst, _check_single_steps(case, case.model))
-    if mixing := _mixed_steps(case):
-        raise CheckFailedError(mixing)
-    return f"largest difference {worst:.1e}"
-
-
-def _check_lengths_of_forecasts(case: ContractCase) -> float:
-    """Compare with a shorter forecast, and with a forecast without weights."""
-    source, _ = case.sequences
-    with torch.no_grad():
-        blind = case.model.forecast(source, T, source_lengths=case.lengths, with_attention=False)
-        shorter = case.model.forecast(source, T - 1, source_lengths=case.lengths)
-    if blind.attention:
-        raise CheckFailedError("A forecast with with_attention=False contains weights.")
-    without = tensor_difference(blind.values, case.free.values)
-    difference = tensor_difference(shorter.values, case.free.values[:, :-1])
-    if not without.is_equal:
-        raise CheckFailedError(
-            f"Without weights in the output (with_attention=False), the forecast changes by"
-            f" {_size(without)} ({without.place('sequence', 'step')})."
-        )
-    if not difference.is_equal:
-        raise CheckFailedError(
-            f"A forecast of {T - 1} steps differs from the first {T - 1} of {T} steps by"
-            f" {_size(difference)} ({difference.place('sequence', 'step')}): a step reads later"
-            " steps."
-        )
-    return max(without.value, difference.value)
-
-
-def _check_forcing(case: ContractCase) -> float:
-    """Compare free running with teacher forcing."""
-    source, target = case.sequences
-    always = torch.ones(T, dtype=torch.bool)
-
-    def run(inputs: Tensor, teacher_forcing: Tensor) -> Tensor:
-        with torch.no_grad():
-            output = case.model(
-                source, inputs, source_lengths=case.lengths, teacher_forcing=teacher_forcing
-            )
-        values: Tensor = output.values
-        return values
-
-    worst = tensor_difference(run(case.free.values, always), case.free.values)
-    if not worst.is_equal:
-        raise CheckFailedError(
-            "All steps at once, with teacher forcing on the model's own forecast, differ from free"
-            f" running by {_size(worst)} ({worst.place('sequence', 'step')}): {_step_mistake(case)}"
-        )
-    forced = run(target, always)
-    if tensor_difference(forced[:, 1:], case.free.values[:, 1:]).value < MIN_FORCING_EFFECT:
-        raise CheckFailedError(
-            "Teacher forcing has no effect: with other decoder inputs, the forecast is the same to"
-            f" {MIN_FORCING_EFFECT:.0e}. The step ignores its input."
-        )
-    if case.forces_every_step:
-        return worst.value
-    never = tensor_difference(run(target, ~always), case.free.values)
-    mixed = torch.arange(N * T).view(N, T) % 3 == 0
-    partly = run(target, mixed)
-    first = tensor_difference(partly[:, 0], forced[:, 0])
-    if tensor_difference(partly[:, 1:], forced[:, 1:]).value < MIN_FORCING_EFFECT:
-        raise CheckFailedError(
-            "Teacher forcing at some steps gives the forecast of teacher forcing at all steps. The"
-            " model ignores the mask `teacher_forcing`."
-        )
-    for difference, name in ((never, "no step"), (first, "some steps")):
-        if not difference.is_equal:
-            raise CheckFailedError(
-                f"With teacher forcing at {name}, the forecast changes by {_size(difference)}"
-                f" ({difference.place('sequence')}): {_step_mistake(case)}"
-            )
-    return max(worst.value, never.value, first.value)
-
-
-def _check_single_steps(case: ContractCase, model: RecurrentModel) -> float:
-    source, target = case.sequences
-    always, worst = torch.ones(T, dtype=torch.bool), 0.0
-    with torch.no_grad():
-        whole = model(source, target, source_lengths=case.lengths, teacher_forcing=always)
-        memory, state, x = model.encode(source, case.lengths)
-        skips = model.skip_outputs(source, case.lengths, [1] * T)
-        for t in range(T):
-            output, attended, state = model.step(x, state, memory)
-            added = skips[t]
-            output = output if added is None else output + added
-            differences = [tensor_difference(whole.values[:, [t]], output)]
-            if attended is not None:
-                weights = whole.attention[0].weights[..., [t], :]
-                differences.append(tensor_difference(weights, attended.weights.view_as(weights)))
-            _, difference = largest(differences)
-            worst = max(worst, difference.value)
-            if not difference.is_equal:
-                raise CheckFailedError(
-                    f"Step {t + 1} of {T} steps at once differs from the single step by"
-                    f" {_size(difference)} ({difference.place('sequence')}): {_step_mistake(case)}"
-                )
-            x = target[:, t]
-    return worst
-
-
-def _step_mistake(case: ContractCase) -> str:
-    """Return the likely reason why several steps at once differ from single steps."""
-    return _mixed_steps(case) or (
-        "the computation of a step depends on the number of steps that are computed at once."
-    )
-
-
-def _mixed_steps(case: ContractCase) -> str:
-    """Return a sentence about a probe in which a later step affects earlier steps; "" if there is
-    none."""
-    for probe in probes_of(case):
-        if probe.step_axis is None:
-            continue
-        effect = probe.effect_of_later_steps()
-        if not effect.is_equal:
-            return (
-                f"`{probe.name}` of an earlier step changes by {_size(effect)} if only the last"
-                " step changes. The method combines decoder steps, for example with a mean or a"
-                " softmax over the axis T. Compute each step from its own query."
-            )
-    return ""

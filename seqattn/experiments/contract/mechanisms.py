@@ -14,6 +14,7 @@ from seqattn.experiments.contract import (
     forecast_checks,
     gradient_checks,
     state_checks,
+    step_checks,
     training_checks,
 )
 from seqattn.experiments.contract.case import A, ContractCase, H, Part
@@ -71,7 +72,7 @@ CHECKS = (
     ContractCheck("weights", lambda case, _: forecast_checks.check_weights(case)),
     ContractCheck("padding", lambda case, _: forecast_checks.check_padding(case)),
     ContractCheck("batch", lambda case, _: forecast_checks.check_batch(case)),
-    ContractCheck("steps", lambda case, _: forecast_checks.check_decoder_steps(case)),
+    ContractCheck("steps", lambda case, _: step_checks.check_decoder_steps(case)),
     ContractCheck("runs", lambda case, _: gradient_checks.check_runs(case)),
     ContractCheck("gradients", lambda case, _: gradient_checks.check_gradients(case)),
     ContractCheck("scale", lambda case, _: state_checks.check_scale(case), only_first=True),
