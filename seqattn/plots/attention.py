@@ -121,10 +121,10 @@ def attention_figure(
     for axes, aligned in zip(panels, alignment or (), strict=False):
         _outline_cells(axes, aligned)
     ticks = 0.1 + max(tick_width(axes.yaxis, TICK_SIZE) for axes in panels)
-    beside = _draw_row_titles(panels[:: shape[1]], layout.row_titles, ticks, size)
+    titles_width = _draw_row_titles(panels[:: shape[1]], layout.row_titles, ticks, size)
     above = _title_heights(titles, shape[1])
     set_layout(
-        figure, size, shape, left=0.35 + ticks + beside, right=scale.bar_width, bottom=0.5,
+        figure, size, shape, left=0.35 + ticks + titles_width, right=scale.bar_width, bottom=0.5,
         top=above[0] + 0.1 + _draw_heading(figure, layout.heading),
         gaps=(0.15 + ticks, max(above[1:], default=0.0) + 0.3),
     )  # fmt: skip

@@ -22,7 +22,7 @@ Meaning = Literal["distribution", "partial", "strength"]
 
 PER_SEQUENCE = frozenset({
     "source", "target", "forecast", "weights", "encoder_self", "decoder_self", "ids", "labels",
-    "source_lengths", "target_lengths", "alignment",
+    "source_lengths", "target_lengths", "alignment", "source_times", "target_times",
 })  # fmt: skip
 """The names of the arrays that have an axis of sequences as the first axis."""
 
@@ -149,6 +149,7 @@ def read_predictions(path: Path, max_rows: int | None = None) -> Arrays:
     elif outputs != F:
         raise arrays.error("forecast", f"expected {F} features, got {outputs}")
     arrays.check_sequences(N, S, T, labels=True)
+    arrays.check_times(N, S, T)
     return arrays.arrays
 
 
@@ -338,6 +339,17 @@ class _CheckedArrays:
             if (lengths < 1).any() or (lengths > limit).any():
                 raise self.error(key, f"expected lengths of 1 to {limit}, got"
                                  f" {int(lengths.min())} to {int(lengths.max())}")  # fmt: skip
+
+    def check_times(self, N: int, S: int, T: int) -> None:
+        """Check the times of the source and target steps, if the file has times."""
+        sides = {"source_times": (N, S), "target_times": (N, T)}
+        if sides.keys().isdisjoint(self.arrays):
+            return
+        kinds = {self[key].dtype.kind for key in sides}
+        for key, shape in sides.items():
+            if self[key].shape != shape or kinds not in ({"M"}, {"f"}):
+                raise self.error(key, f"expected dates or numbers {shape}, got"
+                                 f" {self[key].dtype} {self[key].shape}")  # fmt: skip
 
     def check_attention(self, N: int, T: int, S: int) -> None:
         """Check the alignment, and the meaning of the weights."""

@@ -176,6 +176,17 @@ def test_the_film_shows_each_epoch(opened: Open, runs: dict[str, Path]) -> None:
     found.until("document.getElementById('history-play').textContent === 'Play'")
 
 
+def test_the_toolbar_does_not_cover_the_best_epoch(opened: Open, runs: dict[str, Path]) -> None:
+    page = opened(runs["squares"] / "report.html").page
+    page.locator("#loss").scroll_into_view_if_needed()
+    page.locator("#loss").hover()
+    best = page.locator("#loss .annotation", has_text="best epoch").bounding_box()
+    toolbar = page.locator("#loss .modebar").bounding_box()
+    assert best is not None
+    assert toolbar is not None
+    assert best["y"] >= toolbar["y"] + toolbar["height"]
+
+
 def test_loss_curves_are_the_metrics(opened: Open, runs: dict[str, Path]) -> None:
     found = opened(runs["squares"] / "report.html")
     history = RunFolder(runs["squares"]).read_metrics()
