@@ -33,7 +33,8 @@ SHOWN = """() => {
 @lru_cache(maxsize=64)
 def load_model(path: Path, epoch: int | None = None) -> LoadedModel:
     """Return the model of a run at an epoch; None for its best epoch."""
-    return open_run(path, epoch)[1]
+    best = open_run(path)[1]
+    return best if epoch in (None, best.epoch) else open_run(path, epoch)[1]
 
 
 def sources(trained: LoadedModel, count: int = 3) -> list[NDArray[np.float64]]:
