@@ -42,7 +42,11 @@ class FrameData:
         found = {key: frame for key, frame in self.frames.items() if frame is not None}
         for key, frame in found.items():
             if frame_kind(frame) is None:
-                raise DataError(f"data.{key}: expected a DataFrame, got {type(frame).__name__}.")
+                hint = " To change a key of the section data, use data__KEY=VALUE."
+                raise DataError(
+                    f"data.{key}: expected a DataFrame, got {type(frame).__name__}."
+                    f"{hint if isinstance(frame, Mapping) else ''}"
+                )
             for line in frame_notes(frame):
                 self.message(line)
         return found

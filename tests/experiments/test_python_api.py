@@ -19,7 +19,7 @@ import pytest
 import xarray
 
 import seqattn
-from seqattn.errors import CheckpointError, ConfigError, UsageError
+from seqattn.errors import CheckpointError, ConfigError, DataError, UsageError
 from seqattn.experiments.api.progress import show_bar
 from tests.comparisons import read_table, write_divergence
 from tests.conftest import Ended
@@ -132,6 +132,8 @@ def test_mistakes_in_a_config_name_the_argument(tmp_path: Path) -> None:
         seqattn.train({"model": {"attentoin": None}}, output_dir=tmp_path)
     with pytest.raises(ConfigError, match="the config: describes a comparison .*seqattn.compare"):
         seqattn.train({**CONFIG, "compare": {"vary": {}}}, output_dir=tmp_path)
+    with pytest.raises(DataError, match=r"got dict\. To change a key .*, use data__KEY=VALUE"):
+        seqattn.train(CONFIG, data={"n_train": 7}, output_dir=tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -473,5 +475,5 @@ def test_the_package_imports_without_the_optional_libraries(
     monkeypatch.setattr(builtins, "__import__", checked)
     import seqattn.experiments.api as fresh
 
-    for name in seqattn.__all__:
-        assert name == "__version__" or hasattr(fresh, name)
+    assert set(fresh.__all__) <= set(seqattn.__all__)
+    assert all(hasattr(fresh, name) for name in fresh.__all__)
