@@ -174,7 +174,8 @@ MISTAKES = {
     "no initial values": Mistake(
         SCORE, "self.query = seqattn.Linear(hidden, width, bias=False)",
         "from torch import nn\n        self.query = nn.Linear(hidden, width, bias=False)", "build",
-        ("attention.score.query.weight has no init_bound", "seqattn.models.layers.Linear"),
+        ("attention.score.query.weight: the class Linear has no initial distribution",
+         "Use seqattn.Linear"),
     ),
     "parameter without use": Mistake(
         SCORE, "self.key = seqattn.Linear(hidden, width, bias=False)",

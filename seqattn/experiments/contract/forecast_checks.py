@@ -203,12 +203,12 @@ def check_padding(case: ContractCase) -> str:
         if not difference.is_equal:
             place = f"sequence {n + 1}, {difference.place('step')}"
             raise CheckFailedError(
-                f"Padding changes the forecast by up to {size_text(difference)} ({place}):"
+                f"Padding changes the forecast by up to {size_of(difference)} ({place}):"
                 f" {_padding_mistake(case)}"
             )
     elif (worst := _difference_of_weights(case)) is not None:
         raise CheckFailedError(
-            f"Padding changes the weights by up to {size_text(worst)}"
+            f"Padding changes the weights by up to {size_of(worst)}"
             f" ({worst.place('head', 'target step', 'source step')}), and not the forecast:"
             f" {_padding_mistake(case)}"
         )
@@ -231,7 +231,7 @@ def _difference_of_weights(case: ContractCase) -> Difference | None:
     return None
 
 
-def size_text(difference: Difference) -> str:
+def size_of(difference: Difference) -> str:
     """Return the size of a difference; an infinite difference is that of NaN and a number."""
     return "NaN" if difference.value == torch.inf else f"{difference.value:.2g}"
 
@@ -253,9 +253,7 @@ def _padding_mistake(case: ContractCase) -> str:
     if leak is None:
         return "the mechanism reads steps after the last valid step."
     probe, effect = leak
-    number = (
-        f"`{probe.name}` changes by {size_text(effect)} at a valid step if only padding changes"
-    )
+    number = f"`{probe.name}` changes by {size_of(effect)} at a valid step if only padding changes"
     remedy = {
         "score": "A method of the score combines source steps, padding included, for example with"
         " a mean, a norm or a softmax over the source axis. A score gets no mask: compute the score"
@@ -287,7 +285,7 @@ def check_batch(case: ContractCase) -> str:
         )
     needs_probes = case.part != "model" or not in_batch.is_equal
     changed = [
-        f" `{probe.name}` of sequence 1 changes by {size_text(effect)} if only the other sequences"
+        f" `{probe.name}` of sequence 1 changes by {size_of(effect)} if only the other sequences"
         " change."
         for probe in (probes_of(case) if needs_probes else ())
         if not (effect := probe.effect_of_neighbours()).is_equal
@@ -295,8 +293,8 @@ def check_batch(case: ContractCase) -> str:
     if difference.is_equal and not changed:
         return f"largest difference {in_batch.value:.1e}" if in_batch.is_equal else "no effect"
     raise CheckFailedError(
-        f"The forecast of a sequence depends on its batch: it changes by up to {size_text(difference)}"
-        f" (sequence {n + 1}, {difference.place('step')}) if the other sequences are"
+        "The forecast of a sequence depends on its batch: it changes by up to"
+        f" {size_of(difference)} (sequence {n + 1}, {difference.place('step')}) if the other sequences are"
         f" removed.{''.join(changed[:1])} The mechanism combines sequences, for example with a"
         " mean, a maximum or a batch normalization over the axis N. Reduce over other axes only."
     )

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from seqattn.experiments.contract.case import ContractCase, N, T
-from seqattn.experiments.contract.forecast_checks import size_text
+from seqattn.experiments.contract.forecast_checks import size_of
 from seqattn.experiments.contract.probes import probes_of
 from seqattn.experiments.contract.result import CheckFailedError, largest, tensor_difference
 from seqattn.models import RecurrentModel
@@ -44,12 +44,12 @@ def _check_lengths_of_forecasts(case: ContractCase) -> float:
     if not without.is_equal:
         raise CheckFailedError(
             f"Without weights in the output (with_attention=False), the forecast changes by"
-            f" {size_text(without)} ({without.place('sequence', 'step')})."
+            f" {size_of(without)} ({without.place('sequence', 'step')})."
         )
     if not difference.is_equal:
         raise CheckFailedError(
             f"A forecast of {T - 1} steps differs from the first {T - 1} of {T} steps by"
-            f" {size_text(difference)} ({difference.place('sequence', 'step')}): a step reads later"
+            f" {size_of(difference)} ({difference.place('sequence', 'step')}): a step reads later"
             " steps."
         )
     return max(without.value, difference.value)
@@ -72,7 +72,8 @@ def _check_forcing(case: ContractCase) -> float:
     if not worst.is_equal:
         raise CheckFailedError(
             "All steps at once, with teacher forcing on the model's own forecast, differ from free"
-            f" running by {size_text(worst)} ({worst.place('sequence', 'step')}): {_step_mistake(case)}"
+            f" running by {size_of(worst)} ({worst.place('sequence', 'step')}):"
+            f" {_step_mistake(case)}"
         )
     forced = run(target, always)
     if tensor_difference(forced[:, 1:], case.free.values[:, 1:]).value < MIN_FORCING_EFFECT:
@@ -94,7 +95,7 @@ def _check_forcing(case: ContractCase) -> float:
     for difference, name in ((never, "no step"), (first, "some steps")):
         if not difference.is_equal:
             raise CheckFailedError(
-                f"With teacher forcing at {name}, the forecast changes by {size_text(difference)}"
+                f"With teacher forcing at {name}, the forecast changes by {size_of(difference)}"
                 f" ({difference.place('sequence')}): {_step_mistake(case)}"
             )
     return max(worst.value, never.value, first.value)
@@ -120,7 +121,8 @@ def _check_single_steps(case: ContractCase, model: RecurrentModel) -> float:
             if not difference.is_equal:
                 raise CheckFailedError(
                     f"Step {t + 1} of {T} steps at once differs from the single step by"
-                    f" {size_text(difference)} ({difference.place('sequence')}): {_step_mistake(case)}"
+                    f" {size_of(difference)} ({difference.place('sequence')}):"
+                    f" {_step_mistake(case)}"
                 )
             x = target[:, t]
     return worst
@@ -142,7 +144,7 @@ def _mixed_steps(case: ContractCase) -> str:
         effect = probe.effect_of_later_steps()
         if not effect.is_equal:
             return (
-                f"`{probe.name}` of an earlier step changes by {size_text(effect)} if only the last"
+                f"`{probe.name}` of an earlier step changes by {size_of(effect)} if only the last"
                 " step changes. The method combines decoder steps, for example with a mean or a"
                 " softmax over the axis T. Compute each step from its own query."
             )
