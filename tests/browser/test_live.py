@@ -15,6 +15,7 @@ from seqattn.analysis.evaluation import as_override, free_run
 from seqattn.analysis.evaluation.load_run import open_run
 from seqattn.data import Sequences
 from seqattn.report import render_page, report, report_side_by_side
+from seqattn.runs import RunFolder
 from seqattn.training import LoadedModel
 from tests.browser.conftest import Open, Opened
 from tests.browser.live_runs import LIVE_RUNS, SMALL, page_content
@@ -165,11 +166,20 @@ def test_dragging_a_point_asks_the_model_again(
     assert "truth" in found.text("#live-text")
 
 
-def test_the_keyboard_moves_a_point_and_forces_a_cell(
+def test_the_first_click_forces_a_cell_and_the_keyboard_moves_a_point(
     opened_in_both: Open, live_runs: dict[str, Path]
 ) -> None:
     found = opened_in_both(live_runs["squares"] / "report.html")
     before = shown(found)
+    cell = found.page.locator(".cell[data-step='0'][data-column='1']")
+    for forced in ([{"step": 1, "layer": 0, "head": 0, "weights": [0, 1]}], []):
+        box = cell.bounding_box()
+        assert box is not None
+        # A press and a release with a pause, as those of a hand.
+        found.page.mouse.click(box["x"] + 20, box["y"] + 10, delay=60)
+        settle(found)
+        assert shown(found)["forced"] == forced
+        found.page.locator("#live-step").focus()  # the next click brings the focus back
     found.page.locator(".source-point").first.focus()
     for _ in range(3):
         found.page.keyboard.press("ArrowRight")
@@ -203,6 +213,7 @@ def test_buttons_change_weights_and_points(opened: Open, live_runs: dict[str, Pa
     assert click("#live-own")["forced"] == []
     out = click("#live-knock-head")
     assert np.allclose(out["weights"][0][0], 0)
+    assert "all are 0 and do not add up to 1" in found.text("#live-text")
     assert not np.allclose(out["weights"][0][1], 0)
     both = click("#live-knock-layer")
     assert np.allclose(both["weights"][0], 0)
@@ -259,6 +270,23 @@ def test_two_runs_answer_the_same_input(
     assert [row.inner_text() for row in found.page.locator("#table tbody th").all()] == [
         "squares", "plain",
     ]  # fmt: skip
+    losses = [
+        RunFolder(live_runs[name]).read_summary()["test_loss"] for name in ("squares", "plain")
+    ]
+    verdict = f"is {losses[0]:.4g} with attention (squares) and {losses[1]:.4g} without attention"
+    assert verdict in found.text("#table")
+    assert "forecast of plain (without attention)" in found.text("#live-legend")
+    found.page.click("#live-tour-start")
+    for _ in range(4):
+        found.page.click("#live-tour-next")
+    assert verdict in found.text("#live-tour-panel")
+    assert "Each of these runs has one seed." in found.text("#live-tour-panel")
+    for _ in range(2):
+        settle(found)
+        found.page.click("#live-tour-action")
+    found.until("document.getElementById('live-tour-result').textContent.includes('3 sequences')")
+    counts = re.findall(r"attention\) in (\d)", found.text("#live-tour-result"))
+    assert sum(map(int, counts)) == 3
 
 
 def test_a_comparison_answers_with_each_seed(opened: Open, live_comparison: Path) -> None:

@@ -9,7 +9,13 @@ steps).
 
 from seqattn.analysis.doctor import losses, weights
 from seqattn.analysis.doctor.check import Check, Finding, findings_as_plain, summarize
-from seqattn.analysis.doctor.collect import Evidence, collect_evidence, read_history, sibling_losses
+from seqattn.analysis.doctor.collect import (
+    Evidence,
+    collect_evidence,
+    measure_overrides,
+    read_history,
+    sibling_losses,
+)
 from seqattn.analysis.doctor.losses import SEED_SPREAD, check_seed_spread
 from seqattn.analysis.doctor.weights import entropy_share
 
@@ -37,5 +43,5 @@ def examine(evidence: Evidence) -> list[Finding]:
 __all__ = [
     "CHECKS", "CHECK_NAMES", "SEED_SPREAD", "WEIGHT_CHECK_NAMES", "Check", "Evidence", "Finding",
     "check_seed_spread", "collect_evidence", "entropy_share", "examine", "findings_as_plain",
-    "read_history", "sibling_losses", "summarize",
+    "measure_overrides", "read_history", "sibling_losses", "summarize",
 ]  # fmt: skip

@@ -25,7 +25,7 @@ function drawFrame(history: AttentionHistory, weights: Unpacked, largest: number
   byId("history-frame").setAttribute("aria-valuetext", name);
   const title = history.meaning === "strength" ? "read strength" : "attention weight";
   draw("history-map", [heatmap(z, pointNames(S), pointNames(T, S + 1), colourScale(history.meaning, weights, largest), title)], {
-    xaxis: { title: { text: "attended point" } }, yaxis: { autorange: "reversed", title: { text: "query step" } }, shapes: outlines(known, ALIGNMENT_COLOUR),
+    xaxis: { title: { text: "attended source point" } }, yaxis: { autorange: "reversed", title: { text: "forecast point" } }, shapes: outlines(known, ALIGNMENT_COLOUR),
   });
 }
 

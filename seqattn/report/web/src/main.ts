@@ -25,7 +25,6 @@ function listParts(): void {
 async function showRun(content: RunContent, live: LiveExplorer | null): Promise<void> {
   showCurves(content.curves, content.unit);
   await nextTask();
-  if (live) document.querySelector("#explorer")?.remove();
   if (live && hasResults(content)) {
     showErrors(content, {
       section: "live",
@@ -41,6 +40,7 @@ async function showRun(content: RunContent, live: LiveExplorer | null): Promise<
 async function main(): Promise<void> {
   const content = readContent();
   const live = await showLive(content);
+  if (live) document.querySelector("#explorer")?.remove(); // the live explorer takes its place
   showGlossary();
   listParts();
   followTheme();
