@@ -15,10 +15,11 @@ import functools
 import gzip
 import hashlib
 import json
+import re
 from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from seqattn import __version__
 from seqattn.analysis.comparison import ComparisonResult, is_comparison, read_comparison
@@ -28,11 +29,20 @@ from seqattn.runs import PAGE, RunFolder, find_run
 from seqattn.runs.output_files import write_output
 from seqattn.runs.storage import folder_lock
 
+if TYPE_CHECKING:
+    from markupsafe import Markup
+
 MAX_SIDE_BY_SIDE = 4
 OUTPUT_HINT = "write elsewhere with --output FILE"
 RUNTIME_FILES = {"script": "ort.wasm.bundle.min.mjs", "wasm": "ort-wasm-simd-threaded.wasm"}
 """The files of ONNX Runtime Web, by their keys in `page.html`. The HTML element that contains a
 file has the id `ort-KEY`."""
+TERMS = {
+    "parameter-free": "parameter-free", "free-running": "free running",
+    "free running": "free running", "teacher-forced": "teacher forcing",
+    "noise floor": "noise floor", "mean squared error": "mean squared error",
+}  # fmt: skip
+"""Words of the summary and their terms in the glossary (web/src/live/glossary.ts)."""
 INSTALL_HINT = 'The pages of seqattn report need plotly and Jinja2: pip install "seqattn[report]"'
 
 
@@ -127,6 +137,7 @@ def render_page(content: dict[str, Any]) -> str:
         loader=PackageLoader("seqattn", "report"), autoescape=True, undefined=StrictUndefined,
         trim_blocks=True, lstrip_blocks=True,
     )  # fmt: skip
+    environment.filters["terms"] = _mark_terms
     files = resources.files("seqattn.report")
     return environment.get_template("page.html").render(
         content=content,
@@ -144,6 +155,17 @@ def render_page(content: dict[str, Any]) -> str:
 def _pack_script(script: str) -> str:
     """Return a script that is compressed with gzip, in base64."""
     return base64.b64encode(gzip.compress(script.encode(), mtime=0)).decode()
+
+
+def _mark_terms(text: str) -> Markup:
+    """Return a text as HTML in which the script makes the terms of the glossary buttons."""
+    from markupsafe import Markup, escape
+
+    words = re.compile("|".join(map(re.escape, TERMS)))
+    marked = words.sub(
+        lambda found: f'<span data-term="{TERMS[found[0]]}">{found[0]}</span>', str(escape(text))
+    )
+    return Markup(marked)  # noqa: S704  # the text is escaped
 
 
 def _read_runtime() -> dict[str, str]:

@@ -41,6 +41,7 @@
     const decimals = Math.max(0, x === 0 ? 0 : 2 - decimalExponent(x), spread2 > 0 ? 2 - decimalExponent(spread2) : 0);
     return decimals > 8 || Math.abs(x) >= 1e15 ? formatNumber(x) : withMinus(x.toFixed(decimals));
   }
+  var capitalize = (text2) => text2.charAt(0).toUpperCase() + text2.slice(1);
   function shorten(name, most = 18) {
     return name.length > most ? `${name.slice(0, Math.ceil(most / 2) - 1)}\u2026${name.slice(-Math.floor(most / 2))}` : name;
   }
@@ -226,7 +227,7 @@
     });
   }
   function referenceLines({ references, shows, coordinate }, losses) {
-    const { soft } = theme();
+    const { ground, soft } = theme();
     const positions = labelPositions(
       references.map(([, loss]) => coordinate(loss)),
       losses.filter(shows).map(coordinate),
@@ -236,7 +237,7 @@
       shapes: references.map(([, loss]) => ({ type: "line", xref: "paper", x0: 0, x1: 1, y0: loss, y1: loss, line: { color: soft, width: 1, dash: "dashdot" } })),
       annotations: references.map(([name, loss], k) => {
         const [side, anchor] = positions[k];
-        return { xref: "paper", x: side === "left" ? 0 : 1, xanchor: side, y: coordinate(loss), yanchor: anchor, text: escapeMarkup(name), showarrow: false, font: { size: 11, color: soft } };
+        return { xref: "paper", x: side === "left" ? 0 : 1, xanchor: side, y: coordinate(loss), yanchor: anchor, text: escapeMarkup(name), showarrow: false, bgcolor: ground, opacity: 0.9, font: { size: 13, color: soft } };
       })
     };
   }
@@ -398,6 +399,7 @@
   // src/curves.ts
   var NOISE_FLOOR = "noise floor";
   var TOP_MARGIN = 54;
+  var PART = " (validation)";
   function lossTraces(curves) {
     const { soft, accent, warn } = theme();
     const line = (name, values, colour, dash) => ({ type: "scatter", mode: curves.epoch.length > 1 ? "lines" : "markers", name, x: curves.epoch, y: values, line: { color: colour, dash, width: 2 }, hovertemplate: "%{y:.4g}" });
@@ -412,18 +414,18 @@
     return baseline ? [...floors, baseline] : floors;
   }
   function referenceLines2(curves, axis) {
-    const { ink, soft } = theme();
+    const { ground, ink, soft } = theme();
     const shapes = [];
     const annotations = [];
     for (const [name, loss] of axis.references) {
       const [colour, side] = name === NOISE_FLOOR ? [ink, "top"] : [soft, "bottom"];
-      const text2 = escapeMarkup(`${name} ${loss === 0 ? "0" : formatNumber(loss)}`);
+      const text2 = escapeMarkup(`${name}${PART} ${loss === 0 ? "0" : formatNumber(loss)}`);
       shapes.push({ type: "line", xref: "paper", x0: 0, x1: 1, y0: loss, y1: loss, line: { color: colour, width: 1, dash: "dashdot" } });
-      annotations.push({ xref: "paper", x: 1, xanchor: "right", y: axis.coordinate(loss), yanchor: side, text: text2, showarrow: false, font: { size: 11, color: colour } });
+      annotations.push({ xref: "paper", x: 1, xanchor: "right", y: axis.coordinate(loss), yanchor: side, text: text2, showarrow: false, bgcolor: ground, opacity: 0.9, font: { size: 13, color: colour } });
     }
     if (curves.best_epoch) {
       shapes.push({ type: "line", yref: "paper", y0: 0, y1: 1, x0: curves.best_epoch, x1: curves.best_epoch, line: { color: soft, width: 1, dash: "dot" } });
-      annotations.push({ yref: "paper", y: 1, yanchor: "bottom", x: curves.best_epoch, text: `best epoch ${curves.best_epoch}`, showarrow: false, font: { size: 11 } });
+      annotations.push({ yref: "paper", y: 1, yanchor: "bottom", x: curves.best_epoch, text: `best epoch ${curves.best_epoch}`, showarrow: false, font: { size: 13 } });
     }
     return { shapes, annotations };
   }
@@ -450,9 +452,9 @@
   var MAX_BARS = 40;
   function drawErrorsByStep(losses, unit) {
     const { accent } = theme();
-    draw("by-step", [{ type: losses.length > MAX_BARS ? "scatter" : "bar", x: losses.map((_, k) => k + 1), y: losses, marker: { color: accent }, hovertemplate: "step %{x}: %{y:.4g}<extra></extra>" }], {
-      title: { text: `Mean squared error${unit} by target step`, font: { size: 14 } },
-      xaxis: { title: { text: "target step" }, ...integerTicks(losses.length) },
+    draw("by-step", [{ type: losses.length > MAX_BARS ? "scatter" : "bar", x: losses.map((_, k) => k + 1), y: losses, marker: { color: accent }, hovertemplate: "position %{x}: %{y:.4g}<extra></extra>" }], {
+      title: { text: `Mean squared error${unit} by position in the forecast`, font: { size: 14 } },
+      xaxis: { title: { text: "position in the forecast" }, ...integerTicks(losses.length) },
       yaxis: { rangemode: "tozero" }
     });
   }
@@ -941,8 +943,8 @@
     const title = history.meaning === "strength" ? "read strength" : "attention weight";
     const down = history.alignment ? stepNames(T) : pointNames(T, S + 1);
     draw("history-map", [heatmap(z, pointNames(S), down, colourScale(history.meaning, weights, largest), title)], {
-      xaxis: { title: { text: "attended point" } },
-      yaxis: { autorange: "reversed", title: { text: "query step" } },
+      xaxis: { title: { text: "attended source point" } },
+      yaxis: { autorange: "reversed", title: { text: history.alignment ? "target step" : "forecast point" } },
       shapes: outlines(known, ALIGNMENT_COLOUR)
     });
   }
@@ -998,23 +1000,26 @@
 
   // src/live/glossary.ts
   var TERMS = [
-    { name: "attention", definition: "A way for the decoder to look back at every source step before each forecast step. It weighs the source steps and reads a mixture of them." },
-    { name: "attention weight", definition: "How much one forecast step reads from one source step. The weights of a step are usually between 0 and 1 and add up to 1." },
+    { name: "attention", definition: "A way for the [decoder] to look back at every source point for each forecast point. It weighs the source points and reads a mixture of them." },
+    { name: "attention weight", definition: "How much one forecast point reads from one source point. The weights of a forecast point are usually between 0 and 1 and add up to 1; if a head is knocked out, all of them are 0." },
     { name: "baseline", definition: "A simple forecast that needs no neural network, such as repeating the last value. A model is only useful if its error is lower." },
-    { name: "context", definition: "What attention hands to the decoder: the sum of the values of all source steps, each multiplied by its weight." },
-    { name: "decoder", definition: "The part of the model that writes the forecast, one step after the other." },
-    { name: "encoder", definition: "The part of the model that reads the source and turns each of its steps into a list of numbers, the encoder state." },
-    { name: "entropy", definition: "A measure of how widely the weights of a step are spread. It is 0 if all weight is on one source step, and largest if all weights are equal." },
+    { name: "context", definition: "What attention hands to the [decoder]: the sum of the [values|value] of all source points, each multiplied by its weight." },
+    { name: "decoder", definition: "The part of the model that writes the forecast, one point after the other." },
+    { name: "encoder", definition: "The part of the model that reads the source and turns each of its points into a list of numbers, the encoder state." },
+    { name: "entropy", definition: "A measure of how widely the weights of a forecast point are spread. It is 0 if all weight is on one source point, and largest if all weights are equal." },
     { name: "epoch", definition: "One pass of the training through all training sequences. Epoch 0 is the model before its training, with random parameters." },
-    { name: "free running", definition: "Forecasting as in real use: each step starts from the model's own previous forecast, so errors can add up." },
-    { name: "key", definition: "The numbers of a source step that a query is compared with. The comparison gives the score." },
+    { name: "forecast point", definition: "A point that the model computes. Its number continues the count of the source: after a source of 2 points, forecast point 3 is the first one, which commands call step 1." },
+    { name: "free running", definition: "Forecasting as in real use: each forecast point starts from the model's own previous one, so errors can add up. The opposite is [teacher forcing]." },
+    { name: "key", definition: "The numbers of a source point that a [query] is compared with. The comparison gives the [score]." },
     { name: "mean squared error", definition: "The mean of the squared differences between forecast and truth. 0 is a perfect forecast; large mistakes count more than small ones." },
-    { name: "noise floor", definition: "The mean squared error that even a perfect model would have, because the data contain random noise. No model can be reliably better." },
-    { name: "query", definition: "The numbers with which a decoder step asks what it needs. They are compared with the key of each source step." },
-    { name: "score", definition: "A number that says how well a query fits a key. Scores become weights by a normalizer such as softmax." },
-    { name: "softmax", definition: "The function that turns scores into weights: all are positive, they add up to 1, and a higher score gives a larger weight." },
-    { name: "teacher forcing", definition: "Giving the decoder the true previous value at each step instead of its own forecast. It makes training easier, but it is impossible in real use." },
-    { name: "value", definition: "The numbers of a source step that attention passes on. The weights decide how much of each value is in the context." }
+    { name: "noise floor", definition: "The [mean squared error] that even a perfect model would have, because the data contain random noise. No model can be reliably better." },
+    { name: "parameter-free", definition: "Describes a [baseline] that is a fixed rule, so that nothing is trained." },
+    { name: "query", definition: "The numbers with which the [decoder] asks what it needs for a forecast point. They are compared with the [key] of each source point." },
+    { name: "score", definition: "A number that says how well a [query] fits a [key]. Scores become weights by a normalizer such as [softmax]." },
+    { name: "softmax", definition: "The function that turns scores into weights: all are positive, they add up to 1, and a higher [score] gives a larger weight." },
+    { name: "source point", definition: "A point that the model is given. The source points are counted from 1." },
+    { name: "teacher forcing", definition: "Giving the [decoder] the true previous point instead of its own forecast. It makes training easier, but it is impossible in real use." },
+    { name: "value", definition: "The numbers of a source point that attention passes on. The weights decide how much of each value is in the [context]." }
   ];
   var idOf = (name) => `term-${name.replaceAll(" ", "-")}`;
   function showGlossary() {
@@ -1023,9 +1028,15 @@
       const term2 = document.createElement("dt");
       term2.id = idOf(name);
       term2.append(textElement("dfn", name));
-      return [term2, textElement("dd", definition)];
+      const meaning = document.createElement("dd");
+      meaning.append(...withTerms(definition));
+      return [term2, meaning];
     }));
     byId("glossary").append(list);
+    for (const marked of document.querySelectorAll("[data-term]")) {
+      const term2 = TERMS.find(({ name }) => name === marked.dataset.term);
+      if (term2) marked.replaceWith(termElement(marked.textContent, term2));
+    }
   }
   function card() {
     const found = document.getElementById("term-card");
@@ -1037,10 +1048,41 @@
     document.body.append(made);
     return made;
   }
-  function termElement(words, { name, definition }) {
+  var CARD_GAP = 10;
+  function placeCard(place3, word) {
+    const tour = word.closest("#live-tour-panel")?.getBoundingClientRect();
+    const at = word.getBoundingClientRect();
+    const { width, height } = place3.getBoundingClientRect();
+    const fit = (position, size, room) => Math.max(CARD_GAP, Math.min(position, room - size - CARD_GAP));
+    const isBeside = tour !== void 0 && tour.right + CARD_GAP + width < innerWidth;
+    const left = isBeside ? tour.right + CARD_GAP : at.left;
+    const isAbove = tour ? true : at.bottom + CARD_GAP + height > innerHeight;
+    const top = isBeside ? at.top : isAbove ? (tour ?? at).top - height - CARD_GAP : at.bottom + CARD_GAP;
+    place3.style.left = `${fit(left, width, innerWidth)}px`;
+    place3.style.top = `${fit(top, height, innerHeight)}px`;
+  }
+  function showCard({ name, definition }, word) {
+    const place3 = card();
+    place3.setAttribute("aria-label", name);
+    const close = textElement("button", "Close");
+    close.type = "button";
+    close.addEventListener("click", () => {
+      place3.hidePopover();
+      word.focus();
+    });
+    const text2 = document.createElement("p");
+    text2.append(...withTerms(definition, (term2) => {
+      showCard(term2, word);
+    }));
+    place3.replaceChildren(textElement("strong", name), text2, close);
+    place3.showPopover();
+    placeCard(place3, word);
+    close.focus();
+  }
+  function termElement(words, term2, show) {
     if (!("popover" in HTMLElement.prototype)) {
       const link = textElement("a", words);
-      link.href = `#${idOf(name)}`;
+      link.href = `#${idOf(term2.name)}`;
       return link;
     }
     const button = textElement("button", words);
@@ -1048,17 +1090,9 @@
     button.className = "term";
     button.setAttribute("aria-label", `${words}: what is it?`);
     button.addEventListener("click", () => {
-      const place2 = card();
-      place2.setAttribute("aria-label", name);
-      const close = textElement("button", "Close");
-      close.type = "button";
-      close.addEventListener("click", () => {
-        place2.hidePopover();
-        button.focus();
-      });
-      place2.replaceChildren(textElement("strong", name), textElement("p", definition), close);
-      place2.showPopover();
-      close.focus();
+      (show ?? ((shown) => {
+        showCard(shown, button);
+      }))(term2);
     });
     return button;
   }
@@ -1066,13 +1100,17 @@
   function splitTerms(text2) {
     return text2.split(/\[([^\]]+)\]/);
   }
-  function paragraph(text2) {
-    const made = document.createElement("p");
-    for (const [k, part] of splitTerms(text2).entries()) {
+  var markTerms = (sentence) => sentence.includes("[") ? sentence : sentence.replace(/mean squared error|noise floor/g, "[$&]");
+  function withTerms(text2, show) {
+    return splitTerms(text2).map((part, k) => {
       const [words, name = words] = part.split("|");
       const term2 = k % 2 ? TERMS.find((each) => each.name === name) : void 0;
-      made.append(term2 ? termElement(words, term2) : part);
-    }
+      return term2 ? termElement(words, term2, show) : part;
+    });
+  }
+  function paragraph(text2) {
+    const made = document.createElement("p");
+    made.append(...withTerms(text2));
     return made;
   }
 
@@ -1196,7 +1234,7 @@
     const previous = printedRow(step.previousWeights ?? scores.values.map((_, k) => k === S - 1 ? 1 : 0));
     const gated = printedRow(content.values.map((x, k) => g * x + (1 - g) * previous[k]));
     const from = (row) => s.map((_, k) => modulo(row - (k - reach), S));
-    const shifted = printedRow(gated.map((_, row) => from(row).reduce((sum, place2, k) => sum + s[k] * gated[place2], 0)));
+    const shifted = printedRow(gated.map((_, row) => from(row).reduce((sum, place3, k) => sum + s[k] * gated[place3], 0)));
     const powers = shifted.map((x) => printed(x ** gamma));
     const total = powers.reduce((a, b) => a + b, 0);
     const stage = record.next;
@@ -1204,7 +1242,7 @@
     const origins = [
       (row) => ({ expression: step.previousWeights ? "the weight of this point in the step before" : row === S - 1 ? "1: before the first step all weight is on the last point" : "0: before the first step all weight is on the last point", cells: [] }),
       (row) => ({ expression: `${formatCell(g)} \xD7 ${formatCell(content.values[row])} + (1 \u2212 ${formatCell(g)}) \xD7 ${formatCell(previous[row])}`, cells: [control.ref(0), content.ref(row), at(row, 0)] }),
-      (row) => ({ expression: sumText(from(row).map((place2, k) => `${formatCell(gated[place2])} \xD7 ${formatCell(s[k])}`)), cells: from(row).flatMap((place2, k) => [at(place2, 1), control.ref(2 + k)]) }),
+      (row) => ({ expression: sumText(from(row).map((place3, k) => `${formatCell(gated[place3])} \xD7 ${formatCell(s[k])}`)), cells: from(row).flatMap((place3, k) => [at(place3, 1), control.ref(2 + k)]) }),
       (row) => ({ expression: `${formatCell(shifted[row])}^${factor(gamma)}`, cells: [at(row, 2), control.ref(1)] }),
       (row) => ({ expression: `${formatCell(powers[row])} / (${sumText(powers.map((x) => formatCell(x)))})`, cells: powers.map((_, k) => at(k, 3)) })
     ];
@@ -1887,6 +1925,51 @@
     return text2;
   }
 
+  // src/live/loss.ts
+  function meanSquaredError(forecast, truth, scale) {
+    let sum = 0;
+    let count = 0;
+    for (const [t, row] of (truth ?? []).entries()) {
+      for (const [g, value] of row.entries()) {
+        if (!Number.isFinite(value) || t >= forecast.length) continue;
+        sum += ((forecast[t][g] - value) / scale[g]) ** 2;
+        count += 1;
+      }
+    }
+    return count ? sum / count : null;
+  }
+  function largestChange(one, other) {
+    return Math.max(0, ...one.flatMap((row, t) => row.map((value, g) => Math.abs(value - other[t][g]))));
+  }
+
+  // src/live/scene.ts
+  function weightsOf(answer, kind, layer, head) {
+    return answer.maps[kind]?.[layer]?.[head] ?? [];
+  }
+  function pointNames3({ kind, source }) {
+    const ofSource = (k) => `source point ${k + 1}`;
+    const ofForecast = (k) => `forecast point ${source.length + k + 1}`;
+    return { row: kind === "encoder_self" ? ofSource : ofForecast, column: kind === "decoder_self" ? ofForecast : ofSource };
+  }
+  var isKnockedOut = (row) => row.length > 0 && row.every((weight) => weight === 0);
+  function largestWeight2(rows, meaning) {
+    let largest = 1e-6;
+    for (const row of rows) for (const weight of row) largest = Math.max(largest, Math.abs(weight));
+    return meaning === "strength" || (rows[0]?.length ?? 0) > 16 ? largest : 1;
+  }
+  function hasOwnScales(shown) {
+    return shown.some(({ scale }) => scale.some((each, g) => each !== shown[0].scale[g]));
+  }
+  function shareOfRange({ state: { source, truth }, features, targetFeatures }, one, other) {
+    const shares = targetFeatures.map((name, g) => {
+      const change = largestChange(one.map((row) => [row[g]]), other.map((row) => [row[g]]));
+      const f = features.indexOf(name);
+      const values = [...f < 0 ? [] : source.map((row) => row[f]), ...[...truth ?? [], ...one, ...other].map((row) => row[g])].filter(Number.isFinite);
+      return change === 0 ? 0 : change / (Math.max(...values) - Math.min(...values));
+    });
+    return Math.max(0, ...shares);
+  }
+
   // src/live/arithmetic_panel.ts
   var HINT = "Move over a number, or choose one with Tab and the arrow keys: this line shows where it comes from.";
   var KEYS = {
@@ -2003,8 +2086,8 @@
         if (cell3.textContent !== text2) cell3.textContent = text2;
       };
       table.rows = [...rows];
-      for (const [place2, row] of rows.entries()) {
-        for (const [column, x] of stage.numbers[row].entries()) set(table.cells.get(key(place2, column)), formatCell(x, stage.digits));
+      for (const [place3, row] of rows.entries()) {
+        for (const [column, x] of stage.numbers[row].entries()) set(table.cells.get(key(place3, column)), formatCell(x, stage.digits));
       }
       const own = !hasOwn(stage) ? [] : stage.ownAs === "column" ? rows.map((row) => stage.own[row][stage.columns.length - 1]) : stage.own.flat();
       for (const [k, cell3] of table.own.entries()) set(cell3, Number.isFinite(own[k]) ? formatCell(own[k], stage.digits) : "");
@@ -2026,15 +2109,15 @@
       head.append(headerCell("", "col"), ...stage.columns.map((name) => headerCell(name, "col")), ...isColumn ? [headerCell("the model\u2019s own", "col")] : []);
       if (isColumn) head.lastElementChild.classList.add("exact");
       const body = table.createTBody();
-      for (const [place2, row] of rows.entries()) {
+      for (const [place3, row] of rows.entries()) {
         const line = body.insertRow();
         line.append(headerCell(stage.rows[row], "row"));
         for (const column of stage.columns.keys()) {
           const cell3 = line.insertCell();
           cell3.className = "number";
-          cell3.tabIndex = place2 === 0 && column === 0 ? 0 : -1;
-          cell3.dataset.cell = key(place2, column);
-          built.cells.set(key(place2, column), cell3);
+          cell3.tabIndex = place3 === 0 && column === 0 ? 0 : -1;
+          cell3.dataset.cell = key(place3, column);
+          built.cells.set(key(place3, column), cell3);
         }
         if (isColumn) built.own.push(ownCell(line));
       }
@@ -2053,9 +2136,9 @@
       const cell3 = element instanceof Element ? element.closest("td[data-cell]") : null;
       const block = cell3?.closest("[data-stage]");
       if (!cell3 || !block || !this.place.contains(cell3)) return null;
-      const [place2, column] = cell3.dataset.cell.split("/").map(Number);
+      const [place3, column] = cell3.dataset.cell.split("/").map(Number);
       const stage = Number(block.dataset.stage);
-      return { stage, row: this.tables[stage].rows[place2], column };
+      return { stage, row: this.tables[stage].rows[place3], column };
     }
     cellOf({ stage, row, column }) {
       const table = this.tables[stage];
@@ -2080,8 +2163,8 @@
       const cell3 = event.target instanceof Element ? event.target.closest("td[data-cell]") : null;
       const table = this.tables[Number(cell3?.closest("[data-stage]")?.dataset.stage)];
       if (!direction || !cell3 || !table) return;
-      const [place2, column] = cell3.dataset.cell.split("/").map(Number);
-      const next = table.cells.get(key(place2 + direction[0], column + direction[1]));
+      const [place3, column] = cell3.dataset.cell.split("/").map(Number);
+      const next = table.cells.get(key(place3 + direction[0], column + direction[1]));
       event.preventDefault();
       if (!next) return;
       cell3.tabIndex = -1;
@@ -2101,7 +2184,7 @@
     return cell3;
   }
   function describeStep2({ first: { layers, heads } }, { state, shown: all }, { shown, count }) {
-    const places = [`step ${state.step + 1}`];
+    const places = [pointNames3({ kind: "cross", source: state.source }).row(state.step)];
     if (layers > 1) places.push(`layer ${state.layer}`);
     if (heads > 1) places.push(`head ${state.head}`);
     if (all.length > 1) places.push(all[0].name);
@@ -2136,6 +2219,7 @@
     element.append(...children);
     return element;
   }
+  var halo = (ground) => ({ stroke: ground, "stroke-width": 4, "stroke-linejoin": "round", "paint-order": "stroke" });
   function linearScale(domain, range) {
     const [low, high] = domain;
     const [first, last] = range;
@@ -2171,14 +2255,14 @@
   var inkOn = ([r, g, b]) => 0.299 * r + 0.587 * g + 0.114 * b > 140 ? "#000" : "#fff";
 
   // src/live/bars.ts
-  var HEIGHT = 130;
-  var MARGIN = { left: 34, right: 6, top: 16, bottom: 20 };
+  var HEIGHT = 140;
+  var MARGIN = { left: 34, right: 6, top: 20, bottom: 22 };
   var STEP = 0.05;
   var WeightBars = class {
-    constructor(place2, events) {
-      this.place = place2;
+    constructor(place3, events) {
+      this.place = place3;
       this.events = events;
-      place2.replaceChildren(this.root);
+      place3.replaceChildren(this.root);
     }
     place;
     events;
@@ -2192,19 +2276,19 @@
       const high = HEIGHT - MARGIN.top - MARGIN.bottom;
       const bar = (width - MARGIN.left - MARGIN.right) / weights.length;
       const toY = (weight) => MARGIN.top + (largest - weight) / (largest - lowest) * high;
-      const { line, soft, warn, ink } = theme();
+      const { line, soft, warn, ink, ground } = theme();
       const focused = document.activeElement instanceof SVGElement ? document.activeElement.dataset.bar : void 0;
       this.root.setAttribute("viewBox", `0 0 ${width} ${HEIGHT}`);
       this.root.setAttribute("width", String(width));
       this.root.setAttribute("height", String(HEIGHT));
       this.root.setAttribute("aria-label", canForce2 ? "Weights of the step; arrow keys change one" : "Weights of the step");
-      const parts = [0, largest].map((tick) => svg("g", { "font-size": 11, fill: soft }, svg("line", { x1: MARGIN.left, x2: width, y1: toY(tick), y2: toY(tick), stroke: line }), svg("text", { x: MARGIN.left - 5, y: toY(tick) + 4, "text-anchor": "end" }, tick === 0 ? "0" : String(Math.round(tick * 100) / 100))));
+      const parts = [0, largest].map((tick) => svg("g", { "font-size": 13, fill: soft }, svg("line", { x1: MARGIN.left, x2: width, y1: toY(tick), y2: toY(tick), stroke: line }), svg("text", { x: MARGIN.left - 5, y: toY(tick) + 4, "text-anchor": "end" }, tick === 0 ? "0" : String(Math.round(tick * 100) / 100))));
       for (const [s, weight] of weights.entries()) {
         const x = MARGIN.left + s * bar;
         const [top, bottom] = [Math.min(toY(weight), toY(0)), Math.max(toY(weight), toY(0))];
         parts.push(svg("rect", { x: x + bar * 0.1, y: top, width: bar * 0.8, height: Math.max(1, bottom - top), fill: rgb(weightColour(Math.abs(weight), largest, false)), stroke: isForced2 ? warn : ink, "stroke-width": isForced2 ? 2 : 0.5 }));
-        if (bar >= 12) parts.push(svg("text", { x: x + bar / 2, y: HEIGHT - 6, "text-anchor": "middle", "font-size": 11, fill: soft }, String(s + 1)));
-        if (bar >= 30) parts.push(svg("text", { x: x + bar / 2, y: top - 3, "text-anchor": "middle", "font-size": 11, fill: soft }, weight.toFixed(2).replace("-", "\u2212")));
+        if (bar >= 12) parts.push(svg("text", { x: x + bar / 2, y: HEIGHT - 6, "text-anchor": "middle", "font-size": 13, fill: soft }, String(s + 1)));
+        if (bar >= 34) parts.push(svg("text", { x: x + bar / 2, y: top - 3, "text-anchor": "middle", "font-size": 13, fill: soft, ...halo(ground) }, weight.toFixed(2).replace("-", "\u2212")));
         if (canForce2) parts.push(this.handle(s, weight, x, bar, (y) => largest - (y - MARGIN.top) / high * (largest - lowest)));
       }
       this.root.replaceChildren(...parts);
@@ -2390,15 +2474,17 @@
     const rows = state.kind === "encoder_self" ? state.source.length : first.steps;
     inputById("live-step").max = String(rows - 1);
     inputById("live-step").value = String(state.step);
-    byId("live-step-name").textContent = `Step ${state.step + 1} of ${rows}`;
-    byId("live-step").setAttribute("aria-valuetext", `step ${state.step + 1} of ${rows}`);
+    const name = pointNames3(state).row(state.step);
+    byId("live-step-name").textContent = `${capitalize(name)} (${state.step + 1} of ${rows})`;
+    byId("live-step").setAttribute("aria-valuetext", `${name}, ${state.step + 1} of ${rows}`);
     showSubjects(explorer);
     showEpoch(explorer);
     showPoint(explorer, scene);
-    byId("live-weights-name").textContent = `Weights of step ${state.step + 1}`;
+    const row = state.kind === "cross" ? state.force.get(state.step + 1, state.layer, state.head) : void 0;
+    byId("live-weights-name").textContent = `Weights of ${name}${row && isKnockedOut(row) ? ": knocked out, so all are 0" : ""}`;
     byId("live-force").hidden = !scene.canForce || state.kind !== "cross";
     byId("live-knock-layer").hidden = first.layers < 2 && first.heads < 2;
-    byId("live-own").disabled = state.force.get(state.step + 1, state.layer, state.head) === void 0;
+    byId("live-own").disabled = row === void 0;
     byId("live-own-all").disabled = state.force.size === 0;
   }
   function describeEpochs(shown) {
@@ -2425,11 +2511,11 @@
     byId("live-epoch-note").hidden = note === "";
   }
   function showPoint(explorer, { features, state }) {
-    const place2 = byId("live-values");
+    const place3 = byId("live-values");
     byId("live-point-name").textContent = `Source point ${state.point + 1} of ${state.source.length}`;
     const shown = features.slice(0, MAX_INPUTS);
-    if (place2.children.length !== shown.length) {
-      place2.replaceChildren(...shown.map((name, f) => {
+    if (place3.children.length !== shown.length) {
+      place3.replaceChildren(...shown.map((name, f) => {
         const label = textElement("label", `${name} `);
         const input = document.createElement("input");
         input.type = "number";
@@ -2441,7 +2527,7 @@
         return label;
       }));
     }
-    for (const [f, input] of [...place2.querySelectorAll("input")].entries()) {
+    for (const [f, input] of [...place3.querySelectorAll("input")].entries()) {
       const value = state.source[state.point][f];
       if (document.activeElement !== input) input.value = formatValue(value, 1).replace("\u2212", "-");
     }
@@ -2449,57 +2535,35 @@
     byId("live-remove").disabled = !explorer.accepts(state.source.length - 1);
   }
 
-  // src/live/loss.ts
-  function meanSquaredError(forecast, truth, scale) {
-    let sum = 0;
-    let count = 0;
-    for (const [t, row] of (truth ?? []).entries()) {
-      for (const [g, value] of row.entries()) {
-        if (!Number.isFinite(value) || t >= forecast.length) continue;
-        sum += ((forecast[t][g] - value) / scale[g]) ** 2;
-        count += 1;
-      }
-    }
-    return count ? sum / count : null;
-  }
-  function largestChange(one, other) {
-    return Math.max(0, ...one.flatMap((row, t) => row.map((value, g) => Math.abs(value - other[t][g]))));
-  }
-
-  // src/live/scene.ts
-  function weightsOf(answer, kind, layer, head) {
-    return answer.maps[kind]?.[layer]?.[head] ?? [];
-  }
-  function largestWeight2(rows, meaning) {
-    let largest = 1e-6;
-    for (const row of rows) for (const weight of row) largest = Math.max(largest, Math.abs(weight));
-    return meaning === "strength" || (rows[0]?.length ?? 0) > 16 ? largest : 1;
-  }
-  function hasOwnScales(shown) {
-    return shown.some(({ scale }) => scale.some((each, g) => each !== shown[0].scale[g]));
-  }
-  function shareOfRange({ state: { source, truth }, features, targetFeatures }, one, other) {
-    const shares = targetFeatures.map((name, g) => {
-      const change = largestChange(one.map((row) => [row[g]]), other.map((row) => [row[g]]));
-      const f = features.indexOf(name);
-      const values = [...f < 0 ? [] : source.map((row) => row[f]), ...[...truth ?? [], ...one, ...other].map((row) => row[g])].filter(Number.isFinite);
-      return change === 0 ? 0 : change / (Math.max(...values) - Math.min(...values));
-    });
-    return Math.max(0, ...shares);
-  }
-
   // src/live/heatmap_plot.ts
-  var MARGIN2 = { left: 62, right: 8, top: 8, bottom: 42 };
+  var MARGIN2 = { left: 72, right: 8, top: 8, bottom: 42 };
   var MAX_HEIGHT = 420;
   var MAX_CELLS_AS_ELEMENTS = 1600;
   var ALIGNMENT_COLOUR2 = "#e69f00";
+  var hasText = ({ cellWidth, cellHeight }) => cellWidth >= 42 && cellHeight >= 20;
+  var shapeOf = (grid) => `${grid.rows} ${grid.columns} ${hasText(grid)}`;
+  function cellElement(grid, step, column) {
+    const rect = svg("rect", { class: "cell", "data-step": step, "data-column": column }, svg("title"));
+    return svg("g", {}, rect, ...hasText(grid) ? [svg("text", { "text-anchor": "middle", "font-size": 14, "pointer-events": "none" })] : []);
+  }
+  function place(rect, { cellWidth, cellHeight }, step, column) {
+    const box = { x: MARGIN2.left + column * cellWidth, y: MARGIN2.top + step * cellHeight, width: cellWidth - 1, height: cellHeight - 1 };
+    for (const [name, value] of Object.entries(box)) rect.setAttribute(name, value.toFixed(2));
+  }
   var HeatmapPlot = class _HeatmapPlot {
-    constructor(place2, events) {
-      this.place = place2;
+    constructor(place3, events) {
+      this.place = place3;
       this.events = events;
       this.root = svg("svg", { tabindex: 0, role: "grid" });
       this.cellId = `live-cell-${_HeatmapPlot.count += 1}`;
-      place2.replaceChildren(this.root);
+      place3.replaceChildren(this.root);
+      this.root.append(this.cellGroup);
+      this.root.addEventListener("focus", () => {
+        this.showCursor();
+      });
+      this.root.addEventListener("blur", () => {
+        this.showCursor();
+      });
     }
     place;
     events;
@@ -2507,6 +2571,13 @@
     static count = 0;
     cellId;
     column = 0;
+    /** The elements of the cells stay while the grid has the same cells: a browser loses the click on an element that is replaced between press and release. */
+    cellGroup = svg("g", { "aria-hidden": "true" });
+    cursor = svg("rect", { fill: "none", "stroke-width": 2, "pointer-events": "none", "data-only": "page" });
+    shape = "";
+    showCursor() {
+      this.cursor.setAttribute("visibility", document.activeElement === this.root ? "visible" : "hidden");
+    }
     draw(scene, shown) {
       const { state } = scene;
       const { meaning } = shown;
@@ -2529,14 +2600,17 @@
       this.root.setAttribute("aria-rowcount", String(rows.length));
       this.root.setAttribute("aria-colcount", String(columns));
       const largest = largestWeight2(rows, meaning);
-      const cells = rows.length * columns > MAX_CELLS_AS_ELEMENTS ? this.image(rows, grid, largest, meaning === "strength") : this.cells(rows, grid, largest, meaning === "strength");
-      let marks2 = this.marks(scene, grid, chosen);
-      this.root.replaceChildren(cells, this.labels(scene, grid), marks2, this.currentCell(rows, chosen));
-      this.root.onfocus = this.root.onblur = () => {
-        const next = this.marks(scene, grid, chosen);
-        marks2.replaceWith(next);
-        marks2 = next;
-      };
+      const names = pointNames3(state);
+      const colourOf = (weight) => weightColour(weight, largest, meaning === "strength");
+      const isImage = rows.length * columns > MAX_CELLS_AS_ELEMENTS;
+      if (isImage) this.cellGroup.replaceChildren(this.image(rows, grid, colourOf));
+      else this.drawCells(rows, grid, names, colourOf);
+      this.shape = isImage ? "" : shapeOf(grid);
+      while (this.cellGroup.nextSibling) this.cellGroup.nextSibling.remove();
+      this.root.append(this.labels(scene, grid), this.marks(scene, grid, chosen), this.cursor, this.currentCell(rows, chosen, names));
+      place(this.cursor, grid, chosen, this.column);
+      this.cursor.setAttribute("stroke", theme().ink);
+      this.showCursor();
       this.root.onclick = (event) => {
         this.click(event, grid);
       };
@@ -2545,36 +2619,40 @@
       };
     }
     /** The chosen cell for screen readers, which read it when the keyboard moves to it. */
-    currentCell(rows, chosen) {
+    currentCell(rows, chosen, names) {
       this.root.setAttribute("aria-activedescendant", this.cellId);
-      const cell3 = svg("g", { id: this.cellId, role: "gridcell", "aria-colindex": this.column + 1, "aria-selected": "true", "aria-label": `step ${chosen + 1}, point ${this.column + 1}: ${rows[chosen][this.column].toFixed(3)}` });
+      const cell3 = svg("g", { id: this.cellId, role: "gridcell", "aria-colindex": this.column + 1, "aria-selected": "true", "aria-label": `${names.row(chosen)}, ${names.column(this.column)}: ${rows[chosen][this.column].toFixed(3)}` });
       return svg("g", { role: "row", "aria-rowindex": chosen + 1, "data-only": "page" }, cell3);
     }
-    cells(rows, grid, largest, signed) {
-      const group = svg("g", { "aria-hidden": "true" });
-      const withText = grid.cellWidth >= 38 && grid.cellHeight >= 18;
+    drawCells(rows, grid, names, colourOf) {
+      if (this.shape !== shapeOf(grid)) this.cellGroup.replaceChildren(...rows.flatMap((row, t) => row.map((_, s) => cellElement(grid, t, s))));
       for (const [t, row] of rows.entries()) {
         for (const [s, weight] of row.entries()) {
-          const [x, y] = [MARGIN2.left + s * grid.cellWidth, MARGIN2.top + t * grid.cellHeight];
-          const colour = weightColour(weight, largest, signed);
-          group.append(svg("rect", { x, y, width: grid.cellWidth - 1, height: grid.cellHeight - 1, fill: rgb(colour), class: "cell", "data-step": t, "data-column": s }, svg("title", {}, `step ${t + 1} attends to point ${s + 1} with ${weight.toFixed(4)}`)));
-          if (withText) group.append(svg("text", { x: x + grid.cellWidth / 2, y: y + grid.cellHeight / 2 + 4, "text-anchor": "middle", "font-size": 12, fill: inkOn(colour), "pointer-events": "none" }, weight.toFixed(2).replace("-", "\u2212")));
+          const colour = colourOf(weight);
+          const [rect, words] = this.cellGroup.children[t * grid.columns + s].children;
+          place(rect, grid, t, s);
+          rect.setAttribute("fill", rgb(colour));
+          rect.firstElementChild.textContent = `${names.row(t)} attends to ${names.column(s)} with ${weight.toFixed(4)}`;
+          if (!words) continue;
+          words.setAttribute("x", String(MARGIN2.left + (s + 0.5) * grid.cellWidth));
+          words.setAttribute("y", String(MARGIN2.top + (t + 0.5) * grid.cellHeight + 5));
+          words.setAttribute("fill", inkOn(colour));
+          words.textContent = weight.toFixed(2).replace("-", "\u2212");
         }
       }
-      return group;
     }
-    image(rows, grid, largest, signed) {
+    image(rows, grid, colourOf) {
       const canvas = document.createElement("canvas");
       [canvas.width, canvas.height] = [grid.columns, grid.rows];
       const context = canvas.getContext("2d");
       const pixels = context.createImageData(grid.columns, grid.rows);
-      for (const [k, weight] of rows.flat().entries()) pixels.data.set([...weightColour(weight, largest, signed), 255], 4 * k);
+      for (const [k, weight] of rows.flat().entries()) pixels.data.set([...colourOf(weight), 255], 4 * k);
       context.putImageData(pixels, 0, 0);
-      return svg("image", { x: MARGIN2.left, y: MARGIN2.top, width: grid.columns * grid.cellWidth, height: grid.rows * grid.cellHeight, preserveAspectRatio: "none", href: canvas.toDataURL(), style: "image-rendering: pixelated" });
+      return svg("image", { x: MARGIN2.left, y: MARGIN2.top, width: grid.columns * grid.cellWidth, height: grid.rows * grid.cellHeight, preserveAspectRatio: "none", href: canvas.toDataURL(), style: "image-rendering: pixelated", "pointer-events": "none" });
     }
     labels({ state, hasAlignment }, grid) {
       const { soft } = theme();
-      const group = svg("g", { "font-size": 11, fill: soft, "aria-hidden": "true" });
+      const group = svg("g", { "font-size": 13, fill: soft, "aria-hidden": "true", "pointer-events": "none" });
       const S = state.source.length;
       const isCountedFrom1 = state.kind === "cross" && hasAlignment;
       const firstRow = state.kind === "encoder_self" || isCountedFrom1 ? 1 : S + 1;
@@ -2583,15 +2661,15 @@
       const bottom = MARGIN2.top + grid.rows * grid.cellHeight;
       for (let t = 0; t < grid.rows; t += every(grid.cellHeight, 13)) group.append(svg("text", { x: MARGIN2.left - 6, y: MARGIN2.top + (t + 0.5) * grid.cellHeight + 4, "text-anchor": "end" }, String(firstRow + t)));
       for (let s = 0; s < grid.columns; s += every(grid.cellWidth, 26)) group.append(svg("text", { x: MARGIN2.left + (s + 0.5) * grid.cellWidth, y: bottom + 14, "text-anchor": "middle" }, String(firstColumn + s)));
-      const across = state.kind === "decoder_self" ? "attended decoder step, by the point it forecasts" : "attended source point";
-      group.append(svg("text", { x: MARGIN2.left + grid.columns * grid.cellWidth / 2, y: bottom + 32, "text-anchor": "middle", "font-size": 13 }, across));
+      const across = state.kind === "decoder_self" ? "attended forecast point" : "attended source point";
+      group.append(svg("text", { x: MARGIN2.left + grid.columns * grid.cellWidth / 2, y: bottom + 32, "text-anchor": "middle", "font-size": 14 }, across));
       const middle = (MARGIN2.top + bottom) / 2;
-      group.append(svg("text", { x: 14, y: middle, "text-anchor": "middle", "font-size": 13, transform: `rotate(-90 14 ${middle})` }, state.kind === "encoder_self" ? "query point" : isCountedFrom1 ? "target step" : "forecast point"));
+      group.append(svg("text", { x: 14, y: middle, "text-anchor": "middle", "font-size": 14, transform: `rotate(-90 14 ${middle})` }, state.kind === "encoder_self" ? "source point" : isCountedFrom1 ? "target step" : "forecast point"));
       return group;
     }
     /** Outlines: the true source step, forced rows, the chosen row, and the cell of the keyboard. */
     marks({ state, alignment }, grid, chosen) {
-      const { warn, ink } = theme();
+      const { warn } = theme();
       const group = svg("g", { fill: "none", "pointer-events": "none" });
       const outline = (t, s, count, attributes) => {
         group.append(svg("rect", { x: MARGIN2.left + s * grid.cellWidth, y: MARGIN2.top + t * grid.cellHeight, width: count * grid.cellWidth - 1, height: grid.cellHeight - 1, ...attributes }));
@@ -2602,12 +2680,11 @@
           if (row.layer !== state.layer || row.head !== state.head) continue;
           const middle = MARGIN2.top + (row.step - 0.5) * grid.cellHeight + 4;
           const hasRoom = grid.cellHeight >= 30;
-          group.append(svg("text", { x: hasRoom ? MARGIN2.left - 6 : 26, y: middle + (hasRoom ? 13 : 0), "font-size": 11, stroke: "none", fill: warn, "text-anchor": hasRoom ? "end" : "start", class: "forced-row" }, hasRoom ? "forced" : "\u25B8"));
+          group.append(svg("text", { x: hasRoom ? MARGIN2.left - 6 : 26, y: middle + (hasRoom ? 13 : 0), "font-size": 12, stroke: "none", fill: warn, "text-anchor": hasRoom ? "end" : "start", class: "forced-row" }, hasRoom ? "forced" : "\u25B8"));
           outline(row.step - 1, 0, grid.columns, { stroke: warn, "stroke-width": 1.5, "stroke-dasharray": "5 3" });
         }
       }
       outline(chosen, 0, grid.columns, { stroke: warn, "stroke-width": 3 });
-      if (document.activeElement === this.root) outline(chosen, this.column, 1, { stroke: ink, "stroke-width": 2, "data-only": "page" });
       return group;
     }
     click(event, grid) {
@@ -2648,10 +2725,10 @@
     if (layer !== void 0 && !isIndex(layer, layers)) throw new Error(`force, step ${step}, layer ${layer}: the model has ${layers}, counted from 0.`);
     if (head !== void 0 && !isIndex(head, heads)) throw new Error(`force, step ${step}, head ${head}: the model has ${heads}, counted from 0.`);
   }
-  function checkRow(row, source, place2) {
-    if (row.length !== source) throw new Error(`${place2}: has ${row.length} weights; the source has ${source} points.`);
+  function checkRow(row, source, place3) {
+    if (row.length !== source) throw new Error(`${place3}: has ${row.length} weights; the source has ${source} points.`);
     return row.map((weight) => {
-      if (typeof weight !== "number" || !Number.isFinite(weight)) throw new Error(`${place2}: every weight must be a number.`);
+      if (typeof weight !== "number" || !Number.isFinite(weight)) throw new Error(`${place3}: every weight must be a number.`);
       return weight;
     });
   }
@@ -3000,12 +3077,12 @@
     return [low - margin, high + margin];
   }
   var PathPlot = class {
-    constructor(place2, events) {
-      this.place = place2;
+    constructor(place3, events) {
+      this.place = place3;
       this.events = events;
       this.root = svg("svg", { role: "group", "aria-label": "The sequence. Source points can be moved with the arrow keys." });
       this.root.style.touchAction = "pan-y";
-      place2.replaceChildren(this.root);
+      place3.replaceChildren(this.root);
     }
     place;
     events;
@@ -3044,7 +3121,7 @@
     }
     axes(panel, scene, isLast) {
       const { line, soft } = theme();
-      const group = svg("g", { "font-size": 11, fill: soft, "aria-hidden": "true" });
+      const group = svg("g", { "font-size": 13, fill: soft, "aria-hidden": "true" });
       const [left, right] = [MARGIN3.left, this.width - MARGIN3.right];
       const [bottom, top] = [panel.y(panel.y.domain[0]), panel.y(panel.y.domain[1])];
       const yTicks = roundTicks(panel.y.domain, bottom - top > 150 ? 6 : 3);
@@ -3061,8 +3138,8 @@
         if (isLast) group.append(svg("text", { x, y: bottom + 15, "text-anchor": "middle" }, xText(tick)));
       }
       const below = scene.plane ? scene.axisNames[scene.features[0]] ?? scene.features[0] : hasTimes ? "time" : "step";
-      if (isLast) group.append(svg("text", { x: (left + right) / 2, y: bottom + 32, "text-anchor": "middle", "font-size": 13 }, shorten(below, 40)));
-      group.append(svg("text", { x: 13, y: (top + bottom) / 2, "text-anchor": "middle", "font-size": 13, transform: `rotate(-90 13 ${(top + bottom) / 2})` }, shorten(panel.title, 24)));
+      if (isLast) group.append(svg("text", { x: (left + right) / 2, y: bottom + 32, "text-anchor": "middle", "font-size": 14 }, shorten(below, 40)));
+      group.append(svg("text", { x: 13, y: (top + bottom) / 2, "text-anchor": "middle", "font-size": 14, transform: `rotate(-90 13 ${(top + bottom) / 2})` }, shorten(panel.title, 24)));
       return group;
     }
     /** Source line, truth, the models' own forecasts where weights are forced, and the forecasts. */
@@ -3070,24 +3147,24 @@
       const { soft, accent } = theme();
       const { state: { source, truth, step }, shown } = scene;
       const group = svg("g", {});
-      if (panel.sourceY >= 0) group.append(polyline(source.map((row, k) => place(panel, row, k, "source")), { stroke: soft, "stroke-width": 1.5 }));
+      if (panel.sourceY >= 0) group.append(polyline(source.map((row, k) => place2(panel, row, k, "source")), { stroke: soft, "stroke-width": 1.5 }));
       if (panel.targetY < 0) return group;
       const S = source.length;
-      const known = (truth ?? []).map((row, t) => place(panel, row, S + t, "target")).filter((at) => at.every(Number.isFinite));
+      const known = (truth ?? []).map((row, t) => place2(panel, row, S + t, "target")).filter((at) => at.every(Number.isFinite));
       group.append(polyline(known, { stroke: accent, "stroke-width": 1.5, "stroke-dasharray": "2 4" }));
       for (const [x, y] of known) group.append(svg("path", { d: `M${x - 5} ${y - 5}l10 10m0 -10l-10 10`, stroke: accent, "stroke-width": 1.5 }));
       for (const { answer, own, colour } of shown) {
-        if (own !== answer) group.append(polyline(own.forecast.map((row, t) => place(panel, row, S + t, "target")), { stroke: colour, "stroke-width": 1.5, "stroke-dasharray": "6 4", opacity: 0.6, class: "own-forecast" }));
-        const points2 = answer.forecast.map((row, t) => place(panel, row, S + t, "target"));
+        if (own !== answer) group.append(polyline(own.forecast.map((row, t) => place2(panel, row, S + t, "target")), { stroke: colour, "stroke-width": 1.5, "stroke-dasharray": "6 4", opacity: 0.6, class: "own-forecast" }));
+        const points2 = answer.forecast.map((row, t) => place2(panel, row, S + t, "target"));
         group.append(polyline(points2, { stroke: colour, "stroke-width": 2, class: "forecast" }));
-        for (const [t, [x, y]] of points2.entries()) group.append(this.forecastPoint(x, y, t, t === step, colour));
+        for (const [t, [x, y]] of points2.entries()) group.append(this.forecastPoint(x, y, t, S + t + 1, t === step, colour));
       }
       return group;
     }
-    forecastPoint(x, y, step, isChosen, colour) {
+    forecastPoint(x, y, step, number, isChosen, colour) {
       const r = isChosen ? 9 : 5;
       const { ground } = theme();
-      const point = svg("path", { d: `M${x} ${y - r}L${x + r} ${y}L${x} ${y + r}L${x - r} ${y}Z`, fill: isChosen ? colour : ground, stroke: colour, "stroke-width": 2, class: "forecast-point" }, svg("title", {}, `forecast of step ${step + 1}`));
+      const point = svg("path", { d: `M${x} ${y - r}L${x + r} ${y}L${x} ${y + r}L${x - r} ${y}Z`, fill: isChosen ? colour : ground, stroke: colour, "stroke-width": 2, class: "forecast-point" }, svg("title", {}, `forecast point ${number}`));
       point.addEventListener("pointerenter", () => {
         if (this.dragged === null) this.events.chooseStep(step);
       });
@@ -3099,14 +3176,14 @@
     sourcePoints(panel, scene) {
       const group = svg("g", {});
       if (panel.sourceY < 0) return group;
-      const { ink, soft } = theme();
+      const { ground, ink, soft } = theme();
       const { state, shown: [{ meaning }] } = scene;
       const rows = state.kind === "decoder_self" ? [] : weightsOf(scene.shown[0].answer, state.kind, state.layer, state.head);
       const weights = rows[state.step] ?? [];
       const largest = largestWeight2(rows, meaning);
       const many = state.source.length > 16;
       for (const [k, row] of state.source.entries()) {
-        const [x, y] = place(panel, row, k, "source");
+        const [x, y] = place2(panel, row, k, "source");
         const weight = weights[k];
         const r = weight === void 0 ? 6 : (many ? 3.5 : 5) + 9 * Math.sqrt(Math.min(1, Math.abs(weight) / largest));
         const colour = weight === void 0 ? soft : rgb(weightColour(weight, largest, meaning === "strength"));
@@ -3133,7 +3210,7 @@
         this.follow(circle, k, panel, scene);
         if (!many) group.prepend(this.hitArea(x, y, k, panel));
         group.append(circle);
-        if (!many) group.append(svg("text", { x: x + r + 3, y: y - r - 1, "font-size": 12, fill: soft, "aria-hidden": "true", class: "point-number" }, String(k + 1)));
+        if (!many) group.append(svg("text", { x: x + r + 3, y: y - r - 1, "font-size": 14, "font-weight": 600, fill: soft, "aria-hidden": "true", class: "point-number", ...halo(ground) }, String(k + 1)));
       }
       return group;
     }
@@ -3212,7 +3289,7 @@
     };
     return [linearScale(widen(x, right - left), [left, right]), linearScale(widen(y, bottom - top), [bottom, top])];
   }
-  function place(panel, row, position, side) {
+  function place2(panel, row, position, side) {
     const [fx, fy] = side === "source" ? [panel.sourceX, panel.sourceY] : [panel.targetX, panel.targetY];
     return [panel.x(fx === null ? position + 1 : row[fx]), panel.y(row[fy])];
   }
@@ -3223,17 +3300,19 @@
   // src/live/sentence.ts
   var MAX_ATTENDED2 = 3;
   var MAX_FEATURES = 4;
-  function attended(row, first) {
-    return row.map((weight, k) => [weight, k]).sort((a, b) => Math.abs(b[0]) - Math.abs(a[0])).slice(0, MAX_ATTENDED2).map(([weight, k]) => `point ${first + k + 1} with ${withMinus(weight.toFixed(3))}`).join(", ");
+  function attended(row, names) {
+    return row.map((weight, k) => [weight, k]).sort((a, b) => Math.abs(b[0]) - Math.abs(a[0])).slice(0, MAX_ATTENDED2).map(([weight, k]) => `${names.column(k)} with ${withMinus(weight.toFixed(3))}`).join(", ");
   }
   function describe(scene) {
     const { state, shown, targetFeatures } = scene;
-    const S = state.source.length;
-    const [{ answer }] = shown;
+    const names = pointNames3(state);
+    const [{ answer, meaning }] = shown;
     const row = weightsOf(answer, state.kind, state.layer, state.head)[state.step];
     const isEncoder = state.kind === "encoder_self";
-    let text2 = `Step ${state.step + 1} (point ${isEncoder ? state.step + 1 : S + state.step + 1})`;
-    text2 += row ? ` attends to ${attended(row, state.kind === "decoder_self" ? S : 0)}.` : ".";
+    let text2 = capitalize(names.row(state.step));
+    if (!row) text2 += ".";
+    else if (meaning === "distribution" && isKnockedOut(row)) text2 += " attends to nothing: its weights are knocked out, so all are 0 and do not add up to 1.";
+    else text2 += ` attends to ${attended(row, names)}.`;
     if (!isEncoder) {
       const values = targetFeatures.slice(0, MAX_FEATURES).map((name, g) => {
         const truth = state.truth?.[state.step]?.[g];
@@ -3320,9 +3399,8 @@
   var COLOURS = ["#009e73", "#cc79a7", "#56b4e9"];
   function livePage(content) {
     const { live } = content;
-    if (!live?.models.length) return null;
-    const examples = live.examples ?? (content.kind === "run" ? content.examples : void 0);
-    if (!examples) return null;
+    const examples = live?.examples ?? (content.kind === "run" ? content.examples : void 0);
+    if (!live?.models.length || !examples) return null;
     const alignment = live.alignment ?? (content.kind === "run" ? content.alignment : null) ?? null;
     return { live, examples, alignment };
   }
@@ -3496,6 +3574,18 @@
     forceShuffled() {
       this.forceRow((row) => shuffleRow(row));
     }
+    /** Give all forecast points equal weights, in all layers and heads. */
+    forceUniformEverywhere() {
+      const { heads, layers, steps } = this.first;
+      if (!this.canForce) return;
+      this.change(({ force, source }) => {
+        for (let layer = 0; layer < layers; layer += 1) {
+          for (let head = 0; head < heads; head += 1) {
+            for (let step = 1; step <= steps; step += 1) force.set(step, layer, head, uniformRow(source.length));
+          }
+        }
+      });
+    }
     freeRow() {
       this.change(({ force, step, layer, head }) => {
         force.delete(step + 1, layer, head);
@@ -3619,7 +3709,8 @@
         const options = { run, epoch, outputs: hasTrace && k === 0 ? "all" : "weights" };
         const own = await live.run(source, isForced2 ? { run, epoch, outputs: "forecast" } : options);
         const answer = isForced2 ? await live.run(source, { ...options, force: { rows: this.rowsFor(live, answered.force) } }) : own;
-        const { name, best_epoch: best, epochs } = live.content.runs[run];
+        const { best_epoch: best, epochs } = live.content.runs[run];
+        const name = this.nameOf(model, run);
         const suffix = epochs.length > 1 && epoch !== best ? `, epoch ${epoch}` : "";
         shown.push({ name: name + suffix, colour: k ? COLOURS[k - 1] : warn, answer, own, scale: live.content.loss_scale, meaning: meaningOf(live.content) });
       }
@@ -3629,6 +3720,12 @@
       const isWhole = answered.example !== null && answered.source.length === page.examples.source_lengths[answered.example];
       const times = isWhole ? this.sequences.times(answered.example) : [];
       return { state: answered, current: state, shown, features, targetFeatures, axisNames: named, plane, hasTrace, alignment, hasAlignment, times, canForce: this.canForce };
+    }
+    /** Return the name of a run. It says whether the model has attention, if the models of the page differ in that. */
+    nameOf(model, run) {
+      const { runs, layers } = this.models[model].content;
+      const differ = this.models.some(({ content }) => content.layers === 0 !== (layers === 0));
+      return differ ? `${runs[run].name} (${layers === 0 ? "without" : "with"} attention)` : runs[run].name;
     }
     /** The forced rows that exist in a model with other layers and heads. */
     rowsFor({ content: { layers, heads, steps } }, force = this.state.force) {
@@ -3648,10 +3745,10 @@
       const { scene } = this;
       if (!scene) return;
       this.path.draw(scene);
-      const place2 = byId("live-map");
+      const place3 = byId("live-map");
       while (this.maps.length < scene.shown.length) {
         const own = document.createElement("div");
-        place2.append(own);
+        place3.append(own);
         const caption = document.createElement("p");
         const picture = document.createElement("div");
         own.append(caption, picture);
@@ -3661,12 +3758,12 @@
           this.forceCell(step, column);
         } }));
       }
-      for (const [k, own] of [...place2.children].entries()) {
+      for (const [k, own] of [...place3.children].entries()) {
         own.hidden = k >= scene.shown.length;
         if (k >= scene.shown.length) continue;
         const { name, answer } = scene.shown[k];
         const hasWeights = weightsOf(answer, scene.state.kind, scene.state.layer, scene.state.head).length > 0;
-        own.firstElementChild.textContent = scene.shown.length === 1 ? "" : hasWeights ? name : `${name} has no such weights.`;
+        own.firstElementChild.textContent = scene.shown.length === 1 ? "" : hasWeights ? name : `${name}: there are no such weights to show.`;
         this.maps[k].draw(scene, scene.shown[k]);
       }
       const { state } = scene;
@@ -3702,11 +3799,11 @@
     return found;
   }
   function addLegend(explorer) {
-    const place2 = document.createElement("p");
-    place2.id = "live-legend";
-    byId("live-path").after(place2);
+    const place3 = document.createElement("p");
+    place3.id = "live-legend";
+    byId("live-path").after(place3);
     explorer.onAnswer((scene) => {
-      place2.replaceChildren(...entries(scene));
+      place3.replaceChildren(...entries(scene));
     });
   }
 
@@ -3981,9 +4078,9 @@ ${text2}
       const head = explorer.first.layers > 1 || explorer.first.heads > 1 ? `, layer ${state.layer}, head ${state.head}` : "";
       const models = shown.map((each) => each.name).join(" and ");
       const text2 = `${models}; ${name}${head}. ${byId("live-text").textContent} ${LEGEND}`;
-      const maps = [...byId("live-map").children].filter((place2) => !place2.hidden).flatMap((place2) => {
-        const picture = place2.querySelector("svg");
-        return picture && picture.viewBox.baseVal.width > 0 && !picture.closest("[hidden]") ? [{ picture, caption: place2.querySelector("p")?.textContent ?? "" }] : [];
+      const maps = [...byId("live-map").children].filter((place3) => !place3.hidden).flatMap((place3) => {
+        const picture = place3.querySelector("svg");
+        return picture && picture.viewBox.baseVal.width > 0 && !picture.closest("[hidden]") ? [{ picture, caption: place3.querySelector("p")?.textContent ?? "" }] : [];
       });
       return compose(this.title, text2, shown.length > 1 ? shown : [], byId("live-path").querySelector("svg"), maps);
     }
@@ -4006,23 +4103,25 @@ ${text2}
   };
 
   // src/live/tour_texts.ts
+  var CHOOSE = "Choose another forecast point: click a diamond, or move the slider Forecast point.";
   var LOOK = {
     distribution: {
       title: "Where does it look?",
-      about: "Before each step of the forecast, the model looks at the source again. This is [attention]. It gives each source point an [attention weight], and reads more from points with a larger weight. In the heatmap, each row is a forecast step and each column a source point; a bright cell is a large weight. In the picture of the sequence, a source point with a large weight is a large bright circle.",
-      task: "Choose another forecast step: move the Step slider, or point at a diamond."
+      about: "For each [forecast point], the model looks at the source again. This is [attention]. It gives each [source point] an [attention weight], and reads more from points with a larger weight. In the heatmap, each row is a forecast point and each column a source point; a bright cell is a large weight. In the picture of the sequence, a source point with a large weight is a large bright circle.",
+      task: CHOOSE
     },
     strength: {
       title: "Where does it look?",
-      about: "This model does not choose among the source points. It adds what it reads to a memory, and each forecast step reads from this memory. The heatmap shows how strongly each step reads what a source point wrote. These strengths may be negative, and they need not add up to 1, unlike an [attention weight].",
-      task: "Choose another forecast step: move the Step slider, or point at a diamond."
+      about: "This model does not choose among the source points. It adds what it reads to a memory, and each [forecast point] reads from this memory. The heatmap shows how strongly each forecast point reads what a source point wrote. These strengths may be negative, and they need not add up to 1, unlike an [attention weight].",
+      task: CHOOSE
     },
     none: {
       title: "Where does it look?",
-      about: "Nowhere: this model has no [attention]. The [encoder] has to put the whole source into one list of numbers of fixed size, and the [decoder] forecasts from that list alone. A model with attention looks at every source point again before each forecast step.",
-      task: "Choose another forecast step: move the Step slider, or point at a diamond."
+      about: "Nowhere: this model has no [attention]. The [encoder] has to put the whole source into one list of numbers of fixed size, and the [decoder] forecasts from that list alone. A model with attention looks at every source point again for each [forecast point].",
+      task: CHOOSE
     }
   };
+  var RECURRENT = " (In a recurrent model, what is read at a source point also contains traces of the points before it.)";
   var CANNOT_FORBID = {
     strength: "In a model with attention you could now forbid this look, and see what the forecast loses. Here it is impossible: the strengths follow from the memory, so there are no weights to replace.",
     none: "In a model with attention you could now forbid a look at a point, and see what the forecast loses. This model does not look, so there is nothing to forbid."
@@ -4031,112 +4130,138 @@ ${text2}
     if (!canForce2) return { title: "Forbid it", about: CANNOT_FORBID[attention === "none" ? "none" : "strength"], task: null };
     return {
       title: "Forbid it",
-      about: "Does the forecast need this look, or is it a habit? To find out, force the chosen step to look elsewhere. The model then computes this step and all later ones with the weights that you give.",
-      task: "In the heatmap, click a dark cell: its step now reads from that source point only. With the keyboard: go to the heatmap with Tab, choose a cell with the arrow keys, and press Enter."
+      about: "Does the forecast need this look, or is it a habit? To find out, make a forecast point look elsewhere. The model then computes this point and all later ones with the weights that you give.",
+      task: "In the heatmap, click a dark cell: its forecast point now reads from that source point only. Or give all points equal weights:",
+      keys: "With the keyboard: go to the heatmap with Tab, choose a cell with the arrow keys, and press Enter.",
+      action: { name: "Equal weights everywhere", act: "uniform" }
     };
   }
-  function before({ hasEpochs }) {
+  function before({ hasEpochs, data }) {
     const title = "What was it before training?";
     if (hasEpochs) {
       return {
         title,
         about: "This page has the model at several times of its training. An [epoch] is one pass through all training sequences. Before the first one, the parameters of the model are random numbers.",
-        task: "Move the epoch slider to the left, as far as it goes. Then move it slowly to the right."
+        task: "Move the slider of the epochs to the left, as far as it goes. Then move it slowly to the right."
       };
     }
     return {
       title,
       about: "This page has the trained model only. If you record the training, a slider appears here, and the model answers as it would have after each recorded [epoch]. At first it answers at random: the forecast goes nowhere in particular, and no source point stands out.",
       task: null,
-      command: "seqattn train CONFIG --set training.record_attention=5"
+      commands: data?.record
     };
   }
-  function plainModel({ plain, isPlainShown, attention }) {
-    const title = "What does the plain model do?";
+  function plainModel({ plain, isPlainShown, attention, data }) {
+    const [conclusion, commands] = [data?.conclusion, data?.commands];
     if (attention === "none") {
       return {
-        title,
+        title: "What does the plain model do?",
         about: "You have seen it: this is the plain model, without [attention]. To see what attention changes, train a second model with it and put both on one page.",
         task: null,
-        command: "seqattn report RUN_WITH_ATTENTION RUN_WITHOUT --output both.html"
+        conclusion,
+        commands
       };
     }
     if (plain === null) {
       return {
-        title,
-        about: "To see what [attention] is worth, compare it with a model that has none: its [decoder] gets one list of numbers for the whole source, and never looks back. Train one, and put both on one page. Or use seqattn compare, which trains several models with several seeds.",
+        title: "Does it need its attention?",
+        about: conclusion?.length ? "You have changed the weights of one sequence. Here is the answer over the test sequences:" : "Whether a model needs its [attention] shows in a comparison with a model that has none: its [decoder] gets one list of numbers for the whole source, and never looks back.",
         task: null,
-        command: "seqattn train CONFIG --set model.attention=null --name plain; seqattn report RUN_A RUN_B --output both.html"
+        conclusion: data ? [data.average, ...data.conclusion].filter((sentence) => sentence !== "") : [],
+        commands
       };
     }
     return {
-      title,
+      title: "What does the plain model do?",
       about: `The model ${plain} has no [attention]: its [decoder] gets one list of numbers for the whole source, and never looks back. Both models answer the same source.`,
-      task: isPlainShown ? "Move a source point, and see which forecast goes wrong first." : `Choose ${plain} under Compare with. Then move a source point, and see which forecast goes wrong first.`
+      task: isPlainShown ? "Go through some sequences. This panel counts which forecast is closer to the truth:" : `Choose ${plain} under Compare with. Then go through some sequences. This panel counts which forecast is closer to the truth:`,
+      action: { name: "Next sequence", act: "next" },
+      conclusion,
+      commands
     };
   }
   function tourSteps(facts) {
-    const source = facts.plane ? "The numbered circles in the picture are the source: the points that the model is given, in this order. The diamonds are its forecast: how it continues the path. Crosses, if there are any, are the true continuation." : "In the picture, time runs from left to right. The numbered circles are the source: the values that the model is given. The diamonds are its forecast: how it continues them. Crosses, if there are any, are the true continuation.";
-    const corner = facts.plane ? "corner" : "point";
-    return [
+    const source = facts.plane ? "The numbered circles in the picture are the source: the points that the model is given, in this order. The diamonds are its forecast: how it continues the path. The crosses are the truth: how the path really continues." : "In the picture, time runs from left to right. The numbered circles are the source: the values that the model is given. The diamonds are its forecast: how it continues them. The crosses are the truth: how they really continue.";
+    const look = { ...LOOK[facts.attention] };
+    if (facts.attention === "distribution" && facts.isRecurrent) look.about += RECURRENT;
+    const steps = [
       {
-        title: `Move a ${corner}`,
+        title: "Move a source point",
         about: `${source} The model is inside this page, so it can answer any source.`,
-        task: `Drag one of the circles${facts.plane ? ", a corner of the path," : ""} to another place. With the keyboard: go to a circle with Tab, and press the arrow keys.`
+        task: "Drag one of the circles to another place.",
+        keys: "With the keyboard: go to a circle with Tab, and press the arrow keys."
       },
-      LOOK[facts.attention],
+      look,
       forbid(facts),
       before(facts),
       plainModel(facts)
     ];
+    return facts.isTouch ? steps.map((step) => ({ ...step, keys: void 0 })) : steps;
   }
   var LITTLE = 0.05;
   var moved = (one, other) => formatNumber(largestChange(one, other), 2);
   var error = (forecast, { state: { truth } }, scale) => meanSquaredError(forecast, truth, scale);
+  var truthOf = ({ state: { truth } }) => truth?.some((row) => row.some(Number.isFinite)) ?? false;
+  var indexOfLargest = (row) => row.reduce((best, weight, k) => Math.abs(weight) > Math.abs(row[best]) ? k : best, 0);
   function afterMove(scene, before2) {
     const { shown: [{ own: { forecast } }], state: { point } } = scene;
-    return `You moved source point ${point + 1}, and the forecast moved by up to ${moved(forecast, before2)}. The model computed every step again. ${shareOfRange(scene, forecast, before2) < LITTLE ? "That is little: try another point, or a larger move." : "So this point matters to the forecast."}`;
+    const meaning = shareOfRange(scene, forecast, before2) < LITTLE ? "That is little: try another point, or a larger move." : "So this point matters to the forecast.";
+    const truth = truthOf(scene) ? "" : " The crosses are gone, because nobody knows how a source that you made up really continues. Next starts again with the unchanged sequence.";
+    return `You moved source point ${point + 1}, and the forecast moved by up to ${moved(forecast, before2)}. The model computed it again. ${meaning}${truth}`;
   }
   function afterLook(scene, { attention }) {
     const { state, shown: [{ answer }], alignment, targetFeatures } = scene;
-    const row = weightsOf(answer, state.kind, state.layer, state.head)[state.step];
+    const rows = weightsOf(answer, state.kind, state.layer, state.head);
+    const row = rows[state.step];
+    const name = capitalize(pointNames3(state).row(state.step));
     if (!row || attention === "none") {
-      const values = targetFeatures.slice(0, 2).map((name, g) => `${name} ${formatValue(answer.forecast[state.step][g], 1)}`);
-      return `Step ${state.step + 1} forecasts ${values.join(", ")}. It has seen nothing but that one list of numbers and its own previous steps.`;
+      const values = targetFeatures.slice(0, 2).map((name2, g) => `${name2} ${formatValue(answer.forecast[state.step][g], 1)}`);
+      return `${name} is ${values.join(", ")}. The model computed it from nothing but that one list of numbers and its own previous forecast points.`;
     }
-    const largest = row.reduce((best, weight, k) => Math.abs(weight) > Math.abs(row[best]) ? k : best, 0);
+    const largest = indexOfLargest(row);
     const strongest = formatValue(row[largest], 1);
-    if (attention === "strength") return `Step ${state.step + 1} reads source point ${largest + 1} most strongly: ${strongest}.`;
-    const share = row[largest] > 0.8 ? "So it looks almost only there." : row[largest] > 1.5 / row.length ? "It reads the others, too, but less." : "So it looks everywhere almost alike.";
+    if (attention === "strength") return `${name} reads source point ${largest + 1} most strongly: ${strongest}.`;
+    const share = row[largest] > 0.9 ? "So it looks almost only there." : row[largest] > 1.5 / row.length ? "It reads the others, too, but less." : "So it looks everywhere almost alike.";
     const needed = state.kind === "cross" && alignment[state.step] >= 0 ? alignment[state.step] : null;
     const hint = needed === null ? "" : needed === largest ? ` That is the point it needs: the one with the orange frame.` : ` The point it needs is point ${needed + 1}, the one with the orange frame.`;
-    return `Step ${state.step + 1} gives source point ${largest + 1} the largest weight, ${strongest} of 1. ${share}${hint}`;
+    const isEach = rows.length > 1 && new Set(rows.map(indexOfLargest)).size === rows.length;
+    return `${name} gives source point ${largest + 1} the largest weight, ${strongest} of 1. ${share}${hint}${isEach ? " Each forecast point looks most at another source point." : ""}`;
   }
-  function afterForce(scene) {
+  function afterForce(scene, { data } = { data: null }) {
     const { shown: [{ answer, own, scale }] } = scene;
     const [forced, free] = [error(answer.forecast, scene, scale), error(own.forecast, scene, scale)];
     const change = largestChange(answer.forecast, own.forecast);
-    const errors = forced === null || free === null ? "" : ` The [mean squared error] goes from ${formatNumber(free, 2)} to ${formatNumber(forced, 2)}.`;
+    const errors = forced === null || free === null ? "" : ` The [mean squared error] of this sequence goes from ${formatNumber(free, 2)} to ${formatNumber(forced, 2)}.`;
     const meaning = forced !== null && free !== null && forced > 2 * free ? " So the model needs what it read there." : shareOfRange(scene, answer.forecast, own.forecast) < LITTLE ? " So this look does not matter much here. Try another row." : "";
-    return `The dashed line is the forecast with the model's own weights. With yours, it moves by up to ${formatNumber(change, 2)}.${errors}${meaning}`;
+    const average = data?.average ? ` One sequence may be an exception. ${data.average}` : "";
+    return `The dashed line is the forecast with the model's own weights. With yours, it moves by up to ${formatNumber(change, 2)}.${errors}${meaning}${average}`;
   }
-  function afterEpoch(scene, today) {
+  function afterEpoch(scene, trained, best) {
     const { shown: [{ own: { forecast }, scale }], state: { subjects: [{ epoch }] } } = scene;
-    const [then, now] = [error(forecast, scene, scale), error(today, scene, scale)];
+    const [then, now] = [error(forecast, scene, scale), error(trained, scene, scale)];
     const when = epoch === 0 ? "Before training" : `After epoch ${epoch}`;
-    if (then === null || now === null) return `${when}, the forecast was up to ${moved(forecast, today)} away from that of the trained model.`;
-    return `${when}, the [mean squared error] on this sequence was ${formatNumber(then, 2)}; now it is ${formatNumber(now, 2)}. ${epoch === 0 && then > now ? "All that the model can do, it has learned." : ""}`.trim();
+    if (epoch === best) return `This is the trained model again, after epoch ${best}, which had the lowest validation loss.${now === null ? "" : ` The [mean squared error] of this sequence is ${formatNumber(now, 2)}.`}`;
+    if (then === null || now === null) return `${when}, the forecast is up to ${moved(forecast, trained)} away from that of the trained model.`;
+    return `${when}, the [mean squared error] of this sequence is ${formatNumber(then, 2)}; with the trained model (after epoch ${best}) it is ${formatNumber(now, 2)}.${epoch === 0 && then > now ? " All that the model can do, it has learned." : ""}`;
   }
-  function afterPlain(scene) {
+  function closest(scene) {
+    const [{ scale }] = scene.shown;
+    const losses = scene.shown.map(({ answer }) => error(answer.forecast, scene, scale));
+    return losses.some((loss) => loss === null) ? null : indexOfLargest(losses.map((loss) => 1 / (loss + 1e-300)));
+  }
+  function afterPlain(scene, counts = []) {
     const [{ name: firstName, scale }] = scene.shown;
     const units = hasOwnScales(scene.shown) ? ` (all in the scaled units of ${firstName})` : "";
-    const errors = scene.shown.map(({ name, answer }) => ({ name, loss: error(answer.forecast, scene, scale) }));
-    if (errors.every(({ loss }) => loss !== null)) {
-      const best = errors.reduce((least, each) => each.loss < least.loss ? each : least);
-      return `[Mean squared error|mean squared error] on this sequence${units}: ${errors.map(({ name, loss }) => `${name} ${formatNumber(loss, 2)}`).join(", ")}. So ${best.name} is closer to the truth here. Other sequences may differ: try some.`;
+    const best = closest(scene);
+    if (best === null) {
+      const [first, second] = scene.shown;
+      return `The two forecasts are up to ${moved(first.answer.forecast, second.answer.forecast)} apart. The truth of a changed source is unknown; choose a sequence again to see the errors.`;
     }
-    const [first, second] = scene.shown;
-    return `The two forecasts are up to ${moved(first.answer.forecast, second.answer.forecast)} apart. The truth of a changed source is unknown; choose a sequence again to see the errors.`;
+    const errors = scene.shown.map(({ name, answer }) => `${name} ${formatNumber(error(answer.forecast, scene, scale), 2)}`);
+    const total = counts.reduce((sum, count) => sum + count, 0);
+    const score = total > 1 ? `Closest to the truth in the ${total} sequences that you have seen: ${scene.shown.map(({ name }, k) => `${name} in ${counts[k]}`).join(", ")}.` : `So ${scene.shown[best].name} is closer to the truth here.`;
+    return `[Mean squared error|mean squared error] of this sequence${units}: ${errors.join(", ")}. ${score}`;
   }
 
   // src/live/tour.ts
@@ -4155,7 +4280,19 @@ ${text2}
     } catch {
     }
   }
-  var PLACES = ["live-path", "live-map", "live-map", "live-epochs", "live-other"];
+  var PLACES = ["live-path", "live-map", "live-map", "live-epochs", "live-after"];
+  var SPACE = 12;
+  function fold(commands) {
+    const details = document.createElement("details");
+    details.append(textElement("summary", "Commands"), ...commands.map(([label, words]) => {
+      const line = textElement("p", `${label} `);
+      const code = textElement("code", words);
+      code.className = "command";
+      line.append(code);
+      return line;
+    }));
+    return details;
+  }
   var Tour = class {
     constructor(explorer) {
       this.explorer = explorer;
@@ -4185,8 +4322,10 @@ ${text2}
     panel = document.createElement("section");
     opener;
     heading = textElement("h3", "");
+    scroller = document.createElement("div");
     body = document.createElement("div");
     result = document.createElement("div");
+    end = document.createElement("div");
     back;
     next;
     spoken = textElement("p", "");
@@ -4195,6 +4334,8 @@ ${text2}
     start = null;
     isDone = false;
     resultText = "";
+    /** The index of the closest model in each sequence that the last step has shown. */
+    winners = /* @__PURE__ */ new Map();
     button(id, name, act) {
       const button = textElement("button", name);
       button.type = "button";
@@ -4214,7 +4355,9 @@ ${text2}
       buttons.append(this.back, this.next, this.button("live-tour-close", "End the tour", () => {
         this.close();
       }));
-      this.panel.append(this.heading, this.body, this.result, buttons, this.spoken);
+      this.scroller.className = "tour-text";
+      this.scroller.append(this.body, this.result, this.end);
+      this.panel.append(this.heading, this.scroller, buttons, this.spoken);
       this.panel.addEventListener("keydown", (event) => {
         if (event.key !== "Escape" || isCardOpen()) return;
         event.preventDefault();
@@ -4244,15 +4387,23 @@ ${text2}
     open() {
       this.dismiss();
       this.panel.hidden = false;
+      this.opener.hidden = true;
       this.opener.setAttribute("aria-expanded", "true");
+      this.resize();
       this.go(0);
     }
     close() {
       this.panel.hidden = true;
       this.position = -1;
       this.mark(null);
+      this.opener.hidden = false;
       this.opener.setAttribute("aria-expanded", "false");
+      this.resize();
       this.opener.focus();
+    }
+    /** Draw again, because the open tour takes a part of the width. */
+    resize() {
+      this.explorer.draw();
     }
     // --- steps -------------------------------------------------------------------------------------
     get facts() {
@@ -4265,6 +4416,9 @@ ${text2}
         canForce: explorer.canForce,
         hasEpochs: epochs.length > 1,
         attention: first.layers === 0 ? "none" : meaningOf(first),
+        isRecurrent: first.config.kind === "recurrent",
+        data: page.live.tour ?? null,
+        isTouch: matchMedia("(hover: none) and (pointer: coarse)").matches,
         plain: plain?.content.runs[0].name ?? null,
         isPlainShown: state.subjects.some(({ model }) => models[model].content.layers === 0)
       };
@@ -4277,15 +4431,15 @@ ${text2}
       this.isDone = false;
       this.next.classList.remove("ready");
       this.resultText = "";
+      this.winners.clear();
       this.result.replaceChildren();
       this.showText(tourSteps(this.facts)[position]);
       this.back.disabled = position === 0;
       this.next.textContent = position === 4 ? "Finish" : "Next";
       this.mark(PLACES[position]);
       this.heading.focus({ preventScroll: true });
-      const isStill = matchMedia("(prefers-reduced-motion: reduce)").matches;
-      this.panel.scrollTop = 0;
-      this.panel.scrollIntoView({ block: "nearest", behavior: isStill ? "auto" : "smooth" });
+      this.scroller.scrollTop = 0;
+      this.reveal();
       this.spoken.textContent = "";
       this.announce("");
       void this.explorer.update().then(() => {
@@ -4323,37 +4477,66 @@ ${text2}
     prepare(position) {
       const { explorer } = this;
       const { state } = explorer;
-      if (position === 0) return;
-      if (state.isChanged && position < 4) explorer.chooseExample(state.example ?? 0);
+      if (position === 0) this.chooseStart();
+      else if (state.isChanged) explorer.chooseExample(state.example ?? this.facts.data?.start?.example ?? 0);
       if (position !== 2) state.force.clear();
       if ("cross" in (explorer.scene?.shown[0].answer.maps ?? {})) state.kind = "cross";
-      if (position >= 3) {
+      if (position >= 3 || position === 0) {
         for (const subject of state.subjects) subject.epoch = explorer.models[subject.model].content.runs[subject.run].best_epoch;
       }
     }
-    showText({ title, about, task, command: command2 }) {
-      this.heading.textContent = `Step ${this.position + 1} of 5: ${title}`;
+    /** Choose the sequence, layer and head whose weights show best what attention is. */
+    chooseStart() {
+      const { explorer } = this;
+      const { state, sequences, page: { examples } } = explorer;
+      const start = this.facts.data?.start;
+      if (start && start.example < sequences.count && explorer.accepts(examples.source_lengths[start.example])) {
+        explorer.chooseExample(start.example);
+        [state.layer, state.head] = [start.layer, start.head];
+      } else if (state.isChanged) explorer.chooseExample(state.example ?? 0);
+    }
+    showText({ title, about, task, keys, action, conclusion = [], commands = [] }) {
+      this.heading.textContent = `Tour ${this.position + 1} of 5: ${title}`;
       this.body.replaceChildren(paragraph(about));
       if (task !== null) {
         const line = textElement("p", task);
         line.className = "task";
         this.body.append(line);
       }
-      if (command2 === void 0) return;
-      for (const words of command2.split("; ")) {
-        const code = textElement("code", words);
-        code.className = "command";
-        const line = document.createElement("p");
-        line.append(code);
-        this.body.append(line);
-      }
+      if (action) this.body.append(this.button("live-tour-action", action.name, () => {
+        this.act(action.act);
+      }));
+      if (keys !== void 0) this.body.append(textElement("p", keys));
+      this.end.replaceChildren(...conclusion.map((sentence) => paragraph(markTerms(sentence))));
+      if (commands.length) this.end.append(fold(commands));
+    }
+    /** Make the change that a button of the tour offers. */
+    act(action) {
+      const { explorer } = this;
+      if (action === "uniform") explorer.forceUniformEverywhere();
+      else explorer.chooseExample((explorer.state.example ?? -1) + 1);
     }
     /** Frame the part of the page that a step is about. */
     mark(id) {
       document.querySelectorAll(".tour-place").forEach((element) => {
         element.classList.remove("tour-place");
       });
-      if (id !== null) byId(id).classList.add("tour-place");
+      if (id !== null && (id !== "live-after" || this.facts.plain !== null)) byId(id).classList.add("tour-place");
+    }
+    /** Bring the framed place into view, together with the pictures if there is room for both. */
+    reveal() {
+      const isBelow = getComputedStyle(this.panel).position === "fixed";
+      const room = innerHeight - (isBelow ? this.panel.getBoundingClientRect().height : 0) - 2 * SPACE;
+      const pictures = ["live-path", "live-map"].map((id) => byId(id).getBoundingClientRect());
+      const framed = document.querySelector(".tour-place")?.getBoundingClientRect();
+      const spanOf = (boxes) => [Math.min(...boxes.map(({ top: top2 }) => top2)), Math.max(...boxes.map(({ bottom: bottom2 }) => bottom2))];
+      const visible = (framed ? [framed, ...pictures] : pictures).filter(({ height }) => height > 0);
+      const candidates = [visible, framed && framed.height > 0 ? [framed] : [], pictures.slice(0, 1)].filter((boxes) => boxes.length > 0).map(spanOf);
+      const [top, bottom] = candidates.find(([first, last]) => last - first <= room) ?? candidates.at(-1);
+      const start = isBelow ? 0 : Math.max(0, byId("live-body").getBoundingClientRect().top - SPACE);
+      const shift = start && top - start >= SPACE ? start : top < SPACE ? top - SPACE : bottom > room + SPACE ? Math.min(top - SPACE, bottom - room - SPACE) : 0;
+      const isStill = matchMedia("(prefers-reduced-motion: reduce)").matches;
+      scrollBy({ top: shift, behavior: isStill ? "auto" : "smooth" });
     }
     /** Show what the reader's change did, with the current numbers. */
     follow(scene) {
@@ -4370,7 +4553,7 @@ ${text2}
       if (this.isDone) return;
       this.isDone = true;
       this.next.classList.add("ready");
-      this.panel.scrollTop = this.panel.scrollHeight;
+      this.result.scrollIntoView({ block: "nearest" });
     }
     /** Say what the step shows; null: the reader has not done it yet. */
     describe(scene, start) {
@@ -4381,12 +4564,19 @@ ${text2}
         case 1:
           return this.isDone || state.step !== start.step ? afterLook(scene, this.facts) : null;
         case 2:
-          return scene.shown[0].answer !== scene.shown[0].own ? afterForce(scene) : null;
+          return scene.shown[0].answer !== scene.shown[0].own ? afterForce(scene, this.facts) : null;
         case 3:
-          return this.isDone || state.subjects[0].epoch !== this.bestEpoch(scene) ? afterEpoch(scene, start.forecast) : null;
+          return this.isDone || state.subjects[0].epoch !== this.bestEpoch(scene) ? afterEpoch(scene, start.forecast, this.bestEpoch(scene)) : null;
         default:
-          return this.facts.isPlainShown && scene.shown.length > 1 ? afterPlain(scene) : null;
+          return this.facts.isPlainShown && scene.shown.length > 1 ? afterPlain(scene, this.count(scene)) : null;
       }
+    }
+    /** Return in how many of the sequences that this step has shown each model was closest to the truth. */
+    count(scene) {
+      const best = closest(scene);
+      const { example, force, isChanged } = scene.state;
+      if (best !== null && example !== null && !isChanged && force.size === 0) this.winners.set(example, best);
+      return scene.shown.map((_, k) => [...this.winners.values()].filter((winner) => winner === k).length);
     }
   };
 

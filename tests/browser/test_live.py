@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from seqattn.report import render_page, report, report_side_by_side
+from seqattn.runs import RunFolder
 from tests.browser.conftest import DRAWN, LIVE, Open, SharedPages
 from tests.browser.live_numbers import (
     ask_page,
@@ -81,11 +82,20 @@ def test_the_plots_wait_until_the_reader_makes_a_pause(opened: Open, live_runs: 
     assert found.page.locator("#loss .scatterlayer .trace").count() == 3
 
 
-def test_the_keyboard_moves_a_point_and_forces_a_cell(
+def test_the_first_click_forces_a_cell_and_the_keyboard_moves_a_point(
     shared_in_both: SharedPages, live_runs: LiveRuns
 ) -> None:
     found = shared_in_both(live_runs.page("squares"))
     before = shown(found)
+    cell = found.page.locator(".cell[data-step='0'][data-column='1']")
+    for forced in ([{"step": 1, "layer": 0, "head": 0, "weights": [0, 1]}], []):
+        box = cell.bounding_box()
+        assert box is not None
+        # A press and a release with a pause, as those of a hand.
+        found.page.mouse.click(box["x"] + 20, box["y"] + 10, delay=60)
+        settle(found)
+        assert shown(found)["forced"] == forced
+        found.page.locator("#live-step").focus()  # the next click brings the focus back
     found.page.locator(".source-point").first.focus()
     for _ in range(3):
         found.page.keyboard.press("ArrowRight")
@@ -118,6 +128,23 @@ def test_two_runs_answer_the_same_input(opened: Open, live_runs: LiveRuns, tmp_p
     assert [row.inner_text() for row in found.page.locator("#table tbody th").all()] == [
         "squares", "plain",
     ]  # fmt: skip
+    losses = [
+        RunFolder(live_runs[name]).read_summary()["test_loss"] for name in ("squares", "plain")
+    ]
+    verdict = f"is {losses[0]:.4g} with attention (squares) and {losses[1]:.4g} without attention"
+    assert verdict in found.text("#table")
+    assert "forecast of plain (without attention)" in found.text("#live-legend")
+    found.page.click("#live-tour-start")
+    for _ in range(4):
+        found.page.click("#live-tour-next")
+    assert verdict in found.text("#live-tour-panel")
+    assert "Each of these runs has one seed." in found.text("#live-tour-panel")
+    for _ in range(2):
+        settle(found)
+        found.page.click("#live-tour-action")
+    found.until("document.getElementById('live-tour-result').textContent.includes('3 sequences')")
+    counts = re.findall(r"attention\) in (\d)", found.text("#live-tour-result"))
+    assert sum(map(int, counts)) == 3
 
 
 def test_a_comparison_answers_with_each_seed(opened: Open, live_comparison: Path) -> None:

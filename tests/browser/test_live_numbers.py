@@ -145,6 +145,7 @@ def change_weights(found: Opened, runs: dict[str, Path]) -> Iterator[str]:
     out = np.array(check_shown(found, runs)["weights"])
     assert not out[0, 0].any()
     assert heads == 1 or out[0, 1].any()
+    assert "all are 0 and do not add up to 1" in found.text("#live-text")
     yield "head"
     if layers > 1 or heads > 1:
         page.click("#live-knock-layer")

@@ -21,7 +21,7 @@ from seqattn.report.content import run_content
 from seqattn.runs import RunFolder
 from tests.browser.conftest import LIVE, Open, Opened, SharedPages
 from tests.browser.live_numbers import start_tour
-from tests.browser.live_runs import NAMES, TABLES, LiveRuns
+from tests.browser.live_runs import NAMES, TABLES, LiveRuns, page_content
 
 NO_CLIPBOARD = """() => {
   Object.defineProperty(navigator, "clipboard", {value: {writeText: () => Promise.reject(new Error("no"))}, configurable: true});
@@ -245,42 +245,80 @@ def result_of(found: Opened) -> str:
     return found.text("#live-tour-result")
 
 
+def box_of(found: Opened, selector: str) -> dict[str, float]:
+    box = found.page.locator(selector).bounding_box()
+    assert box is not None
+    return {**box, "right": box["x"] + box["width"], "bottom": box["y"] + box["height"]}
+
+
+def assert_visible_with_the_plot(found: Opened, place: str) -> None:
+    """Check that the tour, its place and the path are on the screen and do not cover each other."""
+    found.page.wait_for_timeout(50)
+    panel, path, marked = (
+        box_of(found, each) for each in ("#live-tour-panel", "#live-path svg", place)
+    )
+    size = found.page.viewport_size
+    assert size is not None
+    for each in (panel, path, marked):
+        assert each["y"] >= 0 and each["bottom"] <= size["height"] + 1
+    assert panel["right"] <= path["x"] or panel["y"] >= path["bottom"]
+
+
 def test_the_tour_is_walked_with_the_keyboard(opened_in_both: Open, live_runs: LiveRuns) -> None:
-    found = opened_in_both(live_runs.page("squares"), until=LIVE)
+    wide = {"viewport": {"width": 1280, "height": 800}, "reduced_motion": "reduce"}
+    found = opened_in_both(live_runs.page("squares"), until=LIVE, **wide)
     page = found.page
     press_until(page, "#live-tour-start")
     page.keyboard.press("Enter")
     assert page.evaluate("document.activeElement.id") == "live-tour-title"
-    assert found.text("#live-tour-title") == "Step 1 of 5: Move a corner"
+    assert found.text("#live-tour-title") == "Tour 1 of 5: Move a source point"
     answer(found)
+    start = page_content(live_runs.page("squares"))["live"]["tour"]["start"]
+    assert page.evaluate("window.seqattn.explorer.state.example") == start["example"]
+    assert_visible_with_the_plot(found, "#live-path")
     press_until(page, ".source-point")
     page.keyboard.press("Shift+ArrowUp")
-    assert result_of(found).startswith("You moved source point 1, and the forecast moved by up to ")
+    moved = result_of(found)
+    assert moved.startswith("You moved source point 1, and the forecast moved by up to ")
+    assert "The crosses are gone" in moved and "starts again with the unchanged" in moved
     press_until(page, "#live-tour-next", "Shift+Tab")
     page.keyboard.press("Enter")
-    assert found.text("#live-tour-title") == "Step 2 of 5: Where does it look?"
+    assert found.text("#live-tour-title") == "Tour 2 of 5: Where does it look?"
     assert not page.evaluate("window.seqattn.explorer.state.isChanged")
     answer(found)
+    assert_visible_with_the_plot(found, "#live-map")
     press_until(page, "#live-step")
     page.keyboard.press("ArrowRight")
     assert re.match(
-        r"Step 2 gives source point \d the largest weight, 0\.\d+ of 1", result_of(found)
+        r"Forecast point 4 gives source point \d the largest weight, 0\.\d+ of 1", result_of(found)
     )
     found.page.click("#live-tour-next")
     answer(found)
+    assert_visible_with_the_plot(found, "#live-map")
     press_until(page, "#live-map svg")
     page.keyboard.press("Enter")
-    assert "The mean squared error goes from" in result_of(found)
+    forced = result_of(found)
+    assert "The mean squared error of this sequence goes from" in forced
+    assert re.search(r"Over 24 test sequences, .* with equal weights and .* with shuffled", forced)
+    page.click("#live-tour-action")
+    answer(found)
+    assert page.evaluate("window.seqattn.explorer.state.force.size") == 2
     found.page.click("#live-tour-next")
     assert page.evaluate("window.seqattn.explorer.state.force.size") == 0
     answer(found)
+    assert_visible_with_the_plot(found, "#live-epochs")
     press_until(page, "#live-epoch")
     page.keyboard.press("Home")
-    assert result_of(found).startswith(
-        "Before training, the mean squared error on this sequence was"
+    assert re.match(
+        r"Before training, the mean squared error of this sequence is \S+; with the trained model",
+        result_of(found),
     )
     found.page.click("#live-tour-next")
+    end = found.text("#live-tour-panel")
+    assert re.search(r"Over 24 test sequences, .* this model (needs its|does not need its) weights", end, re.DOTALL)  # fmt: skip
+    page.click("#live-tour-panel summary")
     assert "model.attention=null" in found.text("#live-tour-panel")
+    assert "CONFIG" not in found.text("#live-tour-panel")
     assert found.text("#live-tour-next") == "Finish"
     page.keyboard.press("Escape")
     assert not page.is_visible("#live-tour-panel")
@@ -289,6 +327,25 @@ def test_the_tour_is_walked_with_the_keyboard(opened_in_both: Open, live_runs: L
     page.wait_for_selector(LIVE)
     assert not page.is_visible("#live-tour-start"), "the invitation comes again"
     assert page.is_visible("#live-tour-open")
+
+
+def test_the_tour_on_a_telephone(opened: Open, live_runs: LiveRuns) -> None:
+    phone = {"viewport": {"width": 360, "height": 740}, "has_touch": True, "is_mobile": True}
+    found = opened(live_runs.page("squares"), until=LIVE, **phone, reduced_motion="reduce")
+    found.page.locator("#live-tour-start").tap()
+    for place in ("#live-path svg", "#live-map svg", "#live-map svg", "#live-epochs"):
+        answer(found)
+        found.page.wait_for_timeout(50)
+        panel, button = box_of(found, "#live-tour-panel"), box_of(found, "#live-tour-next")
+        assert button["bottom"] <= 740 and box_of(found, place)["bottom"] <= panel["y"] + 1
+        assert "keyboard" not in found.text("#live-tour-panel")
+        if found.text("#live-tour-title").startswith("Tour 3"):
+            found.page.locator(".cell[data-step='0'][data-column='0']").tap()
+            assert "The dashed line is the forecast" in result_of(found), "one tap forces nothing"
+        found.page.locator("#live-tour-next").tap()
+    word = found.page.locator("#live-tour-panel button.term").first
+    word.tap()
+    assert box_of(found, "#term-card")["bottom"] <= box_of(found, "#live-tour-panel")["y"]
 
 
 def test_the_tour_can_be_declined_and_every_step_skipped(opened: Open, live_runs: LiveRuns) -> None:
@@ -301,8 +358,7 @@ def test_the_tour_can_be_declined_and_every_step_skipped(opened: Open, live_runs
         for _ in range(5):
             titles.append(found.text("#live-tour-title"))
             found.page.click("#live-tour-next")
-        assert [title[:6] for title in titles] == [f"Step {k}" for k in range(1, 6)]
-        assert ("corner" in titles[0]) == (name != "own")
+        assert [title[:6] for title in titles] == [f"Tour {k}" for k in range(1, 6)]
         assert not found.page.is_visible("#live-tour-panel")
 
 
@@ -320,17 +376,26 @@ def test_the_glossary_is_a_part_and_in_reach_of_the_tour(
     shared_in_both: SharedPages, live_runs: LiveRuns
 ) -> None:
     found = shared_in_both(live_runs.page("squares"))
-    assert found.page.locator("#glossary dt dfn").count() == 17
+    assert found.page.locator("#glossary dt dfn").count() == 20
     assert found.page.locator("#parts a", has_text="Glossary").get_attribute("href") == "#glossary"
     start_tour(found)
     found.page.click("#live-tour-next")
     press_until(found.page, "button.term")
     found.page.keyboard.press("Enter")
-    assert found.text("#term-card").startswith("attention\n")
+    assert found.text("#term-card").startswith("forecast point\n")
     found.page.keyboard.press("Escape")
     assert not found.page.is_visible("#term-card")
     assert found.page.is_visible("#live-tour-panel"), "Escape closed both"
-    assert found.page.evaluate("document.activeElement.textContent") == "attention"
+    assert found.page.evaluate("document.activeElement.textContent") == "forecast point"
+    found.page.click("#live-tour-panel button.term >> text=/^attention$/")
+    card, panel = (box_of(found, each) for each in ("#term-card", "#live-tour-panel"))
+    assert card["x"] >= panel["right"], "the card covers the tour"
+    found.page.click("#term-card button.term")
+    assert found.text("#term-card").startswith("decoder\n")
+    found.page.keyboard.press("Escape")
+    found.page.click("#summary button.term >> text=parameter-free")
+    assert found.text("#term-card").startswith("parameter-free\n")
+    found.page.keyboard.press("Escape")
 
 
 @pytest.mark.parametrize("name", ["squares", "own", "transformer", "plain"])
@@ -368,7 +433,7 @@ def test_what_can_be_operated_has_a_name(shared: SharedPages, live_runs: LiveRun
         cell = found.page.evaluate(
             "document.getElementById(document.querySelector('#live-map svg').getAttribute('aria-activedescendant')).getAttribute('aria-label')"
         )
-        assert re.fullmatch(r"step 1, point 1: \d\.\d{3}", cell)
+        assert re.fullmatch(r"forecast point \d, source point 1: \d\.\d{3}", cell)
 
 
 def test_a_drag_is_spoken_when_it_rests(shared: SharedPages, live_runs: LiveRuns) -> None:

@@ -83,7 +83,10 @@ def test_the_losses_of_a_run_have_no_place_for_a_floor_of_0(
     assert found.text("#scale-note") == NOTE.format("noise floor (0)")
     found.page.select_option("#scale", "linear")
     assert axis_of(found, "loss")["type"] == "linear"
-    assert "noise floor 0" in found.page.locator("#loss .annotation-text").all_text_contents()
+    assert (
+        "noise floor (validation) 0"
+        in found.page.locator("#loss .annotation-text").all_text_contents()
+    )
     assert not found.page.locator("#scale-note").is_visible()
 
 

@@ -11,7 +11,13 @@ from collections.abc import Callable
 
 from seqattn.analysis.doctor import losses, weights
 from seqattn.analysis.doctor.check import Check, Finding, Verdict, findings_as_plain, summarize
-from seqattn.analysis.doctor.collect import Evidence, collect_evidence, read_history, sibling_losses
+from seqattn.analysis.doctor.collect import (
+    Evidence,
+    collect_evidence,
+    measure_overrides,
+    read_history,
+    sibling_losses,
+)
 from seqattn.analysis.doctor.losses import SEED_SPREAD, check_seed_spread
 from seqattn.analysis.doctor.weights import entropy_share
 from seqattn.config import extension
@@ -70,5 +76,5 @@ __all__ = [
     "CHECKS", "CHECK_NAMES", "PLUGIN_CHECKS", "SEED_SPREAD", "WEIGHT_CHECK_NAMES", "Check",
     "Evidence", "Finding",
     "check_seed_spread", "collect_evidence", "entropy_share", "examine", "findings_as_plain",
-    "read_history", "register_check", "sibling_losses", "summarize",
+    "measure_overrides", "read_history", "register_check", "sibling_losses", "summarize",
 ]  # fmt: skip

@@ -158,6 +158,27 @@ def collect_evidence(
     )
 
 
+def measure_overrides(trained: LoadedModel, data: Splits) -> tuple[float, dict[str, float], int]:
+    """Measure what replaced attention weights change on the first `MAX_SEQUENCES` test sequences.
+
+    Returns:
+        the free-running loss with the model's own weights; the losses with replaced weights, by
+        override mode, which are empty if the weights cannot be replaced; and the number of
+        sequences.
+
+    Raises:
+        DataError: if these test sequences contain no observed target.
+    """
+    part = data.test.select(slice(0, MAX_SEQUENCES))
+    check_observed(part, f"the first {len(part)} test sequences")
+    forecast = free_run(
+        trained.model, part, part.target_steps, with_attention=False, scaling=data.scaling
+    )
+    loss = forecast_loss(forecast, part, data.scaling)
+    assert loss is not None
+    return loss, _override_losses(trained, part, data), len(part)
+
+
 def _padding_mass(weights: NDArray[np.float32] | None, part: Sequences) -> float:
     if weights is None:
         return 0.0

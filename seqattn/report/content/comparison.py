@@ -17,8 +17,10 @@ from seqattn.analysis.comparison.tables import (
     reference_losses,
     variant_table,
 )
-from seqattn.errors import CheckpointError, UsageError
-from seqattn.report.content.live import LiveModels
+from seqattn.config import read_stored
+from seqattn.errors import CheckpointError, ConfigError, UsageError
+from seqattn.report.content.live import LiveModels, tour_content
+from seqattn.report.content.task import describe_task_of
 from seqattn.runs import PAGE, EpochRecord, RunFolder
 
 MAX_PREVIEWS = 400
@@ -58,6 +60,7 @@ def comparison_content(
         "unit": " (scaled)" if any(summary.get("scaled") for summary in summaries) else "",
         "name": result.name,
         "path": str(result.path),
+        "task": _describe_task(result),
         "variants": _variant_rows(result, (page_folder or result.path).resolve()),
         "sentences": describe_result(result)
         if len(result.variants) > 1
@@ -95,7 +98,24 @@ def _live_models(result: ComparisonResult, notices: list[str]) -> dict[str, Any]
         notices.append(f"The page has no models. {error}")
         return None
     content = None if source_run is None else models.content(notices, source_run)
-    return None if content is None else content | sequences
+    if content is None:
+        return None
+    conclusion = describe_result(result) if len(result.variants) > 1 else _describe_seeds(result)
+    tour = tour_content(sequences["start"], None, conclusion, [], [])
+    return content | sequences | {"tour": tour}
+
+
+def _describe_task(result: ComparisonResult) -> str:
+    """Return the task of the runs; "" if the runs have different tasks."""
+    folders = [folder for variant in result.variants for seed, folder in variant.folders.items()
+               if seed in variant.summaries]  # fmt: skip
+    tasks = set[str]()
+    for folder in folders[:MAX_PREVIEWS]:
+        try:
+            tasks.add(describe_task_of(folder, read_stored(folder.config)))
+        except (ConfigError, OSError):
+            return ""
+    return tasks.pop() if len(tasks) == 1 else ""
 
 
 def _describe_seeds(result: ComparisonResult) -> list[str]:

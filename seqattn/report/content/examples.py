@@ -36,6 +36,7 @@ def examples_content(
     scale: NDArray[np.float64] | float | None,
     units: Units,
     max_examples: int = MAX_EXAMPLES,
+    attended: RunFolder | None = None,
 ) -> dict[str, Any]:
     """Return the test sequences that the page shows, and the mean errors of groups of sequences.
 
@@ -45,6 +46,8 @@ def examples_content(
         scale: the divisor of the errors of each feature; see `sequence_losses`.
         units: the unit of each feature, by feature name. A feature without a unit has no entry.
         max_examples: the maximum number of sequences that the page shows.
+        attended: the run with the same test sequences whose weights determine where the tour
+            starts; None for this run.
 
     Raises:
         CheckpointError: if a file of the run cannot be read.
@@ -75,7 +78,48 @@ def examples_content(
         "alignment": None if alignment is None else alignment[selected].tolist(),
         "worst": [position_of[int(k)] for k in worst if int(k) in position_of],
         "classes": group_losses(predictions, losses, units),
+        "start": _start(attended or folder, losses, selected),
     }  # fmt: skip
+
+
+def _start(
+    folder: RunFolder, losses: NDArray[np.float64], selected: NDArray[np.int64]
+) -> dict[str, int] | None:
+    """Return where the tour starts; None if the run has no weights of cross-attention."""
+    attention = folder.read_attention() if folder.attention.exists() else {}
+    weights = attention.get(WEIGHT_KEYS["cross"])
+    if weights is None or not weights.size:
+        return None
+    return choose_start(weights[selected], losses[selected])
+
+
+def choose_start(weights: NDArray[np.floating], losses: NDArray[np.float64]) -> dict[str, int]:
+    """Return the sequence, layer and head whose weights show best what attention is.
+
+    In these weights, each target step looks at one source step, and the steps look at different
+    source steps. Only sequences whose error is at most the median are considered.
+
+    Args:
+        weights: (N, L, A, T, S), with NaN at padding.
+        losses: (N,), the error of each sequence.
+
+    Returns:
+        the indices by the keys "example", "layer" and "head".
+    """
+    N, L, A, *_ = weights.shape
+    real = np.isfinite(weights).any(axis=-1)
+    filled = np.where(np.isfinite(weights), np.abs(weights), -1.0)
+    largest = np.where(real, filled.max(axis=-1), 0.0)
+    positions = np.sort(np.where(real, filled.argmax(axis=-1), -1), axis=-1)
+    is_new = np.diff(positions, axis=-1, prepend=-1) > 0
+    is_new[..., 0] = positions[..., 0] >= 0
+    steps = np.maximum(real.sum(axis=-1), 1)
+    score = is_new.sum(axis=-1) / steps + 0.5 * largest.sum(axis=-1) / steps
+    known = np.isfinite(losses)
+    good = known & (losses <= np.median(losses[known])) if known.any() else np.ones(N, dtype=bool)
+    best = int(np.where(good[:, None, None], score, -1.0).argmax())
+    example, layer, head = np.unravel_index(best, (N, L, A))
+    return {"example": int(example), "layer": int(layer), "head": int(head)}
 
 
 def _example_arrays(

@@ -10,7 +10,7 @@ import base64
 import gzip
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +27,7 @@ from seqattn.report.content.live_input import input_form
 from seqattn.runs import RunFolder
 
 if TYPE_CHECKING:
+    from seqattn.report.content.verdict import Commands, Need
     from seqattn.training import LoadedModel
 
 MAX_PARAMETER_BYTES = 20 * 2**20
@@ -49,12 +50,13 @@ class LiveModels:
     Attributes:
         models: the content of each graph, in the order in which they were added.
         reasons: why runs are not live, as sentences.
+        runs: the runs of the page, in the order in which they were added.
     """
 
     models: list[dict[str, Any]] = field(default_factory=list)
     reasons: list[str] = field(default_factory=list)
+    runs: list[PageRun] = field(default_factory=list)
     _size: int = 0
-    _runs: list[PageRun] = field(default_factory=list)
     _beyond_limit: int = 0
     _position: dict[str, int] = field(default_factory=dict)
     _frames: list[tuple[dict[str, Any], NDArray[np.int64], NDArray[np.float32]]] = field(
@@ -103,7 +105,7 @@ class LiveModels:
             return False
         run = {"name": name, "seed": trained.config.seed, "best_epoch": trained.epoch}
         model["runs"].append(run)
-        self._runs.append(PageRun(name, trained))
+        self.runs.append(PageRun(name, trained))
         self._frames.append((run, epochs, parameters))
         return True
 
@@ -118,9 +120,9 @@ class LiveModels:
         """
         if not self._frames:
             return None
-        notices.extend(describe_differences(self._runs, sequences_of))
+        notices.extend(describe_differences(self.runs, sequences_of))
         if self._beyond_limit:
-            total = len(self._runs) + self._beyond_limit
+            total = len(self.runs) + self._beyond_limit
             notices.append(
                 f"{self._beyond_limit} of {total} runs are not live, because a page has at most"
                 f" {counted(MAX_GRAPHS, 'graph')}. Runs share a graph only if their configs of the"
@@ -161,13 +163,13 @@ class LiveModels:
         """
         for folder, name in zip(folders, names, strict=True):
             try:
-                sequences = _read_sequences(folder)
+                sequences = _read_sequences(folder, folders)
             except CheckpointError as error:
                 notices.append(f"The test sequences of {name} cannot be read: {error}")
                 continue
             lengths = sequences["examples"]["source_lengths"]
-            if not any(all(run.accepts(length) for run in self._runs) for length in lengths):
-                limits = [run.source_limit for run in self._runs if run.source_limit is not None]
+            if not any(all(run.accepts(length) for run in self.runs) for length in lengths):
+                limits = [run.source_limit for run in self.runs if run.source_limit is not None]
                 raise UsageError(
                     f"No test sequence of {name} fits all models: {', and '.join(limits)}."
                 )
@@ -190,7 +192,7 @@ class LiveModels:
         key = json.dumps([plain, data], sort_keys=True, default=str)
         if key in self._position:
             return self.models[self._position[key]]
-        if conflict := find_conflict(run, self._runs):
+        if conflict := find_conflict(run, self.runs):
             self._add_reason(f"The model of {run.name} is not in this page: {conflict}.")
             return None
         if len(self.models) == MAX_GRAPHS:
@@ -229,45 +231,29 @@ class LiveModels:
             self.reasons.append(reason)
 
 
-def runs_content(folders: Sequence[RunFolder]) -> dict[str, Any]:
-    """Return the content of a page that shows several runs side by side on one input.
+def tour_content(
+    start: Mapping[str, int] | None,
+    need: Need | None,
+    conclusion: Sequence[str],
+    commands: Commands,
+    record: Commands,
+) -> dict[str, Any]:
+    """Return what the tour of a page shows of its data.
 
     Args:
-        folders: the run folders.
-
-    Raises:
-        CheckpointError: if a folder is not a finished run, or if no test sequence can be read.
-        UsageError: if no source fits all models, if the runs do not share their features and their
-            units, or if a model cannot be in a page.
+        start: the sequence, layer and head with which the tour starts; None if no weights are
+            known.
+        need: the test losses with replaced weights; None if they are unknown.
+        conclusion: sentences for the last step of the tour.
+        commands: the commands for a comparison with another model.
+        record: the command that records the parameters of a run.
     """
-    models, rows, notices = LiveModels(), [], list[str]()
-    paths = [folder.path for folder in folders]
-    names = [path.name if [p.name for p in paths].count(path.name) == 1 else str(path)
-             for path in paths]  # fmt: skip
-    for folder, name in zip(folders, names, strict=True):
-        if not folder.summary.exists():
-            raise CheckpointError(
-                f"{folder.path}: is not a finished run (no {folder.summary.name})."
-            )
-        summary = folder.read_summary()
-        if not models.add(folder, name):
-            raise UsageError(models.reasons[-1])
-        rows.append(
-            [name, f"{summary['test_loss']:.4g}", f"{summary['test_loss_teacher_forced']:.4g}",
-             str(summary["best_epoch"]), f"{summary['parameters']:,}"]
-        )  # fmt: skip
-    source_run, sequences = models.start_sequences(folders, names, notices)
-    if source_run is None:
-        raise CheckpointError(notices[-1])
-    live = models.content(notices, source_run) or {}
     return {
-        "kind": "runs",
-        "name": ", ".join(names),
-        "unit": "",
-        "notices": notices,
-        "live": live | sequences | {"side_by_side": True},
-        "headings": ["run", "test loss", "teacher-forced", "best epoch", "parameters"],
-        "rows": rows,
+        "start": None if start is None else dict(start),
+        "average": "" if need is None else need.average,
+        "conclusion": list(conclusion),
+        "commands": commands,
+        "record": record,
     }
 
 
@@ -325,11 +311,23 @@ def _describe_import(name: str, error: ImportError) -> str:
     return f"The model of {name} is not in this page, because an import failed: {error}."
 
 
-def _read_sequences(folder: RunFolder) -> dict[str, Any]:
-    """Return test sequences of a run, from which readers of a page can start."""
-    summary = folder.read_summary()
-    content = examples_content(folder, [], 1.0, summary.get("units", {}), MAX_START_SEQUENCES)
-    return {"examples": content["examples"], "alignment": content["alignment"]}
+def _read_sequences(folder: RunFolder, folders: Sequence[RunFolder]) -> dict[str, Any]:
+    """Return test sequences of a run, from which readers of a page can start.
+
+    Args:
+        folder: the run folder.
+        folders: all run folders of the page.
+    """
+    summary, source = folder.read_summary(), folder.read_predictions()["source"]
+    attended = (
+        each for each in folders
+        if each.attention.exists()
+        and np.array_equal(each.read_predictions()["source"], source, equal_nan=True)
+    )  # fmt: skip
+    content = examples_content(
+        folder, [], 1.0, summary.get("units", {}), MAX_START_SEQUENCES, next(attended, None)
+    )
+    return {key: content[key] for key in ("examples", "alignment", "start")}
 
 
 def _recorded_parameters(

@@ -16,7 +16,15 @@ from seqattn.data.baselines import render_verdict
 from seqattn.data.metrics import describe_metrics
 from seqattn.errors import CheckpointError, ConfigError, DataError, counted
 from seqattn.report.content.examples import attention_history_content, examples_content
-from seqattn.report.content.live import LiveModels
+from seqattn.report.content.live import LiveModels, tour_content
+from seqattn.report.content.questions import ask
+from seqattn.report.content.task import describe_row, describe_task_of
+from seqattn.report.content.verdict import (
+    Need,
+    command_for_history,
+    commands_for_other_model,
+    describe_need,
+)
 from seqattn.runs import EpochRecord, RunFolder, check_summary
 
 UNSCALED_NOTE = " (not scaled as the losses are)"
@@ -47,6 +55,7 @@ def run_content(folder: RunFolder, examine: bool = True, live: bool = False) -> 
         "name": folder.path.name,
         "path": str(folder.path),
         "seed": None if summary is None else summary["seed"],
+        "task": describe_task_of(folder, config),
         "config": rows,
         "environment": _environment_rows(environment),
         "command": environment.get("command")
@@ -61,12 +70,20 @@ def run_content(folder: RunFolder, examine: bool = True, live: bool = False) -> 
     }
     if summary is not None:
         content |= _results(folder, summary, notices)
-        content |= _diagnosis(folder, notices) if examine else {}
+        need = None
+        if examine:
+            diagnosis, need = _diagnosis(folder, notices)
+            content |= diagnosis
         if live:
             models = LiveModels()
             models.add(folder, folder.path.name)
             content["live"] = models.content(notices)
             notices.extend(models.reasons)
+            if content["live"]:
+                content["live"]["tour"] = tour_content(
+                    content.get("start"), need, [] if need is None else need.conclusion,
+                    commands_for_other_model(folder, config), command_for_history(folder),
+                )  # fmt: skip
     return content
 
 
@@ -112,18 +129,21 @@ def _results(folder: RunFolder, summary: Mapping[str, Any], notices: list[str]) 
     return results | {"attention_history": history, "by_step": summary["loss_by_step"]}
 
 
-def _diagnosis(folder: RunFolder, notices: list[str]) -> dict[str, Any]:
-    """Return the findings of the doctor."""
+def _diagnosis(folder: RunFolder, notices: list[str]) -> tuple[dict[str, Any], Need | None]:
+    """Return the findings of the doctor, and whether the model needs its weights, if known."""
     try:
         _, trained = open_run(folder.path)
         losses, history = doctor.sibling_losses(folder), doctor.read_history(folder)
         evidence = doctor.collect_evidence(trained, load_splits(trained), losses, history)
     except (CheckpointError, DataError) as error:
         notices.append(f"The doctor could not examine the run: {error}")
-        return {}
+        return {}, None
     findings = doctor.examine(evidence)
-    plain = doctor.findings_as_plain(findings)
-    return {"doctor": plain, "doctor_summary": doctor.summarize(findings)}
+    plain = [ask(finding) for finding in doctor.findings_as_plain(findings)]
+    overridden = evidence.override_losses
+    count = len(evidence.source_lengths)
+    need = describe_need(evidence.loss, overridden, count) if overridden else None
+    return {"doctor": plain, "doctor_summary": doctor.summarize(findings)}, need
 
 
 def _read_loss_scale(folder: RunFolder, notices: list[str]) -> NDArray[np.float64] | None:
@@ -189,7 +209,7 @@ def _summary_content(summary: Mapping[str, Any]) -> dict[str, Any]:
         rows += [["noise floor (irreducible error)", floor, "floor"]]
     return {
         "sentence": sentence + ".",
-        "rows": sorted(rows, key=lambda row: row[1]),
+        "rows": [[*row, describe_row(row[0])] for row in sorted(rows, key=lambda row: row[1])],
         "attention": summary["attention"],
         "best_epoch": summary["best_epoch"],
         "epochs": summary["epochs"],

@@ -10,6 +10,8 @@ import { integerTicks } from "./ticks";
 const NOISE_FLOOR = "noise floor";
 /** The space above the plot in pixels: the toolbar of plotly, and below it the name of the best epoch. */
 const TOP_MARGIN = 54;
+/** The references are those of the validation part, as the curves are. */
+const PART = " (validation)";
 
 function lossTraces(curves: Curves): PlotValues[] {
   const { soft, accent, warn } = theme();
@@ -29,18 +31,18 @@ function referencesOf({ floor, baseline }: Curves): Reference[] {
 
 /** Return the lines of the reference losses and of the best epoch, and the labels of the lines. */
 function referenceLines(curves: Curves, axis: LossAxis): { shapes: PlotValues[]; annotations: PlotValues[] } {
-  const { ink, soft } = theme();
+  const { ground, ink, soft } = theme();
   const shapes: PlotValues[] = [];
   const annotations: PlotValues[] = [];
   for (const [name, loss] of axis.references) {
     const [colour, side] = name === NOISE_FLOOR ? [ink, "top"] : [soft, "bottom"];
-    const text = escapeMarkup(`${name} ${loss === 0 ? "0" : formatNumber(loss)}`);
+    const text = escapeMarkup(`${name}${PART} ${loss === 0 ? "0" : formatNumber(loss)}`);
     shapes.push({ type: "line", xref: "paper", x0: 0, x1: 1, y0: loss, y1: loss, line: { color: colour, width: 1, dash: "dashdot" } });
-    annotations.push({ xref: "paper", x: 1, xanchor: "right", y: axis.coordinate(loss), yanchor: side, text, showarrow: false, font: { size: 11, color: colour } });
+    annotations.push({ xref: "paper", x: 1, xanchor: "right", y: axis.coordinate(loss), yanchor: side, text, showarrow: false, bgcolor: ground, opacity: 0.9, font: { size: 13, color: colour } });
   }
   if (curves.best_epoch) {
     shapes.push({ type: "line", yref: "paper", y0: 0, y1: 1, x0: curves.best_epoch, x1: curves.best_epoch, line: { color: soft, width: 1, dash: "dot" } });
-    annotations.push({ yref: "paper", y: 1, yanchor: "bottom", x: curves.best_epoch, text: `best epoch ${curves.best_epoch}`, showarrow: false, font: { size: 11 } });
+    annotations.push({ yref: "paper", y: 1, yanchor: "bottom", x: curves.best_epoch, text: `best epoch ${curves.best_epoch}`, showarrow: false, font: { size: 13 } });
   }
   return { shapes, annotations };
 }

@@ -25,6 +25,9 @@ export function formatValue(x: number, spread: number): string {
   return decimals > 8 || Math.abs(x) >= 1e15 ? formatNumber(x) : withMinus(x.toFixed(decimals));
 }
 
+/** Return a text whose first letter is a capital. */
+export const capitalize = (text: string): string => text.charAt(0).toUpperCase() + text.slice(1);
+
 /** Shorten a name. The middle is omitted, because long names often have the same beginning. */
 export function shorten(name: string, most = 18): string {
   return name.length > most ? `${name.slice(0, Math.ceil(most / 2) - 1)}\u2026${name.slice(-Math.floor(most / 2))}` : name;

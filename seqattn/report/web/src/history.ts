@@ -26,7 +26,7 @@ function drawFrame(history: AttentionHistory, weights: Unpacked, largest: number
   const title = history.meaning === "strength" ? "read strength" : "attention weight";
   const down = history.alignment ? stepNames(T) : pointNames(T, S + 1);
   draw("history-map", [heatmap(z, pointNames(S), down, colourScale(history.meaning, weights, largest), title)], {
-    xaxis: { title: { text: "attended point" } }, yaxis: { autorange: "reversed", title: { text: "query step" } }, shapes: outlines(known, ALIGNMENT_COLOUR),
+    xaxis: { title: { text: "attended source point" } }, yaxis: { autorange: "reversed", title: { text: history.alignment ? "target step" : "forecast point" } }, shapes: outlines(known, ALIGNMENT_COLOUR),
   });
 }
 

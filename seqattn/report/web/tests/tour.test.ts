@@ -4,12 +4,14 @@ import type { Answer } from "../src/live/model";
 import { wrap } from "../src/live/picture";
 import type { Scene, Shown } from "../src/live/scene";
 import type { ExplorerState } from "../src/live/state";
+import type { TourContent } from "../src/live/content";
 import type { Facts } from "../src/live/tour_texts";
 import { afterEpoch, afterForce, afterLook, afterMove, afterPlain, tourSteps } from "../src/live/tour_texts";
 import { ForcedRows } from "../src/live/weights";
 
-const FACTS: Facts = { plane: true, attention: "distribution", canForce: true, hasEpochs: true, plain: "no attention", isPlainShown: false };
-const ALL: Facts[] = [true, false].flatMap((plane) => (["none", "distribution", "strength"] as const).flatMap((attention) => [true, false].flatMap((hasEpochs) => [null, "p"].map((plain) => ({ plane, attention, canForce: attention === "distribution", hasEpochs, plain, isPlainShown: false })))));
+const FACTS: Facts = { plane: true, attention: "distribution", canForce: true, hasEpochs: true, plain: "no attention", isPlainShown: false, isRecurrent: true, isTouch: false, data: null };
+const DATA: TourContent = { start: null, average: "Over 9 sequences, 1 with its own weights.", conclusion: ["So it needs them."], commands: [["Train it:", "seqattn train a/config.yaml --set model.attention=null"]], record: [["Record it:", "seqattn train a/config.yaml --set training.record_attention=5"]] };
+const ALL: Facts[] = [true, false].flatMap((plane) => (["none", "distribution", "strength"] as const).flatMap((attention) => [true, false].flatMap((hasEpochs) => [null, "p"].map((plain) => ({ plane, attention, canForce: attention === "distribution", hasEpochs, plain, isPlainShown: false, isRecurrent: true, isTouch: false, data: hasEpochs ? DATA : null })))));
 
 const termsOf = (text: string): string[] => splitTerms(text).filter((_, k) => k % 2).map((part) => part.split("|").at(-1)!);
 const names = TERMS.map(({ name }) => name);
@@ -33,14 +35,25 @@ describe("tourSteps", () => {
   });
 
   it("says how to make what is missing", () => {
-    const steps = tourSteps({ ...FACTS, hasEpochs: false, plain: null });
-    expect(steps[3].command).toContain("training.record_attention");
-    expect(steps[4].command).toContain("model.attention=null");
+    const steps = tourSteps({ ...FACTS, hasEpochs: false, plain: null, data: DATA });
+    expect(steps[3].commands).toEqual(DATA.record);
+    expect(steps[4].commands).toEqual(DATA.commands);
   });
 
-  it("has corners only in a plane", () => {
-    expect(JSON.stringify(tourSteps({ ...FACTS, plane: false }))).not.toContain("corner");
-    expect(tourSteps(FACTS)[0].title).toBe("Move a corner");
+  it("ends with the answer of the data, if there is one", () => {
+    expect(tourSteps({ ...FACTS, plain: null, data: DATA })[4].conclusion).toEqual([DATA.average, ...DATA.conclusion]);
+    expect(tourSteps({ ...FACTS, data: DATA })[4].conclusion).toEqual(DATA.conclusion);
+    expect(tourSteps({ ...FACTS, plain: null })[4].conclusion).toEqual([]);
+  });
+
+  it("has no keys for a touch screen", () => {
+    expect(JSON.stringify(tourSteps(FACTS))).toContain("With the keyboard");
+    expect(JSON.stringify(tourSteps({ ...FACTS, isTouch: true }))).not.toContain("keyboard");
+  });
+
+  it("continues a path only in a plane", () => {
+    expect(JSON.stringify(tourSteps({ ...FACTS, plane: false }))).not.toContain("the path");
+    expect(tourSteps(FACTS)[0].about).toContain("continues the path");
   });
 });
 
@@ -60,33 +73,44 @@ function scene(forecast: number[][], more: Partial<Scene> = {}): Scene {
 
 describe("the words after a step have the current numbers", () => {
   it("after a move", () => {
-    expect(afterMove(scene([[1], [2.5]]), [[1], [2]])).toBe("You moved source point 2, and the forecast moved by up to 0.50. The model computed every step again. So this point matters to the forecast.");
+    expect(afterMove(scene([[1], [2.5]]), [[1], [2]])).toBe("You moved source point 2, and the forecast moved by up to 0.50. The model computed it again. So this point matters to the forecast.");
+    const changed = scene([[1], [2.5]]);
+    changed.state.truth = null;
+    expect(afterMove(changed, [[1], [2]])).toContain("The crosses are gone");
     expect(afterMove(scene([[1], [2.001]]), [[1], [2]])).toContain("That is little");
   });
 
   it("after a look", () => {
-    expect(afterLook(scene([[1], [2]], { alignment: [0, 1] }), FACTS)).toBe("Step 1 gives source point 1 the largest weight, 0.900 of 1. So it looks almost only there. That is the point it needs: the one with the orange frame.");
+    expect(afterLook(scene([[1], [2]], { alignment: [0, 1] }), FACTS)).toBe("Forecast point 3 gives source point 1 the largest weight, 0.900 of 1. It reads the others, too, but less. That is the point it needs: the one with the orange frame.");
     expect(afterLook(scene([[1], [2]], { alignment: [1, 1] }), FACTS)).toContain("The point it needs is point 2");
-    expect(afterLook(scene([[1], [2]]), { ...FACTS, attention: "strength" })).toBe("Step 1 reads source point 1 most strongly: 0.900.");
-    expect(afterLook(scene([[1], [2]]), { ...FACTS, attention: "none" })).toContain("Step 1 forecasts x 1.00.");
+    expect(afterLook(scene([[1], [2]]), { ...FACTS, attention: "strength" })).toBe("Forecast point 3 reads source point 1 most strongly: 0.900.");
+    expect(afterLook(scene([[1], [2]]), { ...FACTS, attention: "none" })).toContain("Forecast point 3 is x 1.00.");
+  });
+
+  it("after a look of a scene whose points look at different source points", () => {
+    const each = answer([[1], [2]], [[0.05, 0.95], [0.8, 0.2]]);
+    expect(afterLook(scene([], { shown: [shown("a", each)] }), FACTS)).toBe("Forecast point 3 gives source point 2 the largest weight, 0.950 of 1. So it looks almost only there. Each forecast point looks most at another source point.");
   });
 
   it("after forcing weights", () => {
     const [own, forced] = [answer([[1], [2.1]]), answer([[1], [3]])];
     const text = afterForce(scene([[1], [3]], { shown: [shown("a", forced, own)] }));
-    expect(text).toBe("The dashed line is the forecast with the model's own weights. With yours, it moves by up to 0.90. The [mean squared error] goes from 0.0050 to 0.50. So the model needs what it read there.");
+    expect(text).toBe("The dashed line is the forecast with the model's own weights. With yours, it moves by up to 0.90. The [mean squared error] of this sequence goes from 0.0050 to 0.50. So the model needs what it read there.");
+    expect(afterForce(scene([[1], [3]], { shown: [shown("a", forced, own)] }), { data: DATA })).toContain(DATA.average);
   });
 
   it("after a change of the epoch", () => {
-    expect(afterEpoch(scene([[0], [0]]), [[1], [2]])).toBe("Before training, the [mean squared error] on this sequence was 2.5; now it is 0.0. All that the model can do, it has learned.");
+    expect(afterEpoch(scene([[0], [0]]), [[1], [2]], 7)).toBe("Before training, the [mean squared error] of this sequence is 2.5; with the trained model (after epoch 7) it is 0.0. All that the model can do, it has learned.");
+    expect(afterEpoch(scene([[1], [2]]), [[1], [2]], 0)).toBe("This is the trained model again, after epoch 0, which had the lowest validation loss. The [mean squared error] of this sequence is 0.0.");
     const changed = scene([[0], [0]]);
     changed.state.truth = null;
-    expect(afterEpoch(changed, [[1], [2]])).toContain("was up to 2.0 away");
+    expect(afterEpoch(changed, [[1], [2]], 7)).toContain("is up to 2.0 away");
   });
 
   it("with a plain model", () => {
     const both = [answer([[1], [2]]), answer([[1], [4]])].map((each, k) => shown("ab"[k], each));
     expect(afterPlain(scene([], { shown: both }))).toContain("a 0.0, b 2.0. So a is closer to the truth here.");
+    expect(afterPlain(scene([], { shown: both }), [2, 1])).toContain("Closest to the truth in the 3 sequences that you have seen: a in 2, b in 1.");
   });
 });
 
@@ -117,6 +141,7 @@ describe("a change is compared with", () => {
 });
 
 it("has a definition of one or two sentences for each term, in alphabetical order", () => {
+  for (const { definition } of TERMS) expect(names).toEqual(expect.arrayContaining(termsOf(definition)));
   for (const { definition } of TERMS) expect(definition.split(/[.:] /).length).toBeLessThanOrEqual(3);
   expect(names).toEqual([...names].sort());
   for (const wanted of ["encoder", "decoder", "attention", "attention weight", "query", "key", "value", "score", "softmax", "context", "entropy", "teacher forcing", "free running", "noise floor", "baseline", "epoch", "mean squared error"]) expect(names).toContain(wanted);

@@ -7,6 +7,7 @@ import { describeCell, explainStep, MAX_POINTS, shownRows } from "./arithmetic";
 import type { LiveExplorer } from "./explorer";
 import type { Numbers } from "./model";
 import type { Scene } from "./scene";
+import { pointNames } from "./scene";
 
 const HINT = "Move over a number, or choose one with Tab and the arrow keys: this line shows where it comes from.";
 const KEYS: Readonly<Record<string, readonly [rows: number, columns: number] | undefined>> = {
@@ -228,7 +229,7 @@ function ownCell(line: HTMLTableRowElement): HTMLTableCellElement {
 
 /** Describe what the tables show. */
 function describeStep({ first: { layers, heads } }: LiveExplorer, { state, shown: all }: Scene, { shown, count }: { shown: number; count: number }): string {
-  const places = [`step ${state.step + 1}`];
+  const places = [pointNames({ kind: "cross", source: state.source }).row(state.step)];
   if (layers > 1) places.push(`layer ${state.layer}`);
   if (heads > 1) places.push(`head ${state.head}`);
   if (all.length > 1) places.push(all[0].name);

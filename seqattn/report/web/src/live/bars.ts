@@ -1,9 +1,9 @@
 // The weights of the chosen step as bars that can be dragged.
 import { theme } from "../plots";
-import { rgb, svg, weightColour } from "./svg";
+import { halo, rgb, svg, weightColour } from "./svg";
 
-const HEIGHT = 130;
-const MARGIN = { left: 34, right: 6, top: 16, bottom: 20 };
+const HEIGHT = 140;
+const MARGIN = { left: 34, right: 6, top: 20, bottom: 22 };
 const STEP = 0.05;
 
 export interface BarEvents {
@@ -27,19 +27,19 @@ export class WeightBars {
     const high = HEIGHT - MARGIN.top - MARGIN.bottom;
     const bar = (width - MARGIN.left - MARGIN.right) / weights.length;
     const toY = (weight: number): number => MARGIN.top + ((largest - weight) / (largest - lowest)) * high;
-    const { line, soft, warn, ink } = theme();
+    const { line, soft, warn, ink, ground } = theme();
     const focused = document.activeElement instanceof SVGElement ? document.activeElement.dataset.bar : undefined;
     this.root.setAttribute("viewBox", `0 0 ${width} ${HEIGHT}`);
     this.root.setAttribute("width", String(width));
     this.root.setAttribute("height", String(HEIGHT));
     this.root.setAttribute("aria-label", canForce ? "Weights of the step; arrow keys change one" : "Weights of the step");
-    const parts: SVGElement[] = [0, largest].map((tick) => svg("g", { "font-size": 11, fill: soft }, svg("line", { x1: MARGIN.left, x2: width, y1: toY(tick), y2: toY(tick), stroke: line }), svg("text", { x: MARGIN.left - 5, y: toY(tick) + 4, "text-anchor": "end" }, tick === 0 ? "0" : String(Math.round(tick * 100) / 100))));
+    const parts: SVGElement[] = [0, largest].map((tick) => svg("g", { "font-size": 13, fill: soft }, svg("line", { x1: MARGIN.left, x2: width, y1: toY(tick), y2: toY(tick), stroke: line }), svg("text", { x: MARGIN.left - 5, y: toY(tick) + 4, "text-anchor": "end" }, tick === 0 ? "0" : String(Math.round(tick * 100) / 100))));
     for (const [s, weight] of weights.entries()) {
       const x = MARGIN.left + s * bar;
       const [top, bottom] = [Math.min(toY(weight), toY(0)), Math.max(toY(weight), toY(0))];
       parts.push(svg("rect", { x: x + bar * 0.1, y: top, width: bar * 0.8, height: Math.max(1, bottom - top), fill: rgb(weightColour(Math.abs(weight), largest, false)), stroke: isForced ? warn : ink, "stroke-width": isForced ? 2 : 0.5 }));
-      if (bar >= 12) parts.push(svg("text", { x: x + bar / 2, y: HEIGHT - 6, "text-anchor": "middle", "font-size": 11, fill: soft }, String(s + 1)));
-      if (bar >= 30) parts.push(svg("text", { x: x + bar / 2, y: top - 3, "text-anchor": "middle", "font-size": 11, fill: soft }, weight.toFixed(2).replace("-", "\u2212")));
+      if (bar >= 12) parts.push(svg("text", { x: x + bar / 2, y: HEIGHT - 6, "text-anchor": "middle", "font-size": 13, fill: soft }, String(s + 1)));
+      if (bar >= 34) parts.push(svg("text", { x: x + bar / 2, y: top - 3, "text-anchor": "middle", "font-size": 13, fill: soft, ...halo(ground) }, weight.toFixed(2).replace("-", "\u2212")));
       if (canForce) parts.push(this.handle(s, weight, x, bar, (y) => largest - ((y - MARGIN.top) / high) * (largest - lowest)));
     }
     this.root.replaceChildren(...parts);

@@ -76,7 +76,21 @@ export interface LiveModelContent {
   runs: LiveRun[];
 }
 
+/** What the tour shows of the data of the page; see seqattn/report/content/verdict.py. */
+export interface TourContent {
+  /** The sequence whose weights show best what attention is; null: no weights are known. */
+  start: { example: number; layer: number; head: number } | null;
+  /** The test losses with the model's own weights and with other weights; "" if they are unknown. */
+  average: string;
+  conclusion: string[];
+  commands: [label: string, command: string][];
+  /** The command that records the parameters. */
+  record: [label: string, command: string][];
+}
+
 export interface LiveContent {
+  /** Absent in pages of earlier versions. */
+  tour?: TourContent;
   models: LiveModelContent[];
   /** Whether all models are shown at once from the beginning. */
   side_by_side?: boolean;

@@ -2,10 +2,11 @@
 import type { AttentionKind } from "../content";
 import { byId, fill, inputById, numberOf, selectById, textElement } from "../dom";
 import { KIND_NAMES } from "../explorer/view";
-import { formatValue, indexNames } from "../format";
+import { capitalize, formatValue, indexNames } from "../format";
 import type { LiveRun } from "./content";
 import type { LiveExplorer } from "./explorer";
 import type { Scene } from "./scene";
+import { isKnockedOut, pointNames } from "./scene";
 import type { Subject } from "./state";
 
 const MAX_INPUTS = 8;
@@ -112,15 +113,17 @@ export function showControls(explorer: LiveExplorer, scene: Scene): void {
   const rows = state.kind === "encoder_self" ? state.source.length : first.steps;
   inputById("live-step").max = String(rows - 1);
   inputById("live-step").value = String(state.step);
-  byId("live-step-name").textContent = `Step ${state.step + 1} of ${rows}`;
-  byId("live-step").setAttribute("aria-valuetext", `step ${state.step + 1} of ${rows}`);
+  const name = pointNames(state).row(state.step);
+  byId("live-step-name").textContent = `${capitalize(name)} (${state.step + 1} of ${rows})`;
+  byId("live-step").setAttribute("aria-valuetext", `${name}, ${state.step + 1} of ${rows}`);
   showSubjects(explorer);
   showEpoch(explorer);
   showPoint(explorer, scene);
-  byId("live-weights-name").textContent = `Weights of step ${state.step + 1}`;
+  const row = state.kind === "cross" ? state.force.get(state.step + 1, state.layer, state.head) : undefined;
+  byId("live-weights-name").textContent = `Weights of ${name}${row && isKnockedOut(row) ? ": knocked out, so all are 0" : ""}`;
   byId("live-force").hidden = !scene.canForce || state.kind !== "cross";
   byId("live-knock-layer").hidden = first.layers < 2 && first.heads < 2;
-  (byId("live-own") as HTMLButtonElement).disabled = state.force.get(state.step + 1, state.layer, state.head) === undefined;
+  (byId("live-own") as HTMLButtonElement).disabled = row === undefined;
   (byId("live-own-all") as HTMLButtonElement).disabled = state.force.size === 0;
 }
 

@@ -24,18 +24,13 @@ import { ForcedRows, oneHotRow, setWeight, shuffleRow, uniformRow } from "./weig
 const COLOURS = ["#009e73", "#cc79a7", "#56b4e9"];
 
 /** The arrays of the page that the explorer starts from. */
-export interface LivePage {
-  live: LiveContent;
-  examples: Examples;
-  alignment: number[][] | null;
-}
+export interface LivePage { live: LiveContent; examples: Examples; alignment: number[][] | null }
 
 /** Return what the explorer needs of a page; null if the page is not live. */
 export function livePage(content: Content): LivePage | null {
   const { live } = content;
-  if (!live?.models.length) return null;
-  const examples = live.examples ?? (content.kind === "run" ? content.examples : undefined);
-  if (!examples) return null;
+  const examples = live?.examples ?? (content.kind === "run" ? content.examples : undefined);
+  if (!live?.models.length || !examples) return null;
   const alignment = live.alignment ?? (content.kind === "run" ? content.alignment : null) ?? null;
   return { live, examples, alignment };
 }
@@ -202,6 +197,19 @@ export class LiveExplorer {
   forceUniform(): void { this.forceRow((row) => uniformRow(row.length)); }
   forceShuffled(): void { this.forceRow((row) => shuffleRow(row)); }
 
+  /** Give all forecast points equal weights, in all layers and heads. */
+  forceUniformEverywhere(): void {
+    const { heads, layers, steps } = this.first;
+    if (!this.canForce) return;
+    this.change(({ force, source }) => {
+      for (let layer = 0; layer < layers; layer += 1) {
+        for (let head = 0; head < heads; head += 1) {
+          for (let step = 1; step <= steps; step += 1) force.set(step, layer, head, uniformRow(source.length));
+        }
+      }
+    });
+  }
+
   freeRow(): void { this.change(({ force, step, layer, head }) => { force.delete(step + 1, layer, head); }); }
   freeAll(): void { this.change(({ force }) => { force.clear(); }); }
 
@@ -319,7 +327,8 @@ export class LiveExplorer {
       const options: RunOptions = { run, epoch, outputs: hasTrace && k === 0 ? "all" : "weights" };
       const own: Answer = await live.run(source, isForced ? { run, epoch, outputs: "forecast" } : options);
       const answer = isForced ? await live.run(source, { ...options, force: { rows: this.rowsFor(live, answered.force) } }) : own;
-      const { name, best_epoch: best, epochs } = live.content.runs[run];
+      const { best_epoch: best, epochs } = live.content.runs[run];
+      const name = this.nameOf(model, run);
       const suffix = epochs.length > 1 && epoch !== best ? `, epoch ${epoch}` : "";
       shown.push({ name: name + suffix, colour: k ? COLOURS[k - 1] : warn, answer, own, scale: live.content.loss_scale, meaning: meaningOf(live.content) });
     }
@@ -329,6 +338,13 @@ export class LiveExplorer {
     const isWhole = answered.example !== null && answered.source.length === page.examples.source_lengths[answered.example];
     const times = isWhole ? this.sequences.times(answered.example!) : [];
     return { state: answered, current: state, shown, features, targetFeatures, axisNames: named, plane, hasTrace, alignment, hasAlignment, times, canForce: this.canForce };
+  }
+
+  /** Return the name of a run. It says whether the model has attention, if the models of the page differ in that. */
+  nameOf(model: number, run: number): string {
+    const { runs, layers } = this.models[model].content;
+    const differ = this.models.some(({ content }) => (content.layers === 0) !== (layers === 0));
+    return differ ? `${runs[run].name} (${layers === 0 ? "without" : "with"} attention)` : runs[run].name;
   }
 
   /** The forced rows that exist in a model with other layers and heads. */
@@ -365,7 +381,7 @@ export class LiveExplorer {
       if (k >= scene.shown.length) continue;
       const { name, answer } = scene.shown[k];
       const hasWeights = weightsOf(answer, scene.state.kind, scene.state.layer, scene.state.head).length > 0;
-      own.firstElementChild!.textContent = scene.shown.length === 1 ? "" : hasWeights ? name : `${name} has no such weights.`;
+      own.firstElementChild!.textContent = scene.shown.length === 1 ? "" : hasWeights ? name : `${name}: there are no such weights to show.`;
       this.maps[k].draw(scene, scene.shown[k]);
     }
     const { state } = scene;

@@ -1,10 +1,10 @@
 // The heatmap of attention weights as SVG: a cell forces its step to attend there.
 import { theme } from "../plots";
-import type { Scene, Shown } from "./scene";
-import { largestWeight, weightsOf } from "./scene";
+import type { PointNames, Scene, Shown } from "./scene";
+import { largestWeight, pointNames, weightsOf } from "./scene";
 import { inkOn, rgb, svg, weightColour } from "./svg";
 
-const MARGIN = { left: 62, right: 8, top: 8, bottom: 42 };
+const MARGIN = { left: 72, right: 8, top: 8, bottom: 42 };
 const MAX_HEIGHT = 420;
 const MAX_CELLS_AS_ELEMENTS = 1600;
 const ALIGNMENT_COLOUR = "#e69f00";
@@ -24,16 +24,45 @@ interface Grid {
   cellHeight: number;
 }
 
+const hasText = ({ cellWidth, cellHeight }: Grid): boolean => cellWidth >= 42 && cellHeight >= 20;
+
+/** A key of the elements that the cells of a grid need. */
+const shapeOf = (grid: Grid): string => `${grid.rows} ${grid.columns} ${hasText(grid)}`;
+
+/** Return the element of a cell, which contains a rectangle with its tooltip and, if there is room, the weight. */
+function cellElement(grid: Grid, step: number, column: number): SVGElement {
+  const rect = svg("rect", { class: "cell", "data-step": step, "data-column": column }, svg("title"));
+  return svg("g", {}, rect, ...(hasText(grid) ? [svg("text", { "text-anchor": "middle", "font-size": 14, "pointer-events": "none" })] : []));
+}
+
+/** Put a rectangle over a cell. */
+function place(rect: SVGElement, { cellWidth, cellHeight }: Grid, step: number, column: number): void {
+  const box = { x: MARGIN.left + column * cellWidth, y: MARGIN.top + step * cellHeight, width: cellWidth - 1, height: cellHeight - 1 };
+  for (const [name, value] of Object.entries(box)) rect.setAttribute(name, value.toFixed(2));
+}
+
 export class HeatmapPlot {
   private readonly root: SVGSVGElement;
   private static count = 0;
   private readonly cellId: string;
   private column = 0;
+  /** The elements of the cells stay while the grid has the same cells: a browser loses the click on an element that is replaced between press and release. */
+  private readonly cellGroup = svg("g", { "aria-hidden": "true" });
+  private readonly cursor = svg("rect", { fill: "none", "stroke-width": 2, "pointer-events": "none", "data-only": "page" });
+  private shape = "";
 
   constructor(private readonly place: HTMLElement, private readonly events: HeatmapEvents) {
     this.root = svg("svg", { tabindex: 0, role: "grid" });
     this.cellId = `live-cell-${(HeatmapPlot.count += 1)}`;
     place.replaceChildren(this.root);
+    this.root.append(this.cellGroup);
+    // Only the outline follows the focus, which comes between the press of a click and its release.
+    this.root.addEventListener("focus", () => { this.showCursor(); });
+    this.root.addEventListener("blur", () => { this.showCursor(); });
+  }
+
+  private showCursor(): void {
+    this.cursor.setAttribute("visibility", document.activeElement === this.root ? "visible" : "hidden");
   }
 
   draw(scene: Scene, shown: Shown): void {
@@ -58,53 +87,59 @@ export class HeatmapPlot {
     this.root.setAttribute("aria-rowcount", String(rows.length));
     this.root.setAttribute("aria-colcount", String(columns));
     const largest = largestWeight(rows, meaning);
-    const cells = rows.length * columns > MAX_CELLS_AS_ELEMENTS ? this.image(rows, grid, largest, meaning === "strength") : this.cells(rows, grid, largest, meaning === "strength");
-    let marks = this.marks(scene, grid, chosen);
-    this.root.replaceChildren(cells, this.labels(scene, grid), marks, this.currentCell(rows, chosen));
-    // The cells stay, because a browser sends no click if the pressed cell is replaced before the release.
-    this.root.onfocus = this.root.onblur = () => {
-      const next = this.marks(scene, grid, chosen);
-      marks.replaceWith(next);
-      marks = next;
-    };
+    const names = pointNames(state);
+    const colourOf = (weight: number): [number, number, number] => weightColour(weight, largest, meaning === "strength");
+    const isImage = rows.length * columns > MAX_CELLS_AS_ELEMENTS;
+    if (isImage) this.cellGroup.replaceChildren(this.image(rows, grid, colourOf));
+    else this.drawCells(rows, grid, names, colourOf);
+    this.shape = isImage ? "" : shapeOf(grid);
+    while (this.cellGroup.nextSibling) this.cellGroup.nextSibling.remove();
+    this.root.append(this.labels(scene, grid), this.marks(scene, grid, chosen), this.cursor, this.currentCell(rows, chosen, names));
+    place(this.cursor, grid, chosen, this.column);
+    this.cursor.setAttribute("stroke", theme().ink);
+    this.showCursor();
     this.root.onclick = (event) => { this.click(event, grid); };
     this.root.onkeydown = (event) => { this.key(event, grid, chosen); };
   }
 
   /** The chosen cell for screen readers, which read it when the keyboard moves to it. */
-  private currentCell(rows: readonly number[][], chosen: number): SVGElement {
+  private currentCell(rows: readonly number[][], chosen: number, names: PointNames): SVGElement {
     this.root.setAttribute("aria-activedescendant", this.cellId);
-    const cell = svg("g", { id: this.cellId, role: "gridcell", "aria-colindex": this.column + 1, "aria-selected": "true", "aria-label": `step ${chosen + 1}, point ${this.column + 1}: ${rows[chosen][this.column].toFixed(3)}` });
+    const cell = svg("g", { id: this.cellId, role: "gridcell", "aria-colindex": this.column + 1, "aria-selected": "true", "aria-label": `${names.row(chosen)}, ${names.column(this.column)}: ${rows[chosen][this.column].toFixed(3)}` });
     return svg("g", { role: "row", "aria-rowindex": chosen + 1, "data-only": "page" }, cell);
   }
 
-  private cells(rows: readonly number[][], grid: Grid, largest: number, signed: boolean): SVGElement {
-    const group = svg("g", { "aria-hidden": "true" });
-    const withText = grid.cellWidth >= 38 && grid.cellHeight >= 18;
+  private drawCells(rows: readonly number[][], grid: Grid, names: PointNames, colourOf: (weight: number) => [number, number, number]): void {
+    if (this.shape !== shapeOf(grid)) this.cellGroup.replaceChildren(...rows.flatMap((row, t) => row.map((_, s) => cellElement(grid, t, s))));
     for (const [t, row] of rows.entries()) {
       for (const [s, weight] of row.entries()) {
-        const [x, y] = [MARGIN.left + s * grid.cellWidth, MARGIN.top + t * grid.cellHeight];
-        const colour = weightColour(weight, largest, signed);
-        group.append(svg("rect", { x, y, width: grid.cellWidth - 1, height: grid.cellHeight - 1, fill: rgb(colour), class: "cell", "data-step": t, "data-column": s }, svg("title", {}, `step ${t + 1} attends to point ${s + 1} with ${weight.toFixed(4)}`)));
-        if (withText) group.append(svg("text", { x: x + grid.cellWidth / 2, y: y + grid.cellHeight / 2 + 4, "text-anchor": "middle", "font-size": 12, fill: inkOn(colour), "pointer-events": "none" }, weight.toFixed(2).replace("-", "\u2212")));
+        const colour = colourOf(weight);
+        const [rect, words] = this.cellGroup.children[t * grid.columns + s].children as unknown as [SVGRectElement, SVGTextElement | undefined];
+        place(rect, grid, t, s);
+        rect.setAttribute("fill", rgb(colour));
+        rect.firstElementChild!.textContent = `${names.row(t)} attends to ${names.column(s)} with ${weight.toFixed(4)}`;
+        if (!words) continue;
+        words.setAttribute("x", String(MARGIN.left + (s + 0.5) * grid.cellWidth));
+        words.setAttribute("y", String(MARGIN.top + (t + 0.5) * grid.cellHeight + 5));
+        words.setAttribute("fill", inkOn(colour));
+        words.textContent = weight.toFixed(2).replace("-", "\u2212");
       }
     }
-    return group;
   }
 
-  private image(rows: readonly number[][], grid: Grid, largest: number, signed: boolean): SVGElement {
+  private image(rows: readonly number[][], grid: Grid, colourOf: (weight: number) => [number, number, number]): SVGElement {
     const canvas = document.createElement("canvas");
     [canvas.width, canvas.height] = [grid.columns, grid.rows];
     const context = canvas.getContext("2d")!;
     const pixels = context.createImageData(grid.columns, grid.rows);
-    for (const [k, weight] of rows.flat().entries()) pixels.data.set([...weightColour(weight, largest, signed), 255], 4 * k);
+    for (const [k, weight] of rows.flat().entries()) pixels.data.set([...colourOf(weight), 255], 4 * k);
     context.putImageData(pixels, 0, 0);
-    return svg("image", { x: MARGIN.left, y: MARGIN.top, width: grid.columns * grid.cellWidth, height: grid.rows * grid.cellHeight, preserveAspectRatio: "none", href: canvas.toDataURL(), style: "image-rendering: pixelated" });
+    return svg("image", { x: MARGIN.left, y: MARGIN.top, width: grid.columns * grid.cellWidth, height: grid.rows * grid.cellHeight, preserveAspectRatio: "none", href: canvas.toDataURL(), style: "image-rendering: pixelated", "pointer-events": "none" });
   }
 
   private labels({ state, hasAlignment }: Scene, grid: Grid): SVGElement {
     const { soft } = theme();
-    const group = svg("g", { "font-size": 11, fill: soft, "aria-hidden": "true" });
+    const group = svg("g", { "font-size": 13, fill: soft, "aria-hidden": "true", "pointer-events": "none" });
     const S = state.source.length;
     const isCountedFrom1 = state.kind === "cross" && hasAlignment;
     const firstRow = state.kind === "encoder_self" || isCountedFrom1 ? 1 : S + 1;
@@ -113,16 +148,16 @@ export class HeatmapPlot {
     const bottom = MARGIN.top + grid.rows * grid.cellHeight;
     for (let t = 0; t < grid.rows; t += every(grid.cellHeight, 13)) group.append(svg("text", { x: MARGIN.left - 6, y: MARGIN.top + (t + 0.5) * grid.cellHeight + 4, "text-anchor": "end" }, String(firstRow + t)));
     for (let s = 0; s < grid.columns; s += every(grid.cellWidth, 26)) group.append(svg("text", { x: MARGIN.left + (s + 0.5) * grid.cellWidth, y: bottom + 14, "text-anchor": "middle" }, String(firstColumn + s)));
-    const across = state.kind === "decoder_self" ? "attended decoder step, by the point it forecasts" : "attended source point";
-    group.append(svg("text", { x: MARGIN.left + (grid.columns * grid.cellWidth) / 2, y: bottom + 32, "text-anchor": "middle", "font-size": 13 }, across));
+    const across = state.kind === "decoder_self" ? "attended forecast point" : "attended source point";
+    group.append(svg("text", { x: MARGIN.left + (grid.columns * grid.cellWidth) / 2, y: bottom + 32, "text-anchor": "middle", "font-size": 14 }, across));
     const middle = (MARGIN.top + bottom) / 2;
-    group.append(svg("text", { x: 14, y: middle, "text-anchor": "middle", "font-size": 13, transform: `rotate(-90 14 ${middle})` }, state.kind === "encoder_self" ? "query point" : isCountedFrom1 ? "target step" : "forecast point"));
+    group.append(svg("text", { x: 14, y: middle, "text-anchor": "middle", "font-size": 14, transform: `rotate(-90 14 ${middle})` }, state.kind === "encoder_self" ? "source point" : isCountedFrom1 ? "target step" : "forecast point"));
     return group;
   }
 
   /** Outlines: the true source step, forced rows, the chosen row, and the cell of the keyboard. */
   private marks({ state, alignment }: Scene, grid: Grid, chosen: number): SVGElement {
-    const { warn, ink } = theme();
+    const { warn } = theme();
     const group = svg("g", { fill: "none", "pointer-events": "none" });
     const outline = (t: number, s: number, count: number, attributes: Record<string, string | number>): void => {
       group.append(svg("rect", { x: MARGIN.left + s * grid.cellWidth, y: MARGIN.top + t * grid.cellHeight, width: count * grid.cellWidth - 1, height: grid.cellHeight - 1, ...attributes }));
@@ -133,12 +168,11 @@ export class HeatmapPlot {
         if (row.layer !== state.layer || row.head !== state.head) continue;
         const middle = MARGIN.top + (row.step - 0.5) * grid.cellHeight + 4;
         const hasRoom = grid.cellHeight >= 30; // below the number of the row
-        group.append(svg("text", { x: hasRoom ? MARGIN.left - 6 : 26, y: middle + (hasRoom ? 13 : 0), "font-size": 11, stroke: "none", fill: warn, "text-anchor": hasRoom ? "end" : "start", class: "forced-row" }, hasRoom ? "forced" : "\u25b8"));
+        group.append(svg("text", { x: hasRoom ? MARGIN.left - 6 : 26, y: middle + (hasRoom ? 13 : 0), "font-size": 12, stroke: "none", fill: warn, "text-anchor": hasRoom ? "end" : "start", class: "forced-row" }, hasRoom ? "forced" : "\u25b8"));
         outline(row.step - 1, 0, grid.columns, { stroke: warn, "stroke-width": 1.5, "stroke-dasharray": "5 3" });
       }
     }
     outline(chosen, 0, grid.columns, { stroke: warn, "stroke-width": 3 });
-    if (document.activeElement === this.root) outline(chosen, this.column, 1, { stroke: ink, "stroke-width": 2, "data-only": "page" });
     return group;
   }
 

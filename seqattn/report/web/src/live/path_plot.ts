@@ -4,7 +4,7 @@ import { theme } from "../plots";
 import type { Scene } from "./scene";
 import { largestWeight, weightsOf } from "./scene";
 import type { Scale } from "./svg";
-import { linearScale, rgb, roundTicks, svg, tickText, weightColour } from "./svg";
+import { halo, linearScale, rgb, roundTicks, svg, tickText, weightColour } from "./svg";
 
 export const MAX_ROWS = 4;
 const HEIGHT = 420;
@@ -90,7 +90,7 @@ export class PathPlot {
 
   private axes(panel: Panel, scene: Scene, isLast: boolean): SVGElement {
     const { line, soft } = theme();
-    const group = svg("g", { "font-size": 11, fill: soft, "aria-hidden": "true" });
+    const group = svg("g", { "font-size": 13, fill: soft, "aria-hidden": "true" });
     const [left, right] = [MARGIN.left, this.width - MARGIN.right];
     const [bottom, top] = [panel.y(panel.y.domain[0]), panel.y(panel.y.domain[1])];
     const yTicks = roundTicks(panel.y.domain, bottom - top > 150 ? 6 : 3);
@@ -107,8 +107,8 @@ export class PathPlot {
       if (isLast) group.append(svg("text", { x, y: bottom + 15, "text-anchor": "middle" }, xText(tick)));
     }
     const below = scene.plane ? scene.axisNames[scene.features[0]] ?? scene.features[0] : hasTimes ? "time" : "step";
-    if (isLast) group.append(svg("text", { x: (left + right) / 2, y: bottom + 32, "text-anchor": "middle", "font-size": 13 }, shorten(below, 40)));
-    group.append(svg("text", { x: 13, y: (top + bottom) / 2, "text-anchor": "middle", "font-size": 13, transform: `rotate(-90 13 ${(top + bottom) / 2})` }, shorten(panel.title, 24)));
+    if (isLast) group.append(svg("text", { x: (left + right) / 2, y: bottom + 32, "text-anchor": "middle", "font-size": 14 }, shorten(below, 40)));
+    group.append(svg("text", { x: 13, y: (top + bottom) / 2, "text-anchor": "middle", "font-size": 14, transform: `rotate(-90 13 ${(top + bottom) / 2})` }, shorten(panel.title, 24)));
     return group;
   }
 
@@ -127,15 +127,15 @@ export class PathPlot {
       if (own !== answer) group.append(polyline(own.forecast.map((row, t) => place(panel, row, S + t, "target")), { stroke: colour, "stroke-width": 1.5, "stroke-dasharray": "6 4", opacity: 0.6, class: "own-forecast" }));
       const points = answer.forecast.map((row, t) => place(panel, row, S + t, "target"));
       group.append(polyline(points, { stroke: colour, "stroke-width": 2, class: "forecast" }));
-      for (const [t, [x, y]] of points.entries()) group.append(this.forecastPoint(x, y, t, t === step, colour));
+      for (const [t, [x, y]] of points.entries()) group.append(this.forecastPoint(x, y, t, S + t + 1, t === step, colour));
     }
     return group;
   }
 
-  private forecastPoint(x: number, y: number, step: number, isChosen: boolean, colour: string): SVGElement {
+  private forecastPoint(x: number, y: number, step: number, number: number, isChosen: boolean, colour: string): SVGElement {
     const r = isChosen ? 9 : 5;
     const { ground } = theme();
-    const point = svg("path", { d: `M${x} ${y - r}L${x + r} ${y}L${x} ${y + r}L${x - r} ${y}Z`, fill: isChosen ? colour : ground, stroke: colour, "stroke-width": 2, class: "forecast-point" }, svg("title", {}, `forecast of step ${step + 1}`));
+    const point = svg("path", { d: `M${x} ${y - r}L${x + r} ${y}L${x} ${y + r}L${x - r} ${y}Z`, fill: isChosen ? colour : ground, stroke: colour, "stroke-width": 2, class: "forecast-point" }, svg("title", {}, `forecast point ${number}`));
     point.addEventListener("pointerenter", () => { if (this.dragged === null) this.events.chooseStep(step); });
     point.addEventListener("click", () => { this.events.chooseStep(step); });
     return point;
@@ -144,7 +144,7 @@ export class PathPlot {
   private sourcePoints(panel: Panel, scene: Scene): SVGElement {
     const group = svg("g", {});
     if (panel.sourceY < 0) return group;
-    const { ink, soft } = theme();
+    const { ground, ink, soft } = theme();
     const { state, shown: [{ meaning }] } = scene;
     const rows = state.kind === "decoder_self" ? [] : weightsOf(scene.shown[0].answer, state.kind, state.layer, state.head);
     const weights: (number | undefined)[] = rows[state.step] ?? [];
@@ -165,7 +165,7 @@ export class PathPlot {
       this.follow(circle, k, panel, scene);
       if (!many) group.prepend(this.hitArea(x, y, k, panel));
       group.append(circle);
-      if (!many) group.append(svg("text", { x: x + r + 3, y: y - r - 1, "font-size": 12, fill: soft, "aria-hidden": "true", class: "point-number" }, String(k + 1)));
+      if (!many) group.append(svg("text", { x: x + r + 3, y: y - r - 1, "font-size": 14, "font-weight": 600, fill: soft, "aria-hidden": "true", class: "point-number", ...halo(ground) }, String(k + 1)));
     }
     return group;
   }

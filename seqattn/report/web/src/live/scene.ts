@@ -46,6 +46,22 @@ export function weightsOf(answer: Answer, kind: AttentionKind, layer: number, he
   return answer.maps[kind]?.[layer]?.[head] ?? [];
 }
 
+/** The names of the rows and columns of weights. */
+export interface PointNames {
+  row(step: number): string;
+  column(attended: number): string;
+}
+
+/** Return how a kind of attention names its points: those of the source come first, those of the forecast continue the count. */
+export function pointNames({ kind, source }: Pick<ExplorerState, "kind" | "source">): PointNames {
+  const ofSource = (k: number): string => `source point ${k + 1}`;
+  const ofForecast = (k: number): string => `forecast point ${source.length + k + 1}`;
+  return { row: kind === "encoder_self" ? ofSource : ofForecast, column: kind === "decoder_self" ? ofForecast : ofSource };
+}
+
+/** Return whether all weights of a row are 0, as those of a head that is knocked out. */
+export const isKnockedOut = (row: readonly number[]): boolean => row.length > 0 && row.every((weight) => weight === 0);
+
 /** Return the largest absolute weight for a colour scale: 1, or the largest one of a long source or of read strengths. */
 export function largestWeight(rows: readonly number[][], meaning: WeightMeaning): number {
   let largest = 1e-6;

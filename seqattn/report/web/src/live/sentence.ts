@@ -1,26 +1,28 @@
 // The chosen step, and what changed, in words.
-import { formatNumber, formatValue, withMinus } from "../format";
+import { capitalize, formatNumber, formatValue, withMinus } from "../format";
 import { largestChange, meanSquaredError } from "./loss";
-import type { Scene } from "./scene";
-import { hasOwnScales, weightsOf } from "./scene";
+import type { PointNames, Scene } from "./scene";
+import { hasOwnScales, isKnockedOut, pointNames, weightsOf } from "./scene";
 
 const MAX_ATTENDED = 3;
 const MAX_FEATURES = 4;
 
-function attended(row: readonly number[], first: number): string {
+function attended(row: readonly number[], names: PointNames): string {
   return row.map((weight, k): [number, number] => [weight, k]).sort((a, b) => Math.abs(b[0]) - Math.abs(a[0])).slice(0, MAX_ATTENDED)
-    .map(([weight, k]) => `point ${first + k + 1} with ${withMinus(weight.toFixed(3))}`).join(", ");
+    .map(([weight, k]) => `${names.column(k)} with ${withMinus(weight.toFixed(3))}`).join(", ");
 }
 
 /** Describe the chosen step of the first model, and the error of the sequence of each model. */
 export function describe(scene: Scene): string {
   const { state, shown, targetFeatures } = scene;
-  const S = state.source.length;
-  const [{ answer }] = shown;
+  const names = pointNames(state);
+  const [{ answer, meaning }] = shown;
   const row = weightsOf(answer, state.kind, state.layer, state.head)[state.step] as number[] | undefined;
   const isEncoder = state.kind === "encoder_self";
-  let text = `Step ${state.step + 1} (point ${isEncoder ? state.step + 1 : S + state.step + 1})`;
-  text += row ? ` attends to ${attended(row, state.kind === "decoder_self" ? S : 0)}.` : ".";
+  let text = capitalize(names.row(state.step));
+  if (!row) text += ".";
+  else if (meaning === "distribution" && isKnockedOut(row)) text += " attends to nothing: its weights are knocked out, so all are 0 and do not add up to 1.";
+  else text += ` attends to ${attended(row, names)}.`;
   if (!isEncoder) {
     const values = targetFeatures.slice(0, MAX_FEATURES).map((name, g) => {
       const truth = state.truth?.[state.step]?.[g];

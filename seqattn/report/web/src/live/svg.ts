@@ -12,6 +12,9 @@ export function svg<K extends keyof SVGElementTagNameMap>(tag: K, attributes: At
   return element;
 }
 
+/** Return the attributes of a text that stays legible on lines, which end at its edge. */
+export const halo = (ground: string): Attributes => ({ stroke: ground, "stroke-width": 4, "stroke-linejoin": "round", "paint-order": "stroke" });
+
 /** A linear map from an interval of values to an interval of pixels, and back. */
 export interface Scale {
   (value: number): number;

@@ -2,11 +2,11 @@
 import { byId, textElement } from "../dom";
 import { announcer } from "./announce";
 import type { LiveExplorer } from "./explorer";
-import { isCardOpen, paragraph, splitTerms } from "./glossary";
+import { isCardOpen, markTerms, paragraph, splitTerms } from "./glossary";
 import { meaningOf } from "./model";
 import type { Scene } from "./scene";
-import type { Facts, StepText } from "./tour_texts";
-import { afterEpoch, afterForce, afterLook, afterMove, afterPlain, tourSteps } from "./tour_texts";
+import type { Facts, StepText, TourAction } from "./tour_texts";
+import { afterEpoch, afterForce, afterLook, afterMove, afterPlain, closest, tourSteps } from "./tour_texts";
 
 const MEMORY = "seqattn.tour";
 const SEEN = "seen";
@@ -38,15 +38,32 @@ interface Start {
 }
 
 /** The place on the page that each step is about. */
-const PLACES = ["live-path", "live-map", "live-map", "live-epochs", "live-other"];
+const PLACES = ["live-path", "live-map", "live-map", "live-epochs", "live-after"];
+/** Space in pixels around a place that the tour brings into view. */
+const SPACE = 12;
+
+/** Return a fold with commands. */
+function fold(commands: readonly (readonly [label: string, command: string])[]): HTMLElement {
+  const details = document.createElement("details");
+  details.append(textElement("summary", "Commands"), ...commands.map(([label, words]) => {
+    const line = textElement("p", `${label} `);
+    const code = textElement("code", words);
+    code.className = "command";
+    line.append(code);
+    return line;
+  }));
+  return details;
+}
 
 export class Tour {
   private readonly invitation = document.createElement("div");
   private readonly panel = document.createElement("section");
   private readonly opener: HTMLButtonElement;
   private readonly heading = textElement("h3", "");
+  private readonly scroller = document.createElement("div");
   private readonly body = document.createElement("div");
   private readonly result = document.createElement("div");
+  private readonly end = document.createElement("div");
   private readonly back: HTMLButtonElement;
   private readonly next: HTMLButtonElement;
   private readonly spoken = textElement("p", "");
@@ -55,6 +72,8 @@ export class Tour {
   private start: Start | null = null;
   private isDone = false;
   private resultText = "";
+  /** The index of the closest model in each sequence that the last step has shown. */
+  private readonly winners = new Map<number, number>();
 
   constructor(private readonly explorer: LiveExplorer) {
     this.opener = this.button("live-tour-open", "Guided tour", () => { this.open(); });
@@ -88,7 +107,9 @@ export class Tour {
     const buttons = document.createElement("div");
     buttons.className = "controls";
     buttons.append(this.back, this.next, this.button("live-tour-close", "End the tour", () => { this.close(); }));
-    this.panel.append(this.heading, this.body, this.result, buttons, this.spoken);
+    this.scroller.className = "tour-text";
+    this.scroller.append(this.body, this.result, this.end);
+    this.panel.append(this.heading, this.scroller, buttons, this.spoken);
     this.panel.addEventListener("keydown", (event) => {
       if (event.key !== "Escape" || isCardOpen()) return;
       event.preventDefault();
@@ -119,7 +140,9 @@ export class Tour {
   private open(): void {
     this.dismiss();
     this.panel.hidden = false;
+    this.opener.hidden = true;
     this.opener.setAttribute("aria-expanded", "true");
+    this.resize();
     this.go(0);
   }
 
@@ -127,8 +150,15 @@ export class Tour {
     this.panel.hidden = true;
     this.position = -1;
     this.mark(null);
+    this.opener.hidden = false;
     this.opener.setAttribute("aria-expanded", "false");
+    this.resize();
     this.opener.focus();
+  }
+
+  /** Draw again, because the open tour takes a part of the width. */
+  private resize(): void {
+    this.explorer.draw();
   }
 
   // --- steps -------------------------------------------------------------------------------------
@@ -141,6 +171,8 @@ export class Tour {
     return {
       plane: page.examples.plane, canForce: explorer.canForce, hasEpochs: epochs.length > 1,
       attention: first.layers === 0 ? "none" : meaningOf(first),
+      isRecurrent: first.config.kind === "recurrent", data: page.live.tour ?? null,
+      isTouch: matchMedia("(hover: none) and (pointer: coarse)").matches,
       plain: plain?.content.runs[0].name ?? null,
       isPlainShown: state.subjects.some(({ model }) => models[model].content.layers === 0),
     };
@@ -154,15 +186,15 @@ export class Tour {
     this.isDone = false;
     this.next.classList.remove("ready");
     this.resultText = "";
+    this.winners.clear();
     this.result.replaceChildren();
     this.showText(tourSteps(this.facts)[position]);
     this.back.disabled = position === 0;
     this.next.textContent = position === 4 ? "Finish" : "Next";
     this.mark(PLACES[position]);
     this.heading.focus({ preventScroll: true });
-    const isStill = matchMedia("(prefers-reduced-motion: reduce)").matches;
-    this.panel.scrollTop = 0;
-    this.panel.scrollIntoView({ block: "nearest", behavior: isStill ? "auto" : "smooth" });
+    this.scroller.scrollTop = 0;
+    this.reveal();
     this.spoken.textContent = "";
     this.announce("");
     void this.explorer.update().then(() => { this.begin(position); });
@@ -203,37 +235,68 @@ export class Tour {
   private prepare(position: number): void {
     const { explorer } = this;
     const { state } = explorer;
-    if (position === 0) return;
-    if (state.isChanged && position < 4) explorer.chooseExample(state.example ?? 0);
+    if (position === 0) this.chooseStart();
+    else if (state.isChanged) explorer.chooseExample(state.example ?? this.facts.data?.start?.example ?? 0);
     if (position !== 2) state.force.clear();
     if ("cross" in (explorer.scene?.shown[0].answer.maps ?? {})) state.kind = "cross";
-    if (position >= 3) {
+    if (position >= 3 || position === 0) {
       for (const subject of state.subjects) subject.epoch = explorer.models[subject.model].content.runs[subject.run].best_epoch;
     }
   }
 
-  private showText({ title, about, task, command }: StepText): void {
-    this.heading.textContent = `Step ${this.position + 1} of 5: ${title}`;
+  /** Choose the sequence, layer and head whose weights show best what attention is. */
+  private chooseStart(): void {
+    const { explorer } = this;
+    const { state, sequences, page: { examples } } = explorer;
+    const start = this.facts.data?.start;
+    if (start && start.example < sequences.count && explorer.accepts(examples.source_lengths[start.example])) {
+      explorer.chooseExample(start.example);
+      [state.layer, state.head] = [start.layer, start.head];
+    } else if (state.isChanged) explorer.chooseExample(state.example ?? 0);
+  }
+
+  private showText({ title, about, task, keys, action, conclusion = [], commands = [] }: StepText): void {
+    this.heading.textContent = `Tour ${this.position + 1} of 5: ${title}`;
     this.body.replaceChildren(paragraph(about));
     if (task !== null) {
       const line = textElement("p", task);
       line.className = "task";
       this.body.append(line);
     }
-    if (command === undefined) return;
-    for (const words of command.split("; ")) {
-      const code = textElement("code", words);
-      code.className = "command";
-      const line = document.createElement("p");
-      line.append(code);
-      this.body.append(line);
-    }
+    if (action) this.body.append(this.button("live-tour-action", action.name, () => { this.act(action.act); }));
+    if (keys !== undefined) this.body.append(textElement("p", keys));
+    this.end.replaceChildren(...conclusion.map((sentence) => paragraph(markTerms(sentence))));
+    if (commands.length) this.end.append(fold(commands));
+  }
+
+  /** Make the change that a button of the tour offers. */
+  private act(action: TourAction): void {
+    const { explorer } = this;
+    if (action === "uniform") explorer.forceUniformEverywhere();
+    else explorer.chooseExample((explorer.state.example ?? -1) + 1);
   }
 
   /** Frame the part of the page that a step is about. */
   private mark(id: string | null): void {
     document.querySelectorAll(".tour-place").forEach((element) => { element.classList.remove("tour-place"); });
-    if (id !== null) byId(id).classList.add("tour-place");
+    if (id !== null && (id !== "live-after" || this.facts.plain !== null)) byId(id).classList.add("tour-place");
+  }
+
+  /** Bring the framed place into view, together with the pictures if there is room for both. */
+  private reveal(): void {
+    const isBelow = getComputedStyle(this.panel).position === "fixed";
+    const room = innerHeight - (isBelow ? this.panel.getBoundingClientRect().height : 0) - 2 * SPACE;
+    const pictures = ["live-path", "live-map"].map((id) => byId(id).getBoundingClientRect());
+    const framed = document.querySelector(".tour-place")?.getBoundingClientRect();
+    const spanOf = (boxes: DOMRect[]): [top: number, bottom: number] => [Math.min(...boxes.map(({ top }) => top)), Math.max(...boxes.map(({ bottom }) => bottom))];
+    const visible = (framed ? [framed, ...pictures] : pictures).filter(({ height }) => height > 0);
+    const candidates = [visible, framed && framed.height > 0 ? [framed] : [], pictures.slice(0, 1)].filter((boxes) => boxes.length > 0).map(spanOf);
+    const [top, bottom] = candidates.find(([first, last]) => last - first <= room) ?? candidates.at(-1)!;
+    // Beside the pictures, the panel has its full height only if it sticks to the top of the screen.
+    const start = isBelow ? 0 : Math.max(0, byId("live-body").getBoundingClientRect().top - SPACE);
+    const shift = start && top - start >= SPACE ? start : top < SPACE ? top - SPACE : bottom > room + SPACE ? Math.min(top - SPACE, bottom - room - SPACE) : 0;
+    const isStill = matchMedia("(prefers-reduced-motion: reduce)").matches;
+    scrollBy({ top: shift, behavior: isStill ? "auto" : "smooth" });
   }
 
   /** Show what the reader's change did, with the current numbers. */
@@ -251,7 +314,7 @@ export class Tour {
     if (this.isDone) return;
     this.isDone = true;
     this.next.classList.add("ready");
-    this.panel.scrollTop = this.panel.scrollHeight; // on a small screen, the panel shows a part of its text
+    this.result.scrollIntoView({ block: "nearest" }); // on a small screen, the panel shows a part of its text
   }
 
   /** Say what the step shows; null: the reader has not done it yet. */
@@ -260,9 +323,17 @@ export class Tour {
     switch (this.position) {
       case 0: return this.isDone || JSON.stringify(state.source) !== JSON.stringify(start.source) ? afterMove(scene, start.forecast) : null;
       case 1: return this.isDone || state.step !== start.step ? afterLook(scene, this.facts) : null;
-      case 2: return scene.shown[0].answer !== scene.shown[0].own ? afterForce(scene) : null;
-      case 3: return this.isDone || state.subjects[0].epoch !== this.bestEpoch(scene) ? afterEpoch(scene, start.forecast) : null;
-      default: return this.facts.isPlainShown && scene.shown.length > 1 ? afterPlain(scene) : null;
+      case 2: return scene.shown[0].answer !== scene.shown[0].own ? afterForce(scene, this.facts) : null;
+      case 3: return this.isDone || state.subjects[0].epoch !== this.bestEpoch(scene) ? afterEpoch(scene, start.forecast, this.bestEpoch(scene)) : null;
+      default: return this.facts.isPlainShown && scene.shown.length > 1 ? afterPlain(scene, this.count(scene)) : null;
     }
+  }
+
+  /** Return in how many of the sequences that this step has shown each model was closest to the truth. */
+  private count(scene: Scene): number[] {
+    const best = closest(scene);
+    const { example, force, isChanged } = scene.state;
+    if (best !== null && example !== null && !isChanged && force.size === 0) this.winners.set(example, best);
+    return scene.shown.map((_, k) => [...this.winners.values()].filter((winner) => winner === k).length);
   }
 }

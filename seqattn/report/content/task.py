@@ -1,0 +1,149 @@
+"""Sentences about tasks and baselines for readers who have never seen them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, assert_never
+
+from numpy.typing import NDArray
+
+from seqattn.config import Config, Copy, Lag, OwnFile, Polygons, Recall, Reverse, Sort, Squares
+from seqattn.data.baselines import DRIFT, LAST_POINT, TRAINING_MEAN
+from seqattn.data.least_squares import LEAST_SQUARES
+from seqattn.errors import CheckpointError, counted
+from seqattn.runs import RunFolder
+
+MAX_NAMES = 4
+"""Maximum number of features that a sentence names."""
+CORNERS = {1: "the first corner", 2: "the first two corners", 3: "the first three corners"}
+REST = {1: "the last corner", 2: "the other two corners", 3: "the other three corners"}
+BASELINE_RULES = {
+    TRAINING_MEAN: "forecasts the mean of the training targets, whatever the source",
+    LAST_POINT: "repeats the last source point",
+    DRIFT: "continues the straight line from the first source point to the last one",
+    LEAST_SQUARES: "computes the forecast from the source with a matrix, fitted to the training"
+    " part",
+    "minus the source corner": "forecasts the negative of the corner two places earlier, which is"
+    " the opposite corner",
+    "turn on by the last angle": "turns each corner about the centre by the angle between the last"
+    " two source corners",
+    "value of the nearest key": "forecasts the value of the key that is nearest to the last source"
+    " point",
+    "noise floor (irreducible error)": "the error of a perfect model, because the data contain"
+    " random noise",
+    "this model, free running": "each forecast point starts from the model's own previous one",
+    "this model, teacher-forced": "each forecast point starts from the true previous point, which"
+    " is unknown in real use",
+}
+"""What each row of a table of losses forecasts, by the name of the row."""
+SEASONAL_RULE = "repeats the values of one season earlier"
+
+
+def describe_row(name: str) -> str:
+    """Return what a row of a table of losses forecasts; "" if the name is unknown."""
+    return SEASONAL_RULE if name.startswith("seasonal naive") else BASELINE_RULES.get(name, "")
+
+
+def describe_task_of(folder: RunFolder, config: Config | None) -> str:
+    """Return the task of a run as sentences; "" if the files of the run do not determine it."""
+    if config is None:
+        return ""
+    if not isinstance(config.data, OwnFile):
+        return describe_task(config.data)
+    try:
+        return _describe_own(folder.read_predictions())
+    except CheckpointError:
+        return ""
+
+
+def describe_task(
+    task: Squares | Polygons | Copy | Reverse | Sort | Recall | Lag,
+) -> str:
+    """Return what the source of a generated task is and what the forecast must be."""
+    match task:
+        case Squares():
+            text = _describe_squares(task)
+        case Polygons():
+            count = _range(task.min_corners, task.corners)
+            text = (
+                f"The source has the first {task.source_length} corners of a regular polygon with"
+                f" {count} corners around the point (0, 0), in order; the forecast must draw the"
+                " other corners. Size, rotation and direction differ from polygon to polygon."
+            )
+        case Copy() | Reverse() | Sort() | Lag():
+            text = _describe_path(task)
+        case Recall():
+            text = (
+                f"The source has {_range(task.min_pairs, task.pairs)} pairs of points, a key and"
+                " its value, and at the end one of the keys again. The forecast must be the value"
+                " of this key."
+            )
+        case _:
+            assert_never(task)
+    return text + _describe_noise(task)
+
+
+def _describe_squares(task: Squares) -> str:
+    known = task.source_length
+    start = "The source has" if not task.variable_length else (
+        "Each sequence has the first two, three or four corners of a square. The source has at most"
+    )  # fmt: skip
+    corners = CORNERS[known] + ("" if task.variable_length else " of a square")
+    rest = "the rest" if task.variable_length else REST[4 - known]
+    text = f"{start} {corners}, in order; the forecast must draw {rest}."
+    if known == 1:
+        text += " Corner 2 may be either neighbour of corner 1."
+    opposite = [f"{corner} {'lies ' * (k == 0)}opposite corner {corner - 2}"
+                for k, corner in enumerate(range(max(3, known + 1), 5))]  # fmt: skip
+    return f"{text} Corner {', and corner '.join(opposite)}."
+
+
+def _describe_path(task: Copy | Reverse | Sort | Lag) -> str:
+    start = f"The source has {_range(task.min_length, task.length)} random points."
+    match task:
+        case Copy():
+            return f"{start} The forecast must repeat them in the same order."
+        case Reverse():
+            return f"{start} The forecast must repeat them in reverse order, the last one first."
+        case Sort():
+            return f"{start} The forecast must repeat them in ascending order of x."
+        case Lag():
+            return (
+                f"{start} The forecast has {counted(task.steps, 'point')}. Each of them must repeat"
+                f" the source point that lies {counted(task.lag, 'place')} before it."
+            )
+
+
+def _describe_noise(
+    task: Squares | Polygons | Copy | Reverse | Sort | Recall | Lag,
+) -> str:
+    if task.noise == 0:
+        return ""
+    match task:
+        case Squares() | Polygons():
+            return " Random noise moves every corner a little."
+        case Recall():
+            return " Random noise moves the repeated key a little."
+        case _:
+            return " Random noise moves the true points a little."
+
+
+def _describe_own(predictions: Mapping[str, NDArray[Any]]) -> str:
+    features = [str(name) for name in predictions["features"]]
+    targets = [str(name) for name in predictions.get("said", predictions["features"])]
+    sources, steps = (predictions[f"{side}_lengths"] for side in ("source", "target"))
+    return (
+        f"The source has {_range(sources.min(), sources.max())} steps of {_names(features)}; the"
+        f" forecast must continue {'them' if targets == features else _names(targets)} for"
+        f" {_range(steps.min(), steps.max())} steps."
+    )
+
+
+def _range(low: int | None, high: int) -> str:
+    return str(high) if low is None or low == high else f"{low} to {high}"
+
+
+def _names(features: Sequence[str]) -> str:
+    shown = ", ".join(features[:MAX_NAMES])
+    more = len(features) - MAX_NAMES
+    return shown if more <= 0 else f"{shown} and {counted(more, 'other feature')}"

@@ -1,0 +1,289 @@
+"""What the runs of a page show about attention, in sentences for the page and its tour."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from seqattn.config import Config, config_differences
+from seqattn.report.content.examples import sequence_losses
+from seqattn.report.content.live_differences import PageRun
+from seqattn.runs import RunFolder
+
+MIN_NEEDED = 1.5
+"""A model needs its weights if the loss with other weights is larger by this factor."""
+MIN_USED = 1.02
+"""A model uses its weights if the loss with other weights is larger by this factor."""
+MAX_CLOSE = 1.5
+"""Two losses are close if their ratio is below this value."""
+WITH, WITHOUT = "with attention", "without attention"
+OVERRIDE_NAMES = {"uniform": "equal weights", "shuffled": "shuffled weights"}
+LONG_SOURCES = "seqattn compare configs/bottleneck/copy.yaml"
+WITHOUT_EFFECT = ("name", "logging", "training.record_attention", "training.checkpoint_seconds",
+                  "training.compile")  # fmt: skip
+"""Config keys that do not change what a model learns."""
+
+Commands = list[list[str]]
+"""Pairs of a sentence about a command and the command."""
+
+
+@dataclass(frozen=True)
+class Need:
+    """The test loss of a model with its own weights and with other weights.
+
+    Attributes:
+        average: a sentence with the losses.
+        conclusion: sentences about what the losses show.
+    """
+
+    average: str
+    conclusion: list[str]
+
+
+def describe_need(
+    own: float, overridden: Mapping[str, float], count: int, name: str = "the model"
+) -> Need:
+    """Return what the loss with replaced weights shows about a model.
+
+    Args:
+        own: the loss with the model's own weights.
+        overridden: one or more losses with other weights, by override mode.
+        count: the number of test sequences.
+        name: the name of the model in the sentence.
+    """
+    others = [f"{loss:.4g} with {OVERRIDE_NAMES[mode]}" for mode, loss in overridden.items()]
+    average = (
+        f"Over {count:,} test sequences, the mean squared error is {own:.4g} with {name}'s own"
+        f" weights, {' and '.join(others)}."
+    )
+    mode, lowest = min(overridden.items(), key=lambda item: item[1])
+    words = f"with {OVERRIDE_NAMES[mode]}, the error is {_times(own, lowest)}"
+    if lowest > MIN_NEEDED * own:
+        first = f"So this model needs its weights: even {words}."
+    elif lowest > MIN_USED * own:
+        first = f"So this model needs its weights little: {words}."
+    else:
+        first = (
+            "So this model does not need its weights: with"
+            f" {OVERRIDE_NAMES[mode]}, its forecasts are as good."
+        )
+    return Need(average, [
+        first,
+        "This is about this one trained model. Only a second model shows whether a model without"
+        " attention would forecast worse.",
+    ])  # fmt: skip
+
+
+def commands_for_other_model(folder: RunFolder, config: Config | None) -> Commands:
+    """Return the commands that train the model of a run without attention, or with attention if it
+    has none, and that show both models."""
+    if config is None or config.model.kind != "recurrent":
+        return []
+    path, has_attention = shown_path(folder.path), config.model.has_attention
+    name = "without-attention" if has_attention else "with-attention"
+    change = "model.attention=null" if has_attention else "model.attention={score: scaled_dot}"
+    train = ["seqattn", "train", f"{path}/{folder.config.name}", "--set", change, "--name", name]
+    both = ["seqattn", "report", path, f"outputs/{name}", "--output", "both.html"]
+    commands = [
+        [f"Train the same model {WITHOUT if has_attention else WITH}:", shlex.join(train)],
+        ["Put both models on one page:", shlex.join(both)],
+    ]
+    return [*commands, _compare_command(path, config)] if has_attention else commands
+
+
+def command_for_history(folder: RunFolder) -> Commands:
+    """Return the command that trains a run again and records its parameters."""
+    path = shown_path(folder.path)
+    words = ["seqattn", "train", f"{path}/{folder.config.name}", "--set",
+             "training.record_attention=5", "--name", f"{folder.path.name}-recorded"]  # fmt: skip
+    return [["Train the run again with a record of every fifth epoch:", shlex.join(words)]]
+
+
+def shown_path(path: Path) -> str:
+    """Return a path as a page shows it. An absolute path names the folders of a person, so the page
+    shows only its part below the working directory, or only its last part."""
+    if not path.is_absolute():
+        return path.as_posix()
+    here = Path.cwd()
+    return path.relative_to(here).as_posix() if path.is_relative_to(here) else path.name
+
+
+def _compare_command(path: str, config: Config) -> list[str]:
+    attention = getattr(config.model, "attention", None)
+    assert attention is not None
+    chosen = {"score": attention.score} | attention.model_dump(
+        mode="json", exclude_defaults=True, exclude={"score"}
+    )
+    # JSON is also YAML, in which --vary reads its values.
+    value = json.dumps(chosen).replace('"', "")
+    words = ["seqattn", "compare", f"{path}/config.yaml", "--vary", f"model.attention=null,{value}",
+             "--seeds", "8", "--name", "with-and-without"]  # fmt: skip
+    return ["Compare the two kinds of model with eight seeds each:", shlex.join(words)]
+
+
+# --- several runs ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """A run of a page with its test result.
+
+    Attributes:
+        run: the model of the run.
+        folder: the run folder.
+        loss: the free-running test loss.
+        floor: the noise floor of the test sequences; None if it is unknown.
+        target: (N, T, G), the targets of the test sequences.
+        losses: (N,), the loss of each test sequence.
+    """
+
+    run: PageRun
+    folder: RunFolder
+    loss: float
+    floor: float | None
+    target: NDArray[np.floating[Any]]
+    losses: NDArray[np.float64]
+
+    @property
+    def has_attention(self) -> bool:
+        return self.run.trained.has_attention
+
+    @property
+    def kind(self) -> str:
+        return WITH if self.has_attention else WITHOUT
+
+
+def read_result(run: PageRun, folder: RunFolder) -> RunResult:
+    """Read the test result of a run.
+
+    Raises:
+        CheckpointError: if a file of the run cannot be read.
+    """
+    summary, predictions = folder.read_summary(), folder.read_predictions()
+    losses = sequence_losses(predictions, run.trained.spec.scaling.target.scale)
+    return RunResult(
+        run, folder, summary["test_loss"], summary["noise_floor"], predictions["target"], losses
+    )
+
+
+def describe_runs(results: Sequence[RunResult]) -> tuple[list[str], Commands]:
+    """Return what the test losses of two or more runs show, and what to do to learn more."""
+    if not _are_comparable(results):
+        return [
+            "The runs have different test sequences or units of error, so their test losses cannot"
+            " be compared."
+        ], []
+    parts = [f"{each.loss:.4g} {each.kind} ({each.run.name})" for each in results]
+    text = (
+        f"Over {len(results[0].losses):,} test sequences, the mean squared error is"
+        f" {', '.join(parts[:-1])} and {parts[-1]}."
+    )
+    floor = results[0].floor
+    if floor is not None:
+        text += (
+            f" The noise floor of these sequences is {floor:.4g}: no model is reliably below it."
+        )
+    sentences = [text, _count_closer(results)]
+    attending = [each for each in results if each.has_attention]
+    plain = [each for each in results if not each.has_attention]
+    commands: Commands = []
+    if attending and plain:
+        found, about_length = _contrast(_best(attending), _best(plain))
+        sentences += found
+        if about_length:
+            commands.append(["See what happens with longer sources:", LONG_SOURCES])
+        config = _best(attending).run.trained.config
+        if config.model.kind == "recurrent":
+            commands.append(_compare_command(shown_path(_best(attending).folder.path), config))
+    sentences.append(
+        "Each of these runs has one seed. Another seed gives another error, so this page does not"
+        " show that one kind of model is better than the other. seqattn compare trains several"
+        " seeds of each and tests the difference."
+    )
+    return sentences, commands
+
+
+def _are_comparable(results: Sequence[RunResult]) -> bool:
+    first = results[0]
+    scale = first.run.trained.spec.scaling.target.scale
+    return all(
+        np.array_equal(first.target, each.target, equal_nan=True)
+        and np.array_equal(scale, each.run.trained.spec.scaling.target.scale)
+        for each in results
+    )
+
+
+def _best(results: Sequence[RunResult]) -> RunResult:
+    return min(results, key=lambda each: each.loss)
+
+
+def _count_closer(results: Sequence[RunResult]) -> str:
+    """Return in how many test sequences each run has the smallest error."""
+    losses = np.stack([each.losses for each in results])
+    scored = np.isfinite(losses).all(axis=0)
+    closest = losses[:, scored].argmin(axis=0)
+    counts = [f"{each.run.name} in {int((closest == k).sum()):,}"
+              for k, each in enumerate(results)]  # fmt: skip
+    joined = f"{', '.join(counts[:-1])} and {counts[-1]}"
+    return (
+        f"Of {int(scored.sum()):,} test sequences, the forecast is closest to the truth for"
+        f" {joined}."
+    )
+
+
+def _contrast(attending: RunResult, plain: RunResult) -> tuple[list[str], bool]:
+    """Return sentences about a run with and a run without attention, and whether a longer source
+    would show the difference between the two kinds of model."""
+    low, high = sorted((attending.loss, plain.loss))
+    is_close = high <= MAX_CLOSE * low
+    sentences = []
+    if is_close:
+        text = "The errors with and without attention are close."
+        if (floor := attending.floor) and high <= MAX_CLOSE * floor:
+            shares = [f"{each.loss / floor - 1:.1%} ({each.kind})" for each in (attending, plain)]
+            text = f"Both errors are near the noise floor: above it by {' and '.join(shares)}."
+        sentences.append(text)
+    else:
+        worse = plain if plain.loss > attending.loss else attending
+        sentences.append(f"The error {worse.kind} is {_times(low, high)}.")
+    if others := _other_differences(attending, plain):
+        sentences.append(
+            f"The configs also differ in {', '.join(others)}, so attention is not the only possible"
+            " cause of a difference."
+        )
+    model, spec = plain.run.trained.config.model, plain.run.trained.spec
+    numbers = spec.source_length * len(spec.source_features)
+    if is_close and model.kind == "recurrent" and model.hidden_dim >= numbers:
+        sentences.append(
+            f"For this task, a model without attention may have enough memory: its state of"
+            f" {model.hidden_dim} numbers has room for the {numbers} numbers of a source."
+            " Attention helps if a source is too long for this memory."
+        )
+        return sentences, True
+    return sentences, is_close
+
+
+def _other_differences(one: RunResult, other: RunResult) -> list[str]:
+    """Return the config keys, besides the attention, in which two runs differ."""
+    differences = config_differences(one.run.trained.config, other.run.trained.config)
+    return [
+        key
+        for key in differences
+        if not key.startswith("model.attention")
+        and not any(key == each or key.startswith(f"{each}.") for each in WITHOUT_EFFECT)
+    ]
+
+
+def _times(low: float, high: float) -> str:
+    """Return how many times as large a loss is as another one."""
+    if low == 0:
+        return f"{high:.3g} instead of 0"
+    ratio = high / low
+    return f"{ratio:.2g} times as large" if ratio < 99.5 else f"{ratio:,.0f} times as large"

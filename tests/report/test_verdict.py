@@ -1,0 +1,193 @@
+"""What the page says about its task, about its model's weights, and about two models."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from seqattn.analysis.doctor import CHECK_NAMES
+from seqattn.config import Config, resolve
+from seqattn.data.tasks import generate
+from seqattn.report.content.examples import choose_start
+from seqattn.report.content.live_differences import PageRun
+from seqattn.report.content.questions import QUESTIONS, ask
+from seqattn.report.content.task import describe_row, describe_task
+from seqattn.report.content.verdict import (
+    RunResult,
+    command_for_history,
+    commands_for_other_model,
+    describe_need,
+    describe_runs,
+    shown_path,
+)
+from seqattn.runs import RunFolder
+
+
+def config(*sets: str) -> Config:
+    return resolve(None, list(sets)).config
+
+
+@pytest.mark.parametrize(
+    ("sets", "expected"),
+    [
+        (
+            [],
+            "The source has the first two corners of a square, in order; the forecast must draw"
+            " the other two corners. Corner 3 lies opposite corner 1, and corner 4 opposite corner"
+            " 2. Random noise moves every corner a little.",
+        ),
+        (["data.source_length=3", "data.noise=0"], "the last corner. Corner 4 lies opposite corner 2."),
+        (["data.source_length=1"], "Corner 2 may be either neighbour of corner 1. Corner 3 lies"),
+        (["data.variable_length=true"], "two, three or four corners of a square."),
+        (["data.kind=copy", "data.min_length=2"], "has 2 to 8 random points. The forecast must repeat them in the same order."),
+        (["data.kind=reverse"], "in reverse order"),
+        (["data.kind=sort"], "in ascending order of x."),
+        (["data.kind=lag"], "has 4 points. Each of them must repeat the source point that lies 4 places before it."),
+        (["data.kind=recall"], "4 pairs of points, a key and its value, and at the end one of the keys"),
+        (["data.kind=polygons"], "the first 2 corners of a regular polygon with 5 corners"),
+    ],
+)  # fmt: skip
+def test_each_task_is_described(sets: list[str], expected: str) -> None:
+    task = config(*sets).data
+    assert expected in describe_task(task)  # type: ignore[arg-type]  # a generated task
+
+
+def test_the_sentences_about_opposite_corners_and_lags_are_right() -> None:
+    squares = generate(config("data.noise=0").data, 7, 3)  # type: ignore[arg-type]
+    np.testing.assert_array_equal(squares.target, -squares.source)
+    lag = generate(config("data.kind=lag", "data.noise=0", "data.lag=3", "data.steps=2").data, 5, 3)  # type: ignore[arg-type]
+    path = np.concatenate([lag.source, lag.target], axis=1)
+    for step in (8, 9):
+        np.testing.assert_array_equal(path[:, step], path[:, step - 3])
+
+
+def test_rows_of_the_table_are_explained() -> None:
+    assert "opposite corner" in describe_row("minus the source corner")
+    assert "one season earlier" in describe_row("seasonal naive (season 7, given)")
+    assert describe_row("a new rule") == ""
+
+
+def test_each_check_is_a_question_with_an_answer() -> None:
+    assert tuple(QUESTIONS) == CHECK_NAMES
+    finding = {"name": "attention does not matter", "number": "1", "meaning": "", "change": ""}
+    answers = {state: ask({**finding, "state": state})["answer"]
+               for state in ("fine", "found", "unknown")}  # fmt: skip
+    assert answers == {
+        "fine": "yes: fine", "found": "no: a problem", "unknown": "cannot be decided",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("lowest", "expected"),
+    [
+        (0.13, "So this model needs its weights: even with equal weights, the error is 13 times as large."),
+        (0.012, "So this model needs its weights little: with equal weights, the error is 1.2 times as large."),
+        (0.0101, "So this model does not need its weights: with equal weights, its forecasts are as good."),
+    ],
+)  # fmt: skip
+def test_the_need_of_weights_follows_from_the_losses(lowest: float, expected: str) -> None:
+    need = describe_need(0.01, {"uniform": lowest, "shuffled": 0.203}, 128)
+    assert need.average == (
+        "Over 128 test sequences, the mean squared error is 0.01 with the model's own weights,"
+        f" {lowest:.4g} with equal weights and 0.203 with shuffled weights."
+    )
+    assert need.conclusion[0] == expected
+    assert "infinit" not in describe_need(0.0, {"uniform": 0.5}, 9).conclusion[0]
+
+
+def test_the_tour_starts_where_steps_look_at_different_points() -> None:
+    weights = np.full((4, 1, 2, 2, 3), np.nan, np.float32)
+    weights[..., 0, :2], weights[..., 1, :2] = (0.1, 0.9), (0.2, 0.8)  # both at point 2
+    weights[1, 0, 1, :, :2] = [[0.7, 0.3], [0.4, 0.6]]
+    weights[2, 0, 1, :, :2] = [[0.0, 1.0], [1.0, 0.0]]
+    weights[3, 0, 0, :, :2] = [[1.0, 0.0], [0.0, 1.0]]
+    losses = np.array([0.1, 0.2, 0.2, 9.0])  # the error of the last is too large
+    assert choose_start(weights, losses) == {"example": 2, "layer": 0, "head": 1}
+    assert choose_start(weights, np.full(4, np.nan))["example"] in (2, 3)
+
+
+class FakeModel:
+    """The parts of a loaded model that the sentences need."""
+
+    def __init__(self, *sets: str) -> None:
+        self.config = config(*sets)
+        self.has_attention = self.config.model.has_attention
+        self.spec = Spec()
+
+
+class Spec:
+    source_length, source_features = 2, ("x", "y")
+
+    class scaling:  # noqa: N801  # an attribute of the spec
+        class target:  # noqa: N801
+            scale: NDArray[Any] = np.ones(2)
+
+
+def result(name: str, loss: float, *sets: str, target: float = 0.0) -> RunResult:
+    run: Any = FakeModel(*sets)
+    return RunResult(
+        PageRun(name, run), RunFolder(Path("outputs") / name), loss, 0.0098,
+        np.full((5, 2, 2), target), np.full(5, loss),
+    )  # fmt: skip
+
+
+def test_close_losses_are_no_claim() -> None:
+    runs = [result("squares", 0.01019), result("plain", 0.01004, "model.attention=null")]
+    sentences, commands = describe_runs(runs)
+    text = " ".join(sentences)
+    assert text.startswith(
+        "Over 5 test sequences, the mean squared error is 0.01019 with attention (squares) and"
+        " 0.01004 without attention (plain). The noise floor of these sequences is 0.0098"
+    )
+    assert "closest to the truth for squares in 0 and plain in 5." in text
+    assert "above it by 4.0% (with attention) and 2.4% (without attention)" in text
+    assert "its state of 16 numbers has room for the 4 numbers of a source" in text
+    assert "Each of these runs has one seed." in text and "times as large" not in text
+    assert [command for _, command in commands] == [
+        "seqattn compare configs/bottleneck/copy.yaml",
+        "seqattn compare outputs/squares/config.yaml --vary 'model.attention=null,{score:"
+        " scaled_dot}' --seeds 8 --name with-and-without",
+    ]
+
+
+def test_a_large_difference_and_other_causes_are_named() -> None:
+    plain = result("plain", 0.2, "model.attention=null", "training.epochs=7", "seed=5")
+    text = " ".join(describe_runs([result("squares", 0.01), plain])[0])
+    assert "The error without attention is 20 times as large." in text
+    assert "The configs also differ in seed, training.epochs, so attention is not the only" in text
+    assert "enough memory" not in text and "one seed" in text
+
+
+def test_other_test_sequences_are_not_compared() -> None:
+    runs = [result("a", 0.01), result("b", 0.2, "model.attention=null", target=1.0)]
+    sentences, commands = describe_runs(runs)
+    assert re.search("different test sequences .* cannot be compared", sentences[0])
+    assert len(sentences) == 1 and commands == []
+
+
+def test_commands_have_the_path_of_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    folder = RunFolder(tmp_path / "outputs" / "my run")
+    assert shown_path(folder.path) == "outputs/my run"
+    assert shown_path(Path("/home/somebody/squares")) == "squares"
+    train, both, compare = (command for _, command in commands_for_other_model(folder, config()))
+    assert train == (
+        "seqattn train 'outputs/my run/config.yaml' --set model.attention=null"
+        " --name without-attention"
+    )
+    assert both.startswith("seqattn report 'outputs/my run' outputs/without-attention --output")
+    assert "--vary" in compare
+    plain = commands_for_other_model(folder, config("model.attention=null"))
+    assert "model.attention={score: scaled_dot}" in plain[0][1] and len(plain) == 2
+    assert (
+        commands_for_other_model(
+            folder, config("model.kind=transformer", "training.teacher_forcing.probability=1")
+        )
+        == []
+    )
+    assert "training.record_attention=5" in command_for_history(folder)[0][1]
