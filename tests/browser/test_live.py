@@ -87,8 +87,8 @@ def test_the_first_click_forces_a_cell_and_the_keyboard_moves_a_point(
 ) -> None:
     found = shared_in_both(live_runs.page("squares"))
     before = shown(found)
-    cell = found.page.locator(".cell[data-step='0'][data-column='1']")
-    for forced in ([{"step": 1, "layer": 0, "head": 0, "weights": [0, 1]}], []):
+    cell = found.page.locator(".cell[data-step='0'][data-column='0']")
+    for forced in ([{"step": 1, "layer": 0, "head": 0, "weights": [1, 0]}], []):
         box = cell.bounding_box()
         assert box is not None
         # A press and a release with a pause, as those of a hand.
