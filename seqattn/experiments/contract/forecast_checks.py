@@ -296,5 +296,6 @@ def check_batch(case: ContractCase) -> str:
         "The forecast of a sequence depends on its batch: it changes by up to"
         f" {size_of(difference)} (sequence {n + 1}, {difference.place('step')}) if the other"
         f" sequences are removed.{''.join(changed[:1])} The mechanism combines sequences, for"
-        " example with a mean, a maximum or a batch normalization over the axis N. Reduce over other axes only."
+        " example with a mean, a maximum or a batch normalization over the axis N. Reduce over"
+        " other axes only."
     )
