@@ -16,6 +16,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from seqattn.config import Model, Recurrent, all_keys
 from seqattn.experiments.contract import (
+    CheckWarningError,
     ContractCase,
     NotApplicableError,
     check_batch,
@@ -267,3 +268,6 @@ def test_gradients_are_those_of_central_differences(config: dict[str, Any]) -> N
         check_gradients(case_of(config))
     except NotApplicableError:
         assert config["attention"]["normalizer"] == "hard"
+    except CheckWarningError as warning:  # without attention, nothing reads the encoder's states
+        assert "encoder" in str(warning)
+        assert config["attention"] is None

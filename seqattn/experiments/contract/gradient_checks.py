@@ -141,7 +141,8 @@ def check_gradients(case: ContractCase) -> str:
     """Compare the gradients of the mechanism and of the whole model with finite differences.
 
     Raises:
-        CheckFailedError: if a gradient differs.
+        CheckFailedError: if a gradient differs, or if a parameter of the mechanism has no effect.
+        CheckWarningError: if another parameter of a model has no effect.
         NotApplicableError: if the normalizer samples positions, so that the gradient is an
             estimate.
     """
@@ -180,7 +181,9 @@ def check_gradients(case: ContractCase) -> str:
         name for name, gradient in test.gradients.items() if gradient is None and case.owns(name)
     ]
     if unused:
-        raise CheckFailedError(
+        # A model may leave out a part that another config uses.
+        error = CheckWarningError if case.part == "model" else CheckFailedError
+        raise error(
             f"The parameter {unused[0]} never gets a gradient, and no forecast depends on it. Use"
             " the parameter, or remove it."
         )
