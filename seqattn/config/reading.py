@@ -137,7 +137,7 @@ def read_yaml_text(text: str, origin: str) -> Document:
         mark = error.problem_mark or error.context_mark
         line = mark.line + 1 if mark else 1
         problem = " ".join(part for part in (error.context, error.problem) if part)
-        if re.match(r"[ \t]*\t", (text.splitlines() or [""])[line - 1 : line][0]):
+        if re.match(r"[ \t]*\t", "".join(text.splitlines()[line - 1 : line])):
             raise ConfigError(
                 f"{origin}:{line}: is indented with a tab, which YAML does not allow. Use spaces."
             ) from None

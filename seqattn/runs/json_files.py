@@ -141,7 +141,8 @@ class Summary(_EndedRun):
     beats_best_baseline: bool
     scaled: bool
     features: Annotated[list[str], Field(min_length=1)]
-    units: dict[str, str] = {}  # files of older versions lack this key
+    units: dict[str, str] = {}  # files of older versions lack this key and the next
+    task: Text = ""
     rmse: dict[str, list[Loss | None]]
     metrics: Metrics | None = None  # files of generated data and of older versions lack this key
     attention: StoredAttentionMetrics | None

@@ -92,7 +92,10 @@ def test_a_spooled_predictions_file_has_the_bytes_of_one_written_at_once(
         for first in range(0, len(part), 7):
             spool.add(forecast[first : first + 7])
         spool.write(tmp_path / "d" / "some.npz")
-    write_arrays(tmp_path / "whole.npz", forecast_arrays(part, forecast, with_target=True))
+    whole = dict(forecast_arrays(part, forecast, with_target=True))
+    if (times := part.times(slice(0, len(part)))) is not None:
+        whole |= {"source_times": times[0], "target_times": times[1]}
+    write_arrays(tmp_path / "whole.npz", whole)
     assert (tmp_path / "d/some.npz").read_bytes() == (tmp_path / "whole.npz").read_bytes()
     assert [path.name for path in (tmp_path / "d").iterdir()] == ["some.npz"]
 

@@ -249,7 +249,7 @@ def test_scalars_follow_yaml_1_2(text: str, value: object) -> None:
         ("name: !x y\n", "FILE:1: tags ('!x') are not allowed"),
         ("seed: 1\n---\nseed: 2\n", "FILE:2: a second document starts here"),
         ("a: [1, 2\n", "is not valid YAML"),
-        ("\tseed: 1\n", "is not valid YAML"),
+        ("\tseed: 1\n", "FILE:1: is indented with a tab"),
         ("1: x\n", "FILE:1: a key must be a text, got 1"),
         ("? [a]\n: b\n", "a key must be a text"),
         ("a: " + "[" * 30 + "]" * 30, "is nested deeper than 20 levels"),

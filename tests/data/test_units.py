@@ -207,11 +207,11 @@ def test_a_run_goes_on_with_other_units(seqattn: Command, run: RunFolder) -> Non
 
 def test_the_pictures_have_them(run: RunFolder) -> None:
     summary, predictions = run.read_summary(), run.read_predictions()
-    drawn = predictions_picture(predictions, 2, scaled=True, units=summary["units"])
+    drawn = predictions_picture(predictions, summary, 2)
     assert {"temp. outside [degC]", "demand [MW]"} <= texts(drawn)
     assert any(text.endswith(" MW") and "RMSE" in text for text in texts(drawn))
     assert texts(seqattn_api.load(run.path).plot_predictions(2)) == texts(drawn)
-    without = texts(predictions_picture(predictions, 2, scaled=True))
+    without = texts(predictions_picture(predictions, {**summary, "units": {}}, 2))
     assert {"temp. outside", "demand"} <= without
     assert not any("MW" in text for text in without)
 

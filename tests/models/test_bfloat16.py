@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from seqattn.config import Recurrent
+from seqattn.experiments.contract.case import FEATURES, LENGTHS, ContractCase, N, S, T
 from seqattn.models import Seq2SeqModel, build_model
 from seqattn.models.attention import LocalWindow, LocationShiftAddressing, softmax, sparsemax
 from seqattn.models.attention.location_based import valid_lengths
@@ -20,18 +21,7 @@ from seqattn.training.batches import Batch
 from seqattn.training.objective import AutogradLoss
 from seqattn.training.stacked_params import StackedParams
 from seqattn.training.step_rng import StepRNG
-from tests.project.test_contract import (
-    ALLOWED,
-    LENGTHS,
-    OTHERS,
-    POINTS,
-    N,
-    S,
-    T,
-    name_of,
-    sequences,
-    validated,
-)
+from tests.project.test_contract import ALLOWED, OTHERS, name_of, validated
 
 PRODUCTS = {"linear", "bmm", "baddbmm", "matmul", "__matmul__", "scaled_dot_product_attention"}
 
@@ -61,14 +51,14 @@ def sampled() -> list[dict[str, Any]]:
 
 
 def model_of(config: dict[str, Any], seed: int = 1) -> Seq2SeqModel:
-    return build_model(validated(config), POINTS, seed)
+    return build_model(validated(config), FEATURES, seed)
 
 
 @pytest.mark.parametrize("config", sampled(), ids=name_of)
 def test_nothing_but_products_is_rounded(config: dict[str, Any]) -> None:
     """Forecasts with and without attention maps, and the loss of a step with every draw."""
     model = model_of(config)
-    source, target = (x.float() for x in sequences())
+    source, target = (x.float() for x in ContractCase(Recurrent()).random_sequences())
     forced_steps = torch.ones(T, dtype=torch.bool)
     draws = StepRNG([1], 0, 0, torch.zeros(1))
     with torch.no_grad(), torch.autocast("cpu", torch.bfloat16), Rounded() as rounded:
@@ -88,8 +78,8 @@ def test_nothing_but_products_is_rounded(config: dict[str, Any]) -> None:
 def test_nothing_but_products_of_many_runs_is_rounded(config: dict[str, Any]) -> None:
     """Loss and gradient of a step of two runs, and that of a run alone is the same."""
     numbers = torch.Generator().manual_seed(3)
-    source = torch.randn(2, N, S, POINTS.source_dim, generator=numbers)
-    target = torch.randn(2, N, T, POINTS.target_dim, generator=numbers)
+    source = torch.randn(2, N, S, FEATURES.source_dim, generator=numbers)
+    target = torch.randn(2, N, T, FEATURES.target_dim, generator=numbers)
     lengths = torch.stack([LENGTHS, LENGTHS.flip(0)])
     forced_steps = torch.ones(T, dtype=torch.bool)
     models = [model_of(config, seed) for seed in (4, 9)]

@@ -17,7 +17,7 @@ from tests.conftest import ROOT, SMALL, Ended
 
 Command = Callable[..., Ended]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-EXTRAS = {"data", "report", "tensorboard", "tune", "export", "ray"}
+EXTRAS = {"data", "report", "tensorboard", "mlflow", "wandb", "tune", "export", "ray", "xarray"}
 MODULES = {
     re.split(r"[>=\[]", each)[0].lower() for name in EXTRAS
     for each in PROJECT["optional-dependencies"][name]
@@ -46,6 +46,8 @@ def test_what_needs_an_extra_names_it(attention_run: Path, seqattn: Command) -> 
         (["export", attention_run, "--output", "graphs"], "export"),
         (["compare", "compare/scores", *SETS, "--seeds", "2", "--engine", "ray"], "ray"),
         (["train", "squares", *SETS, "--set", "logging.tensorboard=true"], "tensorboard"),
+        (["train", "squares", *SETS, "--set", "logging.mlflow=true"], "mlflow"),
+        (["train", "squares", *SETS, "--set", "logging.wandb=true"], "wandb"),
         (["data", "check", "x.arrow"], "data"),
         (["data", "sample", "squares", *SETS, "--output", "y.arrow"], "data"),
         (["predict", attention_run, "--input", "x.arrow"], "data"),

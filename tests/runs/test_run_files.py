@@ -25,7 +25,7 @@ from tests.conftest import SMALL, Ended
 
 Command = Callable[..., Ended]
 REMOVED = object()
-OPTIONAL = {"skipped_checkpoints", "interrupted"}  # earlier versions do not write them
+OPTIONAL = {"skipped_checkpoints", "interrupted", "task"}  # earlier versions do not write them
 MENTIONED = {"seed": "whole number", "test_loss": "number", "baselines": "object", "name": "text",
            "beats_best_baseline": "true or false", "features": "list"}  # fmt: skip
 

@@ -139,7 +139,9 @@ def test_a_path_that_is_no_run_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="is not a run folder"):
         find_run(tmp_path)
     (tmp_path / "seed-1").mkdir()
-    with pytest.raises(CheckpointError, match="Did you mean .*seed-1"):
+    (tmp_path / "seed-1" / "config.yaml").touch()
+    (tmp_path / "seed-1" / "environment.json").touch()
+    with pytest.raises(CheckpointError, match="Give one of its 1 run, such as .*seed-1"):
         find_run(tmp_path)
 
 

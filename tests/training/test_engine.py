@@ -513,7 +513,7 @@ def test_a_resume_may_change_what_teaches_nothing_and_nothing_else(
         if not is_refused(config, config):
             taken.add(key)
     assert taken == {
-        "name", "data.path", "data.validation_path", "data.test_path", "data.units",
+        "name", "plugins", "data.path", "data.validation_path", "data.test_path", "data.units",
         "training.epochs",
         "training.checkpoint_seconds", "training.record_attention", "logging.tensorboard",
         "logging.mlflow", "logging.mlflow_uri", "logging.wandb", "logging.wandb_mode",
@@ -628,7 +628,7 @@ def test_a_failed_compilation_is_logged(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(objective_module, "BACKEND", broken)
     torch.compiler.reset()
     run = run_of(config_of({}, {"compile": "on"}, False, 1), torch.float64)
-    with pytest.raises(UsageError, match="could not compile a step here.*Set it to off"):
+    with pytest.raises(UsageError, match="could not compile a step here.*set training.compile=off"):
         train_models([run])
 
 

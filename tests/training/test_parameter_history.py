@@ -185,7 +185,7 @@ def test_parameters_of_another_model_are_not_continued(mine: RunFolder, tmp_path
     shutil.copy(wider.parameter_history, mine.parameter_history)
     trained(mine.path.parent, "training.epochs=8", resume=True)
     assert "earlier parameters are lost: " in mine.log.read_text()
-    assert "of another model" in mine.log.read_text()
+    assert "belongs to another model" in mine.log.read_text()
     assert mine.read_parameter_history()["epochs"].tolist() == [6, 8]
 
 
