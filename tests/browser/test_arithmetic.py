@@ -119,9 +119,8 @@ def show(found: Opened, step: int, layer: int = 0, head: int = 0) -> list[dict[s
         "([step, layer, head]) => window.seqattn.explorer.change((state) => Object.assign(state, {step, layer, head}))",
         [step - 1, layer, head],
     )
-    found.until(
-        f"document.getElementById('live-arithmetic-title').textContent.includes('step {step}')"
-    )
+    point = f"new RegExp(`forecast point ${{seqattn.explorer.state.source.length + {step}}}\\\\b`)"
+    found.until(f"{point}.test(document.getElementById('live-arithmetic-title').textContent)")
     found.page.wait_for_timeout(150)
     return list(found.page.evaluate(READ))
 
@@ -304,7 +303,7 @@ def test_nothing_is_computed_while_the_panel_is_closed(
     before = show(found, 1)
     found.page.evaluate("document.getElementById('live-arithmetic').open = false")
     found.page.evaluate("window.seqattn.explorer.change((state) => { state.step = 4; })")
-    found.until("document.getElementById('live-step-name').textContent.startsWith('Step 5')")
+    found.until("document.getElementById('live-step-name').textContent.includes('(5 of')")
     found.page.wait_for_timeout(200)
     assert found.page.evaluate(READ) == before
     assert show(found, 5) != before

@@ -115,9 +115,9 @@ def test_two_other_features_are_no_plane(opened: Open, runs: dict[str, Path]) ->
         "forecast c",
         "source a",
     ]
-    assert places["source a"] == places["source b"] == [1, 2, 3, 4]
-    assert places["truth b"] == places["truth c"] == [5, 6]
-    assert places["forecast b"] == places["forecast c"] == [5]  # walked so far
+    assert places["source a"] == places["source b"] == [0, 1, 2, 3]
+    assert places["truth b"] == places["truth c"] == [4, 5]
+    assert places["forecast b"] == places["forecast c"] == [4]  # walked so far
     for feature, part, column in (("source a", "source", 0), ("source b", "source", 1),
                                   ("truth b", "target", 0), ("truth c", "target", 1)):  # fmt: skip
         assert np.allclose(values[feature], predictions[part][0, :, column])
