@@ -125,7 +125,9 @@ def test_a_stop_while_results_are_written_names_what_a_resume_adds(
     assert groups[1][1].summary.exists()
 
 
-@pytest.mark.parametrize(("run", "words"), [(0, "--resume draws the pictures"), (1, "nothing is")])
+@pytest.mark.parametrize(
+    ("run", "words"), [(0, "--resume draws the missing pictures"), (1, "nothing is")]
+)
 def test_a_stop_in_the_last_picture_of_a_run_counts_the_other_runs(
     run: int, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -259,7 +259,7 @@ def test_weights_are_averaged_by_the_lengths_and_alignment_of_each_seed(tmp_path
         ))  # fmt: skip
     median = median_attention(VariantResult("dot", folders, {seed: {} for seed in folders}))
     assert median is not None
-    assert median.title == "dot\nmedian of 3 seeds\nof sequences of 2 and 2 points"
+    assert median.title == "dot\nmedian of 3 seeds\nmean of 1 to 3 sequences\nof 2 and 2 points"
     lost = VariantResult("dot", folders, {3: {}, 5: {}}, frozenset({4}))
     median = median_attention(lost)
     assert median is not None
@@ -319,7 +319,7 @@ def test_errors_of_compare_suggest_no_option_that_it_lacks(
     for file in (run.last, run.previous):
         file.write_bytes(b"{}" * 99)
     message = refused()
-    assert f"remove {Path('outputs/mine/dot/seed-4')} and give the same command" in message
+    assert f"remove {Path('outputs/mine/dot/seed-4')} and repeat the command" in message
     shutil.rmtree(run.path)
     assert seqattn(*words).code == 0  # what it says works
     run = fresh()

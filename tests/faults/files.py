@@ -237,7 +237,8 @@ def _named(home: Path, word: str, made: Path) -> None:
     shown = escape_controls(word)
     assert "\x1b" not in shown and "\u202e" not in shown
     arrays = forecast_arrays(part, part.target, with_target=True)
-    picture = predictions_picture({k: np.asarray(v) for k, v in arrays.items()})
+    summary = {"scaled": False, "features": list(part.target_features)}
+    picture = predictions_picture({k: np.asarray(v) for k, v in arrays.items()}, summary)
     assert len(as_bytes(picture, "png")) > 1000
     where = attention_arrays(
         np.full((len(part), 1, 1, 1, 2), 0.5), ids=part.ids, source_lengths=part.source_lengths,

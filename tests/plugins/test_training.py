@@ -216,7 +216,7 @@ def test_the_page_shows_the_scores_of_a_plugin_without_arithmetic(
     bilinear_run: Path, plugin_file: Path, write: Write, tmp_path: Path
 ) -> None:
     from seqattn.config import load_plugin
-    from seqattn.report.content.live import runs_content
+    from seqattn.report.content import runs_content
     from seqattn.runs import RunFolder
 
     path = write("parts.py", PARTS)

@@ -319,15 +319,19 @@ def _read_sequences(folder: RunFolder, folders: Sequence[RunFolder]) -> dict[str
         folders: all run folders of the page.
     """
     summary, source = folder.read_summary(), folder.read_predictions()["source"]
-    attended = (
-        each for each in folders
-        if each.attention.exists()
-        and np.array_equal(each.read_predictions()["source"], source, equal_nan=True)
-    )  # fmt: skip
+    attended = (each for each in folders if each.attention.exists() and _has_sources(each, source))
     content = examples_content(
         folder, [], 1.0, summary.get("units", {}), MAX_START_SEQUENCES, next(attended, None)
     )
     return {key: content[key] for key in ("examples", "alignment", "start")}
+
+
+def _has_sources(folder: RunFolder, source: NDArray[np.floating]) -> bool:
+    """Return whether the test sequences of a run have the sources (N, S, F)."""
+    try:
+        return np.array_equal(folder.read_predictions()["source"], source, equal_nan=True)
+    except CheckpointError:
+        return False
 
 
 def _recorded_parameters(
