@@ -211,7 +211,7 @@ def test_the_tour_compares_with_the_best_epoch(shared: SharedPages, three: Path)
     for example in (1, 4):
         do(found, f"e.chooseExample({example});")
         assert do(found, "return e.scene.state.subjects[0].epoch;") == 0
-        words = f"now it is {found.page.evaluate(ERROR)}."
+        words = f"it is {found.page.evaluate(ERROR)}."
         found.until(f"document.getElementById('live-tour-result').textContent.includes('{words}')")
 
 

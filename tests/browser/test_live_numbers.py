@@ -272,4 +272,4 @@ def test_live_combinations_and_the_others_are_counted(
         assert found.page.locator("#live").count() == 0
         assert found.page.is_visible("#explorer")
     forcible = set(live) - set(CANNOT_FORCE)
-    assert (len(live), len(forcible), len(pages)) == (13, 11, 2)
+    assert (len(live), len(forcible), len(pages)) == (14, 12, 2)
