@@ -22,6 +22,7 @@ import torch
 from pydantic import ValidationError
 
 from seqattn.config import Config, Section, all_keys, as_plain
+from seqattn.config.knobs import Logging
 from seqattn.config.sections import choices, field_variants
 from seqattn.data import load_data
 from seqattn.errors import SeqattnError
@@ -33,8 +34,10 @@ from tests.grouped import check_grouped_equals_alone, small_config, write_parque
 Changes = dict[str, Any]
 MAX_BASES = 1
 """Base configs in which the same key of the same section is changed to the same value."""
-NEVER_VARIED = {"name", "seed", "compare"}
-"""Keys of which a comparison takes care itself."""
+NEVER_VARIED = {"name", "seed", "compare", "plugins"}
+"""Keys of which a comparison takes care itself. tests/plugins trains groups with plugins."""
+TRACKED_ELSEWHERE = {f"logging.{key}" for key in Logging.model_fields} - {"logging.tensorboard"}
+"""Keys of trackers that take seconds to start; tests/experiments/test_trackers.py has them."""
 
 
 @functools.cache
@@ -238,7 +241,7 @@ def variations() -> tuple[dict[str, dict[str, Config]], set[str]]:
         load_data(base.data)
         configs = found[name] = {"base": base}
         for path, section, key in sections_of(base):
-            if path in NEVER_VARIED:
+            if path in NEVER_VARIED | TRACKED_ELSEWHERE:
                 continue
             declared = declared_in(type(section), key)
             ways = {str(changes): [changes] for changes in manual_changes(base, path)}
@@ -264,7 +267,8 @@ def must_be_varied() -> set[str]:
         variants = field_variants(section, key)
         plain_section = len(variants) == 1 and type(None) not in get_args(annotation)
         tag = len(choices(annotation)) == 1
-        if path[0] not in NEVER_VARIED and not (plain_section or tag):
+        is_varied = path[0] not in NEVER_VARIED and ".".join(path) not in TRACKED_ELSEWHERE
+        if is_varied and not (plain_section or tag):
             wanted.add(declared_in(section, key))
     return wanted
 
