@@ -84,6 +84,7 @@ def _load_content(path: Path, content: bytes) -> Source:
     extension.SOURCES[name] = source
     try:
         with _loading(source):
+            # Only the user's own config and --plugin lead here. A run folder cannot.
             exec(compile(content, str(path), "exec"), vars(module))  # noqa: S102
     except BaseException:
         del sys.modules[name], extension.SOURCES[name]
