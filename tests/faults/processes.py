@@ -43,6 +43,8 @@ training:
 """
 DOOR = [sys.executable, "-m", "seqattn"]
 TRAIN = ["train", "c.yaml", "--threads", "1"]
+IMPORTS_BEFORE_TRAINING = 1200
+"""Modules that `train` certainly imports before it can train. torch alone has about 1,200."""
 
 
 shared: list[tuple[Nursery, Path]] = []
@@ -225,8 +227,8 @@ def stop_signals_at_once(count: int, seed: int = 0) -> Tally:
 
 
 def stop_signals_while_importing(count: int, seed: int = 0) -> Tally:
-    """SIGINT and SIGTERM in the first seconds of a process of its own: `count` of each. Python
-    itself takes some hundredths of a second before it runs anything of ours."""
+    """SIGINT and SIGTERM while a process imports its modules: `count` of each. Python reports each
+    import, so the moment of the signal does not depend on the speed of the machine."""
     tally, numbers = Tally(), np.random.RandomState(seed)
     codes: dict[int, int] = {}
     with tempfile.TemporaryDirectory() as place:
@@ -236,11 +238,16 @@ def stop_signals_while_importing(count: int, seed: int = 0) -> Tally:
             for case in range(count):
                 with tally.case(f"{number.name} {case}"):
                     process = subprocess.Popen(
-                        [*DOOR, *words(f"o{number}{case}")],
+                        [DOOR[0], "-X", "importtime", *DOOR[1:], *words(f"o{number}{case}")],
                         cwd=home, env={**os.environ, "PYTHONPATH": str(ROOT)},
                         stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
                     )  # fmt: skip
-                    time.sleep(numbers.uniform(0.15, 1.5))
+                    assert process.stderr is not None
+                    # The first module inside seqattn is imported after the signal handlers are set.
+                    while "seqattn." not in process.stderr.readline():
+                        assert process.poll() is None, "no module of seqattn was imported"
+                    for _ in range(numbers.randint(IMPORTS_BEFORE_TRAINING)):
+                        process.stderr.readline()
                     at = time.perf_counter()
                     process.send_signal(number)
                     _, err = process.communicate()
