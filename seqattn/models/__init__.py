@@ -35,8 +35,8 @@ def build_model(
         features: the features of source and target, or the number of features if source and target
             have the same features.
         seed: the seed of the run, which determines the initial parameters.
-        lengths: the common length of all sources and the common length of all targets, which `skip:
-            linear` requires; None if the lengths vary.
+        lengths: the lengths of the longest source and the longest target, which `skip: linear`
+            requires; None if the lengths are unknown.
     """
     model = _construct(config, features, lengths)
     init_parameters(model, seed)

@@ -1,8 +1,8 @@
 """The interface of every model: a forward pass for training, a free-running forecast, and outputs
-that contain the attention weights.
+that can contain the attention weights.
 
 In shapes, N is the number of sequences, S the source length, T the target length, F the number of
-features, and A the number of heads. Every shape may have a leading axis of R runs.
+features, and A the number of heads. In a shape, `...` is an optional leading axis of R runs.
 """
 
 from __future__ import annotations
@@ -95,14 +95,15 @@ class AttentionMap:
     """The weights of one attention layer, and the meaning of these weights.
 
     Attributes:
-        weights: the weights (..., N, A, queries, keys), which are 0 at padding.
+        weights: the weights (..., N, A, queries, keys), which are 0 at the padding of the source.
         kind: the kind of attention. "cross" means that the target attends to the source, (T, S).
             "encoder_self" means that the source attends to itself, (S, S). "decoder_self" means
             that the target attends to itself, (T, T), with weight 0 for later steps.
-        meaning: the meaning of the weights. With "distribution", the weights are non-negative, and
-            each row sums to 1 over the keys. With "partial", the weights are non-negative, and each
-            row sums to at most 1. With "strength", the weights are signed, and each weight is the
-            coefficient of a past state in a read from fast weights.
+        meaning: the meaning of the model's own weights. With "distribution", the weights are
+            non-negative, and the weights of each valid query sum to 1. With "partial", the weights
+            are non-negative, and the weights of each query sum to at most 1. With "strength", the
+            weights are signed, and each weight is the coefficient of a past state in a read from
+            fast weights.
         layer: the index of the layer among the layers of the same kind, counted from 0.
     """
 
@@ -114,11 +115,12 @@ class AttentionMap:
 
 @dataclass(frozen=True)
 class SampledActions:
-    """The sampled positions of hard attention, for REINFORCE (Williams 1992).
+    """The values that REINFORCE (Williams 1992) needs for hard attention.
 
     Attributes:
-        log_prob: log-probability of the position that was sampled at each step, (..., N, T).
-        baseline: expected squared error of one step, (..., 1, 1).
+        log_prob: log-probability of the positions sampled at each step, (..., N, T).
+        baseline: learned estimate of the squared error of one step, in a shape that broadcasts to
+            `log_prob`.
     """
 
     log_prob: Tensor
@@ -132,7 +134,7 @@ class ModelOutput:
     Attributes:
         values: the forecast, (..., N, T, F).
         attention: one map per attention layer; empty for a model without attention.
-        actions: the sampled positions that REINFORCE needs; None if the model samples no positions.
+        actions: the values that REINFORCE needs; None without REINFORCE or without sampling.
     """
 
     values: Tensor
@@ -141,13 +143,12 @@ class ModelOutput:
 
 
 class Seq2SeqModel(nn.Module, ABC):
-    """The interface of every model. A model stores only parameters. Intermediate results are
-    returned and not stored.
+    """The interface of every model. A model stores its parameters, but no intermediate results.
 
     Attributes:
         features: the features of source and target.
-        max_length: the greatest length that a source or a target may have; None if there is no
-            limit.
+        max_length: the greatest length of a source or a target that the network accepts; None if
+            there is no such limit.
         skip: the skip connection, a linear map of the source that is added to the output of the
             network; None if the model has no skip connection.
     """
@@ -168,12 +169,12 @@ class Seq2SeqModel(nn.Module, ABC):
 
     def attention_shape(self) -> tuple[int, int]:
         """Return the number of layers and the number of heads of the attention weights over the
-        source. An override replaces these weights.
+        source, which an override can replace.
 
         Raises:
             UsageError: if the model has no weights that can be replaced.
         """
-        raise UsageError("the model has no attention (model.attention: null).")
+        raise UsageError("the model has no attention weights that can be replaced.")
 
     def skip_outputs(
         self, source: Tensor, lengths: Tensor | None, segment_lengths: Sequence[int]
@@ -220,7 +221,7 @@ class Seq2SeqModel(nn.Module, ABC):
             teacher_forcing: booleans on the CPU that broadcast to (..., N, T). If the value of a
                 step t > 0 is True, the input of step t is the target at step t - 1. If the value is
                 False, the input is the model's own output at step t - 1. The input of step 0 is
-                always the last valid source step.
+                always the start token; see `FeatureSpec.start_token`.
             with_attention: whether the output contains attention weights; False is faster.
             rng: source of the random numbers for dropout and hard attention. With None, as in
                 validation, there is no dropout, and hard attention selects the most probable
@@ -228,6 +229,8 @@ class Seq2SeqModel(nn.Module, ABC):
 
         Raises:
             ValueError: if shapes or lengths do not fit together.
+            DataError: if a source has a length for which the skip connection has no weights.
+            UsageError: if the model does not accept the lengths.
         """
 
     @abstractmethod
@@ -253,5 +256,6 @@ class Seq2SeqModel(nn.Module, ABC):
 
         Raises:
             ValueError: if shapes or lengths do not fit together.
-            UsageError: if an override is given and the model's weights cannot be replaced.
+            DataError: if a source has a length for which the skip connection has no weights.
+            UsageError: if the model does not accept the lengths or the override.
         """

@@ -1,5 +1,5 @@
-"""The buffers that recorded operations read and write: the batch, the parameters, the gradient of
-the parameters, and the loss.
+"""The buffers that recorded operations read and write: the batch, the parameters and their
+gradients, and the loss.
 
 The letters in shapes are defined in `seqattn.models.op_tape`.
 """
@@ -69,7 +69,7 @@ class BufferShape(NamedTuple):
         cls, source: Tensor, target: Tensor, lengths: Tensor | None, keep: Tensor | None,
         *, R: int, H: int,
     ) -> BufferShape:  # fmt: skip
-        """Determine the sizes of a batch. `ManualLoss.value_and_grad` describes the arguments."""
+        """Determine the sizes of a batch. `ManualLoss.value_and_grad` describes the tensors."""
         (*_, N, S, F), (*_, T, _) = source.shape, target.shape
         mask = 0 if keep is None else F if keep.dim() == target.dim() else 1
         return cls(R, N, S, T, F, H, lengths is not None, mask)
@@ -86,8 +86,8 @@ class BatchBuffers:
     """The buffers of a batch.
 
     Attributes:
-        x: the inputs (R, slots, N, F). Slot k contains the input of the step that starts from state
-            k. The method `load` fills the first S slots.
+        x: the inputs (R, slots, N, F). Slot k contains the input of the step that starts from the
+            state in slot k. The method `load` fills the first S slots.
         target: the targets (R, N, T, F).
         padding: mask (R, N, S), True at padding of the source; None without source lengths.
         last_valid: index of the last valid source step of each sequence, (1, R, N, H), as an
@@ -119,7 +119,8 @@ class BatchBuffers:
         """Copy a batch into the buffers. `ManualLoss.value_and_grad` describes the arguments."""
         if keep is not None and self.ignored is not None:
             self.ignored.copy_(~keep.view(self.ignored.shape))
-            if keep.dim() < target.dim():  # unobserved values stay as decoder inputs
+            # Padded steps become 0. Unobserved values remain, because they are decoder inputs.
+            if keep.dim() < target.dim():
                 target = target.masked_fill(~keep.unsqueeze(-1), 0)
             features = self.target.shape[-1] // self.ignored.shape[-1]
             counted = (~self.ignored).sum(dim=(1, 2, 3)).clamp(min=1) * features
@@ -136,8 +137,8 @@ class BatchBuffers:
 
     def shift_right(self) -> None:
         """Fill the decoder inputs. The first input is the last valid source step, and each later
-        input is the previous target step. For a decoder step without teacher forcing, the method
-        `feed` replaces the input later."""
+        input is the previous target step. Where there is no teacher forcing, the method `feed`
+        replaces the input later."""
         record, x, (R, N, S, T, F, *_), D = self.tape.record, self.x, self.shape, self.shape.start
         if self.last_valid is None:
             record(x[:, D].copy_, x[:, S - 1])

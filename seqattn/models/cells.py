@@ -6,10 +6,10 @@ may have leading axes, as in (N, F), (N, L, F) or, for R runs, (R, N, L, F). The
 have the shape (R, out, in). For a GRU and an RNN, W equals H. The state of an LSTM consists of the
 output and the memory cell, so W is 2H.
 
-One matmul computes the input projection of all known steps (`project_steps`), and each step adds
-the recurrent part. Projected inputs have the layout (R, gates * H, N), with the axis of features
-before the axis of sequences, if this layout is faster (see `seqattn.models.layers`). Projected
-inputs must therefore only be passed to `step` and `unroll` of the same cell.
+One matmul computes the projections of all known inputs (`project_steps`), and each step adds the
+recurrent part. Projected inputs have the layout (R, gates * H, N), with the axis of features before
+the axis of sequences, if this layout is faster (see `seqattn.models.layers`). Projected inputs must
+therefore only be passed to `step` and `unroll` of the same cell.
 
 Weights have torch's layout and torch's initial distribution, U(-b, b) with b = 1/sqrt(H).
 """
@@ -43,7 +43,7 @@ class Cell(nn.Module, ABC):
 
     Attributes:
         num_gates: the number of gates and candidates. A weight has `num_gates` * H rows.
-        num_state_tensors: W / H, which is 2 for an LSTM and 1 for the other cells.
+        num_state_tensors: W / H, which is 2 for an LSTM and 1 for a GRU and an RNN.
         hidden: the width H of the output.
         kernel: the function that computes one step; a compiled function may replace it.
         scan: a function that runs the cell over whole sequences; None for a Python loop over the
@@ -66,7 +66,7 @@ class Cell(nn.Module, ABC):
 
     @classmethod
     def from_config(cls, config: Any, inputs: int, hidden: int) -> Self:
-        """Build the cell of a plugin from a config section."""
+        """Build the cell of a plugin from its config section."""
         return cls(inputs, hidden)
 
     @staticmethod
@@ -80,7 +80,7 @@ class Cell(nn.Module, ABC):
         """
 
     def output(self, state: Tensor) -> Tensor:
-        """Return the cell's output (..., H), which is a part of the cell's state (..., W)."""
+        """Return the cell's output (..., H) for the cell's state (..., W)."""
         return state
 
     def project(self, inputs: Tensor) -> Tensor:
@@ -117,8 +117,8 @@ class Cell(nn.Module, ABC):
         inputs of the L steps.
 
         Before the product, while the rows are still narrow, the axis of steps is moved in front of
-        the axis of sequences. The gates of each step are then contiguous, and the backward pass
-        concatenates the gradients of the steps without a copy.
+        the axis of sequences. The product can then be split into steps without a copy, and the
+        backward pass only concatenates the gradients of the steps.
         """
         *_, N, L, _ = inputs.shape
         if L == 1:
@@ -306,13 +306,13 @@ def lstm_step(projected: Tensor, state: Tensor | None, weight: Tensor, bias: Ten
 
 
 def rnn_step(projected: Tensor, state: Tensor | None, weight: Tensor, bias: Tensor) -> Tensor:
-    """Compute one step of `RNN`. The shapes are those of `gru_step`, with H in place of 3H."""
+    """Compute one step of `RNN`. The shapes are as in `gru_step`, with H in place of 3H."""
     return (projected + recurrent_term(state, weight, bias)).tanh()
 
 
 def axis_of_features(weight: Tensor) -> int:
-    """Return the axis of features in the tensors that a kernel with the given recurrent weight
-    takes."""
+    """Return the axis of features in the inputs and states of a kernel with the given recurrent
+    weight."""
     return -2 if uses_batch_innermost(weight) else -1
 
 
@@ -344,7 +344,7 @@ def reverse_padded(rows: Tensor, lengths: Tensor | None) -> Tensor:
 
 
 def cell_factory(config: Literal["gru", "lstm", "rnn"] | CellKnobs) -> CellFactory:
-    """Return the function that builds the cell that the config key `cell` selects."""
+    """Return a function that builds the cell selected by the config key `cell`."""
     if isinstance(config, CellKnobs):
         return functools.partial(PLUGIN_CELLS[type(config)].from_config, config)
     match config:

@@ -10,20 +10,20 @@ An inner loop that reads the memory computes the next state:
     z    = W h(t) + C x(t)                                   (constant during the inner loop)
     h_0  = f(LN(z)),    h_(s+1) = f(LN(z + A(t) h_s))                   (eq. 2 and section 3.1)
 
-Here f = tanh, and LN is layer normalization. Encoder and decoder have separate slow weights and
-share one memory, from which the decoder reads the encoder's states.
+Here f = tanh, and LN is layer normalization, which is optional. Encoder and decoder have separate
+slow weights and share one memory, from which the decoder reads the encoder's states.
 
 Reading is a form of attention (section 3): A(t) h is the sum of the past states h(tau), each
 multiplied by its read weight:
 
     rate * decay^(t - tau) * (h(tau) . h)
 
-As long as fewer than H states have been written, the matrix A (H, H) is therefore not needed. The
-attention weights of this model are the read weights of the last iteration of the inner loop. Read
-weights are signed and not normalized.
+A list of the past states can therefore replace the matrix A (H, H), and is smaller as long as fewer
+than H states have been written. The attention weights of this model are the read weights of the
+source states in the last iteration of the inner loop. Read weights are signed and not normalized.
 
 In shapes, N is the number of sequences, S the source length, T the target length, F the number of
-features, H the width of the state, and L the number of states in memory. Shapes may have a leading
+features, H the width of the state, L the number of states in memory, and `...` an optional leading
 axis of runs.
 """
 
@@ -272,7 +272,7 @@ class FastWeightsModel(Seq2SeqModel):
 
     def _use_matrix(self, S: int, T: int, with_attention: bool) -> bool:
         """Return whether the memory should be a matrix. This is the case if the matrix is smaller
-        than the list of states, and if no attention weights are requested."""
+        than the list of states and no attention weights are requested."""
         return self.inner_steps > 0 and self.hidden < S + T and not with_attention
 
 

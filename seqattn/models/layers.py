@@ -1,16 +1,15 @@
 """Linear maps, layer norm, matrix products and parameter initialization.
 
-All functions operate on the last axes. In shapes, R is the number of runs in one batch, N the
+Maps and products operate on the last axes. In shapes, R is the number of runs in one batch, N the
 number of sequences, S the source length, F the number of features, and H the width of the state.
 Tensors may have leading axes, as in (N, F), (N, S, F) or, for R runs, (R, N, S, F). The weights of
 R runs have the shape (R, out, in).
 
-With many runs and narrow states, the axis of sequences is innermost in memory: a tensor (R, N, ...,
-H) keeps its shape but has the strides of (R, H, ..., N). If the features were innermost, an
-operation on some features of all sequences would access memory with a stride of two or four
-numbers, which takes longer than the arithmetic. Cells select the layout with
-`uses_batch_innermost`. The operations on the states of cells preserve the layout, and give correct
-results for any strides.
+With several runs and narrow states, the axis of sequences is innermost in memory: a tensor (R, N,
+..., H) keeps its shape but has the strides of (R, H, ..., N). If the features were innermost, an
+operation on some features of all sequences would access memory with a stride of a few numbers,
+which takes longer than the arithmetic. Cells select the layout with `uses_batch_innermost`. The
+operations on the states of cells preserve the layout, and give correct results for any strides.
 
 Under `torch.autocast`, matrix products are computed in bfloat16, and the results are converted to
 float32 (`at_least_float32`). Everything between two products is therefore in float32: states,
@@ -171,7 +170,7 @@ class LearnedVector(nn.Module):
         """Return the only element, in a shape that broadcasts to x.
 
         Args:
-            x: (...), or (R, ...) if the element has a different value for each of R runs.
+            x: (...), or (R, ...) if each of R runs has its own element.
         """
         value: Tensor = self.value
         return value if value.dim() == 1 else value.view(-1, *[1] * (x.dim() - 1))
@@ -202,18 +201,19 @@ class LayerNorm(nn.Module):
 
 
 def init_parameters(model: nn.Module, seed: int) -> None:
-    """Draw the initial values of every parameter from a random stream named after the parameter.
+    """Initialize every parameter. A `LearnedVector` gets its constant, and every other parameter
+    is drawn from a random stream named after the parameter.
 
-    A model with an additional module therefore gets the same initial values in all its other
-    modules.
+    An additional module therefore does not change the initial values of the other modules.
 
     Args:
-        model: the model. Each module that directly contains parameters is a `LearnedVector`, or has
-            the attribute `init_bound`, which is the bound b of the initial distribution U(-b, b).
+        model: the model. Each module that directly contains parameters must be a `LearnedVector` or
+            have the attribute `init_bound`, the bound b of the initial distribution U(-b, b).
         seed: the seed of the run.
 
     Raises:
-        PluginError: if a module with parameters has no initial distribution, as a module of torch.
+        PluginError: if a module with parameters has no initial distribution, such as a module of
+            torch.
     """
     with torch.no_grad():
         uniform = dict[str, tuple[nn.Parameter, float]]()

@@ -1,7 +1,8 @@
 """Random numbers of a forward pass, for dropout and hard attention.
 
 In shapes, N is the number of sequences, L the number of steps, A the number of heads, H the width
-of the state, and W the width of the readout's input.
+of the state, W the width of the readout's input, and `...` an optional leading axis of runs. "[A,]"
+denotes an axis that exists only with several heads.
 """
 
 from __future__ import annotations
@@ -36,8 +37,8 @@ class Noise(NamedTuple):
 
     Attributes:
         attention: numbers uniform over [0, 1], (..., N, [A,] L), from which hard attention samples
-            positions. Because of rounding to float32, a number can be 1.0. With None, hard
-            attention selects the most probable positions.
+            positions. Rounding to float32 can make a number 1.0. With None, hard attention selects
+            the most probable positions.
         layer_dropout: one tensor (..., N, L, H) per layer except the first, with the dropout
             factors of the layer's input.
         readout_dropout: dropout factors of the readout's input, (..., N, L, W); None for no

@@ -4,14 +4,14 @@ module.
 The code is simple rather than fast. Each forward function has a backward function. The forward
 function returns its result and a cache of intermediate values. The backward function takes the
 gradient of the loss with respect to that result and returns the gradients with respect to all
-inputs. The backward function goes through the lines of the forward function from last to first, and
-before each gradient, a comment quotes the forward line.
+inputs. The backward function goes through the forward computation in reverse order, and before each
+gradient, a comment gives the forward step.
 
     weights = glorot_weights("scaled_dot", query=3, key=5, value=7, width=2, output=4, seed=1)
     output, cache = attention_forward(query, key, value, weights)
     gradients = attention_backward(doutput, cache)
 
-Three rules suffice for any loss L. Here, `dx` means dL/dx and has the shape of x:
+Most gradients follow from three rules. For a loss L, `dx` means dL/dx and has the shape of x:
 
     y = a @ b       da = dy @ b^T,  db = a^T @ dy       (matrix product)
     y = f(x)        dx = dy * f'(x)                     (elementwise function)
@@ -55,7 +55,7 @@ def linear_forward(x: Array, weight: Array) -> tuple[Array, Cache]:
 
 
 def linear_backward(dy: Array, cache: Cache) -> tuple[Array, Array]:
-    """Return the gradients (dx, dW) of `linear_forward`. All rows share W, so dW is the sum over
+    """Return the gradients (dx, dW) of `linear_forward`. All rows share W, so dW is a sum over
     the rows."""
     x, weight = cache
     inputs, outputs = weight.shape
@@ -72,8 +72,9 @@ def scaled_dot_forward(query: Array, key: Array) -> tuple[Array, Cache]:
     """Compute q . k / sqrt(K) (Vaswani et al. 2017, "Attention Is All You Need", eq. 1).
 
     If the components of q and k are independent with mean 0 and variance 1, q . k has mean 0 and
-    variance K. Division by the square root of the *width* (not of the number of keys) gives
-    standard deviation 1. If the mean of the components is not 0, the variance is larger.
+    variance K. Division by the square root of K, which is the width of a key and not the number of
+    keys, gives standard deviation 1. If the mean of the components is not 0, the variance is
+    larger.
 
     Args:
         query: the queries (N..., T, K).
@@ -175,7 +176,8 @@ def additive_backward(dscores: Array, cache: Cache) -> tuple[Array, ...]:
 
 
 def softmax_forward(scores: Array, keep: Bools | None = None) -> tuple[Array, Cache]:
-    """Compute w = exp(score) / sum of exp(score) over the keys, and w = 0 where `keep` is False.
+    """Compute w = exp(score) / sum of exp(score) over the valid keys, and w = 0 where `keep` is
+    False.
 
     The largest score of each row is subtracted first. The subtraction changes no weight and
     prevents overflow.
@@ -209,7 +211,7 @@ def softmax_backward(dweights: Array, cache: Cache) -> Array:
         dscore_j = w_j dw_j - w_j sum_i w_i dw_i = w_j (dw_j - sum_i w_i dw_i),
 
     where the last sum is the weighted mean of dw. The function never computes the S x S Jacobian.
-    At masked keys w is 0, so the gradient is 0 as well.
+    At masked keys, w is 0, so the gradient is 0 as well.
     """
     (weights,) = cache
     # weights = exp(scores) / sum(exp(scores))
@@ -272,7 +274,7 @@ def attention_forward(
     keep: Bools | None = None,
     causal: bool = False,
 ) -> tuple[Array, Cache]:
-    """Average the values for each query, weighted by the softmax of the scores (attention).
+    """Compute attention: for each query, the mean of the values, weighted by softmax(scores).
 
     Args:
         query: the queries (N..., T, Q).

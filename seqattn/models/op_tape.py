@@ -3,8 +3,9 @@ batch of a shape and replayed for all other batches of this shape. A tape is sim
 graph, but it works on any device.
 
 `manual_backward.py` consists of operations on a tape. An operation writes into a buffer and reads
-views of buffers. The buffers are the same tensors for every batch. A list of operations with their
-arguments is therefore a program, and a replay of this list executes no other Python code.
+views of buffers. The buffers are the same tensors for every batch of a shape. A list of operations
+with their arguments is therefore a program, and a replay of this list executes no other Python
+code.
 
 In shapes, R is the number of runs, N the number of sequences, S the source length, T the target
 length, F the number of features, and H the width of the state.
@@ -36,7 +37,7 @@ class OpTape:
     tensors with `new`.
 
     Args:
-        like: a tensor (R, ..., ...) that has the dtype and the device of the buffers.
+        like: a tensor with three axes that has the dtype and the device of the buffers.
         runs_innermost: whether the axis of runs is innermost in memory.
     """
 
@@ -87,7 +88,7 @@ class OpTape:
             self.programs[key] = program
 
     def run_directly(self, function: Callable[..., None], *arguments: object) -> None:
-        """Call a function that calls `run`, without recording the whole call."""
+        """Call a function that calls `run`, without recording the whole call as one record."""
         function(*arguments)
 
     def record(self, operation: Callable[..., object], *arguments: Any, **options: Any) -> None:
@@ -100,9 +101,9 @@ class OpTape:
     # --- operations whose fastest implementation depends on the sizes -----------------------------
 
     def tanh_(self, x: Tensor) -> None:
-        """Compute tanh(x) = 2 sigmoid(2 x) - 1 in place. On the CPU, torch computes the sigmoid of
-        a large float32 tensor much faster than the tanh, so the three operations recorded here are
-        faster than one tanh."""
+        """Compute tanh(x) in place. On the CPU, torch computes the sigmoid of a large float32
+        tensor much faster than the tanh. The three operations of 2 sigmoid(2 x) - 1 = tanh(x) are
+        then faster than one tanh."""
         if (
             x.device.type == "cpu"
             and x.dtype == torch.float32
@@ -115,9 +116,9 @@ class OpTape:
             self.record(x.tanh_)
 
     def softmax(self, out: Tensor, scores: Tensor) -> None:
-        """Compute the softmax over the last axis of scores (R, N, T, S). `torch.softmax` copies a
-        tensor that is not contiguous, so the axes are permuted to their order in memory."""
-        axes = (1, 2, 3, 0) if self.runs_innermost else (0, 1, 2, 3)
+        """Compute the softmax over the last of four axes. `torch.softmax` copies a tensor that is
+        not contiguous, so the axes are permuted to their order in memory."""
+        axes = sorted(range(4), key=out.stride, reverse=True)
         self.record(torch.softmax, scores.permute(axes), axes.index(3), out=out.permute(axes))
 
     def softmax_backward(self, grad: Tensor, weights: Tensor, total: Tensor) -> None:

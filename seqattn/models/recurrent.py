@@ -3,9 +3,10 @@ attention.
 
 In shapes, N is the number of sequences, S the source length, T the target length, F the number of
 features, H the width of a cell's output, W the width of a cell's state, L the number of steps in a
-segment, and A the number of heads. Shapes may have a leading axis of runs. The encoder maps the
-source to states (N, S, H). The decoder starts from the encoder state at the last valid source step,
-and the first decoder input is this source step. The decoder outputs one step at a time.
+segment, A the number of heads, and `...` an optional leading axis of runs.
+
+The encoder maps the source to states (..., N, S, H). The decoder starts from the final state of the
+encoder, and the first decoder input comes from the last valid source step.
 
 With `context: output` (Luong et al. 2015, section 3), the query is the new state h_t. The readout
 maps context and state to the output:
@@ -18,9 +19,9 @@ readout is not from the paper. With `input_feeding` (Luong et al. 2015, section 
 concatenated to the next input, so the readout is always the tanh readout.
 
 With `context: input` (Bahdanau et al. 2015, section 3.1 and appendix A.2), the query is the
-previous state h_{t-1}, and the context is concatenated to the input of the next state. The output
-is W h_t + b. The paper's readout (appendix A.2.2) is a maxout layer that also reads the context and
-the previous output.
+previous state h_{t-1}, and the context is concatenated to the decoder input. The output is W h_t +
+b. The paper's readout (appendix A.2.2) is a maxout layer that also reads the context and the
+previous output.
 """
 
 from __future__ import annotations
@@ -82,7 +83,7 @@ class RecurrentEncoderOutput(NamedTuple):
     Attributes:
         memory: keys and values of the source; None without attention.
         state: the initial decoder state.
-        start_token: the first decoder input (..., N, F), which is the last valid source step.
+        start_token: the first decoder input (..., N, F); see `FeatureSpec.start_token`.
     """
 
     memory: AttentionMemory | None
@@ -128,7 +129,7 @@ class RecurrentModel(Seq2SeqModel):
     def encode(
         self, source: Tensor, source_lengths: Tensor | None, rng: RNG | None = None
     ) -> RecurrentEncoderOutput:
-        """Encode the source (..., N, S, F). Padding does not affect the states or the weights."""
+        """Encode the source (..., N, S, F). Values in the padding do not affect the result."""
         *_, S, _ = source.shape
         keep = None
         if source_lengths is not None:
@@ -144,7 +145,7 @@ class RecurrentModel(Seq2SeqModel):
     def encode_states(
         self, source: Tensor, source_lengths: Tensor | None, rng: RNG | None = None
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
-        """Return all states (..., N, S, H) of the last encoder layer, and the last state of each
+        """Return all outputs (..., N, S, H) of the last encoder layer, and the last state of each
         layer.
 
         Args:
@@ -186,8 +187,7 @@ class RecurrentModel(Seq2SeqModel):
         state, values, attended = start.state, list[Tensor](), list[AttentionOutput]()
         skips = self.skip_outputs(source, source_lengths, [last - first for first, last, _ in plan])
         for (first, last, feed), skip in zip(plan, skips, strict=True):
-            # All inputs of a segment are known, so unroll, attention and readout run once per
-            # segment.
+            # All inputs of a segment are known, so the segment is decoded in one call.
             if first > 0:
                 decoder_input = values[-1].select(-2, -1)
                 if feed == "mixed":
@@ -216,14 +216,14 @@ class RecurrentModel(Seq2SeqModel):
         check_source(source, source_lengths, self.features)
         check_steps(steps)
         memory, state, decoder_input = self.encode(source, source_lengths)
-        if memory is not None and override is not None:
-            memory = replace(memory, intervention=override.start())
+        if override is not None:
+            self.attention_shape()  # raises a UsageError for a model without attention
+            memory = replace(cast(AttentionMemory, memory), intervention=override.start())
         values, attended = list[Tensor](), list[AttentionOutput]()
         for skip in self.skip_outputs(source, source_lengths, [1] * steps):
             output, attention, state = self.step(decoder_input, state, memory)
-            output = output if skip is None else output + skip
-            decoder_input = output.select(-2, 0)
-            values.append(output)
+            values.append(output if skip is None else output + skip)
+            decoder_input = values[-1].select(-2, 0)
             if with_attention and attention is not None:
                 attended.append(attention)
         return _build_output(values, attended, self.attention, with_attention)
@@ -327,7 +327,8 @@ class RecurrentModel(Seq2SeqModel):
         return tuple(new)
 
     def top_layer_output(self, cells: tuple[Tensor, ...]) -> Tensor:
-        """Return the output (..., N, H) of the last decoder layer for the states of all layers."""
+        """Return the output (..., N, H) of the last decoder layer, given the states of all
+        layers."""
         layer = self._upper_layers[-1] if self.is_deep else self.decoder
         return layer.output(cells[-1])
 

@@ -36,7 +36,8 @@ def register_score(name: str, config: type[AttentionKnobs]) -> Decorator[Any]:
             adds the key `score` to this section.
 
     Raises:
-        PluginError: if the class is not a complete score, or if the name exists already.
+        PluginError: if the class is not a complete score, or if the name or the config section
+            is invalid or already in use.
     """
     return _decorator(extension.SCORE, name, config, Score, SCORES)
 
@@ -45,20 +46,21 @@ def register_normalizer(name: str, config: type[NormalizerKnobs] | None = None) 
     """Return a decorator that registers a normalizer, a subclass of `seqattn.Normalizer`.
 
     Args:
-        name: the value of `model.attention.normalizer`, or of the key `name` of this section, that
+        name: the value of `model.attention.normalizer` or of `model.attention.normalizer.name` that
             selects the normalizer.
         config: the config section of the normalizer, a subclass of `seqattn.NormalizerConfig`; None
             for a normalizer without keys.
 
     Raises:
-        PluginError: if the class is not a complete normalizer, or if the name exists already.
+        PluginError: if the class is not a complete normalizer, or if the name or the config section
+            is invalid or already in use.
     """
     section = config or _empty_section(NormalizerKnobs, name)
     return _decorator(extension.NORMALIZER, name, section, Normalizer, PLUGIN_NORMALIZERS)
 
 
 def register_location(name: str, config: type[LocationKnobs]) -> Decorator[Any]:
-    """Return a decorator that registers location-based addressing, a subclass of
+    """Return a decorator that registers a method of location-based addressing, a subclass of
     `seqattn.Location`.
 
     Args:
@@ -67,7 +69,8 @@ def register_location(name: str, config: type[LocationKnobs]) -> Decorator[Any]:
             decorator adds the key `kind` to this section.
 
     Raises:
-        PluginError: if the class is not a complete location, or if the name exists already.
+        PluginError: if the class is not a complete location, or if the name or the config section
+            is invalid or already in use.
     """
     return _decorator(extension.LOCATION, name, config, Location, LOCATIONS)
 
@@ -76,13 +79,13 @@ def register_cell(name: str, config: type[CellKnobs] | None = None) -> Decorator
     """Return a decorator that registers a recurrent cell, a subclass of `seqattn.Cell`.
 
     Args:
-        name: the value of `model.cell`, or of the key `name` of this section, that selects the
-            cell.
+        name: the value of `model.cell` or of `model.cell.name` that selects the cell.
         config: the config section of the cell, a subclass of `seqattn.CellConfig`; None for a cell
             without keys.
 
     Raises:
-        PluginError: if the class is not a complete cell, or if the name exists already.
+        PluginError: if the class is not a complete cell, or if the name or the config section
+            is invalid or already in use.
     """
     section = config or _empty_section(CellKnobs, name)
     return _decorator(extension.CELL, name, section, Cell, PLUGIN_CELLS)
@@ -90,8 +93,8 @@ def register_cell(name: str, config: type[CellKnobs] | None = None) -> Decorator
 
 def register_model(name: str, config: type[ModelKnobs]) -> Decorator[Any]:
     """Return a decorator that registers a model, a subclass of `seqattn.Seq2SeqModel`. The class is
-    called with the config section, the `FeatureSpec` of the data, and the lengths of sources and
-    targets (`None` if they vary).
+    called with the config section, the `FeatureSpec` of the data, and the lengths of the longest
+    source and the longest target (`None` if they are unknown).
 
     Args:
         name: the value of `model.kind` that selects the model.
@@ -99,7 +102,8 @@ def register_model(name: str, config: type[ModelKnobs]) -> Decorator[Any]:
             adds the key `kind` to this section.
 
     Raises:
-        PluginError: if the class is not a complete model, or if the name exists already.
+        PluginError: if the class is not a complete model, or if the name or the config section
+            is invalid or already in use.
     """
     return _decorator(extension.MODEL, name, config, Seq2SeqModel, PLUGIN_MODELS)
 
@@ -140,7 +144,8 @@ def _check_class(found: object, base: type, noun: str, name: str) -> None:
     """Check the class that a plugin registers.
 
     Raises:
-        PluginError: if the class is not a subclass of `base`, or if it lacks an abstract method.
+        PluginError: if the class is not a subclass of `base`, or if it does not implement an
+            abstract method.
     """
     if not (isinstance(found, type) and issubclass(found, base)):
         raise PluginError(

@@ -15,24 +15,25 @@ initialized to zero.
 `model.skip_map` selects how W and b are determined:
 
 - `frozen`: ridge regression on the training sequences (`seqattn.data.ridge`) determines W and b,
-  and training does not change them. At the first training step, only the output layer has a nonzero
-  gradient.
+  and training does not change them. At the first training step, the gradient of the squared error
+  is nonzero only in the output layer.
 - `finetuned`: W and b start from the same ridge regression and are trained with the network. In
-  each step, Adam changes each of the T * G * S * F weights by about the learning rate, however
+  each step, Adam can change each of the T * G * S * F weights by about the learning rate, however
   small the gradient of the weight is. A high learning rate therefore destroys a fitted map with
   many weights.
 - `learned`: W and b are initialized to zero and trained. With `data.relative`, the initial forecast
-  repeats the last source point. Otherwise, the initial forecast is 0 everywhere.
+  repeats the last source point. Otherwise, the initial forecast is 0 in the units of the model.
 
-`build_model` sets W and b to zero and makes them trainable. `seqattn.experiments.skip_start` fits
-and freezes W and b before training.
+`build_model` sets W and b to zero and makes them trainable. Before training,
+`seqattn.experiments.skip_start` fits W and b unless they are `learned`, and freezes them if they
+are `frozen`. If a ridge regression would take too long, W and b are `learned` instead.
 
 The map has a fixed shape, so all sources must have S points, and all forecasts must have at most T
-points. In free running, each decoder input is the complete forecast of the previous step, including
-the output of the map.
+points. In free running, each decoder input after the first is the complete forecast of the previous
+step, including the output of the map.
 
 In shapes, N is the number of sequences, S the source length, T the target length, F the number of
-source features, and G the number of target features.
+source features, G the number of target features, and `...` an optional leading axis of runs.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ from seqattn.models.layers import Linear, affine, without_autocast
 
 
 class Lengths(NamedTuple):
-    """The common length of all sources, and the common length of all targets."""
+    """The length of the longest source, and the length of the longest target."""
 
     source: int
     target: int
@@ -157,12 +158,12 @@ class LinearSkip(nn.Module):
 def build_skip(
     kind: str, lengths: Lengths | None, source_dim: int, target_dim: int, output: Linear
 ) -> LinearSkip | None:
-    """Build the skip connection of a model. If the model has a skip connection, initialize the
-    model's output layer to zero.
+    """Build the skip connection of a model. If the model has a skip connection, also set
+    `init_bound` of the output layer to 0, so that this layer is initialized to zero.
 
     Args:
         kind: the value of `model.skip`.
-        lengths: the lengths S and T; None if the lengths vary or are unknown.
+        lengths: the lengths S and T; None if the lengths are unknown.
         source_dim, target_dim: the numbers of features F and G.
         output: the model's last layer.
 

@@ -1,7 +1,8 @@
-"""Decoder inputs in training. The input of a step is the target (teacher forcing, Williams and
-Zipser 1989) or the model's own output, as in scheduled sampling (Bengio et al. 2015).
+"""Decoder inputs in training. The input of each step after step 0 is the previous target (teacher
+forcing, Williams and Zipser 1989) or the model's own previous output, as in scheduled sampling
+(Bengio et al. 2015).
 
-The letters in shapes are defined in `seqattn.models.base`. Shapes may have a leading axis of runs.
+The symbols in shapes are defined in `seqattn.models.base`.
 """
 
 from __future__ import annotations
@@ -19,13 +20,13 @@ from seqattn.models.base import FeatureSpec
 def shift_right(
     start_token: Tensor, target: Tensor, forced_steps: Sequence[int] | None = None
 ) -> Tensor:
-    """Return the teacher-forced decoder inputs: the start token, followed by the target without its
-    last step.
+    """Return the decoder inputs of step 0 and of the teacher-forced steps: the start token,
+    followed by the previous target of each teacher-forced step.
 
     Args:
         start_token: the start token (..., N, F).
         target: the targets (..., N, T, F).
-        forced_steps: the steps after step 0 that are teacher-forced, in order; None for all steps
+        forced_steps: the teacher-forced steps after step 0, in ascending order; None for all steps
             after step 0.
 
     Returns:
@@ -44,7 +45,7 @@ def select_decoder_input(
 ) -> Tensor:
     """Return the decoder input (..., N, F) of a step after step 0. For sequences with teacher
     forcing at this step, the input is the target at `step - 1`. For all other sequences, the input
-    is the model's output.
+    is the model's output at `step - 1`.
 
     Args:
         teacher_forcing: booleans that broadcast to (..., N, T); True means teacher forcing.
@@ -57,8 +58,8 @@ def select_decoder_input(
 
 
 def find_forced_steps(teacher_forcing: Tensor, steps: int) -> tuple[list[bool], list[bool]]:
-    """Return two lists with a value per step: whether all sequences of all runs are teacher-forced,
-    and whether any sequence is teacher-forced."""
+    """Return two lists with one value per step: whether all sequences of all runs are
+    teacher-forced, and whether any sequence is teacher-forced."""
     if teacher_forcing.dim() == 1:
         forced = teacher_forcing.tolist()
         forced = forced * steps if len(forced) == 1 else forced
@@ -87,8 +88,8 @@ class Segment(NamedTuple):
 
 
 def segments(teacher_forcing: Tensor, steps: int) -> tuple[Segment, ...]:
-    """Split the decoder steps into segments. Each step that needs the model's output of the
-    previous step starts a new segment."""
+    """Split the decoder steps into segments. Each step that needs the model's previous output as
+    its input starts a new segment."""
     all_forced, any_forced = find_forced_steps(teacher_forcing, steps)
     return _segments(tuple(all_forced), tuple(any_forced))
 
@@ -134,7 +135,8 @@ def check_target(
     """Check the shape of the targets (..., N, T, F) and the type of the teacher-forcing mask.
 
     Raises:
-        ValueError: if the shape does not fit the source, or if the mask is not boolean.
+        ValueError: if the shape does not fit the source and the features, or if the mask is not
+            boolean.
     """
     *lead, T, F = target.shape
     if tuple(lead) != tuple(source.shape[:-2]) or features.target_dim != F or T < 1:

@@ -2,17 +2,17 @@
 
 The encoder has self-attention over the source. The decoder has causal self-attention over the
 target and cross-attention to the source. Linear layers replace the token embeddings and the output
-softmax. With `norm: post`, a sublayer is x -> LN(x + sublayer(x)), as in the paper. With `norm:
-pre`, a sublayer is x -> x + sublayer(LN(x)), and each stack ends with one more LN (Xiong et al.
-2020, "On Layer Normalization in the Transformer Architecture").
+softmax. With `norm: post`, a sublayer f maps x to LN(x + f(x)), as in the paper. With `norm: pre`,
+the sublayer maps x to x + f(LN(x)), and each stack ends with one more LN (Xiong et al. 2020, "On
+Layer Normalization in the Transformer Architecture").
 
-As in the other models, the first decoder input is the last valid source step. In training, each
-later input is the previous target step, and one pass computes all steps. Free running computes one
-step at a time, with the keys and values of the previous steps in a cache.
+As in the other models, the first decoder input comes from the last valid source step. In training,
+each later input is the previous target step, and one pass computes all steps. Free running computes
+one step at a time, with the keys and values of the previous steps in a cache.
 
 In shapes, N is the number of sequences, S the source length, T the target length, L the number of
-steps, F the number of features, D the width of a layer, and A the number of heads. Shapes may have
-a leading axis of runs.
+steps, F the number of features, D the width of a layer, A the number of heads, and `...` an
+optional leading axis of runs.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class TransformerEncoderOutput(NamedTuple):
     Attributes:
         memory: the keys and values of the source for each decoder layer.
         keep: mask (..., N, S), True at valid source steps; None if all steps are valid.
-        start_token: the first decoder input (..., N, F), which is the last valid source step.
+        start_token: the first decoder input (..., N, F); see `FeatureSpec.start_token`.
         weights: the self-attention weights (..., N, A, S, S) of each encoder layer; empty if no
             weights were requested.
     """
@@ -180,6 +180,7 @@ class TransformerModel(Seq2SeqModel):
         Raises:
             ValueError: if a step after the first has no teacher forcing. All steps are computed in
                 one pass, so no output can be the next input.
+            UsageError: if the source or the target is longer than `max_length`.
         """
         check_source(source, source_lengths, self.features)
         check_target(source, target, self.features, teacher_forcing)
@@ -256,9 +257,9 @@ class TransformerModel(Seq2SeqModel):
 
         Returns:
             the output (..., N, F) without the skip connection; for each layer, the weights over the
-                target (..., N, A, 1, t); for each layer, the weights over the source (..., N, A, 1,
-                S); and the new caches. The two lists of weights are empty if no weights were
-                requested.
+                target (..., N, A, 1, t), where t is the number of steps so far, including this
+                step; for each layer, the weights over the source (..., N, A, 1, S); and the new
+                caches. The two lists of weights are empty if no weights were requested.
         """
         t = 0 if caches[0] is None else caches[0].keys.shape[-2]
         x = add_positions(self.target_in(decoder_input.unsqueeze(-2)), self.target_places, t)
@@ -279,7 +280,7 @@ class TransformerModel(Seq2SeqModel):
         with_weights: bool,
         intervention: WeightIntervention | None = None,
     ) -> tuple[Tensor, list[Tensor], list[Tensor], list[KVCache]]:
-        """Run all layers and the output projection for steps x (..., N, L, D); see `step`."""
+        """Run all layers and the output projection for L steps x (..., N, L, D); see `step`."""
         self_weights, cross_weights, new = list[Tensor](), list[Tensor](), list[KVCache]()
         for i, (layer, known, prev) in enumerate(zip(self._decoder, memory, caches, strict=True)):
             replace = None if intervention is None else partial(intervention, layer=i)

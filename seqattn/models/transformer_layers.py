@@ -1,7 +1,7 @@
 """The layers of the Transformer: positional encodings, attention with a cache, encoder layers and
 decoder layers.
 
-Section and equation numbers refer to Vaswani et al. 2017. The letters in shapes are defined in
+Section and equation numbers refer to Vaswani et al. 2017. The symbols in shapes are defined in
 `seqattn.models.transformer`.
 """
 
@@ -89,7 +89,7 @@ def add_positions(x: Tensor, positions: Positions | None, first: int) -> Tensor:
 
 
 class KVCache(NamedTuple):
-    """The keys and values of the source or of the previous steps. Keys and values have the shape
+    """The keys and values of S source steps or S previous steps. Keys and values have the shape
     (..., N, A, S, D / A)."""
 
     keys: Tensor
@@ -232,9 +232,10 @@ class DecoderLayer(nn.Module):
                 `MultiHeadAttention.attend`.
 
         Returns:
-            the output (..., N, L, D); the weights over the target (..., N, A, L, t); the weights
-                over the source (..., N, A, L, S); and the cache, extended by the keys and values of
-                x. The weights are None if they were not requested.
+            the output (..., N, L, D); the weights over the target (..., N, A, L, t), where t is the
+                number of steps in the new cache; the weights over the source (..., N, A, L, S); and
+                the new cache, which is `prev` extended by the keys and values of x. The weights are
+                None if they were neither requested nor replaced.
         """
         inner = self.attend_norm(x) if self.pre_norm else x
         cache = self.attend.cache(inner)

@@ -4,7 +4,8 @@
 file. The code of training uses these terms:
 
 - A run is the training of a model with one config and one seed. A group is a set of runs that are
-  trained together, with a leading axis of runs. A row is the index of a run on this axis.
+  trained together. The tensors of several runs have a leading axis of runs, and a row is the index
+  of a run on this axis.
 - A position is the pair (number of finished epochs, number of finished steps in the current epoch).
 - A state contains everything that changes during training. A `RunState` is the state of one run,
   and a `TrainState` is the state of a group. A checkpoint is a file that contains a `RunState`.
@@ -16,8 +17,8 @@ file. The code of training uses these terms:
 - A shard is the share of one process in a batch.
 - A state snapshot is a copy of the state of a group within an epoch, to which the loop can return.
   An attention snapshot contains the attention weights of a few sequences after an epoch.
-- The environment of a run is the content of its file `environment.json`: the device, the versions
-  of the packages, the numbers of threads and processes, and the command.
+- The environment of a run is the content of its file `environment.json`, such as the device, the
+  versions of the packages, the numbers of threads and processes, and the command.
 """
 
 from seqattn.training.batches import Batch, GatheredBatch, batch_of, to_tensors

@@ -1,4 +1,4 @@
-"""The attention history of `training.record_attention`.
+"""The attention history that a run records if `training.record_attention` is set.
 
 The history contains the attention weights of a few validation sequences, called probe sequences,
 after some of the epochs. The history is stored in the file `film.npz` of the run folder.
@@ -45,8 +45,8 @@ class AttentionSnapshot:
 
 
 def probe_batch(validation: Batch | GatheredBatch) -> Batch:
-    """Return the first validation sequences of each run. The longer the sequences are, the fewer of
-    them are returned."""
+    """Return the first validation sequences of each run, at most `MAX_PROBES`. If the sequences are
+    long, the function returns fewer of them."""
     cells = validation.source_steps * validation.target_steps
     return validation.take(slice(0, max(1, min(MAX_PROBES, MAX_CELLS // cells)))).contiguous()
 
@@ -72,7 +72,8 @@ def attention_snapshots(model: Seq2SeqModel, probe: Batch, epoch: int) -> list[A
 def write_attention_history(
     path: Path, history: Sequence[AttentionSnapshot], validation: Sequences
 ) -> None:
-    """Write the snapshots together with the probe sequences. Cells at padding become NaN."""
+    """Write the snapshots with the ids, labels, lengths and alignment of the probe sequences.
+    Weights at padding become NaN."""
     weights = np.stack([snapshot.weights for snapshot in history])
     P = weights.shape[1]
     probe = validation.select(slice(0, P))
@@ -97,8 +98,8 @@ def write_attention_history(
 def read_attention_history(folder: RunFolder, epoch: int) -> list[AttentionSnapshot]:
     """Read the snapshots up to an epoch.
 
-    If the run has no file with snapshots, the list is empty. If the file cannot be read, the list
-    is empty, too, the function logs the reason, and the next save replaces the file.
+    If the run has no file with snapshots, the list is empty. If the file cannot be read, the
+    function logs the reason and returns an empty list, and the next save replaces the file.
     """
     if not folder.film.exists():
         return []

@@ -1,4 +1,4 @@
-"""The key that is equal for all runs that are trained side by side.
+"""The key that must be equal for all runs that are trained side by side.
 
 The loop trains one model with a leading axis of runs. Each run has its own seed, weights, sequences
 and `PER_RUN` settings. The loop reads everything else from the first run.
@@ -28,8 +28,8 @@ def batch_key(features: FeatureSpec, config: Training, parts: Sequence[BatchShap
     The runs must also have equal `model` sections.
 
     Args:
-        features: source and target features of the model. The features and the `model` section
-            determine everything about a model except its weights.
+        features: source and target features of the model. Together with the `model` section and
+            the lengths, the features determine everything about a model except its weights.
         config: the section `training`.
         parts: shapes and masks of the training part and of the validation part.
     """

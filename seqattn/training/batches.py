@@ -44,7 +44,7 @@ class BatchShape(NamedTuple):
 class Batch:
     """Sequences as tensors, with or without a leading axis of runs.
 
-    A mask that would be True everywhere is None, so that a batch without padding needs no masking.
+    If the part from which a batch was made needs no mask, the mask is None.
 
     Attributes:
         source: (..., N, S, F) source points.
@@ -115,7 +115,7 @@ class Batch:
         return self.target_keep.sum(dim=axes).view(-1)
 
     def split(self, sizes: list[int]) -> list[Batch]:
-        """Split the sequences into consecutive batches of these sizes."""
+        """Split the sequences into consecutive batches of the given sizes."""
         axis = self.source.dim() - 3
         columns = [
             [None] * len(sizes) if tensor is None else tensor.split(sizes, dim=axis)
@@ -124,7 +124,7 @@ class Batch:
         return [Batch(*tensors) for tensors in zip(*columns, strict=True)]
 
     def contiguous(self) -> Batch:
-        """Return a copy in which every run has its own memory.
+        """Return a batch in which every run has its own memory.
 
         Kernels may treat shared memory differently, and the result of a run must not depend on
         whether other runs share its data.
@@ -172,10 +172,10 @@ def shape_of_batch(part: Sequences) -> BatchShape:
 
 
 class GatheredBatch:
-    """Windows that are converted to tensors on demand.
+    """A batch of windows that are converted to tensors on demand.
 
-    The data loader and the validation use this class in place of a `Batch` that contains all
-    sequences. The class has only the members of `Batch` that they need.
+    Training can use a `GatheredBatch` in place of a `Batch` with all training or validation
+    sequences. The class has only those members of `Batch` that training needs.
 
     Args:
         part: the windows.
@@ -254,7 +254,7 @@ def batch_of(
         part: the sequences.
         device: device of the tensors.
         dtype: type of source and target.
-        scaling: the transformation to the model's units; None if the part has these units.
+        scaling: the transformation to the model's units; None if the part already has these units.
         keep_tensors: whether to convert windows to tensors in memory, unless `is_gathered` returns
             True for them. Pass False to save this memory for a part that is read in order. Each
             epoch then gathers the windows again.

@@ -1,6 +1,6 @@
 """The format of checkpoints: a safetensors file with tensors and with metadata in JSON.
 
-A checkpoint contains no path, import or class name. The metadata is a single JSON text under a
+A checkpoint contains no code and no paths of data files. The metadata is a single JSON text under a
 single key, so that equal checkpoints have equal bytes.
 """
 
@@ -95,7 +95,7 @@ class CheckpointFile:
             ) from None
 
     def below(self, prefix: str) -> dict[str, Tensor]:
-        """Return the tensors with names that start with a prefix, by name without this prefix."""
+        """Return the tensors whose names start with a prefix, by name without this prefix."""
         return {
             name.removeprefix(prefix): tensor
             for name, tensor in self.tensors.items()
@@ -133,10 +133,11 @@ def write_checkpoint(
 
 
 def read_checkpoint(path: Path) -> CheckpointFile:
-    """Read a checkpoint of any format version.
+    """Read a checkpoint of the current or an earlier format version.
 
     Raises:
-        CheckpointError: if the file is missing, is corrupt, or was not written by seqattn.
+        CheckpointError: if the file is missing, is corrupt, or was not written by this version of
+            seqattn or an earlier one.
     """
     metadata, tensors = load_checksummed(path, VERSION)
     if metadata["version"] == 1:
@@ -151,15 +152,15 @@ def read_checkpoint(path: Path) -> CheckpointFile:
 
 
 def without_place(plain: dict[str, Any]) -> dict[str, Any]:
-    """Return a plain config without its name and the paths of its data files."""
+    """Return a config as plain values, without its name and the paths of its data files."""
     return {key: value for key, value in without_paths(plain).items() if key != "name"}
 
 
 def _from_version_1(metadata: dict[str, Any]) -> dict[str, Any]:
     """Convert metadata of version 1 to the current version.
 
-    Version 1 had a single list of features for source and target, and it had no scaling. Metadata
-    of version 2 need no conversion, because files of this version lack only the checksum.
+    Version 1 had a single list of features for source and target, and no scaling. Metadata of
+    version 2 need no conversion, because files of this version lack only the checksum.
     """
     layout = metadata.get("layout")
     if isinstance(layout, dict) and isinstance(layout.get("features"), list):

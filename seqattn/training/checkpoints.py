@@ -1,8 +1,8 @@
 """Functions that write and read checkpoints.
 
 `best.safetensors` contains the weights of the best epoch, the config and the data spec.
-`last.safetensors` contains the whole training state, including the best weights, so a resume needs
-only this file.
+`last.safetensors` contains the training state, including the best weights, so training can resume
+from this file alone. The attention history and the parameter history have their own files.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ class LoadedModel:
             not contain the name.
         spec: spec of the data.
         epoch: number of epochs that the weights were trained for.
-        split: for each piece of a series, its row (series, part, first step, last step) in the run
-            folder; empty if the split is unknown.
+        split: for each piece of a series, its row (series, part, first step, last step) in the file
+            `split.csv`; empty if the split is unknown.
         streamed: whether an earlier version trained the model on `data.kind: stream`, which split
             the data differently.
     """
@@ -87,7 +87,7 @@ def save_state(
     backup_path: Path | None = None,
     counts: Mapping[str, int] | None = None,
 ) -> None:
-    """Write the whole state of a run.
+    """Write the state of a run, without its attention history and its parameter history.
 
     Args:
         path: path of the checkpoint.
@@ -142,8 +142,8 @@ def load_model(path: Path, *, expected: Config | None = None) -> LoadedModel:
             None to skip the comparison.
 
     Raises:
-        CheckpointError: if the file is missing, is corrupt, or was not written by seqattn; if its
-            config differs from `expected`; or if its tensors do not fit its config.
+        CheckpointError: if the file cannot be read (see `read_checkpoint`), if its model or data
+            differ from `expected`, or if its tensors do not fit its config.
     """
     file = read_checkpoint(path)
     config = file.config
@@ -167,7 +167,7 @@ def load_model_at_epoch(
         expected: see `load_model`.
 
     Raises:
-        CheckpointError: if a file is missing, is corrupt, or belongs to another model.
+        CheckpointError: if a file cannot be read or belongs to another model.
         UsageError: if the epoch was not recorded.
     """
     trained, path = load_model(folder.best, expected=expected), folder.parameter_history
@@ -197,10 +197,11 @@ def _epochs_in_words(epochs: list[int]) -> str:
 
 
 def describe_checkpoint(path: Path) -> dict[str, Any]:
-    """Return the metadata and the tensors of a checkpoint as plain values.
+    """Return the file size, the metadata, and a description of each tensor of a checkpoint as plain
+    values.
 
     Raises:
-        CheckpointError: if the file is missing, is corrupt, or was not written by seqattn.
+        CheckpointError: if the file cannot be read; see `read_checkpoint`.
     """
     file = read_checkpoint(path)
     _ = file.config, file.spec  # raises an error if config or spec cannot be read
@@ -220,11 +221,11 @@ def describe_checkpoint(path: Path) -> dict[str, Any]:
 
 
 def file_digests(path: Path) -> tuple[str, ...]:
-    """Return the SHA-256 digest of the data files of each path in the config. For generated data,
-    the result is empty.
+    """Return the SHA-256 digests of the data files that a checkpoint was trained on, one for each
+    path in the config. For generated data, the result is empty.
 
     Raises:
-        CheckpointError: if the checkpoint is missing, is corrupt, or was not written by seqattn.
+        CheckpointError: if the checkpoint cannot be read; see `read_checkpoint`.
     """
     return read_checkpoint(path).spec.digests
 
@@ -246,8 +247,8 @@ def read_training(path: Path) -> CheckpointFile:
     """Read a checkpoint from which training can continue; see `restore_state`.
 
     Raises:
-        CheckpointError: if the file is missing, is corrupt, was not written by seqattn, or contains
-            no training state.
+        CheckpointError: if the file cannot be read (see `read_checkpoint`), contains no training
+            state, or was trained on `data.kind: stream` by an earlier version.
     """
     file = read_checkpoint(path)
     if not file.is_training:
@@ -311,7 +312,7 @@ def _slot_of(metadata: Mapping[str, Any]) -> Slot | None:
     """Return the slot in the metadata of a checkpoint, or None if there is none.
 
     Raises:
-        KeyError, TypeError, ValueError: if `save_state` did not write the slot.
+        KeyError, TypeError, ValueError: if the slot is invalid.
     """
     plain = metadata.get("slot")
     if plain is None:

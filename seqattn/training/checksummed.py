@@ -2,7 +2,7 @@
 
 The JSON text in the metadata contains the SHA-256 digest of the whole file, which is computed with
 64 zeros in place of the checksum. The checksum covers every bit, including header and padding, so
-that reading detects a flipped bit, a truncation or a swapped tensor before any tensor is used.
+a read detects a flipped bit, a truncation or a swapped tensor before any tensor is used.
 """
 
 from __future__ import annotations
@@ -70,14 +70,16 @@ def write_plain(path: Path, tensors: Mapping[str, Tensor]) -> None:
 def load_checksummed(path: Path, newest: int) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """Check a file, and read its metadata and tensors.
 
-    Files of versions before `FIRST_VERSION_WITH_CHECKSUM` are read without a check of the bytes.
+    If a file of a version before `FIRST_VERSION_WITH_CHECKSUM` has no checksum, the function does
+    not check the bytes of the file.
 
     Args:
         path: path of the file.
         newest: the newest format version that can be read.
 
     Raises:
-        CheckpointError: if the file is missing, is corrupt, or was not written by seqattn.
+        CheckpointError: if the file is missing, corrupt or too large, was not written by seqattn,
+            has a newer version, or contains numbers that are not finite.
     """
     raw = _content(path)
     length = int.from_bytes(raw[:8], "little")
@@ -119,7 +121,7 @@ def _metadata(path: Path, header: bytes) -> dict[str, Any]:
         if not header.startswith(b"{"):
             raise _corrupt(path, "it has no header of JSON") from None
         if isinstance(error, ValueError):
-            raise _corrupt(path, "its header is no JSON") from None
+            raise _corrupt(path, "its header is not JSON") from None
         raise CheckpointError(
             f"{path}: is a safetensors file, but not one that seqattn wrote (no readable"
             f" {METADATA_KEY!r} in its metadata)."

@@ -1,4 +1,4 @@
-"""Checks that a checkpoint fits a config, the data and a model."""
+"""Functions that check whether a checkpoint fits a config, the data and a model."""
 
 from __future__ import annotations
 
@@ -23,7 +23,11 @@ MUTABLE_ON_RESUME = (
     "name", "data.units", "training.epochs", "training.checkpoint_seconds",
     "training.record_attention", "plugins", *LOGGING_KEYS, *PATH_KEYS,
 )  # fmt: skip
-"""Keys that may change between a stop and a resume. Finished epochs do not depend on them."""
+"""Keys that may change between a stop and a resume, because finished epochs do not depend on them.
+
+The exception is `training.epochs` with a schedule that spans all epochs. A resume then rejects a
+change of this key.
+"""
 
 
 def check_data_unchanged(now: Sequence[str], before: Sequence[str], since: str) -> None:
@@ -66,7 +70,7 @@ def check_same_model(file: CheckpointFile, expected: Config) -> None:
         raise CheckpointError(
             "\n".join(
                 [
-                    f"{file.path}: contains another model than the config of its folder:",
+                    f"{file.path}: contains a model that differs from the config of its folder:",
                     *lines,
                 ]
             )
@@ -74,10 +78,10 @@ def check_same_model(file: CheckpointFile, expected: Config) -> None:
 
 
 def fill_model(model: Seq2SeqModel, weights: Mapping[str, Tensor], path: Path) -> None:
-    """Copy weights into a model after checking every name and shape.
+    """Copy weights into a model after checking every name, shape and data type.
 
     Raises:
-        CheckpointError: if a name or a shape differs.
+        CheckpointError: if a name, a shape or a data type differs.
     """
     wanted = model.state_dict()
     missing, foreign = sorted(wanted.keys() - weights), sorted(weights.keys() - wanted)
@@ -100,8 +104,8 @@ def optimizer_buffers(
     """Return the buffers of the optimizer by parameter name and buffer name.
 
     Raises:
-        CheckpointError: if names or shapes differ from those of the optimizer in the config, or if
-            the buffers of a parameter are missing.
+        CheckpointError: if names or shapes do not fit the optimizer in the config, or if the
+            buffers of a parameter are missing.
     """
     wanted = {*buffer_names(config), *(["step"] if counts_updates(config) else [])}
     buffers: dict[str, dict[str, Tensor]] = {}

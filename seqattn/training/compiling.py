@@ -13,14 +13,14 @@ class StepCompiler:
     """A compiler that decides for each group of runs whether to compile the recurrent step.
 
     Only the steps of `AutogradLoss` can be compiled. In mode "on", the step is compiled before the
-    first epoch, and in mode "off", it is never compiled. In mode "auto", it is compiled as soon as
-    the remaining epochs will probably take longer than a compilation. In the epoch after the
-    compilation, torch also compiles for other shapes, such as a smaller last batch, so the duration
-    of this epoch is not used. If the second epoch after the compilation takes longer than the last
-    eager epoch, the compiler returns to eager steps.
+    first epoch of a group, and in mode "off", it is never compiled. In mode "auto", it is compiled
+    as soon as the remaining epochs will probably take longer than a compilation. In the epoch after
+    the compilation, torch also compiles for other shapes, such as a smaller last batch, so the
+    duration of this epoch is not used. If the second epoch after the compilation takes longer than
+    the last eager epoch, the compiler returns to eager steps.
 
     Args:
-        log: function that receives a line about the backend of the gradients whenever it changes.
+        log: function that receives a line whenever the backend of the gradients changes.
 
     Attributes:
         is_futile: whether a compilation has failed or brought no speed-up. Mode "auto" then
@@ -64,7 +64,7 @@ class StepCompiler:
 
         Args:
             seconds: duration of the last epoch.
-            epochs_left: largest number of remaining epochs of a run.
+            epochs_left: largest number of remaining epochs of any run.
             batch: function that returns a batch on which a compiled step is tried.
         """
         loss_fn = self.loss_fn

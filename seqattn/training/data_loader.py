@@ -17,7 +17,8 @@ from seqattn.training.batches import Batch, GatheredBatch, chunk_slices, stack_b
 from seqattn.training.process_group import ProcessGroup, shard_of
 
 MAX_SHUFFLED_COPY = 2**26
-"""Largest number of values in the shuffled copy that an epoch keeps in memory: 256 MB."""
+"""Largest number of values in the shuffled copy that an epoch keeps in memory. In float32, such a
+copy needs 256 MB."""
 
 
 class DataLoader:
@@ -64,7 +65,8 @@ class DataLoader:
     def ids_of_batch(
         self, step: int, seed: int, epoch: int, sequence_ids: Sequence[str]
     ) -> list[str]:
-        """Return the ids of the sequences in a batch of one run, in the order of the batch."""
+        """Return the ids of the sequences in a batch of one run, in the order of the batch. If
+        `sequence_ids` is empty, the indices of the sequences take the place of the ids."""
         order = epoch_permutations([seed], epoch, self.n)[0][self.batches[step]]
         return [sequence_ids[place] if len(sequence_ids) else str(place) for place in order]
 
@@ -84,8 +86,8 @@ def shuffled_batches(
 ) -> Callable[[int], Batch]:
     """Return a function that maps the number of a batch to its tensors, (n, ...) or (R, n, ...).
 
-    Gathering all sequences at once is fastest. If this copy of the data would be large, the
-    sequences are gathered batch by batch instead.
+    Gathering all sequences at once is fastest. If this copy would be large, or if the sequences are
+    in a `GatheredBatch`, the function gathers each batch separately.
 
     Args:
         sequences: sequences that all runs share, or sequences with a leading axis of runs.

@@ -27,9 +27,9 @@ class EpochPlan:
         fetch: function that takes the number of a step, and returns the share of this process in
             the batch of this step.
         teacher_forcing: a mask for each batch, which is True at the steps that receive the true
-            target. Its shape is (T,), (n, 1) or (n, T), as `training.teacher_forcing.coin`
-            determines; see `sample_teacher_forcing`. For several runs, the shape is (R, 1, T),
-            (R, n, 1) or (R, n, T).
+            target. Its shape is (T,), (n, 1) or (n, T), depending on
+            `training.teacher_forcing.coin`; see `sample_teacher_forcing`. For several runs, the
+            shape is (R, 1, T), (R, n, 1) or (R, n, T).
         probabilities: for each run, the probability that a step receives the true target.
         learning_rates: learning rate of each run.
     """
@@ -46,7 +46,7 @@ class EpochPlan:
 def build_epoch_plan(
     runs: Sequence[TrainingRun], learning_rates: list[float], loader: DataLoader, epoch: int
 ) -> EpochPlan:
-    """Build the plan of an epoch. The plan depends only on these arguments.
+    """Build the plan of an epoch. The plan depends only on the arguments.
 
     Args:
         runs: the run of each row.

@@ -1,7 +1,7 @@
 """The learner of a group: model, loss, optimizer, data loader and schedules.
 
 After a resume, the learner is rebuilt from the configs and histories of its runs. The weights and
-moments belong to `TrainState`, but `Learner.params` and `Learner.optimizer` share their tensors.
+moments belong to `TrainState`; `Learner.params` and `Learner.optimizer` contain the same tensors.
 
 In shapes, n is the number of sequences in a batch, T is the target length, R is the number of runs,
 and P is the number of parameter values of a run.
@@ -29,15 +29,15 @@ from seqattn.training.step_rng import StepRNG
 
 
 class Learner:
-    """Model, loss, optimizer, data loader and schedules of runs that share every operation.
+    """The model, loss, optimizer, data loader and schedules of a group.
 
     Attributes:
-        config: section `training` of the first run. The learner reads only keys from it that all
+        config: section `training` of the first run. The learner reads from it only keys that all
             runs share; `batch_key.PER_RUN` lists the other keys.
         processes: the processes that share every batch of a single run; None if this process is
             alone.
         params: (R, P) weights of all runs and their gradient.
-        loss_fn: the loss with its gradient.
+        loss_fn: the object that computes the loss and its gradient.
         rate_schedules: learning rate schedule of each run.
         early_stoppers: detector for early stopping of each run.
     """
@@ -54,8 +54,8 @@ class Learner:
 
         Args:
             progress: progress of each run, by row.
-            manual_backward: whether to use manually derived gradients if the model has them.
-                False leaves all gradients to autograd.
+            manual_backward: whether to allow manually derived gradients. False leaves all gradients
+                to autograd.
             processes: the processes that share every batch; None if this process is alone.
             compiler: the compiler that earlier groups of these runs used; None for a new compiler.
         """
@@ -159,13 +159,13 @@ def build_group(
     """Build the state and the learner of a group.
 
     Args:
-        progress: progress of each run, all at the same epoch and step. A resumed run gets the row
-            that it had before, in a group with the same number of rows. The results are then
-            bit-identical to the results of an uninterrupted training run.
+        progress: progress of each run. All runs must be at the same epoch and step. A resumed run
+            gets the row that it had before, in a group with the same number of rows. The results
+            are then bit-identical to the results of an uninterrupted training run.
         manual_backward, processes, compiler: see `Learner`.
 
     Raises:
-        ValueError: if the states of the runs belong to different groups.
+        ValueError: if the states of the runs belong to different groups or to the same row.
     """
     # A run that several processes train has a single row, even if it began in a larger group.
     by_row = assign_rows(progress) if processes is None else list(progress)
@@ -178,11 +178,12 @@ def build_group(
 def assign_rows(progress: Sequence[RunProgress]) -> list[RunProgress]:
     """Return the progress of the runs of a group by row.
 
-    Runs that begin, or that have states without a slot, get rows in the given order. Each row of a
-    run that ended before the resume gets an ended copy of the first run.
+    If a run begins or has a state without a slot, all runs get rows in the given order. Otherwise,
+    each run gets the row in its slot, and each row of a run that ended before the resume gets an
+    ended copy of the first run.
 
     Raises:
-        ValueError: if the states of the runs belong to different groups.
+        ValueError: if the states of the runs belong to different groups or to the same row.
     """
     slots = [None if each.state is None else each.state.slot for each in progress]
     known = [slot for slot in slots if slot is not None]

@@ -43,24 +43,27 @@ def train_models(
     """Train runs side by side, from the beginning or from a common position.
 
     Each run has its own weights, order of batches, teacher forcing, learning rate, early stopping
-    and best epoch, as if it were trained alone. Once half of the runs of a group have ended, the
-    other runs form a smaller group.
+    and best epoch, as if it were trained alone. Once at least half of the runs of a group have
+    ended, the other runs form a smaller group.
 
     Args:
-        runs: the runs, which have equal batch keys and equal `model` sections.
+        runs: the runs, which must have equal batch keys and equal `model` sections.
         session: the hooks that save, stop and report; None to save nothing.
-        states: for each run, the state from which training continues. All states have the same
-            epoch and step. With None, training starts at the beginning.
-        manual_backward: whether to use manually derived gradients if the model has them. False
-            leaves all gradients to autograd.
+        states: for each run, the state from which training continues. All states must have the
+            same epoch and step. With None, training starts at the beginning.
+        manual_backward: whether to allow manually derived gradients. False leaves all gradients to
+            autograd.
         processes: the processes that share every batch of a single run; None if this process is
             alone.
 
     Returns: The progress of each run, in the order of `runs`.
 
     Raises:
-        DistributedError: if another process fails. The state before the failure is saved.
-        DataError: if data can no longer be read. The state before the failure is saved.
+        DistributedError: if another process fails. The state before the failure is saved if it is
+            finite.
+        DataError: if data can no longer be read. The state before the failure is saved if it is
+            finite.
+        ValueError: if the runs cannot be trained together.
     """
     session, states = session or Session(), states or {}
     progress = [RunProgress(run, states.get(run)) for run in runs]
@@ -86,7 +89,7 @@ def _batch_key(run: TrainingRun) -> str:
 
 
 def fit(state: TrainState, learner: Learner, session: Session) -> list[RunProgress]:
-    """Train a group until all its runs or half of them have ended, or until a stop is requested.
+    """Train a group until at least half of its runs have ended, or until a stop is requested.
 
     Returns:
         The progress of the runs that continue in a smaller group.
@@ -225,7 +228,8 @@ def _end_finished(state: TrainState, learner: Learner) -> list[int]:
 def end_diverged(
     state: TrainState, learner: Learner, plan: EpochPlan, snapshot: StateSnapshot, session: Session
 ) -> None:
-    """End the runs that have a non-finite value, and save their states before that value.
+    """End the runs that have a non-finite value, and save the state of each of these runs before
+    that value.
 
     The function replays the steps since the snapshot, up to the first step with a non-finite value.
     If all values of the replay are finite, no run ends.

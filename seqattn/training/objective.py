@@ -1,7 +1,8 @@
-"""The training loss and its gradient. The loss is the mean squared error under teacher forcing.
+"""The training loss, which is the mean squared error of the forecasts, and its gradient.
 
-`build_loss` chooses manually derived gradients if the model has them, and autograd otherwise. Both
-backends compute a loss for each run and write the gradient to `StackedParams.gradient`.
+`build_loss` chooses manually derived gradients where they are possible and fast, and autograd
+otherwise. Both backends compute a loss for each run and write the gradient to
+`StackedParams.gradient`.
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ class AutogradLoss:
     ) -> None:
         """
         Args:
-            model: the model, which may have a leading axis of runs.
+            model: the model, whose parameters may have a leading axis of runs.
             stack: parameters of the model, which `value_and_grad` needs; None if only `loss` and
                 `eval_losses` are called.
             bfloat16: whether to train in bfloat16 with `torch.autocast`.
@@ -111,7 +112,7 @@ class AutogradLoss:
         self.name += ", a step compiled"
 
     def disable_compile(self) -> None:
-        """Replace compiled steps by eager steps."""
+        """Replace compiled steps with eager steps."""
         for cell in self._cells():
             cell.kernel = cell.eager_step()
         self.name = self.name.removesuffix(", a step compiled")
@@ -203,10 +204,11 @@ def build_loss(
 
     Args:
         models: models of one config, one for each run.
-        manual_backward: whether to use manually derived gradients if the model has them.
+        manual_backward: whether to allow manually derived gradients.
         pairs: number of (source step, target step) pairs in a batch of all runs. For very many
             pairs, manual gradients are no faster than autograd, and need memory for three values
-            per pair.
+            per pair; with an additive score, they also need 2 * K values per pair for K hidden
+            units.
         bfloat16: whether to train in bfloat16. Only autograd supports bfloat16.
 
     Returns:
@@ -237,18 +239,18 @@ def _import_manual_backward() -> ModuleType | None:
 def reinforce_loss(actions: SampledActions, errors: Tensor, keep: Tensor | None) -> Tensor:
     """Compute the surrogate loss of REINFORCE.
 
-    The gradient of this loss raises the probability of actions that led to small errors. Let e_t be
-    the error of step t. The cost of an action at step t is the sum of the errors from this step on,
+    Minimizing this loss raises the probability of actions that led to small errors. Let e_t be the
+    error of step t. The cost of an action at step t is the sum of the errors from this step on,
     G_t = e_t + ... + e_T. The baseline b predicts the error of a single step. The loss
 
         sum over n, t of log p(action) (G_t - b (T - t + 1)) / number of steps
 
-    has the gradient of the expected mean error (Williams 1992; Mnih et al. 2014, "Recurrent Models
-    of Visual Attention", section 3.2, where the reward is our -G). A second term, the square of
-    G_t - b (T - t + 1), trains b.
+    has, in expectation, the gradient of the mean error (Williams 1992; Mnih et al. 2014, "Recurrent
+    Models of Visual Attention", section 3.2, where the reward is our -G). A second term, the square
+    of G_t - b (T - t + 1), trains b.
 
     Args:
-        actions: the sampled actions with their log probabilities and the baseline.
+        actions: the log-probabilities of the sampled actions, and the baseline.
         errors: (..., N, T) detached errors of the target steps.
         keep: mask (..., N, T), True at valid target steps. If some cells were not observed, `keep`
             is the observed share of each step from 0 to 1, and the error of a step is the sum over

@@ -25,8 +25,8 @@ from seqattn.runs import RunFolder
 from seqattn.runs.storage import write_arrays
 
 MAX_BYTES = 20_000_000
-"""Maximum size of all frames of a run. If the frames exceed this size, every second frame is
-dropped."""
+"""Maximum size of all frames of a run, in bytes. If the frames exceed this size, every second frame
+is dropped."""
 
 Shapes = Mapping[str, Sequence[int]]
 """The shape of each parameter by name, in the order of a frame."""
@@ -71,11 +71,12 @@ def recording_interval(every: int, epoch: int, P: int) -> int | None:
 def record_parameters(
     history: list[ParameterSnapshot], epoch: int, every: int, parameters: NDArray[np.float32]
 ) -> None:
-    """Add a frame to a history if one is due, and drop the frames between longer intervals.
+    """Add a frame to a history if one is due. If the interval has become longer, drop the frames
+    that lie between its multiples.
 
     Args:
         history: the frames so far, which the function changes in place.
-        epoch: number of finished epochs, which is a multiple of `every`.
+        epoch: number of finished epochs, which must be a multiple of `every`.
         every: value of `training.record_attention`.
         parameters: (P,) current parameters, which the function copies.
     """
@@ -136,7 +137,8 @@ def write_parameter_history(
         "names": np.array(list(shapes), dtype=np.str_),
         "shapes": np.array(padded, dtype=np.int64).reshape(len(shapes), axes),
     }
-    # Compression would make the file only a few percent smaller, and takes longer than writing.
+    # Compression would make the file only a few percent smaller, but would take longer than writing
+    # the file.
     write_arrays(path, arrays, compressed=False)
 
 
@@ -145,8 +147,9 @@ def load_parameter_history(
 ) -> list[ParameterSnapshot]:
     """Read the frames up to an epoch.
 
-    If the run has no file with frames, the list is empty. If the file cannot be read, the list is
-    empty, too, the function logs the reason, and the next save replaces the file.
+    If the run has no file with frames, the list is empty. If the file cannot be read or belongs to
+    another model, the function logs the reason and returns an empty list, and the next save
+    replaces the file.
 
     Args:
         folder: run folder.
@@ -182,8 +185,8 @@ def check_same_shapes(path: Path, arrays: Mapping[str, NDArray[Any]], shapes: Sh
     stored = parameter_shapes(arrays)
     if list(stored.items()) != [(name, tuple(shape)) for name, shape in shapes.items()]:
         raise CheckpointError(
-            f"{path}: belongs to another model than the run, because its parameters have other"
-            " names or shapes. Remove the file, or train again (--overwrite) to write it."
+            f"{path}: does not belong to the model of the run, because the names or shapes of its"
+            " parameters are different. Remove the file, or train again (--overwrite) to write it."
         )
 
 

@@ -1,10 +1,10 @@
 """The process group of a training run that torchrun starts in several processes.
 
 Each process computes the gradient of its shard of every batch. The processes sum their gradients
-before each update, so that every process makes the same update of the same weights. The order of
-sequences and the teacher forcing are functions of seed and position, and need no communication.
-The class `DistributedDataParallel` of torch would communicate once for each bucket of parameters,
-but here all parameters are already a single tensor.
+before each update, so every process makes the same update of the same weights. The order of
+sequences and the teacher forcing are functions of seed and position, and need no communication. The
+class `DistributedDataParallel` of torch would communicate once for each bucket of parameters, but
+here all parameters are already a single tensor.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from torch.distributed.rendezvous import rendezvous
 from seqattn.errors import DistributedError, SeqattnError
 
 CONNECT_TIMEOUT = timedelta(seconds=120)
-"""Largest time to wait until the other processes have started."""
+"""Longest time to wait until the other processes have started."""
 COLLECTIVE_TIMEOUT = timedelta(minutes=30)
-"""Largest time to wait for a message of another process, which may be reading its files.
+"""Longest time to wait for a message from another process, which may be reading its files.
 
 If a process ends, the other processes notice it at once.
 """
@@ -63,7 +63,7 @@ class ProcessGroup:
         size: number of processes.
         device: device of this process.
         is_checked: whether `check_same_training` was called.
-        stopped: whether a process received a request to stop, so that all processes stop.
+        stopped: whether any process received a request to stop, which stops all processes.
     """
 
     def __init__(self, rank: int, size: int, device: torch.device) -> None:
@@ -181,8 +181,8 @@ class ProcessGroup:
             others = [rank for rank, each in enumerate(digests) if each[place] != digests[0][place]]
             if others and not failed:
                 raise DistributedError(
-                    f"process {others[0]} of {self.size} has another {what} than process 0."
-                    " Give all processes the same files."
+                    f"process {others[0]} of {self.size} has a different {what} from that of"
+                    " process 0. Give all processes the same files."
                 )
 
     def broadcast(self, content: bytes) -> bytes:

@@ -34,7 +34,7 @@ Ending = Literal["all epochs", "early stopping", "diverged"]
 def teacher_forcing_probability(config: TeacherForcing, epoch: int, epochs: int) -> float:
     """Compute the probability that a step receives the true target.
 
-    The schedules are described in Bengio et al. 2015, "Scheduled Sampling", section 2.4.
+    The decaying schedules come from Bengio et al. 2015, "Scheduled Sampling", section 2.4.
 
     Args:
         config: the section `training.teacher_forcing`.
@@ -118,7 +118,7 @@ class PlateauDetector:
 
     @property
     def is_plateau(self) -> bool:
-        """Whether as many epochs as `patience` have passed without a new lowest loss."""
+        """Whether at least `patience` epochs have passed without a new lowest loss."""
         return self.epochs_waited >= self.patience
 
 
@@ -142,7 +142,7 @@ class LearningRate:
     """The learning rate schedule of a run.
 
     Let e be the number of the epoch from 0, E the number of epochs of a cosine, m the minimum of a
-    cosine, and n the number of plateaus so far. The learning rates are:
+    cosine, and n the number of plateaus so far. The learning rates that are not constant are:
 
         cosine   m + (learning_rate - m) (1 + cos(pi e / E)) / 2 for e <= E, and m for e > E
         step     learning_rate factor^floor(e / every)
@@ -200,7 +200,7 @@ class LearningRate:
 
 
 def find_ending(config: Training, epoch: int, stopper: PlateauDetector) -> Ending | None:
-    """Return the reason why a run has ended, or None if epochs are left to train.
+    """Return the reason for the end of a run, or None if the run has not ended.
 
     After the last epoch of `training.epochs`, the reason is "all epochs", even if this epoch
     completes a plateau, because early stopping then skips no epoch.

@@ -40,8 +40,8 @@ class Session:
         Args:
             progress: progress of the runs that were trained in the epoch. The last record of
                 `history` describes the epoch, and `ending` is set for runs that have no epoch left.
-            to_save: progress of the runs to save: all runs if a save is due, otherwise only the
-                runs that have ended. If saving fails, some runs may be ahead, as after `save`.
+            to_save: progress of the runs to save: all these runs if a save is due, otherwise only
+                the runs that have ended. If saving fails, some runs may be ahead, as after `save`.
         """
 
     def diverged(self, progress: RunProgress) -> None:

@@ -38,8 +38,8 @@ from seqattn.training.stacked_params import StackedParams
 class Slot:
     """The row of a run in its group.
 
-    The last bits of the results of a batched kernel depend on the row and on the number of rows. A
-    resumed run therefore gets the same row in a group with the same number of rows.
+    The last bits of the results of a batched kernel may depend on the row and on the number of
+    rows. A resumed run therefore gets the same row in a group with the same number of rows.
 
     Attributes:
         group_id: digest of the runs that began together.
@@ -96,7 +96,7 @@ class RunState(TrainingRecord):
     Attributes:
         weights: weights by parameter name.
         buffers: buffers of the optimizer by parameter name and buffer name; empty before the first
-            step.
+            step or if the optimizer has no buffers.
         epoch: number of finished epochs.
         step: number of finished steps in the current epoch.
         seconds: duration of the current epoch so far, in seconds.
@@ -124,10 +124,10 @@ class RunState(TrainingRecord):
 
 @dataclass(frozen=True, eq=False)
 class TrainingRun:
-    """The inputs of a run.
+    """Everything that the loop needs to train a run from the beginning.
 
     Attributes:
-        model: the initialised model on its device. Training changes the weights of this model only
+        model: the initialized model on its device. Training changes the weights of this model only
             if the run is alone in its group.
         train: the training sequences.
         validation: the sequences that select the best epoch.
@@ -151,11 +151,11 @@ class RunProgress(TrainingRecord):
     """The progress of a run.
 
     Attributes:
-        run: the inputs of the run.
+        run: the model, sequences and settings of the run.
         state: the newest copy of the state of the run, which the next save writes to a checkpoint
             file. Before training, this is the state from which training continues, or None for a
             new run.
-        ending: reason why training ended; None for a run that is active or was interrupted.
+        ending: reason for the end of training; None for a run that is active or was interrupted.
         error: the non-finite loss, gradient or update of a run that diverged; None otherwise.
     """
 
@@ -214,7 +214,7 @@ class TrainState:
             continue in a smaller group.
         epoch: number of finished epochs.
         step: number of finished steps in the current epoch.
-        seconds: duration of the current epoch in seconds, as `update_seconds` measured it last.
+        seconds: duration of the current epoch in seconds, as last measured by `update_seconds`.
         pending: step losses that are not yet added to the sums of the epoch.
     """
 
@@ -298,7 +298,7 @@ class TrainState:
         return True
 
     def keep_best_weights(self) -> None:
-        """Copy the weights of each run that has its best epoch now."""
+        """Copy the weights of each active run whose best epoch is the current epoch."""
         improved = [k for k in self.active_rows if self.progress[k].best_epoch == self.epoch]
         if len(improved) == len(self.progress):
             self.best.copy_(self.params.weights)
@@ -308,10 +308,10 @@ class TrainState:
     # --- checkpoints -----------------------------------------------------------------------------
 
     def update_run_states(self, rows: Sequence[int]) -> list[RunProgress]:
-        """Copy the current state of each of these rows to `RunProgress.state`.
+        """Copy the current state of each given row to `RunProgress.state`.
 
         Returns:
-            The progress of these rows.
+            The progress of the given rows.
         """
         for k in rows:
             self.progress[k].state = self.get_run_state(k)

@@ -1,4 +1,4 @@
-"""The random numbers of a training step for dropout and sampled attention."""
+"""The random numbers of a training step for dropout and hard attention."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ STEP_BITS, CALL_BITS = 32, 10
 class StepRNG:
     """The implementation of `seqattn.models.RNG` for a training step.
 
-    Each number is a function of seed, epoch, step and call number. A run therefore draws the same
-    numbers whether it is trained alone, in a group, or after a resume within an epoch.
+    The numbers of a call depend only on seed, purpose, epoch, step and call number. A run therefore
+    draws the same numbers whether it is trained alone, in a group, or after a resume within an
+    epoch.
 
     Args:
         seeds: seed of each run. Several seeds add a leading axis of runs to the numbers.

@@ -15,6 +15,7 @@ import dataclasses
 import os
 import time
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 import torch
 
@@ -25,11 +26,11 @@ from seqattn.training.state import RunProgress, TrainingRun
 MIN_MULTIPLICATIONS = 2_000_000
 """Smallest number of multiplications in a step for a trial with several threads."""
 MIN_STEP_SECONDS = 0.003
-"""Smallest duration in seconds of a step that can be faster with more threads."""
+"""Smallest duration in seconds of a step for which more than one thread is tried."""
 TRIAL_STEPS = 3
 """Number of timed steps for each number of threads."""
 MAX_TIME_RATIO = 0.8
-"""The number of threads is doubled only if the step time is multiplied by this factor or less."""
+"""Largest ratio of the new step time to the old one at which the number of threads is doubled."""
 
 
 @contextlib.contextmanager
@@ -96,7 +97,12 @@ def multiplications(runs: Sequence[TrainingRun]) -> int:
 
 
 def core_count() -> int:
-    """Return the number of CPU cores that this process may use."""
+    """Return the number of CPU cores that this process may use. A limit of the control group, such
+    as that of a container, is rounded up."""
+    cores = os.cpu_count() or 1
     if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+        cores = len(os.sched_getaffinity(0))
+    with contextlib.suppress(ValueError, OSError):  # without a limit, the quota is "max"
+        quota, period = map(int, Path("/sys/fs/cgroup/cpu.max").read_text("ascii").split())
+        cores = min(cores, max(1, -(-quota // period)))
+    return cores

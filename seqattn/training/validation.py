@@ -39,11 +39,11 @@ def validate(
     Args:
         loss_fn: the loss of the group.
         validation: the validation sequences.
-        batch_size: batch size of training, which is the smallest size of a chunk.
+        batch_size: batch size of training; see `validation_chunk_size`.
         processes: the processes that share the sequences; None if this process is alone.
 
     Returns:
-        The free-running loss and the teacher-forced loss of each run, in double precision.
+        The free-running loss and the teacher-forced loss of each run.
     """
     R, mine = validation.run_count, shard_of(processes, len(validation)).places
     totals, counted = ([0.0] * R, [0.0] * R), [0] * R

@@ -13,12 +13,14 @@ from torch import Tensor, nn
 from seqattn.config import Recurrent
 from seqattn.models import ModelOutput, RecurrentModel, build_model, manual_backward
 from seqattn.models.attention import (
+    AdditiveScore,
     Attention,
     AttentionOutput,
     DotScore,
     GeneralScore,
     ScaledDotScore,
     Softmax,
+    UniformScore,
 )
 from seqattn.models.attention.normalizers import NormalizerOutput
 from seqattn.models.cells import GRU
@@ -36,6 +38,10 @@ class ChangedModel(RecurrentModel):
 
 
 class ChangedGRU(GRU):
+    def forward(self, inputs: Tensor, lengths: Tensor | None) -> tuple[Tensor, Tensor]:
+        outputs, last = super().forward(inputs, lengths)
+        return outputs, last.sin()
+
     def output(self, state: Tensor) -> Tensor:
         return state.sin()
 
@@ -48,7 +54,8 @@ class ChangedAttention(Attention):
 
 class ChangedSoftmax(Softmax):
     def normalize(self, scores: Tensor, keep: Tensor | None, u: Tensor | None) -> NormalizerOutput:
-        return super().normalize(3 * scores.sin(), keep, u)
+        positions = torch.arange(scores.shape[-1]).to(scores)
+        return super().normalize(3 * (scores + positions).sin(), keep, u)
 
 
 class ChangedDot(DotScore):
@@ -66,6 +73,16 @@ class ChangedGeneral(GeneralScore):
         return 3 * super().scores(queries, keys).sin()
 
 
+class ChangedUniform(UniformScore):
+    def scores(self, queries: Tensor, keys: Tensor) -> Tensor:
+        return super().scores(queries, keys) + keys.sum(-1).unsqueeze(-2).sin()
+
+
+class ChangedAdditive(AdditiveScore):
+    def scores(self, queries: Tensor, keys: Tensor) -> Tensor:
+        return 3 * super().scores(queries, keys).sin()
+
+
 class ChangedAffine(Linear):
     def __call__(self, x: Tensor) -> Tensor:
         return super().__call__(x).sin()
@@ -74,12 +91,16 @@ class ChangedAffine(Linear):
 CHANGED: dict[type[nn.Module], type[nn.Module]] = {
     changed.__mro__[1]: changed
     for changed in (ChangedModel, ChangedGRU, ChangedAttention, ChangedSoftmax, ChangedDot,
-                    ChangedScaledDot, ChangedGeneral, ChangedAffine)
+                    ChangedScaledDot, ChangedGeneral, ChangedUniform, ChangedAdditive,
+                    ChangedAffine)
 }  # fmt: skip
-COVERED: dict[str, dict[str, Any]] = {
+COVERED: dict[str, dict[str, Any] | None] = {
     "dot": {"score": "dot"},
     "projected": {"score": "scaled_dot", "key_dim": K, "project_values": True},
     "general": {"score": "general"},
+    "uniform": {"score": "uniform"},
+    "additive": {"score": "additive"},
+    "plain": None,
 }
 
 
@@ -132,7 +153,7 @@ def test_a_subclass_is_differentiated_by_autograd(name: str, path: str) -> None:
     stack, objective = build_loss([model])
     assert isinstance(objective, AutogradLoss)
     loss, gradient = loss_and_gradient(stack, objective)
-    assert abs(loss - of_parent[0]) > 1e-6, "the subclass computes something else"
+    assert abs(loss - of_parent[0]) > 1e-9, "the subclass computes something else"
     direction = torch.randn(gradient.shape, generator=torch.Generator().manual_seed(5)).double()
     ends = []
     for step in (1e-5, -1e-5):

@@ -255,10 +255,13 @@ def test_forced_weights_that_do_not_fit() -> None:
 def test_models_without_weights_to_replace() -> None:
     plain: Model = TypeAdapter(Model).validate_python({"attention": None, "hidden_dim": 6})
     fast: Model = TypeAdapter(Model).validate_python({"kind": "fast_weights", "hidden_dim": 6})
+    source = torch.zeros(2, 3, F).double()
     for config, message in ((plain, "no attention"), (fast, "signed read weights")):
         model = build_model(config, F, 3).double()
         with pytest.raises(UsageError, match=message):
             model.attention_shape()
+        with pytest.raises(UsageError, match=message):
+            model.forecast(source, 4, override=Override.parse("uniform"))
     assert model_of("two heads").attention_shape() == (1, 2)
     assert model_of("transformer").attention_shape() == (2, 3)
 

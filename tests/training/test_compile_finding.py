@@ -42,7 +42,7 @@ def compilations(monkeypatch: pytest.MonkeyPatch, durations: Any) -> list[int]:
     runs = []
     for seed, epochs in enumerate(ENDS):
         config = small_config(
-            model={"attention": None}, training={"compile": "auto", "epochs": epochs}
+            model={"attention": {"score": "cosine"}}, training={"compile": "auto", "epochs": epochs}
         )
         data, model = load_data(config.data), build_model(config.model, 2, seed)
         parts = to_tensors(data.train), to_tensors(data.validation)

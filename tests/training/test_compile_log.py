@@ -18,7 +18,7 @@ from tests.training_session import trained
 
 def run_of(precision: str, epochs: int, seed: int) -> TrainingRun:
     config = small_config(
-        model={"attention": None},  # autograd
+        model={"attention": {"score": "cosine"}},  # autograd
         training={"compile": "auto", "epochs": epochs, "precision": precision},
     )
     data, model = load_data(config.data), build_model(config.model, 2, seed)
@@ -65,7 +65,9 @@ def test_no_batch_is_read_where_nothing_is_compiled(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(DataLoader, "example_batch", counted)
     for mode in ("off", "auto"):  # of which auto has too few epochs left
-        config = small_config(model={"attention": None}, training={"compile": mode, "epochs": 3})
+        config = small_config(
+            model={"attention": {"score": "cosine"}}, training={"compile": mode, "epochs": 3}
+        )
         data = load_data(config.data)
         parts = to_tensors(data.train), to_tensors(data.validation)
         trained([TrainingRun(build_model(config.model, 2, 1), *parts, config.training, 1)])

@@ -52,13 +52,17 @@ from tests.training_session import trained
 
 RUNS = 3
 
-COVERED: dict[str, dict[str, Any]] = {
+COVERED: dict[str, dict[str, Any] | None] = {
+    "plain": None,
+    "uniform": {"score": "uniform"},
     "dot": {"score": "dot"},
     "dot, values": {"score": "dot", "project_values": True},
     "scaled": {"score": "scaled_dot", "project_query_key": False},
     "projected": {"score": "scaled_dot"},
     "narrow": {"score": "scaled_dot", "key_dim": K, "project_values": True},
     "general": {"score": "general"},
+    "additive": {"score": "additive"},
+    "narrow, additive": {"score": "additive", "key_dim": 3, "project_values": True},
 }
 
 
@@ -147,8 +151,9 @@ def test_derived_gradients_are_autograds(
 
 @pytest.mark.parametrize("ragged", [False, True])
 @pytest.mark.parametrize("coin", ["step", "element"])
-def test_runs_innermost_are_the_same(ragged: bool, coin: str) -> None:
-    config = Recurrent.model_validate({"hidden_dim": 2, "attention": {"score": "scaled_dot"}})
+@pytest.mark.parametrize("attention", list(COVERED))
+def test_runs_innermost_are_the_same(attention: str, ragged: bool, coin: str) -> None:
+    config = Recurrent.model_validate({"hidden_dim": 2, "attention": COVERED[attention]})
     models = [build_model(config, F, k).double() for k in range(9)]
     assert prefers_runs_innermost(models[0], 9)
     stack, objective = build_loss([copy.deepcopy(model) for model in models])
@@ -228,7 +233,8 @@ def test_validation_is_the_plain_models() -> None:
 def test_what_is_not_covered_goes_to_autograd() -> None:
     for name, section in MODELS.items():
         model = build_model(Recurrent.model_validate({"hidden_dim": H, **section}), F, 1)
-        is_manual = name.split(",")[0] in ("dot", "scaled_dot", "general") and "output" in name
+        score, *place = name.split(", ")
+        is_manual = name == "plain" or (score != "cosine" and place == ["output"])
         _, objective = build_loss([model])
         assert isinstance(objective, ManualBackwardLoss if is_manual else AutogradLoss), name
 
@@ -606,7 +612,7 @@ def test_auto_compiles_when_that_is_shorter_and_goes_back_where_it_is_slower(
         ended.append(compiler.loss_fn.name)
 
     monkeypatch.setattr(StepCompiler, "after_epoch", timed)
-    config = config_of(MODELS["plain"], {"epochs": 4, "compile": "auto"}, False, 1)
+    config = config_of(MODELS["cosine, output"], {"epochs": 4, "compile": "auto"}, False, 1)
     log_lines: list[str] = []
     took = iter([1.0, after, after, after])
     trained([run_of(config, torch.float64)], log=log_lines.append)

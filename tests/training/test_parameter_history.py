@@ -185,7 +185,7 @@ def test_parameters_of_another_model_are_not_continued(mine: RunFolder, tmp_path
     shutil.copy(wider.parameter_history, mine.parameter_history)
     trained(mine.path.parent, "training.epochs=8", resume=True)
     assert "earlier parameters are lost: " in mine.log.read_text()
-    assert "belongs to another model" in mine.log.read_text()
+    assert "does not belong to the model of the run" in mine.log.read_text()
     assert mine.read_parameter_history()["epochs"].tolist() == [6, 8]
 
 
@@ -333,7 +333,9 @@ def test_an_epoch_that_was_not_recorded(run: RunFolder, tmp_path: Path) -> None:
 def test_parameters_of_another_model_are_not_loaded(mine: RunFolder, tmp_path: Path) -> None:
     wider = trained(tmp_path / "wider", "model.hidden_dim=6")
     shutil.copy(wider.parameter_history, mine.parameter_history)
-    with pytest.raises(CheckpointError, match=r"parameter_history\.npz: .*another model"):
+    with pytest.raises(
+        CheckpointError, match=r"parameter_history\.npz: .*does not belong to the model"
+    ):
         package.load(mine.path, epoch=4)
 
 

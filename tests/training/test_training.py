@@ -574,7 +574,7 @@ def test_a_strangers_safetensors_is_refused(checkpoint: Path) -> None:
         "has format version 99; this seqattn reads versions 1 to 3. A newer seqattn wrote it",
     )
     save_file({"weight": torch.zeros(2)}, checkpoint, {"seqattn": "{"})
-    refuse(checkpoint, "its header is no JSON")
+    refuse(checkpoint, "its header is not JSON")
 
 
 def rewritten(file: Path, change: dict[str, Tensor | None], **metadata: Any) -> None:

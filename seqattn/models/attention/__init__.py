@@ -1,6 +1,6 @@
 """Attention mechanisms. A score function rates each key for a query, and a normalizer turns the
-scores into weights. Location-based addressing can then shift or limit the weights. The context is
-the weighted sum of the values."""
+scores into weights. Location-based addressing can shift or limit the weights. The context is the
+weighted sum of the values."""
 
 from seqattn.models.attention.attention import (
     Attention,

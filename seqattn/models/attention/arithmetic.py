@@ -1,8 +1,9 @@
 """The arithmetic of one attention step, as tables that a reader can check with a pocket calculator.
 
-Every stage is computed from the *printed* (rounded) numbers of the previous stages, so a reader who
-types these numbers into a calculator gets the printed result. The methods `Score.explain`,
-`Normalizer.explain` and `Location.explain` add the stages.
+A stage is computed from the *printed* (rounded) numbers of previous stages, so a reader who types
+these numbers into a calculator gets the printed result. The exceptions are inputs, parameters and
+the stages in `Record.computed_by_model`. The methods `Score.explain`, `Normalizer.explain` and
+`Location.explain` add the stages.
 
 In shapes, S is the source length, H the width of the state, K the width of queries and keys, and A
 the number of heads. "[A,]" denotes an axis that exists only with several heads.
@@ -24,6 +25,8 @@ DECIMALS = 4
 MAX_PRINTED_SIDE = 8
 """The largest number of rows, and the largest number of columns, of a weight matrix that is
 printed."""
+IN_CHECKPOINT = "the matrix is too large to print; it is in the checkpoint file of the run"
+"""The end of a formula with a weight matrix that is not printed."""
 
 Array = NDArray[np.float64]
 Bools = NDArray[np.bool_]
@@ -50,13 +53,13 @@ class Stage:
 
 @dataclass(kw_only=True)
 class Record:
-    """The stages of an attention step. Each stage is computed from previous stages. A method that
-    adds a stage returns the printed numbers of this stage.
+    """The stages of an attention step. A method that adds a stage returns printed numbers of this
+    stage.
 
     Attributes:
-        stages: the stages in order, from the source to the output.
-        computed_by_model: the names of the stages that cannot be computed from printed numbers,
-            because parameters of these stages are not printed.
+        stages: the stages in the order of the computation.
+        computed_by_model: the names of the stages whose numbers come from the model, because they
+            cannot be computed from printed numbers.
     """
 
     stages: list[Stage] = field(default_factory=list)
@@ -71,7 +74,7 @@ class Record:
             name, formula: see `Stage`.
             numbers: the numbers, (rows, columns).
             rows: the names of the rows; None for the names of the source points.
-            columns: the names of the columns; None for the numbers from 1 on.
+            columns: the names of the columns; None to number the columns from 1.
         """
         printed = as_printed(numbers)
         rows = point_names(len(printed)) if rows is None else rows
@@ -83,8 +86,8 @@ class Record:
     def add_from_model(
         self, name: str, formula: str, numbers: Any, rows: Names = None, columns: Names = None
     ) -> Array:
-        """Add a stage with numbers from the model, which depend on parameters that are not
-        printed."""
+        """Add a stage with numbers from the model, which cannot be computed from printed
+        numbers."""
         self.computed_by_model.append(name)
         return self.add(name, formula, numbers, rows, columns)
 
@@ -97,7 +100,7 @@ class Record:
     def add_columns(
         self, name: str, formula: str, columns: Mapping[str, Any], rows: Names = None
     ) -> Array:
-        """Add a stage in which the last column is computed from the other columns.
+        """Add a stage in which the last column contains the result.
 
         Args:
             columns: the columns by name. Each column is an array (rows,), or one number for all
@@ -125,7 +128,7 @@ class Record:
         """
         weight, columns = as_printed(linear.weight)[outputs], column_numbers(linear.weight.shape[1])
         if max(weight.shape) > MAX_PRINTED_SIDE:
-            formula = f"{formula}; the map is in the checkpoint"
+            formula = f"{formula}; {IN_CHECKPOINT}"
             return self.add_from_model(name, formula, of_model, rows)
         table, bias = weight, np.zeros(1)
         if linear.bias is not None:
@@ -146,8 +149,8 @@ class AttentionStep:
         keys: the keys (1, [A,] S, K) that `Score.keys` computed.
         scores: the scores (1, [A,] 1, S).
         weights: the weights (1, [A,] 1, S).
-        previous: the weights of the previous step, (1, [A,] S), for location-based addressing;
-            otherwise None.
+        previous: the weights of the previous step, (1, [A,] S), if the weights of this step depend
+            on them; otherwise None.
         heads: the number of heads, A.
         head: the head to explain, counted from 0.
     """
@@ -197,8 +200,8 @@ class AttentionStep:
                                    as_printed(of_model), outputs)  # fmt: skip
 
     def add_unexplained(self, name: str, by: object, numbers: Tensor, column: str) -> Array:
-        """Add a stage with numbers (1, [A,] 1, S) from a module that has no method `explain`.
-        Return the printed numbers (S,)."""
+        """Add a stage with numbers (1, [A,] 1, S) from a module that does not explain its
+        arithmetic. Return the printed numbers (S,)."""
         formula = f"by {type(by).__name__}, which does not explain its arithmetic"
         table = self.of_head(numbers).mT
         return self.record.add_from_model(name, formula, table, columns=[column]).reshape(-1)
@@ -217,5 +220,5 @@ def point_names(count: int) -> list[str]:
 
 
 def column_numbers(count: int) -> list[str]:
-    """Return the default names of columns, which are the numbers from 1 on."""
+    """Return the default names of columns, which are numbers from 1."""
     return [str(i) for i in range(1, count + 1)]

@@ -49,10 +49,10 @@ class AttentionOutput(NamedTuple):
         context: the weighted sum of the values, (..., N, T, H).
         weights: the weights (..., N, T, S), or (..., N, A, T, S) with several heads.
         prev_weights: the weights of the last query, (..., N, [A,] S), from which location-based
-            addressing computes the weights of the next query; None without location-based
-            addressing.
-        log_prob: the log-probability of each sampled position, which REINFORCE needs, in the shape
-            of `weights` without the axis S; None for other normalizers.
+            addressing computes the weights of the next query; None if the next weights do not
+            depend on them.
+        log_prob: the log-probability of each sampled position, in the shape of `weights` without
+            the axis S; None without REINFORCE or without sampling.
     """
 
     context: Tensor
@@ -125,8 +125,8 @@ class Attention(nn.Module):
                 which hard attention samples positions; None to select the most probable positions.
 
         Returns:
-            the weights, (..., N, T, S), or (..., N, A, T, S) with several heads; and the
-                `prev_weights` for the next call.
+            a `NormalizerOutput` with the weights (..., N, T, S), or (..., N, A, T, S) with several
+                heads; and the `prev_weights` for the next call.
         """
         scores = self.score.scores(queries, memory.keys)
         if self.location is None:

@@ -2,7 +2,7 @@
 how much the forecast depends on the weights.
 
 In shapes, N is the number of sequences, L the number of attention layers, A the number of heads, T
-the number of decoder steps, and S the number of source steps. Shapes may have a leading axis of
+the number of decoder steps, S the number of source steps, and `...` an optional leading axis of
 runs.
 """
 
@@ -22,8 +22,8 @@ SEED = 0
 
 
 class WeightIntervention(Protocol):
-    """A function that replaces the attention weights of one forecast. The function is called for
-    all decoder steps in order."""
+    """A function that replaces the attention weights of one forecast. For each layer, the function
+    is called for the decoder steps in order."""
 
     def __call__(self, weights: Tensor, keep: Tensor | None, layer: int = 0) -> Tensor:
         """Return the weights (..., N, A, T, S) that replace `weights` (..., N, A, T, S).
@@ -45,7 +45,8 @@ class Override:
         mode: `uniform` gives equal weights to all valid source steps; `shuffled` randomly permutes
             the model's own weights among the valid steps of each row; `previous` uses the weights
             of the previous decoder step (the first step keeps its own weights); `one_hot` puts all
-            weight on one source step; `zeros` sets all weights to 0, so that the context is 0.
+            weight on one source step; `zeros` sets all weights of the selected layers and heads to
+            0, so their context is 0.
         index: the source step of `one_hot`, counted from 0.
         layer: the layer of `zeros`, counted from 0; None for all layers.
         head: the head of `zeros` in that layer, counted from 0; None for all heads.
@@ -80,8 +81,8 @@ class Override:
         )
 
     def check(self, shortest: int, shape: tuple[int, int]) -> None:
-        """Check that every source has the step of `one_hot`, and that the model has the layer and
-        the head of `zeros`.
+        """Check that the source step of `one_hot` exists in every source, or that the layer and the
+        head of `zeros` exist in the model.
 
         Args:
             shortest: the length of the shortest source.
@@ -111,7 +112,7 @@ class Override:
 
 @dataclass(frozen=True, eq=False)
 class ForcedWeights:
-    """A tensor of weights that replaces the model's own weights in some rows.
+    """A tensor with weights that replace some of the model's own weights.
 
     Attributes:
         weights: the weights (N, L, A, T, S) for a forecast of N sequences and T steps. NaN keeps

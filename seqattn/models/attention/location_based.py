@@ -1,8 +1,8 @@
 """Location-based addressing, in which the weights depend on source positions as well as on content.
 
 In shapes, N is the number of sequences, S the source length, T the number of queries, H the width
-of the decoder's states, and A the number of heads. The valid length of a source is L. "[A,]"
-denotes an axis that exists only with several heads. Shapes may have a leading axis of runs.
+of the decoder's states, A the number of heads, and `...` an optional leading axis of runs. "[A,]"
+denotes an axis that exists only with several heads. The valid length of a source is L.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class Location(nn.Module, ABC):
 
 
 class LocalWindow(Location, knobs=LocalWindowConfig):
-    """Local attention with a predicted window, called local-p (Luong et al. 2015, eq. 9 and 10).
+    """Local attention with a predicted window (local-p in Luong et al. 2015, eq. 9 and 10).
 
         p = (L - 1) sigmoid(v . tanh(W q))
         weight = (score, normalized over |s - p| <= D) * exp(-(s - p)^2 / (2 sigma^2))
@@ -127,7 +127,7 @@ class LocalWindow(Location, knobs=LocalWindowConfig):
             queries: the queries (..., N, T, H).
             lengths: the valid lengths, which broadcast to (..., N, [A,] T, 1).
         """
-        # In bfloat16, the rounding error of the sigmoid times L would exceed the window.
+        # In bfloat16, the rounding error of the sigmoid times L could exceed the window.
         with without_autocast(queries):
             fraction = self.combine(self.predict(queries).tanh()).sigmoid()  # (..., N, T, A)
         if self.heads > 1:
@@ -138,7 +138,7 @@ class LocalWindow(Location, knobs=LocalWindowConfig):
         S, positions = len(scores), np.arange(len(scores))
         fraction = self.combine(self.predict(step.query).tanh()).sigmoid()[:, step.head, None]
         p, formula = fraction * (S - 1), "p = (S - 1) sigmoid(v . tanh(W h)), from the checkpoint"
-        (centre,) = step.record.add_from_model("Window centre", formula, p, ["p"], ["p"])[0]
+        (centre,) = step.record.add_from_model("Window center", formula, p, ["p"], ["p"])[0]
         inside = np.abs(positions - centre) <= self.window
         content = normalizer.explain(step, CONTENT_WEIGHTS, scores, inside)
         gaussian = as_printed(np.exp(-2 * ((positions - centre) / self.window) ** 2))
@@ -157,9 +157,9 @@ class LocationShiftAddressing(Location, knobs=ShiftConfig):
         weights = shifted^gamma / sum of shifted^gamma           (9)
 
     As in the paper, the convolution is circular. The convolution runs over the valid steps of each
-    source. Before the first step, all weight is on the last valid source step, which is the
-    decoder's first input. The content weights (eq. 5 in the paper) come from the configured score
-    and normalizer.
+    source. Before the first step, all weight is on the last valid source step, from which the first
+    decoder input comes. The content weights (eq. 5 in the paper) come from the configured score and
+    normalizer.
     """
 
     def __init__(self, hidden: int, heads: int, num_shifts: int) -> None:

@@ -1,8 +1,8 @@
 """Normalizers, which turn scores into attention weights. The mask `keep` is True at valid source
 steps.
 
-In shapes, N is the number of sequences, T the number of queries, and S the source length. Shapes
-may have a leading axis of runs, and an axis of heads.
+In shapes, N is the number of sequences, T the number of queries, S the source length, and `...` an
+optional leading axis of runs. With several heads, an axis of heads follows N.
 
 To add a normalizer, add its name to `seqattn/config/knobs/model.py` and define a class here that
 registers this name.
@@ -34,8 +34,8 @@ class NormalizerOutput(NamedTuple):
 
     Attributes:
         weights: the weights (..., N, T, S).
-        log_prob: the log-probability of each sampled position, (..., N, T), which REINFORCE needs;
-            None for other normalizers.
+        log_prob: the log-probability of each sampled position, (..., N, T); None without REINFORCE
+            or without sampling.
     """
 
     weights: Tensor
@@ -71,7 +71,7 @@ class Normalizer(nn.Module, ABC):
 
     @classmethod
     def from_config(cls, config: Any) -> Self:
-        """Build the normalizer of a plugin from a config section."""
+        """Build the normalizer of a plugin from its config section."""
         return cls()
 
     @abstractmethod

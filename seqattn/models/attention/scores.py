@@ -1,11 +1,11 @@
 """Score functions, which compute the compatibility of a query and a key.
 
-A score has two methods: `keys` computes the keys of a source, and `scores` computes the scores of
+A score needs two methods: `keys` computes the keys of a source, and `scores` computes the scores of
 queries and keys. In shapes, N is the number of sequences, S the source length, T the number of
-queries, H the width of encoder and decoder states, K the width of queries and keys, and A the
-number of heads. All shapes may have a leading axis of runs. With several heads (Vaswani et al.
-2017, section 3.2.2), each head uses K / A features of query and key. Keys then have the shape (...,
-N, A, S, K / A), and scores have the shape (..., N, A, T, S).
+queries, H the width of encoder and decoder states, K the width of queries and keys, A the number of
+heads, and `...` an optional leading axis of runs. With several heads (Vaswani et al. 2017, section
+3.2.2), each head uses K / A features of query and key. Keys then have the shape (..., N, A, S,
+K / A), and scores have the shape (..., N, A, T, S).
 
 To add a score, add its section to `seqattn/config/knobs/model.py` and define a class here that
 registers this section.
@@ -31,6 +31,7 @@ from seqattn.config import (
     UniformAttention,
 )
 from seqattn.config.knobs import AttentionKnobs
+from seqattn.errors import ConfigError, counted
 from seqattn.models.attention.arithmetic import Array, AttentionStep, Record, as_printed
 from seqattn.models.layers import LearnedVector, Linear, matmul
 
@@ -54,7 +55,7 @@ class ExplainedScores(NamedTuple):
     computed.
 
     Attributes:
-        query: the query (K,); None if the scores do not depend on the query.
+        query: the query (K,); None if the scores do not depend on it or are not explained.
         keys: the keys (S, K).
         scores: the scores (S,).
         is_dot_product: whether the score is a dot product or a cosine of query and key.
@@ -74,7 +75,9 @@ class Score(nn.Module, ABC):
     otherwise, the arithmetic of the subclass is not explained.
 
     Args:
-        heads: the number of heads, A.
+        heads: the number of heads, A. A score that splits queries and keys into heads passes
+            `config.heads`. With the default, the score has one head, and a config with more heads
+            is refused.
     """
 
     def __init_subclass__(cls, *, knobs: type[AttentionKnobs] | None = None) -> None:
@@ -126,8 +129,8 @@ class Score(nn.Module, ABC):
 
 
 class UniformScore(Score, knobs=UniformAttention):
-    """The score 0 for every key. The weights are then uniform, so the context is the mean of the
-    values."""
+    """The score 0 for every key. Normalized weights are then uniform, so the context is the mean of
+    the values unless location-based addressing changes the weights."""
 
     def keys(self, encoded: Tensor) -> Tensor:
         return split_heads(encoded, self.heads)
@@ -284,7 +287,7 @@ class CosineScore(ProjectedScore, knobs=CosineAttention):
 
     Here the temperature is one learned number for all steps, parameterized by its logarithm.
     Queries and keys are linear projections of the states, or the states themselves if `width` is
-    None. The scores of a zero vector are 0.
+    None. The score of a zero vector is 0.
     """
 
     def __init__(
@@ -327,8 +330,21 @@ class CosineScore(ProjectedScore, knobs=CosineAttention):
 
 
 def build_score(config: AttentionKnobs, hidden: int) -> Score:
-    """Build the score that a config section selects, for states of width `hidden`."""
-    return SCORES[type(config)].from_config(config, hidden)
+    """Build the score that a config section selects, for states of width `hidden`.
+
+    Raises:
+        ConfigError: if the score of a plugin has another number of heads than the config.
+    """
+    score = SCORES[type(config)].from_config(config, hidden)
+    if score.heads != config.heads:
+        name = str(getattr(config, "score", ""))
+        raise ConfigError(
+            f"model.attention.heads: is {config.heads}, but the score {name} has"
+            f" {counted(score.heads, 'head')}. Set it to {score.heads}, or pass config.heads to"
+            f" super().__init__ in the class {type(score).__name__}, and split queries and keys"
+            " into heads."
+        )
+    return score
 
 
 def explain_products(record: Record, query: Array, keys: Array) -> ExplainedScores:
