@@ -1,8 +1,8 @@
 """Errors that a user can correct, with their exit codes, and the format of counts in messages.
 
 The command line prints the message of such an error without a traceback and exits with the error's
-code. Each message states where the error is, what was found, and what to do. An exception of any
-other class is a bug, and Python prints the traceback of the exception.
+code. Each message must state where the error is, what was found, and what to do. Any other
+exception, except an OSError, is a bug, and Python prints its traceback.
 """
 
 from __future__ import annotations
@@ -101,9 +101,9 @@ class NonFiniteError(SeqattnError):
 
     Attributes:
         epoch: the epoch in which the value was found, counted from 1; None if the value was found
-            after training.
-        step: the step of the epoch, counted from 1; None if the value was found during the
-            validation after the epoch.
+            after training, or if the error summarizes the runs of many seeds.
+        step: the step of the epoch, counted from 1; None if `epoch` is None, or if the value was
+            found during the validation after the epoch.
     """
 
     exit_code = 7

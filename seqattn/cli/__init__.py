@@ -2,7 +2,7 @@
 
 A command imports heavy libraries only when the command runs, so `--help` is fast. An error that a
 user can correct is a `SeqattnError`. The program prints the message of the error without a
-traceback, and ends with the exit code of the error.
+traceback, and exits with the exit code of the error.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ def main() -> None:
 
 
 def _handle_signal(number: int, frame: Any) -> None:
-    # The handler raises no exception, because a library may catch exceptions during its import.
+    # The handler raises no exception, because a library that is being imported might catch it.
     exit_on_signal(number, "stopped.")
 
 

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import contextlib
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from seqattn.errors import ConfigError, UsageError
 
+if TYPE_CHECKING:
+    from seqattn.config import Model
+
 
 def protected_files(run: Path, input_file: Path | None = None) -> dict[str, Path | None]:
-    """Return the input files of a command. The key of a file describes the file.
+    """Return the files that the outputs of a command must not replace, by description.
 
-    The outputs of the command must not replace its input files. The input files are the file given
-    with `--input`, the data files of the run, and the files in the run folder. A command may
-    replace pictures and reports in the run folder.
+    These files are the file given with `--input`, the data files of the run, and the files of a
+    run, comparison or search, except pictures.
 
     Args:
         run: a run folder, or a checkpoint file in a run folder.
@@ -35,6 +38,22 @@ def protected_files(run: Path, input_file: Path | None = None) -> dict[str, Path
                 path = getattr(data, key.removeprefix("data."))
                 protected[key] = None if path is None else Path(path)
     return {**named, **protected}
+
+
+def require_attention(run: Path, model: Model) -> None:
+    """Check that the model of a run has attention.
+
+    Args:
+        run: the run, for the error message.
+        model: the `model` section of the run.
+
+    Raises:
+        UsageError: if the model has no attention. The message contains the config value that
+            removes the attention, if the model has this key.
+    """
+    if not model.has_attention:
+        removed = " (model.attention: null)" if hasattr(model, "attention") else ""
+        raise UsageError(f"{run}: its model has no attention{removed}.")
 
 
 def example_slice(k: int, n: int) -> slice:

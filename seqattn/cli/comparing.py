@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 import typer
 
@@ -13,6 +15,7 @@ from seqattn.cli.options import (
     Plots,
     Quiet,
     RunOptions,
+    WorkerOptions,
     grouped_options,
 )
 from seqattn.cli.output import ignore_closed_pipe
@@ -22,6 +25,13 @@ from seqattn.cli.stop_signals import defer_stop_signals
 from seqattn.cli.tables import FormatName, write_table
 from seqattn.cli.torchrun import check_not_distributed
 from seqattn.errors import UsageError
+
+if TYPE_CHECKING:
+    from seqattn.config.comparing import ComparisonPlan
+
+MIN_SEQUENCES = 1_000_000
+"""Smallest number of training sequences, counted once per run and epoch, for an early start of the
+fork server. The smallest models train on about this number while the server imports torch."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +62,7 @@ class DesignOptions:
 
 
 @dataclass(frozen=True)
-class EngineOptions:
+class EngineOptions(WorkerOptions):
     """The options for the engine that trains the runs."""
 
     heading: ClassVar = "Compute options"
@@ -99,6 +109,8 @@ def compare_command(
         defer_stop_signals() as stop_request,
         show_progress(planned.name, quiet, stop_request) as callbacks,
     ):
+        if engine.engine == "process" and compute.device != "cuda":
+            _start_workers_early(planned, options.output_dir, engine.jobs)
         from seqattn.experiments import Launch
         from seqattn.experiments.compare import run_comparison
         from seqattn.experiments.ray_cluster import RayCluster
@@ -106,7 +118,7 @@ def compare_command(
         result = run_comparison(
             planned, options.output_dir, device=compute.device, threads=compute.threads,
             plots=plots == "each", callbacks=callbacks,
-            launch=Launch(config_path=config, provenance=provenance({})),
+            launch=Launch(config_path=config, provenance=provenance({}), workers=engine.jobs),
             ray=RayCluster(engine.ray_address) if engine.engine == "ray" else None,
         )  # fmt: skip
     with ignore_closed_pipe():
@@ -114,3 +126,26 @@ def compare_command(
             write_table(result, table, "variants")
         elif not quiet:
             print_comparison(result)
+
+
+def _start_workers_early(plan: ComparisonPlan, output_dir: Path, jobs: int | None) -> None:
+    """Start the fork server, if workers will probably train the comparison. The server imports
+    torch while this process does the same.
+
+    Args:
+        plan: the variants and seeds.
+        output_dir: the parent of the comparison folder.
+        jobs: the requested number of workers; None to choose it.
+    """
+    from seqattn.runs import RunFolder
+    from seqattn.runs.fork_server import start_fork_server
+
+    sequences = sum(
+        variant.config.training.epochs * getattr(variant.config.data, "n_train", MIN_SEQUENCES)
+        for variant in plan.variants
+        for seed in plan.seeds
+        if not RunFolder(output_dir / plan.name / variant.name / f"seed-{seed}").summary.exists()
+    )
+    pays = sequences >= MIN_SEQUENCES and (os.cpu_count() or 1) > 1
+    if len(plan.variants) > 1 and jobs != 1 and (pays or jobs is not None):
+        start_fork_server()

@@ -1,7 +1,7 @@
-"""Completion of shipped configs, run folders, config keys and their values in a shell.
+"""Shell completion for config files, run folders, config keys and the values of keys.
 
-The shell runs seqattn with the environment variable `_SEQATTN_COMPLETE` whenever the user presses
-the Tab key, so no function here may import torch.
+Each time the user presses Tab in a seqattn command, the shell runs seqattn with the environment
+variable `_SEQATTN_COMPLETE`, so no function here may import torch.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ word."""
 
 VARIABLE = "_SEQATTN_COMPLETE"
 KEY_VARIABLE = "_SEQATTN_COMPLETE_KEY"
-"""The key in front of the value that bash completes, as in `model.cell=gr`."""
+"""The environment variable with the key of the value that bash completes. For `model.cell=gr`, the
+key is `model.cell`."""
 MAX_RUNS = 100
 
 
@@ -25,8 +26,8 @@ def join_bash_words() -> None:
     """Join the words that bash split at equals signs, before typer reads them.
 
     bash passes `--set model.cell=gr` as the four words `--set`, `model.cell`, `=` and `gr`, and
-    replaces only the last of them. The function joins the words of each value. The word that is
-    completed loses the part up to the equals sign, which `KEY_VARIABLE` contains afterwards.
+    replaces only the last of them. The function joins the words of each value. From the word to
+    complete, it moves the key to the environment variable `KEY_VARIABLE`.
     """
     if os.environ.get(VARIABLE) != "complete_bash":
         return
@@ -51,7 +52,7 @@ def join_bash_words() -> None:
 
 
 def complete_config(incomplete: str) -> Candidates:
-    """Return the names of the shipped configs, and the YAML files here and one folder below."""
+    """Return the names of shipped configs and the paths of YAML files that match the typed text."""
     files = [
         (path, "file") for pattern in ("*.y*ml", "*/*.y*ml") for path in _paths(incomplete, pattern)
     ]
@@ -59,7 +60,7 @@ def complete_config(incomplete: str) -> Candidates:
 
 
 def complete_shipped(incomplete: str) -> Candidates:
-    """Return the names of the shipped configs."""
+    """Return the names of the shipped configs that match the typed text."""
     from seqattn.config.shipped_configs import config_description, shipped_configs
 
     return [
@@ -70,9 +71,10 @@ def complete_shipped(incomplete: str) -> Candidates:
 
 
 def complete_run(incomplete: str) -> Candidates:
-    """Return the run folders that match, the folders that contain runs, and these runs.
+    """Return the run folders that match the typed text, the folders that contain runs, and these
+    runs.
 
-    Until the user types a folder, the function searches in `outputs`, the default folder of runs.
+    If the text contains no slash, the function searches in `outputs`, the default folder of runs.
     """
     start = incomplete if os.sep in incomplete else f"outputs{os.sep}"
     found = Candidates()
@@ -89,7 +91,7 @@ def complete_run(incomplete: str) -> Candidates:
 
 
 def _paths(incomplete: str, pattern: str) -> list[str]:
-    """Return the paths that start with a typed word and end with a pattern."""
+    """Return the paths that start with the typed text and continue with a match of a pattern."""
     return sorted(glob.glob(glob.escape(incomplete) + pattern))  # noqa: PTH207  (keeps "./")
 
 
@@ -99,18 +101,18 @@ def _is_run(path: Path) -> bool:
 
 
 def complete_override(incomplete: str) -> Candidates:
-    """Return the config keys for `--set`, or the values of a key: `KEY=` or `KEY=VALUE`."""
+    """Return the config keys for `--set` that match the typed text, or the values of a key."""
     return _complete_key(incomplete, only_reading=False)
 
 
 def complete_reading(incomplete: str) -> Candidates:
-    """Return the config keys for the `--set` of commands that read a file, or the values of a
-    key."""
+    """Return the same as `complete_override`, but only the keys that define how a file is read."""
     return _complete_key(incomplete, only_reading=True)
 
 
 def _complete_key(incomplete: str, *, only_reading: bool) -> Candidates:
-    """Return keys or, if only one key matches, the values of the key."""
+    """Return the matching config keys. If only one key matches, or if the typed text contains an
+    equals sign, return the values of the key instead."""
     from seqattn.config.key_values import key_values
 
     keys = key_values(only_reading=only_reading)
@@ -125,5 +127,6 @@ def _complete_key(incomplete: str, *, only_reading: bool) -> Candidates:
 
 
 def _one_line(text: str) -> str:
-    """Shorten a description. typer wraps a longer one, but a shell reads one candidate per line."""
+    """Shorten a description, because typer wraps a long one, and a shell reads one candidate per
+    line."""
     return textwrap.shorten(text, 70, placeholder=" ...")

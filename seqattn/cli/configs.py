@@ -1,4 +1,4 @@
-"""The commands of `seqattn config`, which check a config, show its values, and print the schema."""
+"""The commands of `seqattn config`, which check, show and list configs and print their schema."""
 
 from __future__ import annotations
 

@@ -117,7 +117,8 @@ class TextOptions:
         "--decimal", metavar="CHAR", help="Decimal separator: '.', ',' or auto."
     )] = "auto"  # fmt: skip
     thousands: Annotated[str, typer.Option(
-        "--thousands", metavar="CHAR", help="Thousands separator: ',', '.', ' ', none or auto."
+        "--thousands", metavar="CHAR",
+        help="Thousands separator: ',', '.', ' ', \"'\", none or auto.",
     )] = "auto"  # fmt: skip
     comment: Annotated[
         str | None, typer.Option("--comment", metavar="TEXT", help="Prefix of comment lines.")

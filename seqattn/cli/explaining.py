@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import typer
 
-from seqattn.cli.argument_checks import example_slice, protected_files
+from seqattn.cli.argument_checks import example_slice, protected_files, require_attention
 from seqattn.cli.options import RunArgument, grouped_options
 from seqattn.cli.output import (
     end_on_closed_pipe,
@@ -29,8 +29,7 @@ if TYPE_CHECKING:
     from seqattn.data.units import Units
 
 MAX_COLUMNS = 8
-"""Maximum number of columns of a table that is never transposed. A table with more columns is
-transposed if it has fewer rows than columns."""
+"""A table with more columns than this is transposed if it has fewer rows than columns."""
 CONSOLE_WIDTH = 10_000
 MAX_FEATURES_SHOWN = 8
 ExplanationFormat = Literal["table", "markdown", "json"]
@@ -38,7 +37,7 @@ ExplanationFormat = Literal["table", "markdown", "json"]
 
 @dataclass(frozen=True)
 class DataUnits:
-    """The scaling between the numbers of an explanation and the units of the data.
+    """The output of the model in the units of the data, and the scaling of its input.
 
     Attributes:
         output: the output of the model, in the units of the data, by target feature.
@@ -136,8 +135,7 @@ def explain_command(
     from seqattn.data.files.writing import forecast_arrays
 
     _, trained = open_run(run)
-    if not trained.has_attention:
-        raise UsageError(f"{run}: its model has no attention (model.attention: null).")
+    require_attention(run, trained.config.model)
     part, step = load_splits(trained).test, options.step
     sequence = part.select(example_slice(options.example, len(part)))
     steps = int(sequence.target_lengths[0])
@@ -208,7 +206,8 @@ def print_explanation(explanation: Explanation, form: str, units: DataUnits | No
 
 
 def _cells(stage: Stage) -> tuple[list[str], list[list[str]]]:
-    """Return the headings and the rows of the table of a stage. A wide table is transposed."""
+    """Return the headings and the rows of the table of a stage. A wide table with few rows is
+    transposed."""
     from seqattn.analysis.explanation import DECIMALS
 
     headings = ["", *stage.columns]
@@ -242,7 +241,8 @@ def _print_tables(explanation: Explanation, units: DataUnits | None) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    # With this width, the terminal wraps wide tables. Rich would shorten the numbers.
+    # With this width, the terminal wraps wide tables. With the width of the terminal, Rich would
+    # shorten the numbers.
     console = plain_console(width=CONSOLE_WIDTH)
     console.print(Text(escape_controls(explanation.title), style="bold"))
     for stage in explanation.stages:

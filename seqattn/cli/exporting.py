@@ -42,8 +42,8 @@ def export_command(
     """Export a model to ONNX or safetensors.
 
     The ONNX export contains graphs of the encoder, of one decoder step, and of a free-running
-    forecast with its attention weights. The graphs use the units of the data. The export also
-    contains a model card, and a script that runs the graphs without torch.
+    forecast with the attention weights, if the model has attention. The graphs use the units of the
+    data. The export also contains a model card, and a script that runs the graphs without torch.
     """
     from seqattn.export import export
 

@@ -1,4 +1,4 @@
-"""Help pages that list commands and options under headings, and end with an example."""
+"""Help pages with headings. The page of a command ends with an example."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 UsageError: Any = typer.BadParameter.__base__
-"""The base class of all command-line errors. typer does not export this class."""
+"""The base class of typer's command-line errors. typer does not export this class."""
 
 
 class CommandPage(TyperCommand):
     """A command with a help page.
 
-    The help page lists options under the headings from `grouped_options`. Options without such a
-    heading are under "Options". The epilog is an example, which is never wrapped.
+    The help page lists options under the headings from `grouped_options`. Options without a heading
+    are listed under "Options". The epilog is an example, which is never wrapped.
 
     Every command has the option `--plugin`, which loads plugins before the command runs.
     """
@@ -29,7 +29,8 @@ class CommandPage(TyperCommand):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the arguments.
 
-        If an unknown option is a config key, the error message names `--set`.
+        If an unknown option is a config key that the command can change, the error message
+        suggests `--set`.
         """
         arguments, names = list(args), {each.name for each in self.params}
         try:
@@ -52,7 +53,7 @@ class CommandPage(TyperCommand):
         return [*([self.options_metavar] if self.options_metavar else []), *names]
 
     def sections(self, ctx: Any) -> dict[str, list[tuple[str, str]]]:
-        """Return the name and the help of each argument and option, by heading."""
+        """Return the names and the help texts of the arguments and options, by heading."""
         headings = getattr(self.callback, "headings", {})
         sections = defaultdict[str, list[tuple[str, str]]](list)
         for parameter in self.get_params(ctx):
@@ -86,8 +87,8 @@ def _load_plugins(plugins: list[str] | None) -> None:
 
 
 def _plugin_option() -> Any:
-    """Return the option `--plugin`. typer only builds options for the signature of a function, so
-    this function builds a command that has no other option."""
+    """Return the option `--plugin`. typer builds options only from the signature of a command, so
+    this function defines a command that has no other option."""
     app = typer.Typer(add_completion=False)
 
     @app.command()

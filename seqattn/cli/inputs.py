@@ -37,7 +37,7 @@ InputChunk = tuple[Chunk, Sequences, tuple[str, ...]]
 
 
 def input_reader(trained: LoadedModel, overrides: Sequence[str] | None = None) -> InputReader:
-    """Create a reader of input files for a model. The reader prints notes on stderr.
+    """Create a reader of input files for a model. The reader prints its notes on stderr.
 
     Args:
         trained: the model.
@@ -51,7 +51,7 @@ def input_reader(trained: LoadedModel, overrides: Sequence[str] | None = None) -
 
 
 class ForecastWriter:
-    """A writer that writes forecasts in chunks to a file or to standard output.
+    """A writer that receives forecasts in chunks and writes them to a file or to standard output.
 
     Args:
         output: the file of the forecasts; None for standard output.
@@ -79,7 +79,7 @@ class ForecastWriter:
 
     @contextlib.contextmanager
     def opened(self) -> Iterator[None]:
-        """Open the output. The output is complete at the end of the `with` block."""
+        """Open the output for a `with` block. The output is complete when the block ends."""
         if self.form == "npz":
             yield
             assert self.output is not None
@@ -113,14 +113,14 @@ class ForecastWriter:
         self, part: Sequences, result: FreeRunningForecast, steps: ForecastSteps,
         id_parts: Sequence[tuple[str, ...]] | None = None,
     ) -> None:  # fmt: skip
-        """Write the forecasts of a chunk.
+        """Write the forecasts of a chunk, or keep them until the end if the format is NPZ.
 
         Args:
             part: the sequences.
             result: the forecasts of the sequences.
             steps: the time steps of the forecasts.
             id_parts: the id of each sequence, as a tuple with one string for each id column of the
-                input file; None if there is a single id column.
+                input file; None if the ids do not come from several columns.
         """
         values = self._rounded(result.values, part)
         if self.table is not None:
@@ -172,8 +172,8 @@ class ForecastWriter:
 class _Stdout:
     """Standard output as a binary file with UTF-8 text.
 
-    On a terminal, control characters are escaped. Writes to a closed pipe are ignored, so that the
-    command completes its other files.
+    On a terminal, control characters are escaped. Writes to a closed pipe are ignored, so the
+    command can complete its other files.
     """
 
     def write(self, content: bytes) -> None:
@@ -198,7 +198,7 @@ def predict_file(
     override: ForecastOverride | None,
     attention: Path | None,
 ) -> None:
-    """Forecast all sequences of a file with bounded memory use.
+    """Forecast all sequences of a file, chunk by chunk.
 
     Args:
         reader: the reader of the input file. The reader also contains the model.
@@ -207,8 +207,8 @@ def predict_file(
         form: the format of the forecasts.
         steps: the number of steps to forecast.
         override: the replacement of the attention weights; None for the model's own weights.
-        attention: the file for the attention weights; None to write no weights. The weights are
-            collected on disk.
+        attention: the file for the attention weights; None to write no weights. Until the end,
+            large weights are kept on disk.
     """
     from tqdm import tqdm
 
@@ -246,10 +246,10 @@ def predict_file(
 
 
 def _check_ids(chunks: Iterator[InputChunk], rows: ForcedRows) -> Iterator[InputChunk]:
-    """Yield chunks, and check the ids of the forced rows before the last chunk.
+    """Yield chunks, and check the ids of the forced rows before yielding the last chunk.
 
     Raises:
-        UsageError: if no sequence has the id of a forced row.
+        UsageError: if a forced row has an id that no sequence has.
     """
     ids = dict[str, None]()
     for chunk, following in itertools.pairwise(itertools.chain(chunks, [None])):
@@ -262,6 +262,8 @@ def _check_ids(chunks: Iterator[InputChunk], rows: ForcedRows) -> Iterator[Input
 
 def _keeps_format(file: Path, output: Path | None, form: str, read_as: str) -> bool:
     """Return whether the forecasts have the same format and suffix as the input file.
+
+    A compression suffix of the input file is ignored. Standard input and output have no suffix.
 
     Args:
         file: the input file.

@@ -15,7 +15,8 @@ def config_key_hint(option: str, arguments: Sequence[str], *, only_reading: bool
         only_reading: whether the command accepts only the keys that define how a file is read.
 
     Returns:
-        `--set PATH=VALUE` for each key with this name, joined by "or"; "" if there is no such key.
+        `--set PATH=VALUE` for each key with this name that the command can change, joined by "or";
+        "" if there is no such key.
     """
     from seqattn.config import all_keys
 
@@ -31,9 +32,10 @@ def config_key_hint(option: str, arguments: Sequence[str], *, only_reading: bool
 
 
 def _value_of(option: str, arguments: Sequence[str]) -> str:
-    """Return the value of an option, or "VALUE" if the option has no value.
+    """Return the value that the user gives for an option, or "VALUE" if there is none.
 
-    The value follows the option after a space or an equals sign.
+    The value is the text after an equals sign, or the next argument if this argument does not start
+    with two hyphens.
     """
     for argument, following in zip(arguments, [*arguments[1:], ""], strict=True):
         if argument.startswith(f"{option}="):

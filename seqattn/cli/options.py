@@ -100,13 +100,26 @@ class ComputeOptions:
     )] = "auto"  # fmt: skip
     threads: Annotated[int | None, typer.Option(
         "--threads", metavar="N", min=1, max=1024, help="CPU threads.",
-        show_default="fastest in a short measurement",
+        show_default="1 for small models, or the fastest in a measurement",
+    )] = None  # fmt: skip
+
+
+@dataclass(frozen=True)
+class WorkerOptions:
+    """The option for the number of worker processes."""
+
+    heading: ClassVar = "Compute options"
+
+    jobs: Annotated[int | None, typer.Option(
+        "--jobs", metavar="N", min=1, max=1024, envvar="SEQATTN_JOBS", show_envvar=False,
+        help="Worker processes that train on the CPU.",
+        show_default="all cores, if this saves time",
     )] = None  # fmt: skip
 
 
 @dataclass(frozen=True)
 class InputOptions:
-    """The options for the user's own sequences, used instead of the test sequences of the run."""
+    """The options for the user's own sequences, which replace the test sequences of the run."""
 
     heading: ClassVar = "Input options"
 
@@ -137,8 +150,8 @@ class InputOptions:
 def grouped_options(command: Callable[..., None]) -> Callable[..., None]:
     """Replace each dataclass parameter of a command with the fields of the dataclass.
 
-    The returned function has the attribute `headings`, which contains the heading of each option on
-    the help page, by option name.
+    The returned function has the attribute `headings`. It contains the heading of each option from
+    a dataclass, by parameter name.
 
     Raises:
         ValueError: if two parameters of the command have the same name.

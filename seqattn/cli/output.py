@@ -1,8 +1,7 @@
 """Functions that write to standard output and standard error.
 
-Names, ids and paths come from files, so they may contain any characters. Console markup and emoji
-codes in such text have no effect. Control characters are escaped if a terminal would interpret
-them.
+Names, ids and paths may contain any characters. Console markup and emoji codes in them have no
+effect. Control characters are escaped, except in data that is written to a file or a pipe.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 def set_encoding() -> None:
     """Set the encoding of stdout to UTF-8 unless stdout is a terminal.
 
-    On a terminal, characters that the terminal cannot encode are escaped.
+    On a terminal, characters that its encoding does not contain are escaped.
     """
     if isinstance(sys.stdout, io.TextIOWrapper):
         encoding = None if sys.stdout.isatty() else "utf-8"
@@ -35,9 +34,9 @@ NOTES = ("RenamedKeyWarning", "SplitsChangedWarning", "PluginChangedWarning")
 
 
 def print_key_warnings() -> None:
-    """Make Python print some warnings as notes on stderr, without lines of source code.
+    """Make Python print the warnings in `NOTES` as notes on stderr, without lines of source code.
 
-    These warnings are about runs and configs of earlier versions of seqattn.
+    These warnings are about runs and configs from other versions of seqattn or of a plugin.
     """
     import warnings
 
@@ -53,7 +52,7 @@ def print_key_warnings() -> None:
 
 
 def escape_controls(text: str, keep: str = "\n") -> str:
-    """Escape the control characters in a string, except the characters in `keep`."""
+    """Escape the characters in a string that are not printable, except those in `keep`."""
     return "".join(
         char if char.isprintable() or char in keep else char.encode("unicode_escape").decode()
         for char in text
@@ -61,7 +60,7 @@ def escape_controls(text: str, keep: str = "\n") -> str:
 
 
 def note(text: str) -> None:
-    """Print a line on stderr. Errors of a closed stderr are ignored."""
+    """Print a line on stderr. Errors from a closed stderr are ignored."""
     with contextlib.suppress(OSError, ValueError):
         print(escape_controls(text), file=sys.stderr, flush=True)
 
@@ -78,7 +77,7 @@ def write_data(text: str) -> None:
 
 @contextlib.contextmanager
 def open_text_output(path: Path | None) -> Iterator[TextIO]:
-    """Yield a text buffer, and write its content atomically to a file when the context ends.
+    """Yield a text buffer, and write its content atomically to a file when the `with` block ends.
 
     Args:
         path: the file; None for standard output.
@@ -97,7 +96,7 @@ def plain_console(**options: Any) -> Console:
     """Create a Rich console that ignores markup in text. Only Rich objects have styles.
 
     Args:
-        options: the arguments of `rich.console.Console`.
+        options: keyword arguments of `rich.console.Console`.
     """
     from rich.console import Console
     from rich.text import Text
@@ -125,8 +124,7 @@ def print_lines(lines: Iterable[str]) -> None:
 def end_on_closed_pipe() -> None:
     """Let SIGPIPE end the process (exit code 141) when the reader closes stdout (`| head`).
 
-    This function is for commands that write no files. A command that writes files must call this
-    function after all files have been written.
+    A command that writes files must not call this function before it has written all of them.
     """
     if hasattr(signal, "SIGPIPE"):
         sys.stdout.flush()
@@ -135,7 +133,7 @@ def end_on_closed_pipe() -> None:
 
 @contextlib.contextmanager
 def ignore_closed_pipe() -> Iterator[None]:
-    """Ignore errors from a closed stdout (`| head`) in a `with` block, so that the exit code is 0.
+    """Ignore errors from a closed stdout (`| head`) in a `with` block, so the exit code is 0.
 
     Use this context to print results after all files have been written.
     """

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 SPARKS = "▁▂▃▄▅▆▇█"
 REDRAW_SECONDS = 0.2
-"""Minimum time between two drawings of the panel, in seconds. More frequent drawings slow down
+"""Minimum time between two redraws of the panel, in seconds. More frequent redraws would slow down
 training."""
 
 
@@ -28,7 +28,7 @@ def sparkline(values: list[float], width: int) -> str:
 
     Args:
         values: the numbers. Numbers that are not positive or not finite are left out.
-        width: the maximum number of bars. If there are more numbers, each bar is an average.
+        width: the maximum number of bars. If there are more numbers, each bar shows an average.
     """
     logs = [math.log(value) for value in values if value > 0 and math.isfinite(value)]
     if not logs:

@@ -81,7 +81,7 @@ class MapOptions:
 
 @dataclass(frozen=True)
 class ViewOptions:
-    """The options for the number of sequences and the layout."""
+    """The options for the number of sequences and the way they are drawn."""
 
     heading: ClassVar = "View options"
 
@@ -131,7 +131,7 @@ def plot_attention(
     folder, _ = find_run(run)
     with contextlib.ExitStack() as locks:
         if picture.output is None and not view.terminal and folder.is_run:
-            # The lock prevents that another process replaces the run while the picture is drawn.
+            # The lock keeps other processes from replacing the run while the picture is drawn.
             locks.enter_context(
                 folder_lock(folder.path, remedy="write elsewhere with --output FILE")
             )
@@ -151,7 +151,7 @@ def plot_attention(
 
 
 def _check_film(view: ViewOptions, maps: MapOptions, input_file: Path | None) -> None:
-    """Check the options of a picture that shows the recorded epochs.
+    """Check that the other options can be combined with `--epochs`.
 
     Raises:
         UsageError: if an option cannot be combined with `--epochs`.

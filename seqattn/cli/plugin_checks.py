@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def check_plugin_command(
     file: Annotated[
-        str, typer.Argument(metavar="FILE", help="Python file, or module, that registers them.")
+        str, typer.Argument(metavar="FILE", help="Python file or module with your own mechanisms.")
     ],
     overrides: Overrides = None,
     as_json: JsonFlag = False,

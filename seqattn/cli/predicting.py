@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, get_args
 
 import typer
 
-from seqattn.cli.argument_checks import example_slice, protected_files
+from seqattn.cli.argument_checks import example_slice, protected_files, require_attention
 from seqattn.cli.options import InputOptions, JsonFlag, RunArgument, StepCount, grouped_options
 from seqattn.cli.output import end_on_closed_pipe, note, show
 from seqattn.cli.result_tables import print_evaluation
@@ -53,8 +53,8 @@ class ForecastFiles:
         of `--output`. If neither option is given, the format is "csv".
 
         Raises:
-            UsageError: if the format is unknown or needs a file, or if `--attention` does not name
-                an NPZ file.
+            UsageError: if the format is unknown, if a binary format is to be written to standard
+                output, or if `--attention` does not name an NPZ file.
         """
         known = get_args(ForecastFormat)
         suffix = self.output.suffix.lower().removeprefix(".") if self.output is not None else ""
@@ -138,8 +138,8 @@ def predict(
     mode = options.attention_override
     override = None if mode is None else parse_override(mode)
     _, trained = open_run(run, options.epoch)
-    if (files.attention is not None or override is not None) and not trained.has_attention:
-        raise UsageError(f"{run}: its model has no attention (model.attention: null).")
+    if files.attention is not None or override is not None:
+        require_attention(run, trained.config.model)
     steps = options.steps or trained.spec.target_length
     if input_file is not None:
         reader = inputs.input_reader(trained, source.reading)

@@ -33,7 +33,7 @@ class Display:
 
 
 class LineDisplay(Display):
-    """A display that prints a line after each tenth of the epochs."""
+    """A display that prints the losses at regular intervals and after the last epoch."""
 
     def __init__(self, done: int = 0, epochs: int = 0) -> None:
         self.done, self.epochs = done, epochs
@@ -48,7 +48,7 @@ class LineDisplay(Display):
 
 
 class BarDisplay(LineDisplay):
-    """A progress bar over the epochs of all runs. Errors of a closed terminal are ignored."""
+    """A progress bar over the epochs of all runs. Errors from a closed terminal are ignored."""
 
     def __init__(self, name: str, done: int, epochs: int) -> None:
         from tqdm import tqdm
@@ -86,13 +86,13 @@ def show_progress(name: str, quiet: bool, stop_request: StopRequest) -> Iterator
     """Show the progress of training, and yield the callbacks that update the display.
 
     On a terminal, the display is a panel for a single run and a progress bar for many runs. If
-    stderr is not a terminal, the display prints lines.
+    stderr is not a terminal, or if the terminal is dumb, the display prints lines.
 
     Args:
         name: the name of the run or the comparison.
         quiet: whether to show nothing.
-        stop_request: the stop signals received so far. The display sets the attribute `started` to
-            True when training starts.
+        stop_request: the stop signals received so far. Its attribute `started` becomes True when
+            training starts.
     """
     from seqattn.experiments import Callbacks
 

@@ -34,14 +34,14 @@ def report_command(
         show_default="report.html in the folder",
     )] = None,
     live: Annotated[bool, typer.Option(
-        "--live/--no-live", help="Include the model in the page, so that you can change its input.",
+        "--live/--no-live", help="Include the model in the report. You can then change its input.",
     )] = True,
 ) -> None:  # fmt: skip
     """Write an interactive HTML report.
 
-    The report shows the losses, attention weights, errors, config and diagnosis of RUN. The report
-    also contains the model, so you can change the input or the attention weights and see the new
-    forecast. The report is a single file that works offline.
+    The report shows the losses, attention weights, errors, config and diagnosis of RUN. Unless
+    you give --no-live, the report also contains the model: you can change the input or the
+    attention weights and see the new forecast. The report is a single file that works offline.
     """
     from seqattn.report import report as write_report
     from seqattn.report import report_side_by_side
@@ -106,13 +106,13 @@ def doctor(
 
 
 def _note_missing_weights(names: Sequence[str]) -> None:
-    """Print a sentence if no finding is about attention weights."""
+    """Print that some checks do not apply if no finding is about attention weights."""
     from seqattn.analysis.doctor import WEIGHT_CHECK_NAMES
 
     if names and not set(names) & set(WEIGHT_CHECK_NAMES):
         show(
-            f"The model has no attention (model.attention: null), so {len(WEIGHT_CHECK_NAMES)} of"
-            " the checks, which are about weights, do not apply."
+            f"The model has no attention, so {len(WEIGHT_CHECK_NAMES)} of the checks, which are"
+            " about weights, do not apply."
         )
 
 
@@ -127,7 +127,10 @@ def _diagnose(run: Path, losses: tuple[float, ...]) -> list[Finding]:
 
 
 def _diagnose_seeds(folder: Path, seeds: Mapping[int, RunFolder], as_json: bool) -> None:
-    """Diagnose every finished seed, and print the number of seeds that have each problem."""
+    """Diagnose every finished seed, and print the findings.
+
+    The text output gives the number of seeds that have each problem.
+    """
     from seqattn.analysis.comparison import VariantResult
     from seqattn.analysis.doctor import SEED_SPREAD, findings_as_plain
 

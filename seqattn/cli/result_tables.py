@@ -15,6 +15,7 @@ from seqattn.errors import counted
 
 if TYPE_CHECKING:
     from seqattn.analysis.comparison import ComparisonResult, VariantResult
+    from seqattn.config import Config
 
 
 def provenance(origins: Mapping[str, str]) -> dict[str, Any]:
@@ -27,6 +28,7 @@ def print_summary(summary: dict[str, Any], folder: Path) -> None:
     """Print the results of a run, the path of the run folder, and commands to run next."""
     from rich.table import Table
 
+    from seqattn.config import read_stored
     from seqattn.data.baselines import describe_standing
     from seqattn.data.metrics import describe_metrics
     from seqattn.runs import RunFolder
@@ -48,6 +50,8 @@ def print_summary(summary: dict[str, Any], folder: Path) -> None:
         console.print(each)
     standing = describe_standing(summary["test_loss"], summary["baselines"], summary["fitted"])
     run = RunFolder(folder)
+    config = read_stored(run.config)
+    plugins = plugin_options(config)
     pictures = (run.loss_picture, run.predictions_picture, run.attention_picture)
     drawn = [picture.name for picture in pictures if picture.exists()]
     lines = [
@@ -57,36 +61,50 @@ def print_summary(summary: dict[str, Any], folder: Path) -> None:
         standing,
         f"Files are in {folder}: {', '.join([*drawn, 'summary.json'])}, ...",
         "Next:",
-        *([f"  seqattn doctor {folder}"] if " loses to " in standing else []),
-        f"  seqattn evaluate {folder}",
-        f"  seqattn plot-attention {folder}" if has_attention(summary)
-        else f"  seqattn predict {folder} --example 0",
+        *([f"  seqattn doctor {folder}{plugins}"] if " loses to " in standing else []),
+        f"  seqattn evaluate {folder}{plugins}",
+        f"  seqattn plot-attention {folder}{plugins}" if config.model.has_attention
+        else f"  seqattn predict {folder} --example 0{plugins}",
     ]  # fmt: skip
     print_lines(lines)
 
 
-def has_attention(summary: Mapping[str, Any]) -> bool:
-    """Return whether the model has attention.
+def plugin_options(config: Config) -> str:
+    """Return the options that load the plugins of a run, each after a space; "" for no plugins.
 
-    A kind of model without the config key `attention` always has attention.
+    Paths in the working directory are relative.
     """
-    return summary["model"].get("attention", True) is not None
+    here = Path.cwd()
+    options = []
+    for plugin in config.plugins:
+        name = plugin.module
+        if plugin.path is not None:
+            path = Path(plugin.path)
+            name = str(path.relative_to(here) if path.is_relative_to(here) else path)
+        options.append(f" --plugin {shlex.quote(str(name))}")
+    return "".join(options)
 
 
 def print_seeds(outcome: ComparisonResult) -> None:
     """Print the results of several seeds of one config."""
     from seqattn.analysis.comparison import find_seed_folders
     from seqattn.analysis.comparison.tables import BRACKETS, describe_references, describe_scope
+    from seqattn.config import read_stored
 
     (variant,) = outcome.variants
+    first = next(iter(variant.folders.values()))
+    summary = variant.seed_summary
+    best = None if summary is None else variant.folders[summary.best_seed]
+    config = read_stored(first.config)
+    plugins = plugin_options(config)
     print_variants(f"{counted(len(variant.losses), 'seed')} of {variant.name}", [variant])
     lines = [
         f"{describe_references(outcome)} {BRACKETS}",
         describe_scope(outcome.data_of_seeds),
         f"The runs are in {outcome.path}. Next, for one of them:",
-        f"  seqattn plot-attention {variant.folders[variant.seed_summary.best_seed].path}"
-        if has_attention(variant.any_summary) and variant.seed_summary is not None
-        else f"  seqattn evaluate {next(iter(variant.folders.values())).path}",
+        f"  seqattn plot-attention {best.path}{plugins}"
+        if config.model.has_attention and best is not None
+        else f"  seqattn evaluate {first.path}{plugins}",
     ]  # fmt: skip
     others = sorted(find_seed_folders(outcome.path).keys() - variant.folders.keys())
     if others:
@@ -198,7 +216,7 @@ def _shorten_middle(name: str, width: int) -> str:
 
 
 def print_evaluation(scored: Mapping[str, Any], title: str) -> None:
-    """Print the errors by target step, the errors of the baselines, and the attention metrics.
+    """Print the errors of a model and of the baselines, the noise floor and the metrics.
 
     Args:
         scored: the result of `Evaluation.as_plain`.

@@ -1,4 +1,4 @@
-"""Signals that stop training after the current step has been finished and saved."""
+"""Signals that stop training after the current step is finished and saved."""
 
 from __future__ import annotations
 

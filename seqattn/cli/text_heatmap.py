@@ -1,4 +1,4 @@
-"""Heatmaps of attention weights as text. Each weight is drawn as one or two block characters."""
+"""Heatmaps of attention weights as text, in which one or two block characters show a weight."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 BLOCKS, ASCII_BLOCKS = " ░▒▓█", " .:*#"
 MAX_NUMBERED_COLUMNS = 12
-"""Maximum number of source steps for which the weight is printed next to each block."""
+"""Maximum number of columns of a heatmap that also shows each weight as a number."""
 CELL_WIDTH = 9
 """Width of a cell with a block and the printed weight, in characters."""
 
@@ -28,7 +28,9 @@ CELL_WIDTH = 9
 def print_weights(
     weights: Mapping[str, Any], titles: list[str], kind: str, layer: int | None, head: int | None
 ) -> None:
-    """Print a heatmap for each sequence, with numbers next to the blocks if the numbers fit.
+    """Print a heatmap for each sequence, layer and head.
+
+    If there are at most `MAX_NUMBERED_COLUMNS` columns, the weights are also printed as numbers.
 
     Args:
         weights: the arrays of an attention file; see `seqattn.runs.attention_arrays`.
@@ -72,7 +74,8 @@ def _encodable_blocks() -> str:
 def _heatmap(panel: Panel, blocks: str, *, is_relative: bool) -> Iterator[str]:
     """Yield the lines of a heatmap.
 
-    The first line contains the source steps. Each of the other lines represents a target step.
+    The first line contains the step numbers of the columns. Each of the other lines shows one row
+    of weights.
 
     Args:
         panel: the weights.
@@ -95,19 +98,19 @@ def _heatmap(panel: Panel, blocks: str, *, is_relative: bool) -> Iterator[str]:
 
 
 def _largest_weight(panel: Panel) -> float:
-    """Return the largest absolute weight of a panel; 0 for a panel of padding."""
+    """Return the largest absolute weight of a panel, or 0 if all its weights are NaN."""
     observed = np.abs(panel.weights[~np.isnan(panel.weights)])
     return float(observed.max(initial=0.0))
 
 
 def _row_name(panel: Panel, row: int) -> str:
-    """Return the name of a row, such as "point 3", or "step 1" if steps are counted from 1."""
+    """Return the name of a row, such as "point 3", or "step 3" if the alignment is known."""
     word = "point" if panel.alignment is None else "step"
     return f"{word} {panel.first_row + row + 1}"
 
 
 def _cell(weight: float, darkest: float, blocks: str, width: int) -> str:
-    """Format a weight as one or two block characters.
+    """Format a weight as one or two block characters, or as "/" if the weight is NaN.
 
     If the width of the cell is `CELL_WIDTH`, the cell also contains the weight as a number.
     """
@@ -123,7 +126,7 @@ def print_largest_weights(
     """Print how often each source step has the largest weight at each target step.
 
     The function prints nothing if the sequences have different lengths, if the weights are signed,
-    or if there are more than `MAX_NUMBERED_COLUMNS` source steps.
+    or if there are more than `MAX_NUMBERED_COLUMNS` columns.
     """
     panels = run_pictures.attention_panels(weights, titles, len(titles), layer=layer, head=head)
     shapes = {panel.weights.shape for panel in panels}

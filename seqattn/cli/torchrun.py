@@ -91,7 +91,7 @@ def join_process_group(
     try:
         yield processes
     except DistributedError as error:
-        # An ordinary exit closes the connections, which may wait for a process that has ended.
+        # An ordinary exit closes the connections, and this may wait for a process that has ended.
         note(f"seqattn: {error}")
         os._exit(128 + stop_request.signals[0] if stop_request.signals else error.exit_code)
     finally:

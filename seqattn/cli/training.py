@@ -15,6 +15,7 @@ from seqattn.cli.options import (
     Plots,
     Quiet,
     RunOptions,
+    WorkerOptions,
     grouped_options,
 )
 from seqattn.cli.output import ignore_closed_pipe
@@ -47,7 +48,7 @@ class SeedOptions:
 
     @property
     def changes(self) -> list[str]:
-        """The override of the config key `seed`, in the form `PATH=VALUE`. The list is empty if
+        """A list with the override of the config key `seed`, in the form `PATH=VALUE`; empty if
         `--seed` is not given."""
         return [f"seed={self.seed}"] if self.seed is not None else []
 
@@ -73,6 +74,7 @@ def train_command(
     seeds: SeedOptions,
     existing: ExistingRun,
     compute: ComputeOptions,
+    workers: WorkerOptions,
     plots: Plots = None,
     quiet: Quiet = False,
 ) -> None:
@@ -110,26 +112,26 @@ def train_command(
             if seeds.seeds is None
             else experiments.seeds_of(resolved.config, folder, seeds.seeds)
         )
-        jobs = experiments.train_many(
+        trained = experiments.train_many(
             configs, device=device, threads=compute.threads, callbacks=callbacks,
             resume=existing.resume, overwrite=existing.overwrite,
             plots=not many if plots is None else plots == "each",
             launch=experiments.Launch(
-                config_path=config, provenance=origin, processes=processes,
+                config_path=config, provenance=origin, processes=processes, workers=workers.jobs,
                 before_writing=lambda: _before_writing(folder, configs, existing, many=many),
             ),
         )  # fmt: skip
-    if not quiet and any(job.error is None for job in jobs):
+    if not quiet and any(job.error is None for job in trained):
         with ignore_closed_pipe():
-            _print_results(jobs, folder, many=many)
-    if error := experiments.combined_error(jobs, are_seeds=many):
+            _print_results(trained, folder, many=many)
+    if error := experiments.combined_error(trained, are_seeds=many):
         raise error
 
 
 def _before_writing(
     folder: Path, configs: Sequence[tuple[Config, RunFolder]], existing: ExistingRun, *, many: bool
 ) -> None:
-    """Check that there is a run to resume, and create the folders of many seeds."""
+    """Check that there is a run if `--resume` is given, and create the folders of many seeds."""
     from seqattn import experiments
     from seqattn.runs import check_run_exists
 

@@ -1,4 +1,4 @@
-"""Functions that provide the attention weights for `seqattn plot-attention`."""
+"""The attention weights that `seqattn plot-attention` draws."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from seqattn.cli.result_tables import has_attention
-from seqattn.errors import UsageError
+from seqattn.cli.argument_checks import require_attention
 
 if TYPE_CHECKING:
     from seqattn.analysis.evaluation.inputs import InputReader
@@ -23,7 +22,9 @@ def read_weights(
     every_sequence: bool,
     overrides: list[str] | None = None,
 ) -> tuple[Mapping[str, Any], list[str], list[str], Path]:
-    """Read attention weights from a run folder, or compute the weights if the folder lacks them.
+    """Read the attention weights of a run from its folder, or compute them.
+
+    The folder contains only the weights of the best checkpoint for the test sequences.
 
     Args:
         run: a run folder or a checkpoint.
@@ -31,20 +32,21 @@ def read_weights(
         examples: the number of sequences.
         steps: the number of steps to forecast; None for the target length of the training data.
         every_sequence: whether to read the weights of all test sequences instead of the first
-            `examples` sequences.
+            `examples` sequences. Computed weights are always those of the first sequences.
         overrides: the values of `--set`; None if the option is not given.
 
     Returns:
         The arrays of an attention file, the title of each sequence, the parts of the default name
         of a picture, and the default folder of the picture.
     """
+    from seqattn.config import read_stored
     from seqattn.plots import run_pictures
     from seqattn.runs import find_run
 
     folder, checkpoint = find_run(run)
     if input_file is None and checkpoint.resolve() == folder.best.resolve():
-        if not folder.attention.exists() and not has_attention(folder.read_results()):
-            raise UsageError(f"{run}: its model has no attention (model.attention: null).")
+        if not folder.attention.exists():
+            require_attention(run, read_stored(folder.config).model)
         max_rows = None if every_sequence else examples
         weights = folder.read_attention(max_rows)
         titles = run_pictures.sequence_titles(folder.read_predictions(max_rows))
@@ -55,8 +57,7 @@ def read_weights(
     from seqattn.data.files.writing import forecast_arrays
 
     _, trained = open_run(run)
-    if not trained.has_attention:
-        raise UsageError(f"{run}: its model has no attention (model.attention: null).")
+    require_attention(run, trained.config.model)
     is_own = input_file is not None
     if input_file is None:
         part = load_splits(trained).test
@@ -73,7 +74,7 @@ def read_weights(
 
 
 def _read_first_sources(reader: InputReader, file: Path, count: int) -> Sequences:
-    """Read chunks of a file until they contain `count` sequences or the file ends."""
+    """Read chunks of a file until they contain at least `count` sequences or the file ends."""
     from seqattn.cli.inputs import join_sources
 
     parts: list[Sequences] = []

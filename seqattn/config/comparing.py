@@ -1,5 +1,4 @@
-"""The plan of a comparison: variants of one config, and the seeds with which each variant is
-trained."""
+"""The plan of a comparison: the variants of one config, and the seeds of each variant."""
 
 from __future__ import annotations
 
@@ -24,15 +23,15 @@ NOT_VARIED = {"name": "names the folder and cannot vary",
               "seed": "cannot vary; every variant has the same seeds"}  # fmt: skip
 MAX_RUNS = 100_000
 Grid: TypeAlias = str | Sequence[str] | Mapping[str, Sequence[Any]]
-"""The values of keys: texts "PATH=A,B,...", or the values by dotted path."""
+"""The keys that vary, and their values: texts "PATH=A,B,...", or values by dotted path."""
 PARTS = ("train", "validation", "test")
 DATA_SEEDS = frozenset(f"data.{part}_seed" for part in PARTS)
 FILES = frozenset({
     "comparison.json", "variants.csv", "pairs.csv", "seeds.csv", "comparison.md", "comparison.png",
     "curves.png", "attention.png", "along.png", "report.html",
 })  # fmt: skip
-"""The names of the files in the folder of a comparison. The folder of a variant cannot have such a
-name."""
+"""The names of the files in the folder of a comparison. A variant cannot have any of these
+names."""
 
 
 @dataclass(frozen=True)
@@ -76,8 +75,7 @@ class ComparisonPlan:
         return resample_data_seeds(config) if self.resample_data else config
 
     def as_plain(self) -> dict[str, Any]:
-        """Return JSON-serializable data that identify the comparison. The data do not contain the
-        seeds."""
+        """Return JSON-serializable data that identify the comparison, without the seed count."""
         return {
             "variants": {variant.name: _identity_of(variant) for variant in self.variants},
             "resample_data": self.resample_data,
@@ -85,7 +83,7 @@ class ComparisonPlan:
 
 
 def resample_data_seeds(config: Config) -> Config:
-    """Replace each data seed of a config with a seed that is derived from the data seed and the
+    """Replace each data seed of a config with a seed that is derived from this data seed and the
     seed of the run. If the data are files, return the config unchanged."""
     if not isinstance(config.data, Generated):
         return config
@@ -125,15 +123,17 @@ def plan_comparison(
     in the config.
 
     Args:
-        source: the config file, or a mapping with the same content.
+        source: the config file, or a mapping with the same keys.
         overrides: changes that apply to all variants; see `Override`.
-        vary: the values of the variants. Every combination of values is a variant.
-        along: the numbers of the sweep; None for the sweep in the config.
+        vary: the keys that vary, with their values; see `Grid`. Every combination of values is a
+            variant. If `vary` is empty, the variants are those of the config.
+        along: the key of the sweep, with its numbers; None for the sweep in the config.
         seeds: the number of seeds; None for the number in the config.
         resample_data: whether each seed draws new data; None for the value in the config.
 
     Raises:
         ConfigError: if there are mistakes; the error lists the mistakes of all variants.
+        PluginError: if a plugin of the config cannot be loaded.
     """
     draft = Draft.read(source, overrides)
     draft.load_plugins()
@@ -168,7 +168,7 @@ class _VariantDraft:
 
     Attributes:
         changes: the changed values by dotted path.
-        origin: the origin of the changes, which messages name.
+        origin: the origin of the changes, for messages.
         name, series, at: see `VariantConfig`.
     """
 
@@ -185,8 +185,9 @@ class _Design:
 
     Attributes:
         grid: the lists of values by dotted path. Every combination of values is a variant.
-        place: the origin of the grid, which messages name.
-        named: the variants by name. If there are named variants, the grid is not used.
+        place: the origin of the grid, for messages.
+        named: the changed values of each named variant, by dotted path. If there are named
+            variants, the grid is not used.
         along: the dotted path of the sweep key, with the list of its numbers; empty if there is no
             sweep.
     """
@@ -204,17 +205,20 @@ class _Design:
         vary: Grid,
         along: Grid | None,
     ) -> _Design:
-        """Read the design from the arguments, or from the section `compare` of the config.
+        """Read the design from the section `compare` of the config. The arguments `vary` and
+        `along` replace values in this section.
 
         Raises:
-            ConfigError: if the grid or the sweep has mistakes; the error lists all mistakes.
+            ConfigError: if the grid or the sweep has mistakes; the error lists these mistakes.
         """
         mistakes: list[str] = []
-        grid = _parse_grid(vary, mistakes) if vary else compare.vary
+        grid = _parse_grid(vary, "--vary", mistakes) if vary else compare.vary
         place = "--vary" if vary else "compare.vary"
         mistakes += _check_grid(grid, place)
-        numbers = compare.along if along is None else _parse_grid(along, mistakes)
+        numbers = compare.along if along is None else _parse_grid(along, "--along", mistakes)
         mistakes += _check_grid(numbers, "compare.along" if along is None else "--along")
+        if len(numbers) > 1:
+            mistakes.append(f"--along: expected one key, got {len(numbers)} keys.")
         mistakes += [
             f"--along {key}: {json.dumps(value)} is not a number."
             for key, values in numbers.items()
@@ -226,8 +230,8 @@ class _Design:
         return cls(grid, place, {} if vary else compare.variants, numbers)
 
     def arms(self) -> list[_VariantDraft]:
-        """Return every variant at every value of the sweep. If there are neither named variants nor
-        a grid, each value of the sweep is a variant."""
+        """Return every variant, at every value of the sweep if there is a sweep. If there are
+        neither named variants nor a grid, each value of the sweep is a variant."""
         variants = list(self.named.items()) or _combinations(self.grid)
         if not self.along:
             return [self._arm(name, changes, name, None) for name, changes in variants]
@@ -308,8 +312,7 @@ def _is_generated(variant: VariantConfig) -> bool:
 
 
 def _check_data_seeds(variants: Sequence[VariantConfig]) -> list[str]:
-    """Return a mistake for each part of the data for which the variants have different data seeds.
-    Resampling would replace the different seeds."""
+    """Return a mistake for each part of the data for which the variants have different seeds."""
     generated = [variant.config.data for variant in variants if _is_generated(variant)]
     return [
         f"variants differ in data.{part}_seed, but each seed draws new data"
@@ -334,24 +337,24 @@ def _parse_section(section: Any, path: str) -> Compare:
         ) from None
 
 
-def _parse_grid(vary: Grid, mistakes: list[str]) -> dict[str, list[Any]]:
-    """Parse the texts `PATH=A,B,...` of the option `--vary`. Each value in a text is YAML. A
-    mapping is returned as a dict of lists."""
-    if isinstance(vary, Mapping):
-        return {key: list(values) for key, values in vary.items()}
+def _parse_grid(given: Grid, option: str, mistakes: list[str]) -> dict[str, list[Any]]:
+    """Parse the texts `PATH=A,B,...` of the option `--vary` or `--along`. Each value in a text is
+    YAML. A mapping is returned as a dict of lists."""
+    if isinstance(given, Mapping):
+        return {key: list(values) for key, values in given.items()}
     grid: dict[str, list[Any]] = {}
-    for option in [vary] if isinstance(vary, str) else vary:
-        dotted, equals, text = option.partition("=")
+    for setting in [given] if isinstance(given, str) else given:
+        dotted, equals, text = setting.partition("=")
         key = dotted.strip()
         if not equals or not key:
-            mistakes.append(f"--vary {option}: expected PATH=A,B,..., such as"
+            mistakes.append(f"{option} {setting}: expected PATH=A,B,..., such as"
                             " model.hidden_dim=4,16.")  # fmt: skip
             continue
         if key in grid:
-            mistakes.append(f"--vary {key}: is given twice; give all its values at once.")
+            mistakes.append(f"{option} {key}: is given twice; give all its values at once.")
             continue
         try:
-            values = read_yaml_text(f"[{text}]", f"--vary {option}").content
+            values = read_yaml_text(f"[{text}]", f"{option} {setting}").content
         except ConfigError as error:
             mistakes.append(str(error))
             continue
@@ -382,8 +385,8 @@ def _combinations(grid: Mapping[str, Sequence[Any]]) -> list[tuple[str, Mapping[
 
 
 def _value_name(key: str, value: Any) -> str:
-    """Return a name for a value of a key. The name of a string is the string, such as `dot`. The
-    name of a number contains the key, as in `hidden_dim-16`."""
+    """Return a name for a value of a key, such as `dot` for a string, or `hidden_dim-16` for a
+    number. Each run of characters that a name cannot contain becomes a hyphen."""
     if isinstance(value, dict):
         value = "-".join(str(inner) for inner in value.values())
     elif not isinstance(value, str):

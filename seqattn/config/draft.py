@@ -1,5 +1,5 @@
 """Drafts of configs. A draft combines a YAML file and overrides into one frozen `Config`, and
-reports all mistakes at once."""
+reports the mistakes of both together."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ Override: TypeAlias = str | tuple[str, Any]
 a dotted path and a value."""
 DEFAULT = "default"
 OF_MAPPING = "the config"
-"""The origin of the values of a mapping."""
+"""The name, in messages, of a config that is not read from a file."""
 
 MAX_MISTAKES = 200
-"""The largest number of mistakes in a message."""
+"""The largest number of validation errors that a message lists."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,8 @@ class Resolved:
     Attributes:
         config: the config with all defaults.
         origins: the origin of each value by dotted path. An origin is "default", "FILE:LINE" or
-            "--set PATH=VALUE".
+            an override, such as "--set PATH=VALUE". The values of a mapping have the origin
+            "default".
     """
 
     config: Config
@@ -62,8 +63,9 @@ def resolve(source: ConfigSource, overrides: Sequence[Override] = ()) -> Resolve
         overrides: the changed values; see `Override`.
 
     Raises:
-        ConfigError: if there are mistakes; the error lists all mistakes in the file and the
-            overrides.
+        ConfigError: if there are mistakes in the file or the overrides, which the error lists, or
+            if the config describes a comparison.
+        PluginError: if a plugin of the config cannot be loaded.
     """
     draft = Draft.read(source, overrides)
     draft.load_plugins()
@@ -77,7 +79,7 @@ def resolve(source: ConfigSource, overrides: Sequence[Override] = ()) -> Resolve
 
 
 def read_stored(path: Path) -> Config:
-    """Read the `config.yaml` of a run folder, with the defaults of the version that wrote the file.
+    """Read the `config.yaml` of a run folder, which an earlier version may have written.
 
     Raises:
         ConfigError: if the file cannot be read, or is not a valid config.
@@ -97,9 +99,11 @@ class Draft:
     Attributes:
         path: the path of the file, "the config" for a mapping, or None for the defaults.
         content: the plain data of the config.
-        places: the origin of each key, "FILE:LINE" or "--set ...", by the path of keys.
+        places: the origin of each key from a file or an override, by the path of keys. An origin is
+            "FILE:LINE" or the override, such as "--set PATH=VALUE".
         mistakes: the mistakes found so far.
-        is_own: whether the config is the user's own config, whose plugins were loaded.
+        is_own: whether the config is the user's own config. If it is, `resolve` lists the plugins
+            that the config uses in the key `plugins`.
     """
 
     path: Path | str | None
@@ -110,7 +114,12 @@ class Draft:
 
     @classmethod
     def read(cls, source: ConfigSource, overrides: Sequence[Override] = ()) -> Draft:
-        """Read a file or a mapping, and apply the overrides."""
+        """Read a config, and apply the overrides.
+
+        Raises:
+            ConfigError: if the file cannot be read. Mistakes in the overrides are added to
+                `mistakes`.
+        """
         if isinstance(source, Path):
             document = read_yaml_file(source)
             places = {key: f"{source}:{line}" for key, line in document.lines.items()}
@@ -130,7 +139,7 @@ class Draft:
     def load_plugins(self) -> None:
         """Load the plugins that the config lists. Call this method for the user's own config only.
 
-        The plugins in the config of a run folder are not loaded.
+        If the config is in a run folder, its plugins are not loaded.
 
         Raises:
             PluginError: if a plugin cannot be loaded.
@@ -154,7 +163,7 @@ class Draft:
 
         Args:
             changes: the new values by dotted path.
-            origin: the origin of the changes, which messages name.
+            origin: the origin of the changes, for messages.
         """
         copied = Draft(
             self.path, copy.deepcopy(self.content), dict(self.places), list(self.mistakes),
@@ -168,7 +177,8 @@ class Draft:
         """Validate the config.
 
         Raises:
-            ConfigError: if there are mistakes; the error lists all mistakes.
+            ConfigError: if there are mistakes; the error lists them.
+            PluginError: if the config is invalid, and one of its plugins is not loaded.
         """
         content, places = rename_keys(self.content, self.places, warn=True)
         found: list[ErrorDetails] = []
@@ -209,8 +219,8 @@ class Draft:
             self.places |= {(*path, *inner): origin for inner in document.lines}
 
     def _put(self, path: KeyPath, value: Any, origin: str) -> bool:
-        """Set one value. If a key on the path to the value is not a section, add a mistake and
-        return False."""
+        """Set one value, and return True. If a key on the path to the value is not a section, add a
+        mistake and return False."""
         section = self.content
         for depth, key in enumerate(path[:-1], start=1):
             below = section.get(key)
@@ -233,14 +243,18 @@ def is_in_run_folder(path: Path) -> bool:
 
 
 def _line(mistake: str) -> tuple[bool, int]:
-    """Return the sort key of a mistake. Mistakes with a line number are sorted before other
-    mistakes."""
+    """Return the sort key of a mistake. Mistakes with a line number come first, in the order of
+    their lines."""
     number = re.match(r"[^ ]+?:(\d+): ", mistake)
     return (number is None, int(number.group(1)) if number else 0)
 
 
 def _place(at: KeyPath, places: Mapping[KeyPath, str], path: Path | str | None) -> str:
-    """Return the origin of the value at a path, which is "FILE:LINE", the override or "default"."""
+    """Return the origin of the value at a path, which is "FILE:LINE" or an override.
+
+    If the value has no origin of its own, the result is "default" if `path` is None. Otherwise, it
+    is the origin of the innermost section around the value or, if there is none, the path.
+    """
     if at in places:
         return places[at]
     if path is None:

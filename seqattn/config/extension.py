@@ -1,8 +1,7 @@
 """The extension of the config schema by plugins.
 
-A plugin registers names, such as the name of a score. The functions of this module add the config
-section of a name to the pydantic models, so that YAML, `--set`, error messages and the JSON Schema
-accept the name.
+A plugin registers names, such as the name of a score. If a name has a config section, this module
+adds the section to the pydantic models, so that YAML, `--set` and the JSON Schema accept the name.
 """
 
 from __future__ import annotations
@@ -38,12 +37,12 @@ NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*( [A-Za-z0-9_]+)*")
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of mechanism that has a section of the config.
+    """A kind of mechanism that has its own config section, such as a score.
 
     Attributes:
-        noun: the name of the kind in messages.
+        noun: the name of the kind, such as "score".
         base: the base class of the sections.
-        key: the key that selects the section.
+        key: the key whose value selects the section.
         owner: the section whose key `field` contains the section of the mechanism.
         field: see `owner`.
     """
@@ -81,7 +80,7 @@ class Source:
         return str(self.path or self.module)
 
     def entry(self) -> Plugin:
-        """Return the entry of the source in the key `plugins`."""
+        """Return the entry of the source for the config key `plugins`."""
         if self.path is not None:
             return Plugin(path=str(self.path), sha256=self.sha256)
         return Plugin(module=self.module, sha256=self.sha256)
@@ -98,7 +97,7 @@ class Registration:
     Attributes:
         noun: the kind of the name, such as "score".
         name: the name.
-        source: the plugin.
+        source: the source of the plugin.
         apply: a function that makes the name available.
     """
 
@@ -111,27 +110,27 @@ class Registration:
 SOURCES: dict[str, Source] = {}
 """The sources of the loaded plugins by module name."""
 REGISTERED: dict[tuple[str, str], Registration] = {}
-"""The available names by kind and name."""
+"""The registrations of the available names, by kind and name."""
 OWNERS: dict[type[Section], Source] = {}
-"""The plugin of each config section that a plugin defines."""
+"""The source of the plugin that defines a config section, by section."""
 _pending: list[Registration] | None = None
 
 
 def register_section(
     kind: Kind, name: str, section: type[Section], module: str, apply: Callable[[], None]
 ) -> None:
-    """Register a mechanism with a section of the config.
+    """Register a mechanism that has its own config section.
 
     Args:
         kind: the kind of the mechanism.
         name: the name that selects the mechanism.
-        section: the section of the config, a subclass of `kind.base`.
+        section: the config section, a subclass of `kind.base`.
         module: the name of the module that defines the mechanism.
         apply: a function that makes the mechanism available.
 
     Raises:
-        PluginError: if the section is not a subclass of `kind.base`, or if the name is not valid or
-            exists already.
+        PluginError: if the section is not a subclass of `kind.base` or belongs to another
+            mechanism, or if the name is not valid or exists already.
     """
     source = source_of(module)
     if not (isinstance(section, type) and issubclass(section, kind.base)):
@@ -158,8 +157,8 @@ def register_section(
 def register(
     noun: str, name: str, module: str, apply: Callable[[], None], taken: Collection[str]
 ) -> None:
-    """Register a name. If a plugin is being loaded, the name becomes available after the whole
-    plugin was loaded.
+    """Register a name. If a plugin is being loaded, the name becomes available once the whole
+    plugin has been loaded.
 
     Args:
         noun: the kind of the name, such as "score".
@@ -205,7 +204,7 @@ def _make_available(registration: Registration) -> None:
 
 class Loading:
     """The context in which a plugin is loaded. Names that the plugin registers become available at
-    the end of the context, unless the context ends with an exception."""
+    the end of the outermost context, unless this context ends with an exception."""
 
     def __enter__(self) -> list[Registration]:
         global _pending
@@ -233,7 +232,7 @@ def source_of(module: str) -> Source:
 
 
 def used_sources(config: Section) -> Iterator[Source]:
-    """Yield the source of each section of a config that a plugin defines."""
+    """Yield the sources of the plugins whose sections a config uses."""
     if type(config) in OWNERS:
         yield OWNERS[type(config)]
     for key in type(config).model_fields:
@@ -276,8 +275,8 @@ def _with_subclasses(section: type[Section]) -> Iterator[type[Section]]:
 
 
 def _has_texts(annotation: Any) -> bool:
-    """Return whether the names of an annotation are texts, as in `Literal["gru", "lstm", "rnn"]`,
-    instead of sections."""
+    """Return whether an annotation names its choices as texts, as in `Literal["gru", "lstm",
+    "rnn"]`."""
     return bool(choices(annotation))
 
 
@@ -297,9 +296,10 @@ def _with_variant(annotation: Any, name: str, section: type[Section]) -> Any:
 
 
 def _with_choice(annotation: Any, name: str, section: type[Section]) -> Any:
-    """Add a name to an annotation of texts. The name is a text, or the key `name` of a section.
+    """Add a name to an annotation that names its choices as texts.
 
-    The text alone is converted to the section with its defaults.
+    A config gives the new name as a text, or as the key `name` of the section. The text alone
+    selects the section with its defaults.
     """
     texts = (*choices(annotation), name)
     sections = {**variants(annotation), name: section}

@@ -1,4 +1,4 @@
-"""The values of the config keys, for completion in a shell."""
+"""The values of the config keys that a shell suggests for completion."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ from seqattn.config.sections import all_keys, choices, field_variants
 
 @functools.cache
 def key_values(*, only_reading: bool = False) -> Mapping[str, Mapping[str, str]]:
-    """Return the values of each config key that is not a section, by dotted key.
+    """Return the values that completion suggests for the config keys, by dotted key.
 
     The values are YAML texts, each with the first sentence of the description of the key. If a key
-    accepts any number or text, its only value is its default, or "" if it has none. Keys of the
-    section `compare` are left out.
+    has no fixed set of values, the function suggests its default if this is a number or a text, and
+    "" otherwise. It also suggests `null` if the key accepts `null`. The section `compare` is left
+    out.
 
     Args:
         only_reading: whether to return only the keys that define how a data file is read.
@@ -38,7 +39,8 @@ def key_values(*, only_reading: bool = False) -> Mapping[str, Mapping[str, str]]
 
 
 def _values(field: FieldInfo, is_section: bool) -> Iterator[str]:
-    """Yield the values of a key in YAML. A section has no value but `null`, if it may be null."""
+    """Yield the values of a key as YAML texts. For a section, yield only its names, if it has any,
+    and `null`, if the key accepts it."""
     types = (field.annotation, *get_args(field.annotation))
     yield from map(as_value, choices(field.annotation))
     if bool in types:

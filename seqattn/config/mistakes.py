@@ -1,5 +1,5 @@
-"""Error messages for the validation errors of pydantic. Each message names the path of the key, the
-value, and the expected value."""
+"""Error messages for the validation errors of pydantic. Most messages contain the actual value and
+the expected value."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from seqattn.config.sections import (
 
 
 def describe_error(error: ErrorDetails) -> tuple[KeyPath, str]:
-    """Return the path and the message of an error.
+    """Return the path of the key that an error concerns, and the message of the error.
 
     Args:
         error: an element of the list that `ValidationError.errors()` returns.
@@ -34,12 +34,12 @@ def describe_error(error: ErrorDetails) -> tuple[KeyPath, str]:
 
 
 def _means_null(given: Any) -> bool:
-    """Return whether a user may have meant null by a value."""
+    """Return whether a user who wrote this value may have meant null."""
     return isinstance(given, str) and given.lower() in ("none", "nil", "no", "off", "false")
 
 
 def _may_be_null(path: KeyPath) -> bool:
-    """Return whether null is a value of a key."""
+    """Return whether a key accepts null."""
     return any(
         type(None) in get_args(section.model_fields[path[-1]].annotation)
         for section in sections_at(path[:-1]).values()
@@ -75,9 +75,9 @@ EXPECTED = {
     "int_from_float": "a whole number",
     "float_type": "a number", "float_parsing": "a number", "finite_number": "a finite number",
     "bool_type": "true or false", "bool_parsing": "true or false",
-    "list_type": "a list such as [4, 16]", "string_type": "a text",
+    "list_type": "a list such as [4, 16]", "string_type": "text",
 }  # fmt: skip
-"""A mapping from pydantic's type of error to the expected value."""
+"""A description of the expected value, by pydantic's error type."""
 BOUNDS = {
     "greater_than_equal": "at least {ge:g}", "greater_than": "greater than {gt:g}",
     "less_than_equal": "at most {le:,g}", "less_than": "less than {lt:g}",
@@ -86,10 +86,10 @@ SECTION_TYPES = ("model_type", "model_attributes_type", "union_tag_not_found", "
 
 
 def describe_expectation(kind: str, context: Mapping[str, Any], path: KeyPath, given: Any) -> str:
-    """Return a message with the expected and the actual value.
+    """Return the message for an invalid or missing value.
 
     Args:
-        kind: pydantic's type of the error.
+        kind: pydantic's error type.
         context: pydantic's context of the error, which contains, for example, a bound.
         path: the path of the key.
         given: the actual value.
@@ -172,7 +172,7 @@ def _discriminator_key(path: KeyPath) -> str:
 
 
 def _suggest_inside(path: KeyPath, given: Any) -> str:
-    """Return suggestions for the misspelt keys in a misplaced section."""
+    """Return suggestions for misspelled keys in a misplaced section."""
     if not isinstance(given, dict):
         return ""
     known = {name for section in sections_at(path).values() for name in section.model_fields}
@@ -210,8 +210,8 @@ def _unknown_key(path: KeyPath, section: SectionType, tag: str, given: Any) -> s
 
 
 def _nearest_sibling(path: KeyPath, section: SectionType) -> str:
-    """Return the message for a key that is a misspelt key of the section or of another variant of
-    the section; "" if no similar key exists."""
+    """Return the message for a misspelled key of the section or of another variant of the section;
+    "" if no similar key exists."""
     *parents, key = path
     around = sections_at(parents)
     every = [name for each in around.values() for name in each.model_fields]
@@ -226,13 +226,12 @@ def _nearest_sibling(path: KeyPath, section: SectionType) -> str:
 
 
 def _name_variants(path: KeyPath, tags: Sequence[str]) -> str:
-    """Return the variants as text, such as `kind: file`."""
+    """Return text that names variants of the section at a path, such as `kind: copy or sort`."""
     return f"{_discriminator_key(path)}: {' or '.join(dict.fromkeys(tags))}"
 
 
 def nearest(word: str, known: Sequence[str]) -> str | None:
-    """Return the known word that is most similar to a misspelt word, or None if no known word is
-    similar."""
+    """Return the known word that is most similar to a word, or None if no known word is similar."""
     folded = {name.lower().replace("_", ""): name for name in known}
     found = difflib.get_close_matches(
         word.lower().replace("_", "").replace("-", ""), folded, 1, 0.6
@@ -258,5 +257,5 @@ def _literal_options(expected: str) -> list[str]:
 
 
 def count_mistakes(mistakes: int) -> str:
-    """Return the number of mistakes as text."""
+    """Return the number of mistakes as text, such as `2 mistakes`."""
     return "1 mistake" if mistakes == 1 else f"{mistakes} mistakes"

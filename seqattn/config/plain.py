@@ -86,7 +86,7 @@ def from_plain(content: Mapping[str, Any], origin: str) -> Config:
 
     Args:
         content: the plain data.
-        origin: the origin of the data, which error messages name.
+        origin: the origin of the data, for error messages.
 
     Raises:
         ConfigError: if the data are not a valid config.
@@ -107,8 +107,16 @@ def from_plain(content: Mapping[str, Any], origin: str) -> Config:
 
 
 def upgrade_stored(content: Mapping[str, Any], origin: str) -> dict[str, Any]:
-    """Convert stored sections of a config to the keys and defaults of this version. Return invalid
-    sections unchanged."""
+    """Convert stored sections of a config to the keys and defaults of this version. If a section is
+    invalid, return all sections unchanged.
+
+    Args:
+        content: the sections by name, such as `data`.
+        origin: the origin of the sections, for error messages.
+
+    Raises:
+        PluginError: see `from_plain`.
+    """
     try:
         found = as_plain(from_plain({"name": "stored", **content}, origin))
     except ConfigError:
@@ -117,8 +125,13 @@ def upgrade_stored(content: Mapping[str, Any], origin: str) -> dict[str, Any]:
 
 
 def to_yaml(config: Config, origins: Mapping[str, str] | None = None) -> str:
-    """Convert a config to YAML text. If `origins` are given, add the origin of each value as a
-    comment."""
+    """Convert a config to YAML text.
+
+    Args:
+        config: the config.
+        origins: the origin of each value by dotted path, which becomes a comment beside the value;
+            None for text without comments.
+    """
     lines: list[tuple[str, str]] = []
 
     def write(section: Mapping[str, Any], path: KeyPath) -> None:
@@ -157,9 +170,8 @@ def as_value(value: Any) -> str:
 
 
 def _in_quotes(value: Any) -> str:
-    """Convert a string, or a list or mapping of strings, to JSON text that YAML can read.
-    Characters beyond U+FFFF are not written as surrogate pairs, because YAML does not support
-    surrogate pairs."""
+    """Convert a value to JSON text that YAML can read. Characters beyond U+FFFF are not written as
+    surrogate pairs, because YAML does not support such pairs."""
     return NOT_IN_YAML.sub(
         lambda sign: f"\\u{ord(sign.group()):04x}", json.dumps(value, ensure_ascii=False)
     )

@@ -1,8 +1,9 @@
 """Functions that load plugins, and compare the plugins in a stored config with the loaded plugins.
 
 A plugin is a Python file or an importable module that registers mechanisms. Only the functions
-`load_plugin` and `load_listed` import code. They are called for the user's own config and for the
-option `--plugin`, and never for a config that is stored in a run folder or in a checkpoint.
+`load_plugin`, `load_listed` and `load_received` import code. They are called for plugins that the
+user names, and for plugins that another process of the user sends. They are never called for a
+config that is stored in a run folder or in a checkpoint.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ def load_plugin(plugin: str | Path) -> Source:
             point in the group `seqattn.plugins` of an installed package.
 
     Returns:
-        the source of the plugin: its module, its file and its SHA-256 digest.
+        the source of the plugin: its module, its path if it is a file, and its SHA-256 digest.
 
     Raises:
         PluginError: if the plugin cannot be found or loaded, if it registers nothing, or if it
@@ -84,7 +85,8 @@ def _load_content(path: Path, content: bytes) -> Source:
     extension.SOURCES[name] = source
     try:
         with _loading(source):
-            # Only the user's own config and --plugin lead here. A run folder cannot.
+            # Only plugins that the user names, or that another process of the user sends, lead
+            # here. A run folder cannot.
             exec(compile(content, str(path), "exec"), vars(module))  # noqa: S102
     except BaseException:
         del sys.modules[name], extension.SOURCES[name]
@@ -133,7 +135,8 @@ def _digest_of(file: str | None) -> str | None:
 
 @contextlib.contextmanager
 def _loading(source: Source) -> Iterator[None]:
-    """Make the names that a plugin registers available, if the plugin is loaded without an error.
+    """Create a context for loading a plugin. If the plugin is loaded without an error, the names
+    that it registers become available.
 
     Raises:
         PluginError: if the plugin raises an exception, or if it registers nothing.
@@ -182,7 +185,7 @@ def load_listed(content: dict[str, Any], place: str, folder: Path) -> None:
 
     Args:
         content: the plain data of the config.
-        place: the place of the list, which error messages name.
+        place: the place of the list, for error messages.
         folder: the folder to which the paths in the list are relative.
 
     Raises:
@@ -217,8 +220,8 @@ def _name_in(entry: Any) -> str | None:
 
 
 def with_used_plugins(config: Config) -> Config:
-    """Return a config whose key `plugins` lists each plugin that the config uses, with the digest
-    of the loaded file."""
+    """Return a config whose key `plugins` lists every plugin that defines a section of the config,
+    with the digest of the loaded file."""
     digests = {entry.sha256 for entry in config.plugins} - {None}
     used = dict.fromkeys(extension.used_sources(config))
     new = [source for source in used if source.sha256 not in digests]
@@ -229,30 +232,42 @@ def with_used_plugins(config: Config) -> Config:
     return config.model_copy(update={"plugins": [*kept, *(source.entry() for source in new)]})
 
 
-def plugin_contents(configs: Iterable[Config]) -> dict[str, bytes]:
-    """Return the content of each file in the plugins of configs, by path, for another machine."""
-    entries = [entry for config in configs for entry in config.plugins]
+def plugin_contents() -> dict[str, bytes | None]:
+    """Return the loaded plugins, with which another process can load them by `load_received`.
+
+    Returns:
+        the content of each file by path, and None for each module by name, in the order in which
+        they were loaded. Plugins that are neither a file nor a module are left out.
+    """
     return {
-        entry.path: _contents[entry.sha256]
-        for entry in entries
-        if entry.path is not None and entry.sha256 in _contents
+        str(source.path) if source.sha256 in _contents else source.module: _contents.get(
+            str(source.sha256)
+        )
+        for source in extension.SOURCES.values()
+        if source.module != "__main__"
     }
 
 
-def load_received(contents: Mapping[str, bytes], configs: Iterable[Mapping[str, Any]]) -> None:
-    """Load the plugins of configs that another process of the user sent.
+def load_received(
+    contents: Mapping[str, bytes | None], configs: Iterable[Mapping[str, Any]]
+) -> None:
+    """Load the plugins that another process of the user sent.
 
     Args:
-        contents: the contents of files, which `plugin_contents` returned.
+        contents: the plugins, from `plugin_contents`.
         configs: the configs as plain data.
 
     Raises:
-        PluginError: if a module is missing or has another digest on this machine.
+        PluginError: if a plugin cannot be loaded, or if a module has another digest on this
+            machine.
     """
-    for path, content in contents.items():
-        _load_content(Path(path), content)
+    for name, content in contents.items():
+        if content is None:
+            load_plugin(name)
+        else:
+            _load_content(Path(name), content)
     for entry in [entry for config in configs for entry in config.get("plugins", ())]:
-        if "module" not in entry or entry["module"] in extension.SOURCES:
+        if "module" not in entry:
             continue
         source = load_plugin(entry["module"])
         if source.sha256 != entry.get("sha256"):
@@ -263,14 +278,14 @@ def load_received(contents: Mapping[str, bytes], configs: Iterable[Mapping[str, 
 
 
 def require_plugins(content: Mapping[str, Any], origin: str) -> None:
-    """Check that each plugin in the list of an invalid config is loaded.
+    """Check that each plugin that an invalid config lists is loaded.
 
     Args:
         content: the plain data of the config.
-        origin: the origin of the config, which the error message names.
+        origin: the origin of the config, for the error message.
 
     Raises:
-        PluginError: if a plugin is not loaded; the message contains the option to give.
+        PluginError: if a plugin is not loaded; the message names the option that loads it.
     """
     listed = content.get("plugins")
     for each in listed if isinstance(listed, list) else ():
@@ -287,8 +302,8 @@ def require_plugins(content: Mapping[str, Any], origin: str) -> None:
 
 
 def warn_of_changes(config: Config) -> None:
-    """Issue a `PluginChangedWarning` for each plugin whose digest differs from the digest in a
-    stored config."""
+    """Issue a `PluginChangedWarning` for each loaded plugin that differs from the plugin in a
+    stored config. Each change causes only one warning."""
     for entry in config.plugins:
         plain = entry.model_dump()
         source = _loaded(plain)
@@ -303,11 +318,12 @@ def warn_of_changes(config: Config) -> None:
 
 
 def plugin_changes(before: Config, now: Config) -> tuple[str, ...]:
-    """Return a line for each plugin that has another digest than in the config of a checkpoint.
+    """Return a line for each plugin whose digest differs from its digest in the config of a
+    checkpoint.
 
     Args:
         before: the config of the checkpoint.
-        now: the config of the user.
+        now: the current config of the user.
     """
     lines = list[str]()
     for new in now.plugins:
@@ -321,7 +337,7 @@ def plugin_changes(before: Config, now: Config) -> tuple[str, ...]:
 
 def _loaded(entry: Mapping[str, Any]) -> Source | None:
     """Return the loaded plugin with the digest of an entry. If there is none, return the loaded
-    plugin with the same file name or module, and None if there is none."""
+    plugin with the same file name or module, or None if this is also missing."""
     sources, digest = extension.SOURCES.values(), entry.get("sha256")
     same = [source for source in sources if digest is not None and source.sha256 == digest]
     name = _short_name(entry)
@@ -343,7 +359,7 @@ def _warn_changed(entry: Mapping[str, Any], source: Source) -> None:
 
 
 def describe_change(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
-    """Return a sentence, without the full stop, about two versions of a plugin."""
+    """Return a sentence about two versions of a plugin, without the final period."""
     return (
         f"plugin {_short_name(old)}: the run was trained with SHA-256 {old.get('sha256')}, and the"
         f" loaded {_short_name(new)} has SHA-256 {new.get('sha256')}"

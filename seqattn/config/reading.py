@@ -1,9 +1,9 @@
-"""A reader of YAML that returns plain data with the line number of every key.
+"""A reader of YAML that returns plain data with the line numbers of keys.
 
 The reader rejects features that configs do not need: tags, anchors, aliases, several documents,
 duplicate keys and keys that are not strings. The reader also rejects files that are too large or
 too deeply nested. Scalars follow the core schema of YAML 1.2, so `1e-4` is a number, while `off`,
-`no` and `12:30` are strings.
+`no` and `12:30` are strings. Unlike in the core schema, `0x1f`, `0o17` and `017` are also strings.
 """
 
 from __future__ import annotations
@@ -40,11 +40,12 @@ _MAX_DIGITS = 400
 
 @dataclass(frozen=True)
 class Document:
-    """Plain data with the line number of each key.
+    """Plain data with line numbers.
 
     Attributes:
         content: the plain data, which consist of dicts, lists, strings, numbers, booleans and None.
-        lines: the line number of each key, counted from 1, by the path of keys.
+        lines: the line number of each key, counted from 1, by the path of keys. Keys inside lists
+            have no entry.
     """
 
     content: Any
@@ -55,7 +56,7 @@ def read_yaml_file(path: Path) -> Document:
     """Read a YAML file.
 
     Raises:
-        ConfigError: if the file cannot be read, or is not a plain YAML mapping.
+        ConfigError: if the file cannot be read, or does not contain a plain YAML mapping.
     """
     try:
         if not stat.S_ISREG(path.stat().st_mode):
@@ -99,8 +100,9 @@ def read_yaml_file(path: Path) -> Document:
 def _similar_files(path: Path) -> list[str]:
     """Return the YAML files with names that are similar to the name of a missing file.
 
-    Files in the folder of the missing file come first, and files in `configs/` come next. The
-    shipped configs come last, by name, unless `configs/` is their folder.
+    The function searches the folder of the missing file, then `configs/`, and then the shipped
+    configs, and returns the files of the first place with similar names. A shipped config is
+    returned by its name.
     """
     by_file = [
         {str(file): file.stem for file in sorted(files)}
@@ -125,7 +127,7 @@ def read_yaml_text(text: str, origin: str) -> Document:
 
     Args:
         text: the YAML text.
-        origin: the origin of the text, which error messages name.
+        origin: the origin of the text, for error messages.
 
     Raises:
         ConfigError: if the text is not plain YAML.
@@ -175,16 +177,16 @@ def describe_value(value: Any) -> str:
 
 
 def shorten_text(text: str, size: int = 60) -> str:
-    """Shorten a text to `size` characters."""
+    """Shorten a text to at most `size` characters."""
     return text if len(text) <= size else text[: size - 3] + "..."
 
 
 def _check_yaml_features(text: str, origin: str) -> None:
-    """Check the events of the YAML parser, without recursion, before data are built from these
-    events.
+    """Check the events of the YAML parser before data are built from them. The check itself is not
+    recursive.
 
     Raises:
-        ConfigError: if the text has tags, anchors, several documents or too many levels.
+        ConfigError: if the text has tags, anchors, aliases, several documents or too many levels.
     """
     depth = documents = 0
     for event in yaml.parse(text, Loader=yaml.SafeLoader):
@@ -236,7 +238,7 @@ def _to_plain(
         line = key_node.start_mark.line + 1
         key = _parse_scalar(key_node) if isinstance(key_node, yaml.ScalarNode) else None
         if not isinstance(key, str):
-            mistakes.append(f"{origin}:{line}: a key must be a text, got {describe_value(key)}.")
+            mistakes.append(f"{origin}:{line}: a key must be text, got {describe_value(key)}.")
             continue
         key_path = (*path, key)
         if key in content:
@@ -251,7 +253,11 @@ def _to_plain(
 
 
 def _parse_scalar(node: yaml.ScalarNode) -> Any:
-    """Return the value of a scalar in the core schema of YAML 1.2. Quoted scalars are strings."""
+    """Return the value of a scalar; see the start of this module. Quoted scalars are strings.
+
+    Raises:
+        ValueError: if the scalar is an integer with too many digits.
+    """
     text: str = node.value
     if node.style is not None:
         return text

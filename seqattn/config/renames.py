@@ -18,13 +18,12 @@ the old default value."""
 
 
 STREAM_SPLIT = {"validation": 0.01, "test": 0.01}
-"""The default shares of the parts for the former `kind: stream`."""
+"""The default shares of the validation and test parts for the former `kind: stream`."""
 
 
 def apply_old_defaults(content: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a config that an earlier version stored, with explicit values for the keys that the
-    earlier version did not have. The only such key is `model.skip_map`, because the earlier version
-    always learned a linear skip connection."""
+    """Return a stored config. If it has `model.skip: linear` and no `model.skip_map`, add
+    `model.skip_map: learned`, because earlier versions always learned a linear skip connection."""
     model = content.get("model")
     if isinstance(model, dict) and model.get("skip") == "linear" and "skip_map" not in model:
         return {**content, "model": {**model, "skip_map": "learned"}}
@@ -38,7 +37,7 @@ class RenamedKeyWarning(FutureWarning):
 def rename_keys(
     content: Mapping[str, Any], places: Mapping[KeyPath, str], *, warn: bool
 ) -> tuple[dict[str, Any], dict[KeyPath, str]]:
-    """Replace keys of earlier versions.
+    """Replace config keys of earlier versions with the current keys.
 
     If a config has both the old and the new key, the function does not replace the old key.
     Validation then reports the old key as unknown.

@@ -18,8 +18,8 @@ from seqattn.config.reading import read_yaml_text
 from seqattn.errors import ConfigError
 
 SEARCHED_DATA = ("data.n_train", "data.train_seed")
-"""The keys of `data` that change neither the validation part nor the units of the validation
-loss."""
+"""The keys of `data` that can be searched. They change neither the validation part nor the units of
+the validation loss."""
 EPOCHS = "training.epochs"
 FORMS = "log(A,B), uniform(A,B), or values separated by commas"
 TrialConfig = Callable[[Mapping[str, Any]], Config]
@@ -117,7 +117,7 @@ class Search:
 
     @property
     def varies_epochs(self) -> bool:
-        """Whether trials have different numbers of epochs."""
+        """Whether the number of epochs is searched."""
         return EPOCHS in self.paths
 
     @property
@@ -136,7 +136,7 @@ class Search:
         return sorted(self.ranges, key=lambda each: each.path)
 
     def index_of(self, labels: Mapping[str, Any]) -> int:
-        """Return the index of a combination of values, from 0 to `size` - 1."""
+        """Return the index of a combination of labels, from 0 to `size` - 1."""
         index = 0
         for each in self.ordered:
             index = index * int(each.size) + each.index_of(labels[each.path])
@@ -166,7 +166,7 @@ class Search:
 
 
 def plan_search(path: Path, overrides: Sequence[str], texts: Sequence[str]) -> Search:
-    """Read a config file, parse the ranges, and validate the bounds of every range.
+    """Read a config file, parse the ranges, and validate the bounds or values of every range.
 
     Args:
         path: the config file.
@@ -174,12 +174,13 @@ def plan_search(path: Path, overrides: Sequence[str], texts: Sequence[str]) -> S
         texts: strings "PATH=RANGE".
 
     Raises:
-        ConfigError: if there are mistakes; the error lists all mistakes.
+        ConfigError: if the config or the ranges have mistakes; the error lists them.
+        PluginError: if a plugin of the config cannot be loaded.
     """
     draft = Draft.read(path, overrides)
     draft.load_plugins()
     draft.content.pop("compare", None)
-    draft.resolve()  # raises the mistakes of the config itself first
+    draft.resolve()  # reports the mistakes of the config itself first
 
     def config(values: Mapping[str, Any]) -> Config:
         changes = ", ".join(f"{key}={json.dumps(value)}" for key, value in values.items())
@@ -217,7 +218,7 @@ def _check_key(key: str, ranges: Sequence[Range], path: Path) -> None:
         raise ConfigError(f"--search {key}: {NOT_VARIED[key]}.")
     if key.partition(".")[0] == "data" and key not in SEARCHED_DATA:
         raise ConfigError(
-            f"--search {key}: changes the validation part or the units of its loss, so that the"
+            f"--search {key}: changes the validation part or the units of its loss, so the"
             f" easiest data would win. Of the data, only {' and '.join(SEARCHED_DATA)} can be"
             f" searched. To compare values of another key, run: seqattn compare {path} --vary"
             f" {key}=A,B."
@@ -227,7 +228,7 @@ def _check_key(key: str, ranges: Sequence[Range], path: Path) -> None:
 
 
 def _check_nesting(key: str, ranges: Sequence[Range]) -> list[str]:
-    """Report a mistake if both a key and a section that contains the key are searched."""
+    """Return a mistake if both a key and a section that contains the key are searched."""
     pairs = [sorted((key, each.path), key=len) for each in ranges]
     return [
         f"--search {inner}: is a part of {outer}, which is also searched. Search only {outer}, with"

@@ -20,7 +20,7 @@ def variants(annotation: Any) -> dict[str, SectionType]:
     """Return the sections that an annotation allows, as a mapping from tag to section. A section
     without variants has the tag "".
 
-    The result is empty if the annotation is a plain value.
+    The result is empty if the annotation allows no section.
     """
     found: dict[str, SectionType] = {}
     origin = get_origin(annotation)
@@ -44,7 +44,7 @@ def field_variants(section: SectionType, key: str) -> dict[str, SectionType]:
 
 
 def choices(annotation: Any) -> tuple[Any, ...]:
-    """Return the values of the `Literal` in an annotation; return no values if there is no
+    """Return the values of the `Literal` in an annotation, or an empty tuple if there is no
     `Literal`."""
     if get_origin(annotation) is Literal:
         return get_args(annotation)

@@ -31,7 +31,8 @@ def shipped_configs() -> dict[str, Path]:
     """Return the path of each shipped config, by name.
 
     The name is the path below the folder of the shipped configs, without the suffix, such as
-    `squares` or `compare/scores`. Configs in the folder itself come first.
+    `squares` or `compare/scores`. Configs in the folder itself come first. The configs in the
+    folder `NEEDS_CLONE` are left out.
     """
     folder = shipped_folder()
     names = [file.relative_to(folder).with_suffix("") for file in folder.rglob("*.yaml")]
@@ -63,9 +64,10 @@ def has_comparison(text: str) -> bool:
 def find_config(path: Path) -> Path:
     """Find the config that a user asks for by a path or by the name of a shipped config.
 
-    An existing file or folder always has priority, and so has an existing file with the suffix
-    `.yaml`: the path `my` selects `my.yaml`. Otherwise, the name of a shipped config selects this
-    config, and so does its path in a clone (`configs/NAME.yaml`) if there is no folder `configs`.
+    An existing file or folder always has priority. Next comes an existing file with one of
+    `SUFFIXES`: the path `my` selects `my.yaml`. Otherwise, the name of a shipped config selects
+    this config, and so does its path in a clone (`configs/NAME.yaml`) if there is no folder
+    `configs`.
 
     Returns:
         the path of the file; the given path if no config has this path or name.
@@ -85,11 +87,12 @@ def find_config(path: Path) -> Path:
 
 
 def find_shipped_data(content: Mapping[str, Any], path: Path) -> dict[str, Any]:
-    """Return the content of a config in which the data files of a shipped config exist.
+    """Return the content of a config. If it is a shipped config, correct the paths of its data
+    files.
 
-    A shipped config names its data files by their paths in a clone (`configs/data/FILE`). If the
-    current folder has no such file, the path of the file in the folder of the shipped configs takes
-    the place of this path. The content of any other config is returned unchanged.
+    A shipped config names its data files by their paths in a clone (`configs/data/FILE`). If there
+    is no such file, the function replaces the path with the path of the file in the folder of the
+    shipped configs.
 
     Args:
         content: the plain data of the config.

@@ -19,7 +19,7 @@ from seqattn.config.shipped_configs import (
 from seqattn.errors import ConfigError
 
 SHORT_NAMES = {"compare": "compare/scores"}
-"""Names of starters in addition to the names of the shipped configs."""
+"""Short names of some shipped configs, in addition to their own names."""
 INTRODUCTION = """\
 # Started from the shipped config {source}. To report all mistakes: seqattn config check {file}
 #
@@ -47,14 +47,15 @@ class Starter:
 def build_starter(source: str, name: str) -> Starter:
     """Build a starter config from a shipped config.
 
-    The names of the config, of its run folder and of its files in comments and values are replaced.
+    The function replaces the names of the config, its run folder and its files, in comments and
+    values.
 
     Args:
         source: the name of a shipped config, with hyphens or underscores, or a short name.
         name: the name of the new config. A suffix `.yaml` is ignored.
 
     Raises:
-        ConfigError: if there is no such shipped config, or if the name is not the name of a run.
+        ConfigError: if there is no such shipped config, or if the new name is not valid for a run.
     """
     configs, name = shipped_configs(), name.removesuffix(".yaml")
     chosen = SHORT_NAMES.get(source, source.replace("-", "_"))

@@ -1,4 +1,4 @@
-"""Training of single runs, seeds, comparisons and searches, on one machine or on several."""
+"""Training of single runs, several seeds, comparisons and searches, on one or more machines."""
 
 from seqattn.experiments.distributed import run_worker
 from seqattn.experiments.job import Callbacks, Job, Launch

@@ -56,15 +56,14 @@ def run_comparison(
         plots: whether to draw the pictures of each run in addition to the pictures of the
             comparison.
         device, threads, callbacks, launch: see `train_many`.
-        ray: the cluster that trains the runs. The results are the same as without a cluster. If
-            `ray` is None, this process trains the runs.
+        ray: the cluster that trains the runs; None to train the runs without Ray.
 
     Returns: the result of all seeds in the folder, including those of earlier calls.
 
     Raises:
         UsageError: if the folder contains anything other than this comparison.
         FolderLockedError: if another process writes to the folder.
-        SeqattnError: for another error that a user can correct; see `train_many`.
+        SeqattnError: for any other error that a user can correct; see `train_many`.
         Interrupted: on SIGINT or SIGTERM.
     """
     path, callbacks = output_dir / comparison.name, callbacks or Callbacks()
@@ -115,7 +114,8 @@ def _write_result(path: Path, comparison: ComparisonPlan, callbacks: Callbacks) 
 def _folder_lock(path: Path, comparison: ComparisonPlan) -> Iterator[Callable[[], None]]:
     """Lock a comparison folder.
 
-    An existing folder is locked at once. A new folder is locked when its manifest is written.
+    A folder that contains a comparison is locked at once. A new folder is locked when its manifest
+    is written.
 
     Yields:
         a function that writes the manifest. Call it after all checks.
@@ -148,7 +148,7 @@ def _folder_lock(path: Path, comparison: ComparisonPlan) -> Iterator[Callable[[]
 def _collect_result(path: Path, comparison: ComparisonPlan) -> ComparisonResult:
     """Collect the results of all seeds in the folder.
 
-    `read_comparison` has the same result, but it always checks all runs of the folder.
+    `read_comparison` returns the same result, but always checks all runs in the folder.
 
     Raises:
         CheckpointError: if a run of an earlier command does not belong to this comparison.
@@ -170,15 +170,15 @@ def _collect_result(path: Path, comparison: ComparisonPlan) -> ComparisonResult:
 
 
 def _manifest(comparison: ComparisonPlan) -> dict[str, Any]:
-    """Return the content of `comparison.json`: the variants of the comparison, and the axis of its
-    pictures."""
+    """Return the content of `comparison.json`: the variants, whether each seed has its own data,
+    and the axis of the pictures."""
     arms = {variant.name: [variant.series, variant.at] for variant in comparison.variants}
     along = {"along": {"key": comparison.along, "arms": arms}} if comparison.along else {}
     return {**comparison.as_plain(), **along}
 
 
 def _without_plugins(variants: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Return the configs of variants without their plugins, whose files may be moved."""
+    """Return the configs of variants without their plugins, because plugin files may have moved."""
     return {
         name: {key: value for key, value in config.items() if key != "plugins"}
         for name, config in variants.items()

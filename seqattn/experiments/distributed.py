@@ -1,8 +1,8 @@
 """Training of one run in several processes.
 
-Process 0 calls `train_many`, and writes all files. The other processes call `run_worker`, and write
-no files. `share_start` contains all messages before the first step. In the steps, the loop and the
-learner exchange gradients and losses through `ProcessGroup`.
+Process 0 calls `train_many`, and writes the run folder. The other processes call `run_worker`, and
+write nothing to the run folder. `share_start` exchanges all messages before the first step. During
+training, the training loop and the learner exchange gradients and losses through `ProcessGroup`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from seqattn.runs.storage import read_regular_file
 from seqattn.training import ProcessGroup, Session, load_state, train_models
 
 TRAINED = b"trained already"
-"""Message of process 0 to the other processes if nothing is left to train."""
+"""Message that process 0 sends to the other processes if nothing is left to train."""
 
 
 def share_start(processes: ProcessGroup, job: Job) -> Job | None:
@@ -40,8 +40,8 @@ def share_start(processes: ProcessGroup, job: Job) -> Job | None:
     The messages are, in this order:
 
     1. All processes compare digests of config and data.
-    2. Process 0 sends the content of its checkpoint file, which is empty for a new run. If nothing
-       is left to train, process 0 sends `TRAINED` instead.
+    2. Process 0 sends the content of its checkpoint file, or an empty message for a new run. If
+       nothing is left to train, process 0 sends `TRAINED` instead.
     3. For a new run that starts from a fitted map of `model.skip: linear`, process 0 sends this
        map.
 
@@ -53,8 +53,8 @@ def share_start(processes: ProcessGroup, job: Job) -> Job | None:
 
     Raises:
         UsageError: if several processes cannot train the config.
-        DistributedError: if another process has another config or other data, or if another process
-            fails.
+        DistributedError: if another process has a different config or different data, or if another
+            process fails.
     """
     check_can_be_distributed(job.config)
     processes.check_same_training(shared_config_text(job.config), data_digest(job.data))
@@ -73,7 +73,7 @@ def share_start(processes: ProcessGroup, job: Job) -> Job | None:
 
 
 def share_skip_map(processes: ProcessGroup, job: Job) -> Job:
-    """Send the map that process 0 fitted to all processes.
+    """Send the map that process 0 has fitted to the other processes.
 
     Another machine may round differently, so the other processes do not fit the map.
 
@@ -97,10 +97,11 @@ def share_skip_map(processes: ProcessGroup, job: Job) -> Job:
 
 
 def check_can_be_distributed(config: Config) -> None:
-    """Check that the training steps of a config depend only on sums over the sequences of a batch.
+    """Check that several processes can train a config: the training steps must depend only on sums
+    over the sequences of a batch.
 
     Raises:
-        UsageError: if the steps depend on anything else, such as a clock.
+        UsageError: if the gradient estimator has a baseline, or if `training.compile` is not "off".
     """
     attention = getattr(config.model, "attention", None)
     if isinstance(attention, AttentionKnobs) and build_normalizer(attention).baseline is not None:
@@ -129,8 +130,8 @@ def shared_config_text(config: Config) -> str:
 
 
 def data_digest(data: Splits) -> bytes:
-    """Return the SHA-256 digest of the training and validation sequences, which all processes must
-    share."""
+    """Return a SHA-256 digest of the data files and of the training and validation sequences. The
+    digests of all processes must be equal."""
     found = hashlib.sha256("".join(data.digests).encode())
     for part in (data.train, data.validation):
         for _, some in part.chunks():
@@ -140,7 +141,7 @@ def data_digest(data: Splits) -> bytes:
 
 
 class WorkerSession(Session):
-    """A session that stops on a signal and saves nothing."""
+    """The session of each process except process 0. It stops on a signal and saves nothing."""
 
     def __init__(self, stop: Callable[[], int]) -> None:
         self.stop = stop
@@ -164,9 +165,9 @@ def run_worker(
         stop: function that returns the number of the signal that requests a stop, or 0.
 
     Raises:
-        DistributedError: if the other processes have another config or other data, or if another
+        DistributedError: if another process has a different config or different data, or if another
             process fails.
-        NonFiniteError: if the run diverged.
+        NonFiniteError: if the run diverges.
         Interrupted: if one of the processes received a signal to stop.
     """
     with processes.startup():

@@ -17,7 +17,8 @@ from seqattn.training.parameter_history import describe_interval, write_paramete
 
 
 class RunWriter:
-    """Writer of the checkpoints, histories and metrics of one run, which also informs its trackers.
+    """A writer of the checkpoints, histories and metrics of one run. It also sends the epochs to
+    the trackers of the run.
 
     Args:
         job: the job of the run.
@@ -33,7 +34,8 @@ class RunWriter:
         self.trackers = trackers
 
     def write(self, state: RunState) -> None:
-        """Write all files of a state in one transaction."""
+        """Write the changed files of the run in one transaction, and report the epochs to the
+        trackers."""
         folder, job, snapshots = self.folder, self.job, state.attention_history
         with write_transaction():
             if state.best_epoch != self.written_best:
@@ -51,7 +53,8 @@ class RunWriter:
         self.trackers.log_epochs(state.history)
 
     def _write_parameters(self, state: RunState) -> None:
-        """Write the parameter history if it has changed, and log which frames it leaves out."""
+        """Write the parameter history if it has changed, and log a message if it leaves out
+        frames."""
         history = state.parameter_history
         shapes = {name: tuple(tensor.shape) for name, tensor in state.weights.items()}
         epochs = [frame.epoch for frame in history]
@@ -74,7 +77,7 @@ class RunWriter:
 
 
 def describe_early_stopping(folder: RunFolder, epoch: int) -> str:
-    """Return the message for a run that early stopping ended after an epoch."""
+    """Return the message for a run that early stopping ended after the given epoch."""
     return f"{folder.path}: early stopping at epoch {epoch}."
 
 
@@ -84,7 +87,7 @@ class FolderSession(Session):
     Args:
         writers: the writer of each run.
         callbacks: progress callbacks and the stop signal.
-        background: thread that writes the files of a single run while the run is trained. With
+        background: thread that writes the files of a single run while training continues. With
             None, training waits until the files of all runs are written in one transaction.
     """
 

@@ -17,7 +17,7 @@ from seqattn.experiments.job import Callbacks
 from seqattn.runs import RunFolder, check_folder_available
 
 PLACEHOLDER = "frame.parquet"
-"""End of the paths in the section `data` until the names of the Parquet files are known."""
+"""Suffix of the paths in the section `data` until the names of the Parquet files are known."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ def train_on_frames(
     config: Config | ConfigSource, data: FrameData, overrides: Sequence[Override],
     output_dir: Path, *, resume: bool, overwrite: bool, callbacks: Callbacks | None = None,
 ) -> RunFolder:  # fmt: skip
-    """Train a run on DataFrames instead of files, or on the data of the config.
+    """Train a run on DataFrames or, if there are none, on the data of the config.
 
     Args:
         config: path of a YAML file, a mapping, a `Config`, or None for the defaults.
@@ -73,8 +73,9 @@ def train_on_frames(
 
     Raises:
         DataError: if a value of `data` is not a DataFrame.
-        UsageError: if `data.kind` is not `file`, or if there are overrides for a `Config`.
-        SeqattnError: for an error that a user can correct.
+        UsageError: if there are overrides for a `Config`, or if there are DataFrames for a `Config`
+            whose `data.kind` is not `file`.
+        SeqattnError: for any other error that a user can correct.
     """
     from seqattn import experiments
 
@@ -103,15 +104,15 @@ def train_on_frames(
 
 
 def _is_used(path: Path, folder: RunFolder) -> bool:
-    """Return whether the folder contains a run, and the config of this run contains the name of the
-    file."""
+    """Return whether the folder contains a run whose config contains the name of the file."""
     return folder.is_run and path.name in folder.config.read_text(encoding="utf-8")
 
 
 def _resolve_config(
     config: Config | ConfigSource, frames: Mapping[str, Any], overrides: Sequence[Override]
 ) -> Config:
-    """Build the config of a run, with a placeholder as the path of each DataFrame.
+    """Build the config of a run. Unless `config` is a `Config`, the path of each DataFrame is a
+    placeholder.
 
     Raises:
         UsageError, ConfigError: see `train_on_frames`.

@@ -41,17 +41,20 @@ class Resources:
 
     Attributes:
         device: device of the models and data.
-        threads: number of threads that torch uses on the CPU. With None, a few steps are
-            timed, and the fastest number of threads is used.
+        threads: number of threads that torch uses on the CPU; None to choose the number (see
+            `_choose_threads`).
         environment: entries of `environment.json` that all runs share.
         processes: the processes that share every batch of a single run; None if this process is
             alone.
+        workers: number of processes that train groups at the same time. With several, each has one
+            thread, unless `threads` is given.
     """
 
     device: torch.device
     threads: int | None
     environment: Mapping[str, Any]
     processes: ProcessGroup | None = None
+    workers: int = 1
 
 
 def train_group(jobs: Sequence[Job], resources: Resources, callbacks: Callbacks) -> list[Job]:
@@ -143,6 +146,8 @@ def _choose_threads(
     for job in jobs:
         if before := job.environment_of_state.get("threads"):
             return before, "as before"
+    if resources.workers > 1:
+        return 1, "one of several workers"
     return choose_threads(runs) if resources.device.type == "cpu" else (1, "the device works")
 
 
@@ -215,7 +220,7 @@ def _log_errors(jobs: Sequence[Job]) -> Iterator[None]:
     to the log of each job.
 
     Raises:
-        StorageError: if an `OSError` ends the block.
+        StorageError: if an `OSError` other than `BrokenPipeError` ends the block.
     """
     try:
         yield

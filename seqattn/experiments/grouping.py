@@ -33,8 +33,8 @@ def group_jobs(jobs: Sequence[Job]) -> list[list[Job]]:
     """Divide the pending jobs into groups of jobs that have the same position and can share every
     step.
 
-    Memory limits the size of new groups. New groups are formed from both finished and unfinished
-    jobs, so that the members of a group do not depend on which runs had finished before a stop.
+    Memory limits the size of new groups. Jobs that are finished or have a checkpoint count toward
+    this limit, so a stop does not move the boundaries between groups.
     """
     cohorts = [_restart_after_partial_save(cohort) for cohort in _cohorts(jobs)]
     resumed: dict[tuple[str, str | None], list[Job]] = {}
@@ -53,7 +53,7 @@ def group_jobs(jobs: Sequence[Job]) -> list[list[Job]]:
 
 
 def groups_without_checkpoints(jobs: Sequence[Job]) -> Iterator[list[Job]]:
-    """Yield groups for machines that have no checkpoints, where each run starts over.
+    """Yield groups for machines that have no checkpoints, so that each run starts over.
 
     A run that has epochs left starts with its original group, unless a member of that group already
     has results.
@@ -115,7 +115,7 @@ def _partially_saved(cohort: Sequence[Job], group_id: str | None) -> list[Job]:
 
 
 def _resumable_groups(members: Sequence[Job]) -> Iterator[list[Job]]:
-    """Split the runs of one group into groups with a common position.
+    """Split the runs of one group into groups whose runs have the same position.
 
     The groups of runs that have not ended come first. The groups of runs that have ended, but lack
     their results, come last.
@@ -131,7 +131,8 @@ def _resumable_groups(members: Sequence[Job]) -> Iterator[list[Job]]:
 
 
 def _groups_at_common_position(members: Sequence[Job]) -> Iterator[list[Job]]:
-    """Split runs that have not ended into groups with a common position.
+    """Form groups of runs that continue from the same position, until each run that has not ended
+    is in a group.
 
     All runs began in one group. After a stop between two files of a common save, some runs are one
     save ahead. Such a run returns to its previous checkpoint. A run that has diverged since that
@@ -168,7 +169,7 @@ def _states_by_position(job: Job, with_previous: bool) -> dict[tuple[int, int], 
 
 
 def _split_equal_rows(jobs: Sequence[Job]) -> Iterator[list[Job]]:
-    """Split runs of one group at one position into groups in which each run has another row."""
+    """Split runs of one group into groups whose runs have the same position but different rows."""
     found: dict[tuple[tuple[int, int], int, int], dict[int, Job]] = {}
     for job in jobs:
         assert job.state is not None

@@ -1,4 +1,4 @@
-"""The job, which describes a run in its folder, and the callbacks of its caller."""
+"""The job, which describes the training of one run, and the callbacks and launch of its caller."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ class Callbacks:
 
     Attributes:
         begin: function that is called when training starts. Its arguments are the number of
-            finished epochs and the total number of epochs, both summed over all unfinished runs.
+            finished epochs and the total number of epochs, both summed over the runs.
         epoch: function that is called with the record of each finished epoch of each run.
         message: function that is called with a line for the user.
         stop: function that returns the number of the signal that requests a stop, or 0. Training
-            calls this function after each step, and between the files and pictures of a run. Once
+            calls this function after each step, between groups of runs, and between pictures. Once
             the result is not 0, it must not become 0 again.
         run_info: function that is called before a single run starts. Its argument contains the
             seed and the noise floor of the run.
@@ -50,8 +50,8 @@ class Launch:
             repository of this file is recorded.
         provenance: entries of `environment.json` with the command and the origins of the config
             values.
-        processes: the processes that train a single run together, of which this process is process
-            0; None if this process is alone.
+        processes: the processes that train a single run together. This process is process 0. None
+            if this process is alone.
         before_writing: function that is called after all checks and before the first file is
             written.
     """
@@ -59,6 +59,7 @@ class Launch:
     config_path: Path | None = None
     provenance: Mapping[str, Any] = field(default_factory=dict)
     processes: ProcessGroup | None = None
+    workers: int | None = 1
     before_writing: Callable[[], None] = lambda: None
 
 
@@ -83,8 +84,7 @@ class Job:
             both digests.
         is_restarted: whether the run starts over because other runs of its group have no
             checkpoint.
-        skip_map: initial map of `model.skip: linear`, or None if the map starts at zero or if the
-            state contains the map.
+        skip_map: fitted initial map of `model.skip: linear`; None if no map was fitted.
     """
 
     config: Config
@@ -183,11 +183,12 @@ def raise_if_stopped(callbacks: Callbacks, jobs: Sequence[Job], hint: str) -> No
 
     Args:
         callbacks: the callbacks, which include the stop signal.
-        jobs: the jobs whose folder the message contains.
+        jobs: the jobs to report. The message contains the run folder of a single job, or the parent
+            folder of several jobs.
         hint: end of the sentence "saved to FOLDER ...", such as the epoch and how to continue.
 
     Raises:
-        Interrupted: if a signal requests a stop.
+        Interrupted: if a signal requests a stop, and `jobs` is not empty.
     """
     number = callbacks.stop()
     if number and jobs:

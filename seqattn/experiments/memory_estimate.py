@@ -1,7 +1,7 @@
-"""Estimates of the memory and disk space of runs, which are made before the runs start.
+"""Estimates of the memory and disk space of runs, made before the runs start.
 
-`tests/walks/test_memory.py` compares the estimates with measured peaks. In these measurements, the
-estimate of a training step is above the measured peak. Each value is a float32 number of 4 bytes.
+`tests/walks/test_memory.py` compares the memory estimates with measured peaks. Parameters,
+activations and attention weights are float32 numbers of 4 bytes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from seqattn.training.parameter_history import history_bytes
 from seqattn.training.validation import validation_chunk_size
 
 NAME_BYTES = 150
-"""Number of bytes of the id and the label of a sequence."""
+"""Estimated number of bytes of the id and the label of a sequence."""
 COPIES_OF_PARAMETERS = 24
 """Number of copies of the parameters: 5 in the optimizer, 5 in the best weights and the snapshot, 1
 in the evaluation, and 13 while a checkpoint is written."""
@@ -39,11 +39,12 @@ def memory_budget() -> int:
 def estimate_run_memory(job: Job) -> int:
     """Estimate how many bytes of memory one run of a group uses, without the evaluation of the run.
 
-    Runs are evaluated one after another, so the evaluation counts only once for all runs. A run
-    uses memory for eight copies of its parameters (gradient, moments, best epoch, a snapshot), its
-    sequences in the order of the epoch, its parameter history, and activations. Training and
-    validation do not overlap, so the estimate counts the activations of a training batch or of a
-    chunk of validation sequences, whichever has more sequences.
+    Runs are evaluated one after another, so the memory of the evaluation does not grow with the
+    number of runs. A run uses memory for eight copies of its parameters (such as the gradient, the
+    moments, the best epoch and a snapshot), two copies of its training sequences, its parameter
+    history, and activations. Training and validation do not overlap, so the estimate counts the
+    activations of a training batch or of a chunk of validation sequences, whichever has more
+    sequences.
     """
     train = job.data.train
     S, T, F = train.source_steps, train.target_steps, len(train.features)
@@ -63,8 +64,8 @@ def estimate_training_memory(
 
     The estimate is the sum of the sequences, the parameters with their copies, and the larger of
     two numbers: the activations of a batch during training, and the attention weights of the test
-    sequences after training. Attention weights that exceed `MAX_MEMORY_BYTES` are on disk and do
-    not count.
+    sequences after training. These attention weights count up to `MAX_MEMORY_BYTES`, because larger
+    weights are moved to a file.
 
     Args:
         S, T: lengths of the longest source and the longest target.
@@ -99,9 +100,9 @@ def estimate_training_memory(
 def checkpoint_bytes(job: Job) -> int:
     """Estimate how many bytes of disk space the checkpoints of a run use.
 
-    There are two checkpoints, and a third checkpoint exists while it is written. A checkpoint
-    contains the weights, the weights of the best epoch, two moments and the history. The parameter
-    history counts twice.
+    The estimate counts two checkpoints, and a third one that exists while it is being written. A
+    checkpoint contains the weights, the weights of the best epoch, two moments and the history. The
+    parameter history counts twice.
     """
     size = 4 * 4 * job.parameters + 8 * 8 * job.config.training.epochs + 65_536
     return 3 * size + 2 * _history_bytes(job)
@@ -117,8 +118,8 @@ def check_memory(config: Config, data: Splits | None = None) -> None:
 
     Args:
         data: the sequences, or None if they are not loaded yet. With None, the check uses the
-            numbers of sequences in the config. A config with a data file contains no such numbers,
-            so the function then checks nothing.
+            numbers and lengths of the sequences in the config. If the config does not contain them,
+            as with a data file, nothing is checked.
 
     Raises:
         UsageError: if training needs more memory; the message contains the estimate.
@@ -144,7 +145,7 @@ def check_memory(config: Config, data: Splits | None = None) -> None:
 
 def check_memory_of_runs(configs: Sequence[Config]) -> None:
     """Check that the training of each run fits into memory, and that the generated data of all runs
-    fit into memory together.
+    fit into memory together. Data whose size is not in the config are not checked.
 
     Raises:
         UsageError: if the runs need more memory; the message contains the estimate.

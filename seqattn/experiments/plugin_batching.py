@@ -1,8 +1,8 @@
 """The decision whether the runs of a model with parts from a plugin can be trained side by side.
 
 A module that is trained side by side gets parameters with a leading axis of runs. A plugin may
-contain modules that cannot handle this axis, such as `torch.nn.Linear`. The runs of such a model
-are trained one after another.
+contain modules that cannot handle this axis, such as `torch.nn.Linear`. The runs of a model with
+such a module are trained one after another.
 """
 
 from __future__ import annotations
@@ -17,17 +17,18 @@ from seqattn.models import FeatureSpec, Lengths, Seq2SeqModel, build_model
 from seqattn.training.stacked_params import StackedParams
 
 R, N, S, T = 3, 5, 7, 4
-"""The sizes of the comparison. They differ, so that a wrong axis causes a different result."""
+"""Numbers of runs and sequences, and maximum numbers of source and target steps, in the comparison.
+The numbers differ, so that a wrong axis changes the result."""
 TOLERANCE = 1e-4
 
 _known: dict[str, bool] = {}
-"""The results for each section `model`."""
+"""The results by section `model`, features and lengths."""
 
 
 def is_batchable(config: Model, features: FeatureSpec, lengths: Lengths) -> bool:
-    """Return whether runs of a model can be trained side by side. The function compares the
-    forecasts of several runs side by side with the forecasts of each run alone, unless no part of
-    the model comes from a plugin.
+    """Return whether runs of a model can be trained side by side. If a part of the model comes from
+    a plugin, the function compares the forecasts of several runs side by side with the forecasts of
+    each run alone.
 
     Args:
         config: the section `model`.
@@ -88,15 +89,15 @@ def _compare(config: Model, features: FeatureSpec, lengths: Lengths) -> bool:
 def _forecasts(
     model: Seq2SeqModel, source: Tensor, target: Tensor, valid: Tensor | None, runs: int | None
 ) -> list[Tensor]:
-    """Return the forecasts of the training pass, with and without teacher forcing, and the
-    free-running forecast."""
-    T = target.shape[-2]
+    """Return the teacher-forced forecasts without and with random numbers, the forecast of the
+    training pass without teacher forcing, and the free-running forecast."""
+    T, random = target.shape[-2], _FixedNumbers(runs)
     outputs = [
         model.forward(
             source, target, source_lengths=valid, rng=rng,
             teacher_forcing=torch.full((T,), is_forced),
         )
-        for is_forced, rng in ((True, None), (True, _FixedNumbers(runs)))
+        for is_forced, rng in ((True, None), (True, random), (False, random))
     ]  # fmt: skip
     outputs.append(model.forecast(source, T, source_lengths=valid))
     return [output.values for output in outputs]

@@ -21,7 +21,8 @@ from seqattn.training import RunState
 
 
 def prepare_jobs(configs: Sequence[tuple[Config, RunFolder]], *, resume: bool) -> list[Job]:
-    """Load the data and the progress of each run. Runs with the same section `data` share the data.
+    """Load the data of each run, and the progress of each run if `resume` is true. Runs with the
+    same section `data` share the data.
 
     Raises:
         SeqattnError: for an error that a user can correct.
@@ -44,7 +45,7 @@ def prepare_jobs(configs: Sequence[tuple[Config, RunFolder]], *, resume: bool) -
 def groups_to_train(
     configs: Sequence[tuple[Config, RunFolder]],
 ) -> list[list[tuple[Config, RunFolder]]]:
-    """Return the groups that `train_many` would train from the beginning.
+    """Return the groups of the runs that have epochs left, for machines that have no checkpoints.
 
     Runs with results are left out.
 
@@ -91,7 +92,7 @@ def _length_range(lengths: Sequence[Integers], array_length: int) -> tuple[int, 
     Args:
         lengths: lengths of the sequences of each part.
         array_length: length of the arrays, for which the model is built. If all sequences have
-            equal lengths, this length is returned as the longest length.
+            equal lengths, the array length is returned as the longest length.
     """
     every = np.concatenate(lengths)
     shortest, longest = int(every.min()), int(every.max())
@@ -118,11 +119,12 @@ def _check_sequence_lengths(job: Job) -> None:
 
 
 def _load_progress(job: Job) -> Job:
-    """Add the progress in the run folder to the job: the state from which training continues, the
-    summary of a finished run, or the error of a diverged run.
+    """Add the progress in the run folder to the job: the state from which training continues, and
+    the summary of a finished run or the error of a diverged run.
 
     Raises:
         CheckpointError: if the run cannot be continued.
+        ConfigError, DataError: see `load_latest_checkpoint`.
     """
     folder, config = job.folder, job.config
     environment = folder.read_environment() if folder.is_run else {}
@@ -133,7 +135,7 @@ def _load_progress(job: Job) -> Job:
     if folder.summary.exists():
         summary = check_summary(folder, as_plain(config.model), config.seed)
         if not summary.get("diverged"):
-            # A change of training.epochs can change why the run ended, and so its summary.
+            # A change of training.epochs can change why the run ended, and thus its summary.
             stopped_early = job.ending == "early stopping"
             if job.is_trained and summary["stopped_early"] == stopped_early:
                 job = replace(job, summary=summary)

@@ -1,10 +1,10 @@
-"""Training of groups of runs as tasks of a Ray cluster, on this machine or on several.
+"""Training of groups of runs as tasks of a Ray cluster, on one or more machines.
 
-A task trains its group just as a single process would. With `--threads 1` and enough memory for the
-same groups, the weights and results of each run are therefore the same as without a cluster. The
-task writes its run folders in a temporary folder on its machine and returns their contents. The
-machines share no files. If a machine fails, Ray retries the task on another machine. The caller
-writes each group to disk when its task ends.
+A task trains its group just as a single process would. With `--threads 1`, machines of the same
+kind, and enough memory for the same groups, the weights and results of each run are therefore the
+same as without a cluster. The task writes its run folders to a temporary folder on its machine and
+returns their contents. The machines need no shared run folders. If a machine fails, Ray retries the
+task on another machine. The caller writes each group to disk when its task ends.
 """
 
 from __future__ import annotations
@@ -35,8 +35,12 @@ INSTALL = 'compare --engine ray needs Ray: pip install "seqattn[ray]"'
 CONNECT_TIMEOUT_SECONDS = 60.0
 POLL_INTERVAL_SECONDS = 0.2
 """Time in seconds between two checks of the stop signal."""
+IF_AUTHENTICATED = (
+    "If the cluster requires a token, set RAY_AUTH_MODE=token, and RAY_AUTH_TOKEN to the token of"
+    " the cluster (or RAY_AUTH_TOKEN_PATH to a file with the token)."
+)
 MAX_RETRIES = 8
-"""Number of times that Ray repeats a task on another machine."""
+"""Maximum number of times that Ray retries a task whose machine or process failed."""
 CONTINUE = "finished runs are kept; run the same command again to continue."
 RunGroup = list[tuple[Config, RunFolder]]
 FileContents = dict[str, bytes]
@@ -67,7 +71,7 @@ def train_on_cluster(
 ) -> None:
     """Train the unfinished runs of many configs as tasks of a cluster.
 
-    The run folders get the same content as if `train_many` trained the runs in this process.
+    The run folders get the same files as if `train_many` trained the runs in this process.
 
     Args:
         configs: each config with its run folder.
@@ -81,8 +85,9 @@ def train_on_cluster(
             written.
 
     Raises:
-        UsageError: if Ray is not installed, or if no machine has enough cores or a GPU.
-        DistributedError: if the cluster cannot be reached, or if a task failed.
+        UsageError: if Ray is not installed, if `address` is invalid, if a config selects MLflow or
+            Weights & Biases, or if no machine has enough cores or the required GPU.
+        DistributedError: if the cluster cannot be reached or started, or if a task failed.
         SeqattnError: for an error in a config or its data that a user can correct.
         Interrupted: on SIGINT or SIGTERM.
     """
@@ -105,7 +110,8 @@ def train_on_cluster(
 
 def _check_trackers(configs: Sequence[tuple[Config, RunFolder]]) -> None:
     """Check that no config selects a tracker that a task cannot use. A task trains in a scratch
-    folder on another machine, and knows neither the folder of all outputs nor the name of the run.
+    folder, often on another machine, and knows neither the folder of all outputs nor the path of
+    the run in that folder.
 
     Raises:
         UsageError: if a config selects MLflow or Weights & Biases.
@@ -127,7 +133,7 @@ def _submit(
     for group in groups:
         configs = [config for config, _ in group]
         task = remote.remote(
-            [as_plain(config) for config in configs], plugin_contents(configs), device, threads,
+            [as_plain(config) for config in configs], plugin_contents(), device, threads,
             dict(provenance), str(Path.cwd()),
         )  # fmt: skip
         tasks[task] = group
@@ -138,7 +144,7 @@ def _collect(ray: Any, tasks: dict[Any, RunGroup], callbacks: Callbacks) -> None
     """Write the run folders of each group when its task ends.
 
     Raises:
-        SeqattnError: see `train_on_cluster`.
+        SeqattnError, Interrupted: see `train_on_cluster`.
     """
     while tasks:
         # Without `num_returns`, a stop would discard all finished tasks except one.
@@ -157,7 +163,8 @@ def _gpus_per_task(ray: Any, device: str, threads: int) -> int:
     """Return the number of GPUs of each task, 0 or 1.
 
     Raises:
-        UsageError: if no machine has enough cores or a GPU, so that a task would wait forever.
+        UsageError: if no machine has enough cores, or if `device` is "cuda" and no machine has a
+            GPU. Otherwise, a task would wait forever.
     """
     gpus = int(device != "cpu" and ray.cluster_resources().get("GPU", 0) > 0)
     if device == "cuda" and not gpus:
@@ -175,7 +182,7 @@ def _gpus_per_task(ray: Any, device: str, threads: int) -> int:
 
 def train_on_worker(
     configs: Sequence[Mapping[str, Any]],
-    plugins: Mapping[str, bytes],
+    plugins: Mapping[str, bytes | None],
     device: str,
     threads: int,
     provenance: Mapping[str, Any],
@@ -185,9 +192,9 @@ def train_on_worker(
 
     Args:
         configs: the configs of the group as plain data. An object with the section of a plugin
-            could not be received before the plugin is loaded.
-        plugins: the content of each plugin file by path, because this machine may not have the
-            files.
+            could not be unpickled before the plugin is loaded.
+        plugins: the loaded plugins with the contents of their files, because this machine may not
+            have the files; see `plugin_contents`.
         device: "cpu" or "cuda".
         threads: number of threads of torch.
         provenance: see `Launch`.
@@ -299,8 +306,8 @@ def _ray_connection(address: str | None, callbacks: Callbacks) -> Iterator[Any]:
     the block. The context yields the module `ray`.
 
     Raises:
-        UsageError: if Ray is not installed.
-        DistributedError: if the cluster cannot be reached.
+        UsageError: if Ray is not installed, or if the address is invalid.
+        DistributedError: if the cluster cannot be reached or started.
         Interrupted: on SIGINT or SIGTERM.
     """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
@@ -335,8 +342,8 @@ def _init_options(address: str | None) -> dict[str, Any]:
 
 
 def _check_connection(address: str, callbacks: Callbacks) -> None:
-    """Check in a child process that the cluster can be reached. Ray kills a process that connects
-    to a server that is not a Ray cluster.
+    """Check that the cluster can be reached. The check runs in a child process, because Ray kills a
+    process that connects to a server other than a Ray cluster.
 
     Raises:
         DistributedError: if the cluster cannot be reached.
@@ -361,8 +368,10 @@ def _check_connection(address: str, callbacks: Callbacks) -> None:
         lines = output.read().decode(errors="replace").strip().splitlines() or ["no answer"]
     limit = CONNECT_TIMEOUT_SECONDS
     timeout = f" within {limit:.0f} seconds" if waited >= limit else ""
+    # The advice of Ray after the first sentence also describes how to start a cluster.
+    reason = lines[-1].partition(". Ensure that the token")[0][:300].rstrip(".")
     raise DistributedError(
-        f"the Ray cluster at {address} cannot be reached{timeout}: {lines[-1][:300]}"
+        f"the Ray cluster at {address} cannot be reached{timeout}: {reason}. {IF_AUTHENTICATED}"
     )
 
 
@@ -370,7 +379,7 @@ def _check_port(address: str) -> None:
     """Check that an address has a valid form and an open port.
 
     Raises:
-        UsageError: if the address is not of the form host:port.
+        UsageError: if the address is neither `auto` nor of the form host:port.
         DistributedError: if the port is closed.
     """
     if address == "auto":

@@ -29,7 +29,7 @@ def write_results(job: Job, model: Seq2SeqModel, references: ReferencesOfData) -
     same time.
 
     Args:
-        job: a job that has finished its training.
+        job: a job whose training has ended.
         model: model of the job's config, on the device that trained the run. This function copies
             the best weights into the model.
         references: reference losses of the data of other runs, by the `id` of the data. If the
@@ -127,8 +127,8 @@ def _of_training(job: Job, state: RunState) -> dict[str, Any]:
 def _references(data: Splits) -> tuple[ReferenceLosses, ReferenceLosses]:
     """Compute the reference losses of the test part and of the validation part.
 
-    Both parts have the same baselines. The losses of the validation part are in the units of the
-    training losses, because the loss curve shows both.
+    Baselines that only one of the parts has are left out. The losses of the validation part are in
+    the units of the training losses, because the loss curve shows both.
     """
     tested = ReferenceLosses.from_splits(data.test, data)
     validated = ReferenceLosses.from_splits(data.validation, data, in_training_units=True)

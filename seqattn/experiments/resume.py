@@ -29,9 +29,9 @@ def load_latest_checkpoint(job: Job) -> Job:
     checkpoints were skipped. A job without checkpoints gets no state.
 
     Raises:
-        CheckpointError: if there are checkpoints, but none of them is usable.
+        CheckpointError: if the run has checkpoints or finished epochs, but no usable checkpoint.
         ConfigError: if the config belongs to another run.
-        DataError: if the files that the run was trained on have changed.
+        DataError: if the data files have changed since training began.
     """
     folder, reasons = job.folder, list[str]()
     for path in (folder.last, folder.previous):
@@ -109,15 +109,15 @@ def check_same_split(job: Job) -> None:
     before = job.folder.read_split()
     if before and before != list(job.data.split):
         raise CheckpointError(
-            f"{job.folder.split}: training began with other parts than data.split gives in this"
-            " version. Continuing would train on sequences that were held out. Train again with"
-            " --overwrite, or under another --name."
+            f"{job.folder.split}: this version of seqattn does not split the series into the parts"
+            " with which training began. Continuing would train on sequences that were held out."
+            " Train again with --overwrite, or under another --name."
         )
 
 
 def check_same_rates(job: Job) -> None:
-    """Check that the schedule gives the learning rates that the finished epochs were trained with,
-    because earlier versions had other schedules.
+    """Check that the schedule gives the learning rates of the finished epochs, because earlier
+    versions had other schedules.
 
     Raises:
         CheckpointError: if the learning rate of an epoch differs from the rate that the schedule
@@ -158,7 +158,8 @@ def check_resumable(folder: RunFolder, before: Config, config: Config, epoch: in
         epoch: number of finished epochs.
 
     Raises:
-        ConfigError: if a change of the config would result in another run.
+        ConfigError: if a change of the config would result in another run, or if the config has
+            fewer epochs than are finished.
     """
     changed = config_differences(before, config)
     lines = [

@@ -1,4 +1,4 @@
-"""The content of `environment.json`: device, versions and git revision."""
+"""The choice of the device, and the content of `environment.json`."""
 
 from __future__ import annotations
 
@@ -33,13 +33,12 @@ def choose_device(name: str) -> torch.device:
 
 
 def collect_environment(device: torch.device, config_path: Path | None) -> dict[str, Any]:
-    """Return the versions and the hardware that may affect the numbers of a run.
+    """Return the start time, the git revision, and the versions and hardware that may affect the
+    results of a run.
 
     Args:
         device: device of the models and data.
-        config_path: path of the config file, or None if there is no file. The recorded git revision
-            is that of the repository that contains this file. Without a file, it is that of the
-            repository that contains the current folder.
+        config_path: path of the config file, or None if there is no file; see `find_git_revision`.
     """
     packages = ("seqattn", "torch", "numpy", "pydantic", "safetensors", "matplotlib")
     gpu = torch.cuda.get_device_name(device) if device.type == "cuda" else None
@@ -57,15 +56,15 @@ def collect_environment(device: torch.device, config_path: Path | None) -> dict[
 
 
 def rounding_change(before: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:
-    """Describe the changes in the environment that make a resumed run round differently. Such a
-    change is another device, another version of torch, or another number of threads or processes.
+    """Describe the changes in the environment that make a resumed run round differently: another
+    device, version of torch, number of threads or number of processes.
 
     Args:
-        before, now: content of `environment.json` before and after the resume. An entry that an
-            older version did not write counts as unchanged.
+        before, now: content of `environment.json` before and after the resume. A missing number of
+            processes means one process. Any other missing entry counts as unchanged.
 
     Returns:
-        a sentence for the log, or None if nothing has changed.
+        a sentence for the log, or None if none of these has changed.
     """
     changes = list[str]()
     if before.get("device") is not None:
@@ -93,10 +92,11 @@ def _device_in_words(environment: Mapping[str, Any]) -> str:
 
 
 def find_git_revision(config_path: Path | None) -> str | None:
-    """Return the git revision of the repository that contains the config.
+    """Return the git revision of the repository that contains the config file or, without a file,
+    the current folder.
 
-    The result ends in "-dirty" if files differ from this revision. If there is no repository, the
-    result is None.
+    The result ends in "-dirty" if tracked files differ from this revision. If git finds no
+    repository, the result is None.
     """
     place = config_path.resolve().parent if config_path else Path.cwd()
     describe = ["describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]

@@ -65,7 +65,7 @@ def prepare_folders(
 
     Args:
         environment: entries of `environment.json` that all runs share.
-        overwrite: whether to remove all files of earlier runs.
+        overwrite: whether to remove all files of the earlier run in each folder.
     """
     for job in jobs:
         folder = job.folder
@@ -91,8 +91,8 @@ def environment_of(
     Args:
         environment: entries that all runs share, with the number of threads if the user requested
             one.
-        threads: the chosen number of threads, or None if it is not chosen yet. With None, the
-            content has the number from before the resume if this number is known.
+        threads: the chosen number of threads, or None if it is not chosen yet. If the number is
+            neither requested nor chosen, the content has the number from before the resume, if any.
     """
     content, before = dict(environment), job.environment_of_state.get("threads")
     if threads := environment.get("threads") or threads or before:
@@ -109,7 +109,7 @@ def log_rounding_changes(
     distinct line once.
 
     Args:
-        jobs: the jobs, of which new jobs get no line.
+        jobs: the jobs. A new job gets no line.
         environment: entries of the new `environment.json` that all runs share.
         callbacks: the callbacks that show the lines.
     """
@@ -125,7 +125,7 @@ def log_rounding_changes(
 
 
 def draw_missing_pictures(jobs: Sequence[Job], callbacks: Callbacks) -> None:
-    """Draw the missing pictures of each finished run.
+    """Draw the pictures of each finished run that lacks a picture.
 
     Raises:
         Interrupted: if a stop is requested; the pictures drawn so far are kept.

@@ -12,8 +12,8 @@ from seqattn.models import Seq2SeqModel
 
 
 def fit_skip_maps(groups: Sequence[Sequence[Job]]) -> list[list[Job]]:
-    """Fit the initial map of each new job, if its linear skip starts from ridge regression. A
-    resumed job needs no fit, because its checkpoint contains the map.
+    """Fit the initial map of each new job whose linear skip starts from ridge regression. A resumed
+    job needs no fit, because its checkpoint contains the map.
     """
     fitted: dict[int, RidgeMap] = {}
 
@@ -29,8 +29,8 @@ def fit_skip_maps(groups: Sequence[Sequence[Job]]) -> list[list[Job]]:
 
 
 def build_initial_model(job: Job) -> Seq2SeqModel:
-    """Build the model, and draw its initial weights with the seed. A linear skip starts from the
-    fitted map, and is frozen if `model.skip_map` is `frozen`.
+    """Build the model, and draw its initial weights with the seed. If the linear skip starts from a
+    fitted map, it gets the weights of this map, and is frozen if `model.skip_map` is `frozen`.
     """
     model = job.new_model()
     if model.skip is not None and starts_at_map(job):

@@ -16,7 +16,7 @@ from seqattn.training import LoadedModel
 
 
 def is_single_sequence(source: Any) -> bool:
-    """Return whether a source is an array (S, F)."""
+    """Return whether a source is a single sequence: an array (S, F)."""
     return frame_kind(source) is None and np.ndim(source) == 2
 
 
@@ -31,8 +31,8 @@ def source_sequences(
         message: function that is called with each note about the columns of a DataFrame.
 
     Raises:
-        DataError: if the values are not numbers, if the shape is wrong, or if a value inside a
-            sequence is not finite.
+        DataError: if the values are not numbers, if the shape is wrong, or if the source contains
+            infinity, or NaN anywhere but in the padding at the end of a sequence.
     """
     if frame_kind(source) is not None:
         return FrameReader.of(trained, source, message).read_sources()

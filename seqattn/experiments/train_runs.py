@@ -28,11 +28,14 @@ from seqattn.experiments.run_folders import (
 )
 from seqattn.experiments.skip_start import fit_skip_maps
 from seqattn.experiments.trackers import check_trackers
+from seqattn.experiments.worker_count import worker_count
+from seqattn.experiments.worker_processes import train_in_workers
 from seqattn.runs import RunFolder, check_folder_available
 from seqattn.runs.storage import allow_open_files, check_free_space
 from seqattn.training.threads import restore_thread_count
 
 RESUME_HINT = " after training; --resume continues from there"
+STOPPED_HINT = "; to continue, use --resume with the same config and --set"
 
 
 def train_one(
@@ -88,8 +91,8 @@ def train_many(
     Args:
         configs: each config with its run folder.
         device: "cpu", "cuda" or "auto".
-        threads: number of threads that torch uses on the CPU. With None, a few steps are
-            timed, and the fastest number of threads is used.
+        threads: number of threads that torch uses on the CPU; None to choose the number
+            automatically. A resumed run then keeps its number.
         resume: whether to continue existing runs.
         overwrite: whether to replace existing runs.
         plots: whether to draw the pictures of each run.
@@ -121,7 +124,7 @@ def train_many(
             log_rounding_changes(pending, resources.environment, callbacks)
             prepare_folders(pending, resources.environment, overwrite=overwrite)
             _begin_progress(pending, callbacks)
-            jobs = _replace_jobs(jobs, _train_groups(groups, resources, callbacks))
+            jobs = _replace_jobs(jobs, _train_groups(groups, resources, callbacks, launch.workers))
             has_pictures_to_draw = plots and any(job.summary is not None for job in jobs)
             hint = RESUME_HINT if has_pictures_to_draw else NOTHING_MISSING
             raise_if_stopped(callbacks, groups[-1], hint)
@@ -173,9 +176,17 @@ def _shared_environment(
 
 
 def _train_groups(
-    groups: Sequence[Sequence[Job]], resources: Resources, callbacks: Callbacks
+    groups: Sequence[Sequence[Job]],
+    resources: Resources,
+    callbacks: Callbacks,
+    workers: int | None,
 ) -> list[list[Job]]:
-    trained = list[list[Job]]()
+    if (count := worker_count(groups, resources, workers)) > 1:
+        trained = train_in_workers(groups, resources, callbacks, count)
+        pending = [job for group in trained for job in group if job.is_pending]
+        raise_if_stopped(callbacks, pending, STOPPED_HINT)
+        return trained
+    trained = []
     for group in groups:
         if trained:
             raise_if_stopped(callbacks, trained[-1], RESUME_HINT)

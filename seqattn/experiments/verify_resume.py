@@ -31,7 +31,7 @@ class VerifyResult:
         steps: number of training steps of each of the two runs.
         stops: steps after which the second run was stopped.
         compared: number of tensors, values and files that were compared.
-        difference: description of the first difference, or None if all are equal.
+        difference: description of the first difference, or None if there is no difference.
     """
 
     steps: int
@@ -95,7 +95,7 @@ def verify_resume(
 
 
 def _stop_after(limit: int | None) -> Callable[[], int]:
-    """Return a stop callback that requests SIGINT from call number `limit` on.
+    """Return a stop callback that returns SIGINT from call number `limit` on.
 
     If `limit` is None, the callback never requests a stop.
     """
@@ -109,7 +109,7 @@ def first_difference(one: RunFolder, other: RunFolder) -> tuple[int, str | None]
 
     Returns:
         the number of tensors, values and files that were compared, and a description of the first
-        difference, or None if all are equal.
+        difference, or None if there is no difference.
     """
     compared = 0
     (metadata, tensors), (other_metadata, other_tensors) = (

@@ -6,8 +6,8 @@
       train.log          the events of the run, one line each, with times
       metrics.csv        one row for each epoch
       checkpoints/       best.safetensors, last.safetensors, previous.safetensors
-      split.csv          the part (train, validation or test) of each sequence of your own files
-      files.csv          the files that were read during training, with SHA-256 digests
+      split.csv          the part of each sequence of your own files, unless there are too many
+      files.csv          the data files with SHA-256 digests, if a path covers several files
       summary.json       losses, baselines and noise floor, or the epoch of the divergence
       predictions.npz    test sequences and their free-running forecasts
       film.npz           attention of some validation sequences over the epochs, if recorded
@@ -19,7 +19,8 @@
       loss_curve.png, predictions.png, attention.png
       .lock              lock of the process that writes to the folder
 
-Every file except the log is written atomically; see `seqattn.runs.storage`.
+Every file except the log, the lock and the files in tracker folders is written atomically; see
+`seqattn.runs.storage`.
 """
 
 from seqattn.runs.array_files import (

@@ -1,5 +1,4 @@
-"""The NPZ files of a run folder: the arrays in these files, and the checks that reading a file
-performs.
+"""The arrays in the NPZ files of a run folder, and the checks that are made when a file is read.
 
 In shapes, N is the number of sequences, L the number of layers, A the number of heads, T the number
 of target steps, S the number of source steps, and F the number of features.
@@ -24,7 +23,7 @@ PER_SEQUENCE = frozenset({
     "source", "target", "forecast", "weights", "encoder_self", "decoder_self", "ids", "labels",
     "source_lengths", "target_lengths", "alignment", "source_times", "target_times",
 })  # fmt: skip
-"""The names of the arrays that have an axis of sequences as the first axis."""
+"""The names of the arrays whose first axis is the axis of sequences."""
 
 
 def attention_arrays(
@@ -38,7 +37,8 @@ def attention_arrays(
     encoder_self: NDArray[np.floating] | None = None,
     decoder_self: NDArray[np.floating] | None = None,
 ) -> dict[str, NDArray[Any]]:
-    """Return the arrays of an attention file, with NaN in padded cells.
+    """Return the arrays of an attention file, with NaN in padded cells and, in `decoder_self`,
+    above the diagonal.
 
     Args:
         weights: the cross-attention weights (N, L, A, T, S).
@@ -94,7 +94,7 @@ def masked_weights(
     source_lengths: NDArray[np.int64],
     target_lengths: NDArray[np.int64],
 ) -> dict[str, NDArray[np.float32]]:
-    """Return attention weights with NaN in padded cells.
+    """Return attention weights with NaN in padded cells and, in `decoder_self`, above the diagonal.
 
     Args:
         maps: the weights (N, L, A, rows, columns) by kind. The kinds are `cross`, `encoder_self`
@@ -133,8 +133,8 @@ def read_predictions(path: Path, max_rows: int | None = None) -> Arrays:
             sequences.
 
     Returns:
-        the arrays by name: `source` (N, S, F), `target` and `forecast` (N, T, G) with G target
-            features, the ids, the labels and the lengths.
+        the arrays by name, such as `source` (N, S, F), `target` and `forecast` (N, T, G) with G
+            target features, the ids, the labels and the lengths.
 
     Raises:
         CheckpointError: if the file is missing, or is not a predictions file.
@@ -162,9 +162,9 @@ def read_attention(path: Path, max_rows: int | None = None) -> Arrays:
             sequences.
 
     Returns:
-        the arrays by name: `weights` (N, L, A, T, S), `alignment` (N, T), the ids and the lengths.
-            The file of a Transformer also has `encoder_self` (N, L, A, S, S) and `decoder_self` (N,
-            L, A, T, T).
+        the arrays by name, such as `weights` (N, L, A, T, S), the ids, the lengths, and `alignment`
+            (N, T) if it is known. The file of a Transformer also has `encoder_self` (N, L, A, S, S)
+            and `decoder_self` (N, L, A, T, T).
 
     Raises:
         CheckpointError: if the file is missing, or is not an attention file.
@@ -181,10 +181,10 @@ def read_attention(path: Path, max_rows: int | None = None) -> Arrays:
 
 def read_matching_attention(predictions: Path, path: Path, max_rows: int | None = None) -> Arrays:
     """Read an attention file, and check that it contains the same sequences as the predictions
-    file.
+    file, if there is one.
 
     Args:
-        predictions: the predictions file, which may be missing.
+        predictions: the predictions file.
         path: the attention file.
         max_rows: the largest number of sequences to read from a large file; None to read all
             sequences.
@@ -221,8 +221,8 @@ def read_film(path: Path) -> Arrays:
     """Read `film.npz`.
 
     Returns:
-        the arrays by name: `weights` (E, P, L, A, T, S) of P probe sequences at E epochs, `epochs`
-            (E,), the ids, the labels and the lengths.
+        the arrays by name, such as `weights` (E, P, L, A, T, S) of P probe sequences at E epochs,
+            `epochs` (E,), the ids, the labels and the lengths.
 
     Raises:
         CheckpointError: if the file is missing, or is not an attention history.
@@ -241,7 +241,7 @@ def read_parameter_history(path: Path) -> Arrays:
     Returns:
         the arrays by name: `parameters` (E, P) at E epochs, `epochs` (E,), and the `names` (K,) and
             `shapes` (K, D) of the K parameters that a row of `parameters` concatenates. A shape
-            with fewer than D axes ends with -1.
+            with fewer than D axes is padded with -1 at the end.
 
     Raises:
         CheckpointError: if the file is missing, or is not a parameter history.

@@ -92,13 +92,12 @@ def read_split(path: Path) -> list[tuple[str, ...]]:
     """Read `split.csv`. Return an empty list if the file is missing or unreadable."""
     try:
         return [tuple(row) for row in _read_rows(path)[1:]]
-    except (OSError, ValueError):
+    except (OSError, ValueError, csv.Error):
         return []
 
 
 def write_data_files(path: Path, digests: Mapping[str, str]) -> None:
-    """Write `files.csv`, with the names and the SHA-256 digests of the files that training
-    reads."""
+    """Write `files.csv`, with the names and the SHA-256 digests of the data files."""
     _write_rows(path, ("file", "sha256"), digests.items())
 
 
@@ -106,7 +105,7 @@ def read_data_files(path: Path) -> dict[str, str]:
     """Read `files.csv`. Return an empty dict if the file is missing or unreadable."""
     try:
         return dict(_read_rows(path)[1:])
-    except (OSError, ValueError):
+    except (OSError, ValueError, csv.Error):
         return {}
 
 

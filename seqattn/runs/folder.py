@@ -65,7 +65,7 @@ class RunFolder:
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """All files that training writes, except the folders of trackers."""
+        """All files that training writes, except the lock and the files in tracker folders."""
         return (
             self.config, self.environment, self.log, self.metrics, self.split, self.data_files,
             self.summary, self.best, self.last, self.previous, self.film, self.parameter_history,
@@ -88,7 +88,7 @@ class RunFolder:
 
     @property
     def missing_files(self) -> str:
-        """The names of those files required by `is_run` that are missing, as text for messages."""
+        """The missing files that `is_run` requires, as text such as "no config.yaml"."""
         needed = (self.config, self.environment)
         return " and ".join(f"no {file.name}" for file in needed if not file.is_file())
 
@@ -196,7 +196,7 @@ class RunFolder:
         """Read the summary of a run that has ended with a finite test loss.
 
         Raises:
-            CheckpointError: if the run has not ended, or if it diverged.
+            CheckpointError: if the run has not ended or has diverged, or if the file is damaged.
         """
         reason = self.divergence()
         if reason is not None:

@@ -29,8 +29,8 @@ MAX_MISTAKES_SHOWN = 5
 
 
 class _Stored(BaseModel):
-    """The strict base class of the schemas, which neither converts text to numbers nor accepts
-    NaN."""
+    """The strict base class of the schemas, which neither converts text to numbers nor accepts NaN
+    or infinity."""
 
     model_config = ConfigDict(strict=True, extra="ignore", allow_inf_nan=False)
 
@@ -80,8 +80,8 @@ class FeatureErrors(_Stored):
 
 
 class Metrics(_Stored):
-    """The schema of the forecast errors of a run on a user's own data. Errors are in the units of
-    the data. `seqattn.data.metrics` defines the metrics."""
+    """The schema of the forecast errors of a run on a user's own data, which are defined in
+    `seqattn.data.metrics`."""
 
     season: Positive | None
     season_origin: Literal["given", "found"] | None
@@ -109,8 +109,8 @@ class Metrics(_Stored):
 
 
 class _EndedRun(_Stored):
-    """The schema of the keys that every `summary.json` contains. A run without a `summary.json` has
-    not ended.
+    """The schema of the keys that summaries of finished and of diverged runs share. A run without a
+    `summary.json` has not ended.
 
     Attributes:
         skipped_checkpoints: a line of text for each checkpoint that could not be used when the run
@@ -227,7 +227,7 @@ class StoredSweep(_Stored):
     key: str
     arms: dict[str, tuple[str, float]]
 
-    model_config = ConfigDict(strict=False)  # JSON has lists for pairs
+    model_config = ConfigDict(strict=False)  # JSON stores pairs as lists
 
 
 class Manifest(_Stored):

@@ -58,13 +58,13 @@ def _no_run_in(folder: RunFolder) -> str:
 
 
 def check_run_exists(path: Path) -> None:
-    """Check that there is a folder to continue a run in (`--resume`).
+    """Check that the folder that `--resume` selects exists.
 
     Args:
         path: the run folder, or the folder of many seeds.
 
     Raises:
-        CheckpointError: if there is no such folder.
+        CheckpointError: if the folder does not exist.
     """
     if path.exists():
         return
@@ -128,7 +128,8 @@ def check_folder_available(folder: RunFolder, *, resume: bool, overwrite: bool) 
     """Check that training may write to a folder.
 
     Raises:
-        UsageError: if the folder has files that training must not replace.
+        UsageError: if training must not write to the folder, or if both `resume` and `overwrite`
+            are true.
     """
     path = folder.path
     if resume and overwrite:

@@ -16,7 +16,7 @@ from seqattn.runs.storage import open_atomic
 
 DESCRIPTORS = re.compile(r"/dev/fd|/proc/(self|thread-self|\d+)/fd")
 MAX_LINKS = 40
-"""The maximum length of a chain of symbolic links that operating systems follow."""
+"""The maximum number of symbolic links to follow, as in Linux."""
 
 
 def write_output(path: Path, content: bytes) -> None:
@@ -100,8 +100,8 @@ def _descriptor(path: Path) -> int | None:
     """Return the open descriptor of this process that a path such as /dev/stdout names, or None if
     the path does not name a descriptor.
 
-    If the output is redirected to a regular file, opening the path would overwrite the file from
-    the beginning.
+    The output is written to the descriptor itself. If the descriptor is redirected to a regular
+    file, opening the path would overwrite the file from the beginning.
     """
     for _ in range(MAX_LINKS):
         parent = os.path.realpath(path.parent)

@@ -110,7 +110,9 @@ def test_the_rows_of_the_site_s_page_are_those_of_the_help_pages() -> None:
             context = command.make_context(name, [], resilient_parsing=True)
             for records in command.sections(context).values():
                 found |= {f"{name} {option}": text for option, text in records}
-    assert found["train --threads N"].endswith("[default: fastest in a short measurement]")
+    assert found["train --threads N"].endswith(
+        "[default: 1 for small models, or the fastest in a measurement]"
+    )
     assert found["train CONFIG"] == (
         "Config file in YAML, or name of a shipped config (see seqattn config list)."
     )

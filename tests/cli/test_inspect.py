@@ -42,7 +42,7 @@ def test_a_checkpoint_of_other_shapes_ends_with_4(
     copied.config.write_text(text.replace("hidden_dim: 5", "hidden_dim: 6"))
     done = seqattn("predict", "run")
     assert done.code == 4
-    assert "contains another model than the config of its folder" in done.err
+    assert "contains a model that differs from the config of its folder" in done.err
     assert "model.hidden_dim: config.yaml has 6, checkpoint has 5" in done.err
     copied.config.write_text("name: [")
     done = seqattn("predict", "run")

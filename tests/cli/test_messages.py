@@ -115,8 +115,7 @@ def test_the_doctor_says_that_there_is_no_attention_to_examine(
         done = seqattn("doctor", folders / name)
         assert done.code == 0, done.err
         assert done.out.splitlines()[-1] == (
-            "The model has no attention (model.attention: null), so 8 of the checks, which are"
-            " about weights, do not apply."
+            "The model has no attention, so 8 of the checks, which are about weights, do not apply."
         )
 
 

@@ -29,7 +29,7 @@ from seqattn.analysis.comparison.statistics import (
 )
 from seqattn.analysis.comparison.tables import variant_cells
 from seqattn.config import json_schema
-from seqattn.config.comparing import plan_comparison
+from seqattn.config.comparing import Grid, plan_comparison
 from seqattn.errors import ConfigError, Interrupted
 from seqattn.experiments import Callbacks
 from seqattn.experiments.compare import run_comparison
@@ -142,6 +142,23 @@ def test_a_wrong_section_is_refused(tmp_path: Path, section: str, words: str) ->
     assert words in str(caught.value)
 
 
+ALONG = [
+    ("model.hidden_dim", "--along model.hidden_dim: expected PATH=A,B"),
+    ("model.hidden_dim=4,[5", "--along model.hidden_dim=4,[5"),
+    ("model.hidden_dim=4,a", '--along model.hidden_dim: "a" is not a number'),
+    (["model.hidden_dim=2,3", "model.hidden_dim=4,5"], "--along model.hidden_dim: is given twice"),
+    ({"model.hidden_dim": [2, 3], "data.noise": [0, 1]}, "--along: expected one key, got 2 keys"),
+]
+
+
+@pytest.mark.parametrize(("along", "words"), ALONG)
+def test_a_mistake_in_a_sweep_names_its_option(tmp_path: Path, along: Grid, words: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        plan_comparison(config(tmp_path), along=along)
+    assert words in str(caught.value)
+    assert "--vary" not in str(caught.value)
+
+
 def test_one_seed_is_no_comparison(seqattn: Command, tmp_path: Path) -> None:
     for seeds in ("1", "0", "-3"):
         words = ["--vary", "model.hidden_dim=2,3", "--seeds", seeds]
@@ -231,9 +248,11 @@ def test_words_say_no_more_than_the_numbers() -> None:
     assert "4 seeds are too few" in pair(seeds=4, p_holm=0.13, smallest_p=0.125)
     assert pair(ties=2).endswith("; b is better in 27 of 32 seeds, 2 tied.")
     # Holm's correction may decide what the wider, simultaneous interval leaves open.
-    assert pair(p_holm=0.04, interval=(-0.001, 0.02)).startswith(
+    assert pair(p_holm=0.04, interval=(-0.001, 0.02), num_tests=3) == (
         "b is better than a (p = 0.04, Holm): the typical difference in loss, a minus b"
-        " (Hodges-Lehmann), is 0.01 (95% interval: -0.001 to 0.02); "
+        " (Hodges-Lehmann), is 0.01 (95% interval: -0.001 to 0.02); b is better in 29 of 32 seeds."
+        " The interval contains 0 because Bonferroni's correction of the 3 intervals is stricter"
+        " than Holm's correction of the p-values."
     )
 
 
@@ -261,7 +280,7 @@ def test_a_majority_against_which_the_test_speaks_decides_nothing(sign: int) -> 
     assert not found.is_decided
     favoured, other = ("b", "a") if sign > 0 else ("a", "b")
     assert "400 seeds cannot tell a and b apart" in found.describe()
-    assert f"favours {favoured} (p = " in found.describe()
+    assert f"favors {favoured} (p = " in found.describe()
     assert found.describe().endswith(f"but {other} is better in 240 of 400 seeds.")
 
 

@@ -53,7 +53,7 @@ def test_how_a_run_ended_is_read_back(folder: RunFolder) -> None:
     ("key", "value", "words"),
     [
         ("skipped_checkpoints", "last.safetensors", "skipped_checkpoints: expected a list"),
-        ("skipped_checkpoints", [3], "skipped_checkpoints.0: expected a text"),
+        ("skipped_checkpoints", [3], "skipped_checkpoints.0: expected text"),
         ("skipped_checkpoints", [""], "skipped_checkpoints.0: "),
         ("interrupted", "no", "interrupted: expected true or false"),
         ("interrupted", 1, "interrupted: expected true or false"),

@@ -424,6 +424,8 @@ def test_seeds_and_comparisons_show_their_table(comparison: seqattn.Comparison) 
     assert seeds.pictures == ["test losses", "median attention weights"]
     assert comparison["general"].table("csv").startswith("kind,variant,")
     assert comparison.table("latex", rows="pairs").count(r"\midrule") == 1
+    with pytest.raises(UsageError, match="table: expected 'latex' or .*, got 'pairs'"):
+        comparison.table("pairs")  # type: ignore[arg-type]
 
 
 # --- progress -------------------------------------------------------------------------------------

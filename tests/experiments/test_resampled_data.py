@@ -359,7 +359,9 @@ def test_a_variant_of_a_comparison_is_many_seeds(
     text = (home / "seed-3/config.yaml").read_text()
     assert "\nseed: 3\n" in text
     (home / "seed-4/config.yaml").write_text(text.replace("\nseed: 3\n", "\nseed: 4\n"))
-    with pytest.raises(CheckpointError, match="seed-5 has another config than seed-3.*data.train"):
+    with pytest.raises(
+        CheckpointError, match="the config of seed-5 differs from that of seed-3.*data.train"
+    ):
         read_comparison(home)
 
 

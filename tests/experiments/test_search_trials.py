@@ -242,10 +242,10 @@ def test_runs_of_another_study_are_not_replaced(trainer: Trainer, tmp_path: Path
     those that are there."""
     asked = wanted(tmp_path, RATE)
     tuning.tune(asked, tmp_path, 2)
-    with pytest.raises(UsageError, match="its trials belong to another study"):
+    with pytest.raises(UsageError, match="its trials do not belong to the study"):
         tuning.tune(asked, tmp_path, 3, storage=f"sqlite:///{tmp_path / 'shared.db'}")
     (tmp_path / "found" / "study.db").unlink()
-    with pytest.raises(UsageError, match="its trials belong to another study"):
+    with pytest.raises(UsageError, match="its trials do not belong to the study"):
         tuning.tune(asked, tmp_path, 3)
     assert len(trainer.configs) == 2
 

@@ -278,7 +278,7 @@ def test_a_missing_package_is_named_before_anything_is_written(
     with pytest.raises(UsageError) as caught:
         experiments.train_one(config_of(f"logging.{key}=true"), tmp_path, plots=False)
     assert str(caught.value) == (
-        f'logging.{key} needs the package {key}: pip install "seqattn[{key}]"'
+        f'logging.{key} needs the extra {key}, which is not installed: pip install "seqattn[{key}]"'
     )
     assert not list(tmp_path.iterdir())
 

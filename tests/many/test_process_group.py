@@ -72,7 +72,9 @@ def test_processes_that_differ_are_refused_at_once(
     began = time.monotonic()
     done = together(nursery, tmp_path, 2, words("a"), words("a", "--set", other))
     assert [each.code for each in done] == [5, 5]
-    assert all("process 1 of 2 has another config than process 0" in each.err for each in done)
+    assert all(
+        "process 1 of 2 has a different config from that of process 0" in each.err for each in done
+    )
     assert time.monotonic() - began < 60  # of a patience of 120
     assert not (tmp_path / "outputs").exists()
 
@@ -86,7 +88,7 @@ def test_data_that_differ_are_refused(nursery: Nursery, tmp_path: Path) -> None:
         nursery, tmp_path, 2, *(words("a", sets=[*sets, f"data.path={n}.csv"]) for n in "ab")
     )
     assert [each.code for each in done] == [5, 5]
-    assert all("has another set of data than process 0" in each.err for each in done)
+    assert all("has a different set of data from that of process 0" in each.err for each in done)
 
 
 def test_a_first_process_that_cannot_begin_tells_the_others(

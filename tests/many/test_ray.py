@@ -125,7 +125,7 @@ def test_a_node_that_is_killed_loses_nothing(
 
 
 def test_a_cluster_that_cannot_be_reached_is_named(
-    seqattn: Callable[..., Ended], monkeypatch: pytest.MonkeyPatch
+    seqattn: Callable[..., Ended], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     def asked(address: str) -> Ended:
         return seqattn(*WORDS, *SHORT, "--engine", "ray", "--ray-address", address)
@@ -148,8 +148,17 @@ def test_a_cluster_that_cannot_be_reached_is_named(
         other.bind(("127.0.0.1", 0))
         other.listen()
         done = asked(f"127.0.0.1:{other.getsockname()[1]}")
+        assert done.code == 5
+        assert "cannot be reached within 4 seconds" in done.err
+        assert done.err.endswith(f" {ray_cluster.IF_AUTHENTICATED}\n")
+        monkeypatch.setenv("RAY_AUTH_MODE", "token")  # without a token, Ray does not connect at all
+        monkeypatch.setenv("HOME", str(tmp_path))
+        monkeypatch.setattr(ray_cluster, "CONNECT_TIMEOUT_SECONDS", 60.0)
+        done = asked(f"127.0.0.1:{other.getsockname()[1]}")
+        monkeypatch.delenv("RAY_AUTH_MODE")
     assert done.code == 5
-    assert "cannot be reached within 4 seconds" in done.err
+    assert "no authentication token was found. If the cluster requires a token, set" in done.err
+    assert "RAY_AUTH_MODE=token, and RAY_AUTH_TOKEN to the token of the cluster" in done.err
 
     done = seqattn(*WORDS, *SHORT, "--ray-address", nobody)
     assert done.code == 2

@@ -183,10 +183,6 @@ MISTAKES = {
         "        self.spare = seqattn.Linear(hidden, width)",
         "gradients", ("attention.score.spare.weight never gets a gradient",),
     ),
-    "heads without effect": Mistake(
-        SCORE, "super().__init__(heads)", "super().__init__()", "shapes",
-        ("The key heads: 2 has no effect",), state="warning", combinations=2,
-    ),
     "exception": Mistake(
         SCORE, SCORE_RESULT, "return products.tanh() / self.missing", "shapes",
         ("Line ", "self.missing", "AttributeError"),

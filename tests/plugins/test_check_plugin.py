@@ -180,13 +180,79 @@ def test_there_are_three_examples() -> None:
     assert [path.stem for path in EXAMPLES] == ["bilinear_tanh", "minimal_gated", "neighbour_sum"]
 
 
-def test_the_score_of_the_documentation_fails_no_check(
+def test_combinations_with_several_heads_are_refused_for_a_score_with_one_head(
     write: Callable[..., Path], without_export: None
 ) -> None:
-    """It has one head, of which the check of shapes warns."""
     code = blocks(ROOT / "docs/plugins.md", "python")[0]
-    (report,) = check_plugin(write("my_attention.py", code), limit=2)
-    assert not report.has_failed
-    warned = {row.check: row.message for row in report.rows if row.state == "warning"}
-    assert "The key heads: 2 has no effect" in warned.pop("shapes")
-    assert not warned
+    (report,) = check_plugin(write("my_attention.py", code))
+    assert set(states_of(report).values()) == {"passed", "not applicable"}
+    assert report.combinations == 8
+    assert len(report.refused) == 6
+    assert all("heads: 2" in refused for refused in report.refused)
+    assert report.refused[0] == (
+        "normalizer: softmax, heads: 2: model.attention.heads: is 2, but the score bilinear_tanh"
+        " has 1 head. Set it to 1, or pass config.heads to super().__init__ in the class"
+        " BilinearTanh, and split queries and keys into heads."
+    )
+
+
+def test_a_run_with_heads_that_the_score_does_not_have_is_refused(
+    seqattn: Callable[..., Ended], write: Callable[..., Path], tmp_path: Path
+) -> None:
+    shift = "model.attention={score: bilinear_tanh, heads: 2, location: {kind: location_shift}}"
+    file = write("my_attention.py", blocks(ROOT / "docs/plugins.md", "python")[0])
+    done = seqattn("train", ROOT / "configs/squares.yaml", "--plugin", file, "--set", shift)
+    assert done.code == 2
+    assert "model.attention.heads: is 2, but the score bilinear_tanh has 1 head." in done.err
+    assert not (tmp_path / "outputs").exists()
+
+
+NOISE_KEY = '''    noise: Annotated[float, Field(ge=0, le=10)] = 0.1
+    """Standard deviation of the normal noise on the target."""
+'''
+IDEAL = "ideal=np.where(keep, ideal, 0.0),"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "check", "words"),
+    [
+        (
+            IDEAL,
+            f"{IDEAL[:-1]} if task.noise else None,",
+            "ideal",
+            "With noise: 0, the task returns",
+        ),
+        (NOISE_KEY, "", "shapes", ":33: the task neighbour_sum raises AttributeError: "),
+        (IDEAL, "ideal={'noise': 1},", "shapes", "must return `ideal`, the target without noise"),
+        (
+            IDEAL,
+            "ideal=ideal[:, :1],",
+            "shapes",
+            "the shape of the target, (37, 5, 2), got (37, 1,",
+        ),
+    ],
+    ids=["no ideal without noise", "no key noise", "a mapping", "a shape"],
+)
+def test_a_wrong_ideal_forecast_is_named(
+    old: str, new: str, check: str, words: str, seqattn: Callable[..., Ended],
+    write: Callable[..., Path],
+) -> None:  # fmt: skip
+    content = (ROOT / "examples/plugins/neighbour_sum.py").read_text()
+    assert old in content
+    file = write("sums.py", content.replace(old, new))
+    (report,) = check_plugin(file)
+    assert states_of(report)[check] == "failed"
+    assert words in {row.check: row.message for row in report.rows}[check]
+    if check == "shapes":
+        task = "data={kind: neighbour_sum, n_train: 8, n_validation: 8, n_test: 8}"
+        done = seqattn("train", ROOT / "configs/squares.yaml", "--plugin", file, "--set", task)
+        assert done.code == 2
+        assert done.err.startswith(f"seqattn: {file}:")
+        assert "the task neighbour_sum" in done.err
+
+
+def test_noise_may_be_a_whole_number(write: Callable[..., Path]) -> None:
+    content = (ROOT / "examples/plugins/neighbour_sum.py").read_text()
+    content = content.replace("[float, Field(ge=0, le=10)] = 0.1", "[int, Field(ge=0, le=10)] = 1")
+    (report,) = check_plugin(write("sums.py", content))
+    assert states_of(report)["ideal"] == "passed"

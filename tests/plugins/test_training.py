@@ -11,8 +11,10 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
+from seqattn.analysis.evaluation.load_run import open_run
 from seqattn.config import as_plain, resolve
 from seqattn.config.plugins import plugin_contents
+from seqattn.errors import UsageError
 from seqattn.experiments import ray_cluster
 from seqattn.experiments.distributed import shared_config_text
 from tests.conftest import SMALL, train_small
@@ -120,7 +122,7 @@ def test_modules_without_an_axis_of_runs_are_trained_one_after_another(
 
 def test_a_machine_of_a_cluster_receives_the_plugin(config: Path, tmp_path: Path) -> None:
     found = resolve(config).config
-    plain, contents = as_plain(found), plugin_contents([found])
+    plain, contents = as_plain(found), plugin_contents()
     assert contents == {found.plugins[0].path: BILINEAR_TANH.encode()}
     forget_plugins()
     (tmp_path / "my_attention.py").unlink()
@@ -163,9 +165,30 @@ def test_every_other_kind(
     done = seqattn("doctor", run, "--plugin", path)
     assert "loss above zero" in done.out and "Every run has it." in done.out
     assert "warm is not softmax" in done.out
+    done = seqattn("report", run, "--no-live", "--output", "page.html", "--plugin", path)
+    assert done.code == 0, done.err
+    page = (tmp_path / "page.html").read_text()
+    assert "The task is plus_one, which a plugin defines." in page
+    assert "Does the run have this problem: loss above zero?" in page
+    assert "yes: a problem" in page
     with np.load(run / "attention.npz") as stored:
         found = stored["weights"]
     assert (found[..., 1] == 0).all() and (found[..., 3] > 0).all()
+
+
+def test_the_page_of_a_comparison_names_the_task_of_a_plugin(
+    seqattn: Command, write: Write, tmp_path: Path, no_pictures: None
+) -> None:
+    path = write("parts.py", PARTS)
+    base = write("base.yaml", "name: two\ndata: {kind: plus_one, n_train: 16}\n")
+    words = [each for word in SMALL if not word.startswith("data.") for each in ("--set", word)]
+    options = ("--plugin", path, *words, "--quiet", "--seeds", "2")
+    done = seqattn("compare", base, "--vary", "model.cell=gru,rnn", *options)
+    assert done.code == 0, done.err
+    done = seqattn("report", "outputs/two", "--no-live", "--plugin", path)
+    assert done.code == 0, done.err
+    page = (tmp_path / "outputs/two/report.html").read_text()
+    assert "The task is plus_one, which a plugin defines." in page
 
 
 def test_the_text_of_a_normalizer_is_a_section_with_defaults(write: Write) -> None:
@@ -182,8 +205,6 @@ def test_the_text_of_a_normalizer_is_a_section_with_defaults(write: Write) -> No
 
 
 def test_weights_have_the_meaning_of_the_normalizer(write: Write, tmp_path: Path) -> None:
-    from seqattn.analysis.evaluation.load_run import open_run
-
     path = write("parts.py", PARTS)
     run = train_small(tmp_path, "half", f"plugins=[{path}]", "model.attention.normalizer=half")
     _, trained = open_run(run)
@@ -201,6 +222,9 @@ def test_a_model(seqattn: Command, write: Write, tmp_path: Path, no_pictures: No
     done = seqattn("train", base, "--plugin", path, *options, "--seeds", "3", "--quiet")
     assert done.code == 0, done.err
     run = tmp_path / "outputs/mean/seed-23"
+    _, trained = open_run(run)
+    with pytest.raises(UsageError, match="no attention weights that can be replaced"):
+        trained.model.attention_shape()
     assert "batched with 2 other runs" in (run / "train.log").read_text()
     for words in (["evaluate"], ["doctor"], ["report"]):
         done = seqattn(*words, run, "--plugin", path)
@@ -227,3 +251,39 @@ def test_the_page_shows_the_scores_of_a_plugin_without_arithmetic(
         (model,) = content["live"]["models"]
         assert model["graph"]
         assert model["config"]["attention"]["normalizer"] == normalizer
+
+
+def test_the_next_commands_load_the_plugin(
+    seqattn: Command, config: Path, no_pictures: None
+) -> None:
+    done = seqattn("train", config)
+    assert "  seqattn evaluate outputs/mine --plugin my_attention.py\n" in done.out
+    assert "  seqattn plot-attention outputs/mine --plugin my_attention.py\n" in done.out
+    commands = [line.split() for line in done.out.splitlines() if line.startswith("  seqattn ")]
+    for words in commands:
+        forget_plugins()
+        again = seqattn(*words[1:])
+        assert again.code == 0, again.err
+    done = seqattn("train", config, "--seeds", "2", "--name", "many")
+    assert "Next, for one of them:\n  seqattn plot-attention outputs/many/seed-" in done.out
+    assert done.out.endswith(" --plugin my_attention.py\n")
+
+
+def test_a_plugin_model_without_attention(
+    seqattn: Command, write: Write, tmp_path: Path, no_pictures: None
+) -> None:
+    text = MEAN_MODEL.replace(
+        '    """A linear map of the mean of the source."""\n',
+        '    """A linear map of the mean of the source."""\n\n'
+        "    @property\n    def has_attention(self):\n        return False\n",
+    ).replace("(AttentionMap(weights),) if with_attention else ()", "()")
+    path = write("mean.py", text)
+    base = write("base.yaml", "name: mean\nmodel: {kind: mean}\n")
+    options = [each for word in SMALL if "hidden" not in word for each in ("--set", word)]
+    done = seqattn("train", base, "--plugin", path, *options)
+    assert done.code == 0, done.err
+    assert "  seqattn predict outputs/mean --example 0 --plugin mean.py\n" in done.out
+    for words in (["plot-attention"], ["explain"], ["predict", "--attention", "w.npz"]):
+        done = seqattn(words[0], "outputs/mean", *words[1:], "--plugin", path)
+        assert done.code == 2
+        assert done.err == "seqattn: outputs/mean: its model has no attention.\n"

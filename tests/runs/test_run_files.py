@@ -107,7 +107,7 @@ def test_only_a_diverged_run_has_no_loss(mine: RunFolder) -> None:
     with pytest.raises(CheckpointError, match="test_loss: must be null"):
         mine.read_summary()
     mine.summary.write_text(json.dumps({**few, "diverged": True, "test_loss": None}))
-    with pytest.raises(CheckpointError, match="diverged: expected a text"):
+    with pytest.raises(CheckpointError, match="diverged: expected text"):
         mine.read_summary()
 
 

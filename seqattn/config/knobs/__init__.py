@@ -1,8 +1,8 @@
 """All keys of a config, with their defaults, bounds and descriptions.
 
 The pydantic models are frozen and strict: a string is not a number, `true` is not 1, and an unknown
-key is an error. A section with variants is a union that is discriminated by one key (`score`,
-`schedule` or `kind`), so that no variant accepts the keys of another variant.
+key is an error. A section with variants is a union that is discriminated by one key, such as
+`kind`, so each variant accepts only its own keys.
 """
 
 from __future__ import annotations

@@ -81,7 +81,7 @@ class Polygons(Generated):
     """Name of the task, or `file` for your own sequences."""
     noise: Noise = 0.1
     """Standard deviation of the normal noise on every coordinate. The distance of each corner from
-    the centre is between 0.5 and 1.5."""
+    the center is between 0.5 and 1.5."""
     corners: Annotated[int, Field(ge=3, le=1000)] = 5
     """Number of corners of each polygon, or of the largest polygon if `min_corners` is set."""
     min_corners: Annotated[int, Field(ge=3, le=1000)] | None = None

@@ -20,7 +20,7 @@ class LocationShift(LocationKnobs):
     kind: Literal["location_shift"] = "location_shift"
     """The kind of location-based addressing."""
     shift_range: Annotated[int, Field(ge=1, le=63)] = 3
-    """Number of relative shifts, centred at 0. For example, 3 allows the shifts -1, 0 and 1."""
+    """Number of relative shifts, centered at 0. For example, 3 allows the shifts -1, 0 and 1."""
 
     @model_validator(mode="after")
     def _check_shift_range(self) -> Self:

@@ -67,7 +67,7 @@ class AttentionKnobs(Section):
 
 
 class UniformAttention(AttentionKnobs):
-    """Equal weights for all source steps, as a baseline for the other scores."""
+    """Equal scores for all source steps, as a baseline for the other scores."""
 
     model_config = require_key("score")
     score: Literal["uniform"] = "uniform"
@@ -176,8 +176,10 @@ class ModelKnobs(Section):
         return True
 
     def activations_per_sequence(self, S: int, T: int) -> int:
-        """Estimate how many numbers the forward and the backward pass store for one sequence. A
-        plugin may override this method, which returns 0. The models of seqattn do not use it.
+        """Estimate how many numbers the forward and the backward pass store for one sequence.
+
+        The result is 0 unless a plugin overrides this method. seqattn does not call the method for
+        its own models.
 
         Args:
             S, T: the length of the source and the length of the target.
@@ -185,7 +187,11 @@ class ModelKnobs(Section):
         return 0
 
     def attention_weights_per_sequence(self, S: int, T: int) -> int:
-        """Count the attention weights of one sequence. See `activations_per_sequence`."""
+        """Count the attention weights of one sequence. See `activations_per_sequence`.
+
+        The result is correct for one layer with one head. A plugin with more layers or heads must
+        override this method.
+        """
         return T * S if self.has_attention else 0
 
     @model_validator(mode="after")

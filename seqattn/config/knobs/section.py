@@ -19,7 +19,7 @@ DISCRIMINATORS = ("name", "kind", "score", "schedule")
 
 
 class Section(BaseModel):
-    """The base class of a section of a config, which is frozen and strict."""
+    """The base class of config sections. Sections are frozen and strict."""
 
     model_config = ConfigDict(
         frozen=True,
@@ -32,8 +32,7 @@ class Section(BaseModel):
 
     @classmethod
     def names(cls) -> list[str]:
-        """Return the names of the section's keys. A discriminator, such as `kind`, is the first
-        name."""
+        """Return the names of the section's keys. A discriminator, such as `kind`, comes first."""
         first = [key for key in DISCRIMINATORS if key in cls.model_fields]
         return first + [key for key in cls.model_fields if key not in first]
 
@@ -47,7 +46,7 @@ def contradiction(key: str, message: str) -> PydanticCustomError:
     """Build the error for keys that contradict each other.
 
     Args:
-        key: the key with which the message starts, and for which the message states the line.
+        key: the key at the start of the message. The message states the line of this key.
         message: the part of the message that follows the name of the key.
     """
     return PydanticCustomError("contradiction", "{message}", {"key": key, "message": message})
@@ -77,8 +76,8 @@ def discriminator(key: str, default: str) -> Discriminator:
 
 
 def require_key(key: str) -> ConfigDict:
-    """Return the JSON Schema of a variant that is not the default. The discriminator of such a
-    variant is required."""
+    """Return the pydantic config of a variant that is not the default. In the JSON Schema of such a
+    variant, the discriminator is required."""
     return ConfigDict(json_schema_extra={"required": [key]})
 
 

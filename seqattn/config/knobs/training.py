@@ -35,8 +35,8 @@ class ConstantForcing(TeacherForcingKnobs):
 
 
 class LinearForcing(TeacherForcingKnobs):
-    """A probability of teacher forcing that changes linearly from `start` in the first epoch to
-    `end` (Bengio et al. 2015)."""
+    """A probability of teacher forcing that changes linearly from `start` to `end` over
+    `over_epochs` epochs (Bengio et al. 2015)."""
 
     model_config = require_key("schedule")
     schedule: Literal["linear"] = "linear"
@@ -44,7 +44,9 @@ class LinearForcing(TeacherForcingKnobs):
     start: Probability = 1.0
     """Probability in the first epoch."""
     end: Probability = 0.0
-    """Probability in the last epoch of `over_epochs` and in all later epochs."""
+    """Probability in the last epoch of `over_epochs` and in all later epochs. With
+    `over_epochs: 1`, the first epoch has the probability `start`, and all later epochs have the
+    probability `end`."""
     over_epochs: Count | None = None
     """Number of epochs from `start` to `end`. `null` means all of `training.epochs`."""
 
@@ -105,7 +107,7 @@ class CosineRate(Section):
 
 
 class StepRate(Section):
-    """A learning rate that is multiplied by `factor` after every `every` epochs."""
+    """A learning rate that is multiplied by `factor` at intervals of `every` epochs."""
 
     model_config = require_key("kind")
     kind: Literal["step"] = "step"

@@ -22,10 +22,10 @@ ConfigArgument: TypeAlias = Config | Mapping[str, Any] | str | Path | None
 """A `Config`, a mapping with the content of a YAML file, the path of a YAML file, the name of a
 shipped config, or None for the defaults."""
 OverrideArgument: TypeAlias = "str | Sequence[Mapping[str, Any]] | ForecastOverride | None"
-"""The attention weights that replace those of the model in a forecast. The argument is a value of
-`--attention-override`, such as "uniform" or "forced:FILE.json", or a list of dicts, each of which
-contains the forced weights of one query, as in that file. The sequences of an array have the ids
-"0", "1", and so on."""
+"""The attention weights that replace those of the model in a forecast, or None. The argument is a
+value of `--attention-override`, such as "uniform" or "forced:FILE.json", a list of dicts that each
+contain the forced weights of one query, as in such a file, or a `ForecastOverride`. The sequences
+of an array have the ids "0", "1", and so on."""
 
 
 class DataNote(UserWarning):
@@ -38,11 +38,11 @@ def warn(line: str) -> None:
 
 
 def as_override_list(keywords: Mapping[str, Any]) -> list[Override]:
-    """Convert the keyword arguments of `train` to overrides of a config.
+    """Convert the `**overrides` of `train`, `train_seeds` or `compare` to overrides of a config.
 
-    The keyword `training__epochs` changes the key `training.epochs`. The keyword `overrides` is a
-    list of texts "PATH=VALUE", or a mapping from dotted keys to values. Other keywords apply after
-    the keyword `overrides`.
+    The keyword `training__epochs` changes the key `training.epochs`. The value of the keyword
+    `overrides` is a list of texts "PATH=VALUE", or a mapping from dotted keys to values. The other
+    keywords have precedence over these values.
 
     Raises:
         UsageError: if `overrides` is neither a list of texts nor a mapping.
@@ -61,8 +61,8 @@ def as_override_list(keywords: Mapping[str, Any]) -> list[Override]:
 
 
 def as_config_value(value: Any) -> Any:
-    """Convert a Python value to the plain data that YAML has: NumPy numbers become Python numbers,
-    arrays and tuples become lists, and paths become strings."""
+    """Convert a Python value to plain data as in YAML: NumPy numbers become Python numbers, arrays,
+    tuples and ranges become lists, and paths become strings."""
     if isinstance(value, Mapping):
         return {str(key): as_config_value(inner) for key, inner in value.items()}
     if isinstance(value, np.ndarray | np.generic):

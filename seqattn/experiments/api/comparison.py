@@ -27,8 +27,8 @@ TABLES: tuple[ComparisonTable, ...] = ("variants", "pairs", "seeds", "metrics", 
 class Comparison:
     """A comparison of variants of a config over many seeds. It may be unfinished.
 
-    `comparison["dot"]` contains the seeds of the variant `dot`, `len(comparison)` is the number of
-    variants, and iteration yields their names.
+    `comparison["dot"]` opens the seeds of the variant `dot`, `len(comparison)` is the number of
+    variants, and iteration yields the names of the variants.
 
     Attributes:
         result: the results of the variants, and the tests of all pairs.

@@ -32,7 +32,7 @@ def make_frame(columns: Columns, library: Library | None) -> Any:
             installed.
 
     Raises:
-        UsageError: if the library is not installed.
+        UsageError: if the library is unknown or not installed.
     """
     module = _import_library(library)
     if module.__name__ == "polars":

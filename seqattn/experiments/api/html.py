@@ -1,4 +1,4 @@
-"""The HTML that a notebook shows for a run, for seeds and for a comparison.
+"""The HTML that a notebook shows for a run, for several seeds or for a comparison.
 
 The HTML has a table and pictures. All text is escaped, the pictures are PNG data, and there is no
 script.
@@ -76,7 +76,7 @@ def run_rows(summary: Mapping[str, Any]) -> list[list[str]]:
 
 
 def run_pictures_of(folder: RunFolder, *, only_losses: bool) -> Iterator[tuple[str, bytes]]:
-    """Yield the pictures of a run: those of its folder, or new ones if the folder has none.
+    """Yield the pictures of a run. A picture that is missing in the run folder is drawn.
 
     Args:
         folder: the folder of a finished run.
@@ -107,8 +107,8 @@ def run_pictures_of(folder: RunFolder, *, only_losses: bool) -> Iterator[tuple[s
 
 
 def _picture(name: str, file: Path, draw: Callable[[], bytes]) -> Iterator[tuple[str, bytes]]:
-    """Yield the content of a picture file, or of a new picture if there is no such file. A picture
-    that cannot be drawn is left out."""
+    """Yield the content of a picture file, or of a new picture if the file is missing or too large.
+    A picture that cannot be drawn is left out."""
     try:
         is_small = file.is_file() and file.stat().st_size <= MAX_PICTURE_BYTES
         yield name, file.read_bytes() if is_small else draw()

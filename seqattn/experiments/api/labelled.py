@@ -1,4 +1,4 @@
-"""Attention weights as labelled arrays: `xarray.DataArray`, or a named tuple without xarray."""
+"""Attention weights as labeled arrays: an `xarray.DataArray`, or a named tuple without xarray."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ KEYS = {"cross": "weights", "encoder_self": "encoder_self", "decoder_self": "dec
 
 
 class LabelledArray(NamedTuple):
-    """An array with named axes. Its fields have the names of those of `xarray.DataArray`.
+    """An array with named axes. Its fields have the same names as attributes of `xarray.DataArray`.
 
     Attributes:
         values: the array.
         dims: the name of each axis.
-        coords: the labels along each axis, by name of the axis.
-        attrs: facts about the array: `kind` and `meaning`.
+        coords: the labels along each axis, by axis name.
+        attrs: the `kind` of attention and the `meaning` of the weights.
     """
 
     values: NDArray[Any]
@@ -50,7 +50,7 @@ def label_weights(
         arrays: the arrays of an attention file, with NaN in padded cells.
         kind: "cross", "encoder_self" or "decoder_self".
         library: "xarray" for a DataArray, "numpy" for a `LabelledArray`; None for a DataArray if
-            xarray is installed.
+            xarray is installed, and otherwise for a `LabelledArray`.
 
     Raises:
         UsageError: if the model does not have this kind of attention, if the library is unknown, or

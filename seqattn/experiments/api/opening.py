@@ -19,18 +19,18 @@ def load(path: str | Path, *, epoch: None = None) -> Run | Seeds | Comparison: .
 def load(path: str | Path, *, epoch: int | None = None) -> Run | Seeds | Comparison:
     """Open a trained run, several seeds or a comparison.
 
-    `Run.open`, `Seeds.open` and `Comparison.open` open one kind of folder only, so that a type
-    checker knows the result.
+    `Run.open`, `Seeds.open` and `Comparison.open` each open only one kind of folder, so a type
+    checker knows the type of the result.
 
     Args:
         path: a checkpoint file, a run folder, the folder of several seeds, or the folder of a
-            comparison. Of a run folder, the best checkpoint is opened.
-        epoch: number of an epoch of a run that `training.record_attention` recorded, or 0 for the
-            model before training. None means the epoch of the checkpoint.
+            comparison. For a run folder, the best checkpoint is opened.
+        epoch: number of a recorded epoch of a run (see `training.record_attention`), where 0 is the
+            model before training; None for the epoch of the checkpoint.
 
     Raises:
         CheckpointError: if there is no checkpoint, or if a file is damaged.
-        UsageError: if the epoch was not recorded, or if the folder is not a run folder.
+        UsageError: if `epoch` was not recorded, or was given for a path that is not a run folder.
     """
     from seqattn.analysis.comparison import is_comparison
 

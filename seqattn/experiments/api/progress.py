@@ -1,4 +1,4 @@
-"""The progress bar of the Python API, which suits a terminal and a notebook."""
+"""The progress bar of the Python API, which works in terminals and in notebooks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from seqattn.runs import EpochRecord
 
 @contextlib.contextmanager
 def show_bar(name: str, progress: bool | None) -> Iterator[Callbacks]:
-    """Show a progress bar over the epochs of all runs while the context is open.
+    """Show a progress bar for the epochs of all runs during the `with` block.
 
     Args:
         name: the text before the bar.
@@ -22,7 +22,7 @@ def show_bar(name: str, progress: bool | None) -> Iterator[Callbacks]:
             notebook.
 
     Yields:
-        the callbacks of the training runs.
+        the callbacks for training.
     """
     if not (_is_interactive() if progress is None else progress):
         yield Callbacks()
@@ -50,7 +50,7 @@ def show_bar(name: str, progress: bool | None) -> Iterator[Callbacks]:
 
 
 def _is_interactive() -> bool:
-    """Return whether the process has a terminal, or is the kernel of a notebook."""
+    """Return whether standard error is a terminal, or the process is the kernel of a notebook."""
     return _is_notebook() or (sys.stderr is not None and sys.stderr.isatty())
 
 

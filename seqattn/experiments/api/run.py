@@ -80,7 +80,7 @@ class Run:
         The summary of a diverged run has no test loss. Its key `diverged` contains the reason.
 
         Raises:
-            CheckpointError: if the run has not finished.
+            CheckpointError: if the run has not ended, or if the file is damaged.
         """
         return self.folder.read_summary()
 
@@ -114,7 +114,8 @@ class Run:
         Raises:
             DataError: if the shape is wrong, if a value inside a sequence is not finite, or if
                 `seqattn predict` would not accept a file with the table of the DataFrame.
-            UsageError: if the override does not fit the model or a sequence.
+            UsageError: if `steps` is not a whole number above 0, or if the override does not fit
+                the model or a sequence.
         """
         result, _ = run_results.forecast_sources(self, source, steps, attention_override)
         return result.values[0] if is_single_sequence(source) else result.values
@@ -167,14 +168,14 @@ class Run:
         `source_step`. The axes of the kinds "encoder_self" and "decoder_self" are `sequence`,
         `layer`, `head`, `query_step` and `key_step`. Sequences have their ids as labels, steps are
         counted from 1, and layers and heads from 0. A weight is NaN if its sequence has no such
-        step.
+        step. In "decoder_self", the weights of later steps are also NaN.
 
         Args:
             kind: "cross", "encoder_self" or "decoder_self".
             source: sources as for `predict`; None for the test sequences of the run.
-            steps, attention_override: see `predict`. They need a source.
+            steps, attention_override: see `predict`. Both need `source`.
             library: "xarray" for an `xarray.DataArray`, "numpy" for a `LabelledArray`; None for a
-                DataArray if xarray is installed.
+                DataArray if xarray is installed, and otherwise for a `LabelledArray`.
 
         Raises:
             UsageError: if the model has no attention, or no attention of this kind, or if xarray is
@@ -185,7 +186,7 @@ class Run:
         return run_results.attention_weights(self, kind, source, steps, attention_override, library)
 
     def evaluate(self, source: DataFrame | None = None) -> Evaluation:
-        """Evaluate the model and its baselines, and compute the noise floor.
+        """Evaluate the model and its baselines, with the noise floor if it is known.
 
         Args:
             source: a DataFrame, which is read in the same way as `seqattn evaluate --input` reads a
@@ -193,7 +194,7 @@ class Run:
 
         Raises:
             DataError: if `seqattn evaluate` would not accept a file with the table, or if the
-                training data are missing.
+                training data are missing or have changed.
         """
         return run_results.evaluation(self, source)
 
@@ -211,7 +212,7 @@ class Run:
     ) -> Figure:
         """Plot the attention weights of test sequences.
 
-        Each row of a heatmap is a target step, and each column is a source step.
+        Each row of a heatmap is a step that attends, and each column is a step that is attended to.
 
         Args:
             example: index of a test sequence, or several indices.
@@ -227,7 +228,7 @@ class Run:
         return run_results.weights_figure(self, example, kind, layer, head)
 
     def plot_loss(self) -> Figure:
-        """Plot the losses of each epoch, with the noise floor and the best baseline.
+        """Plot the losses of each epoch, with the best baseline and, if known, the noise floor.
 
         Raises:
             CheckpointError: if the run has not finished, or if it diverged.
@@ -267,11 +268,11 @@ class Run:
         """Return a table of the run as a DataFrame.
 
         Args:
-            table: "metrics" has a row for each epoch, as `metrics.csv`. "predictions" has a row for
-                each test sequence, target step and target feature, with the columns `sequence` (the
-                id), `label` (if the sequences have labels), `step` (counted from 1), `feature`,
-                `target` and `forecast`. Both values are in the units of the data. A target that was
-                not observed is NaN in pandas and null in polars.
+            table: "metrics" has a row for each epoch, as in `metrics.csv`. "predictions" has a row
+                for each test sequence, target step and target feature, with the columns `sequence`
+                (the id), `label` (if the sequences have labels), `step` (counted from 1),
+                `feature`, `target` and `forecast`. Targets and forecasts are in the units of the
+                data. A target that was not observed is NaN in pandas and null in polars.
             library: "pandas" or "polars"; None for pandas, or polars if pandas is not installed.
 
         Raises:

@@ -33,7 +33,7 @@ def forecast_sources(
     run: Run, source: ArrayLike | DataFrame, steps: int | None,
     attention_override: OverrideArgument, *, with_attention: bool = False
 ) -> tuple[FreeRunningForecast, Sequences]:  # fmt: skip
-    """Forecast the steps after each source, and return the sources as sequences."""
+    """Forecast the steps after each source. Return the forecast, and the sources as sequences."""
     from seqattn.analysis.evaluation import as_override, free_run
 
     steps = check_step_count(steps) or run.trained.spec.target_length
@@ -74,8 +74,8 @@ def weights_figure(
 
 
 def run_html(run: Run) -> str:
-    """Return a table of the results of a run, and its pictures. If the run has no results, the
-    table has the reason."""
+    """Return HTML with the results and the pictures of a run. If the run has no results, the HTML
+    contains the reason."""
     section = run.config.model
     kinds = [section.kind, getattr(getattr(section, "attention", None), "score", "")]
     rows = [
@@ -98,7 +98,7 @@ def attention_weights(
     run: Run, kind: str, source: ArrayLike | DataFrame | None, steps: int | None,
     attention_override: OverrideArgument, library: ArrayLibrary | None,
 ) -> LabelledWeights:  # fmt: skip
-    """Return labelled attention weights; see `Run.attention_weights`."""
+    """Return labeled attention weights; see `Run.attention_weights`."""
     if source is not None:
         result, sequences = forecast_sources(
             run, source, steps, attention_override, with_attention=True

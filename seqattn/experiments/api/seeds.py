@@ -1,4 +1,4 @@
-"""Several seeds of one config, opened from their folder."""
+"""The runs of one config with several seeds, opened from their folder."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TABLES: tuple[SeedTable, ...] = ("seeds", "metrics", "predictions")
 
 @dataclass(frozen=True)
 class Seeds:
-    """Several seeds of one config. Some seeds may be unfinished or diverged.
+    """The runs of one config with several seeds. Some runs may be unfinished or may have diverged.
 
     `seeds[3]` opens the run of seed 3, `len(seeds)` is the number of seeds, and iteration yields
     the seeds.
@@ -88,7 +88,7 @@ class Seeds:
         """The median of the test losses with its interval, and the best and the worst seed.
 
         Raises:
-            UsageError: if no seed has finished.
+            UsageError: if no run has ended yet.
         """
         if self.variant.seed_summary is None:
             raise UsageError(f"{self.path}: no seed has finished.")
@@ -105,9 +105,9 @@ class Seeds:
         """Return a table of the seeds as a DataFrame.
 
         Args:
-            table: "seeds" has a row for each seed, as `seeds.csv` of a comparison. "metrics" has a
-                row for each seed and epoch. "predictions" has a row for each test sequence, target
-                step and target feature of each finished seed; see `Run.to_dataframe`.
+            table: "seeds" has a row for each seed, as in the `seeds.csv` of a comparison. "metrics"
+                has a row for each seed and epoch. "predictions" has a row for each test sequence,
+                target step and target feature of each finished seed; see `Run.to_dataframe`.
             library: "pandas" or "polars"; None for pandas, or polars if pandas is not installed.
 
         Raises:

@@ -45,11 +45,11 @@ def train(
 
     Args:
         config: path of a YAML file, name of a shipped config such as "squares", a dict with the
-            content of a YAML file, a `Config` from `seqattn.config.resolve`, or None for the
-            defaults.
+            content of a YAML file, a `Config` such as `seqattn.config.resolve(...).config`, or None
+            for the defaults.
         data: DataFrame that replaces the file in `data.path`. The DataFrame is written to a Parquet
-            file in `output_dir`, and `config.yaml` contains the path of this file, so that every
-            command works on the run.
+            file in `output_dir`, and `config.yaml` contains the path of this file, so every command
+            works on the run.
         validation, test: DataFrames that replace the files in `data.validation_path` and
             `data.test_path`.
         output_dir: parent of the run folder.
@@ -57,14 +57,13 @@ def train(
         overwrite: whether to replace an existing run.
         progress: whether to show a progress bar. With None, the bar is shown only in a terminal and
             in a notebook.
-        **overrides: changed values of the config. Two underscores separate the keys: the argument
+        **overrides: changed values of the config. Two underscores stand for a dot: the argument
             `training__epochs=5` changes `training.epochs`. The argument `overrides=` is a dict with
             dotted keys such as {"training.epochs": 5}, or a list of texts of the form "PATH=VALUE",
             as in `--set`. Overrides are not allowed with a `Config`.
 
     Raises:
-        SeqattnError: if an error occurs that a user can correct. The command line prints the same
-            message.
+        SeqattnError: for an error that a user can correct.
     """
     frames = {"path": data, "validation_path": validation, "test_path": test}
     source = _config_source(config)
@@ -86,6 +85,7 @@ def train_seeds(
     resume: bool = False,
     overwrite: bool = False,
     threads: int | None = 1,
+    workers: int | None = 1,
     progress: bool | None = None,
     **overrides: Any,
 ) -> Seeds:
@@ -96,12 +96,15 @@ def train_seeds(
 
     Args:
         seeds: the number of seeds. The first seed is `seed` of the config.
-        threads: number of threads; None for the fastest number in a short measurement.
+        threads: number of CPU threads; None to choose the number automatically.
+        workers: number of worker processes, as `--jobs`; None for as many as cores, if this saves
+            time. With another value than 1, a script needs the guard
+            `if __name__ == "__main__":`.
         config, output_dir, resume, overwrite, progress, **overrides: see `train`.
 
     Raises:
-        SeqattnError: if an error occurs that a user can correct, or if a seed diverged. A diverged
-            seed does not stop the other seeds.
+        SeqattnError: for an error that a user can correct, or if a seed diverged. A diverged seed
+            does not stop the other seeds.
     """
     if not 1 <= as_integer(seeds, "seeds") <= 100_000:
         raise UsageError(f"seeds {seeds}: expected 1 to 100000.")
@@ -115,7 +118,7 @@ def train_seeds(
         resolved = resolve(source, changes).config
     folder = Path(output_dir) / resolved.name
     runs = seeds_of(resolved, folder, seeds)
-    launch = Launch(before_writing=lambda: create_seed_folders(runs))
+    launch = Launch(workers=workers, before_writing=lambda: create_seed_folders(runs))
     with show_bar(resolved.name, progress) as callbacks:
         jobs = train_many(
             runs, threads=threads, resume=resume, overwrite=overwrite, callbacks=callbacks,
@@ -134,6 +137,7 @@ def compare(
     seeds: int | None = None,
     resample_data: bool | None = None,
     output_dir: str | Path = "outputs",
+    workers: int | None = 1,
     progress: bool | None = None,
     **overrides: Any,
 ) -> Comparison:
@@ -146,18 +150,18 @@ def compare(
         config: path of a YAML file, name of a shipped config such as "compare/scores", or a dict
             with the content of a YAML file.
         vary: the values of each key by dotted key, such as {"model.cell": ["gru", "lstm"]}. Every
-            combination of values is a variant. None for the section `compare` of the config.
+            combination of values is a variant. None to use the section `compare` of the config.
         along: a key with the numbers at which all variants are trained and plotted; None for
             `compare.along` of the config.
         seeds: number of seeds of each variant; None for `compare.seeds` of the config.
         resample_data: whether each seed has its own generated data; None for
             `compare.resample_data` of the config.
         output_dir: parent of the folder of the comparison.
+        workers: see `train_seeds`.
         progress, **overrides: see `train`. The overrides apply to all variants.
 
     Raises:
-        SeqattnError: if an error occurs that a user can correct. The command line prints the same
-            message.
+        SeqattnError: for an error that a user can correct.
     """
     source = _config_source(config)
     if source is None or isinstance(source, Config):
@@ -174,8 +178,9 @@ def compare(
     path = source if isinstance(source, Path) else None
     with show_bar(plan.name, progress) as callbacks:
         result = run_comparison(
-            plan, Path(output_dir), callbacks=callbacks, launch=Launch(config_path=path)
-        )
+            plan, Path(output_dir), callbacks=callbacks,
+            launch=Launch(config_path=path, workers=workers),
+        )  # fmt: skip
     return Comparison(result)
 
 

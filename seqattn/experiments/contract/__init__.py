@@ -1,8 +1,7 @@
-"""The contract that every mechanism fulfils, as functions that a plugin and the tests share.
+"""The contract that every mechanism must fulfill, as functions that check mechanisms.
 
-`check_plugin` checks all mechanisms of a plugin. The tests of seqattn call the functions of
-`forecast_checks` and `gradient_checks` for the mechanisms of the package. The mechanisms of plugins
-are therefore checked in the same way.
+`check_plugin` checks all mechanisms of a plugin. The tests of seqattn call the same functions for
+the mechanisms of the package.
 """
 
 from seqattn.experiments.contract.case import ContractCase

@@ -1,7 +1,7 @@
 """A mechanism in a small model, and the random sequences on which the checks of the contract run.
 
-Every size is a different prime number, so that a check notices transposed axes. With two heads, the
-width of the state is twice a prime.
+The sizes of the axes are prime numbers and nearly all different, so that a check notices transposed
+axes. With two heads, the width of the state is twice a prime.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ Part = Literal["score", "normalizer", "location", "cell", "model"]
 class ContractCase:
     """A model in which one mechanism is checked.
 
-    The model and its forecasts are computed once and are shared by the checks.
+    The checks share one model and its forecasts.
 
     Args:
         section: the `model` section.
@@ -54,8 +54,8 @@ class ContractCase:
         self.lengths = torch.full((N,), SKIP_SOURCE_LENGTH) if has_skip else LENGTHS
 
     def build(self, seed: int = 1) -> Seq2SeqModel:
-        """Build the model in float64. Parameters that start at zero get random values, so that they
-        have an effect."""
+        """Build the model in float64. In a model with a linear skip, parameters that start at zero
+        get random values, so that they have an effect."""
         lengths = Lengths(SKIP_SOURCE_LENGTH, T)
         model = build_model(self.section, FEATURES, seed, lengths).double()
         if model.skip is not None:
@@ -110,7 +110,8 @@ class ContractCase:
 
     @cached_property
     def forces_every_step(self) -> bool:
-        """Whether the model accepts only teacher forcing at every step, as a Transformer does."""
+        """Whether the model can be trained only with teacher forcing at every step, like a
+        Transformer."""
         source, target = self.sequences
         never = torch.zeros(T, dtype=torch.bool)
         try:
@@ -144,7 +145,7 @@ class ContractCase:
 
     @cached_property
     def is_stochastic(self) -> bool:
-        """Whether the normalizer samples positions in training."""
+        """Whether the normalizer samples positions during training."""
         model = self.model
         if not isinstance(model, RecurrentModel) or model.attention is None:
             return False

@@ -1,7 +1,7 @@
 """Checks of shapes, padding, batches and weights in forecasts.
 
-The tests of seqattn call the same functions for the mechanisms of the package. A function returns
-the measured numbers as text, or raises an error of `result`.
+The tests of seqattn call the same functions for the mechanisms of the package. A check returns its
+result as text, or raises one of the errors in `result`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from seqattn.experiments.contract.case import TARGET_DIM, ContractCase, N, S, T
 from seqattn.experiments.contract.probes import Probe, probes_of
 from seqattn.experiments.contract.result import (
     CheckFailedError,
-    CheckWarningError,
     Difference,
     NotApplicableError,
     largest,
@@ -51,26 +50,7 @@ def check_output_shapes(case: ContractCase) -> str:
         )
     for weights in case.free.attention:
         _check_shape_of_map(weights)
-    _check_heads(case)
     return "all shapes are as documented"
-
-
-def _check_heads(case: ContractCase) -> None:
-    """Check that a score has the number of heads that its config sets.
-
-    Raises:
-        CheckWarningError: if it has another number.
-    """
-    if case.part != "score":
-        return
-    expected = getattr(getattr(case.section, "attention", None), "heads", 1)
-    heads = case.attention_of(case.model).heads
-    if heads != expected:
-        raise CheckWarningError(
-            f"The key heads: {expected} has no effect: the score has {heads} head. Pass"
-            " config.heads to super().__init__ and split queries and keys into heads, or refuse"
-            " heads above 1 with a validator of the config class."
-        )
 
 
 def _shape_mistake(shape: tuple[int, ...], probe: Probe) -> str:
@@ -99,7 +79,8 @@ def _check_shape_of_map(found: AttentionMap) -> None:
 
 
 def check_weights(case: ContractCase) -> str:
-    """Check that weights are 0 at padding, and that distributions are non-negative and sum to 1.
+    """Check that weights are 0 at padding. Unless the weights are signed, also check that they are
+    non-negative, and that each row sums to 1 (to at most 1 for partial weights).
 
     Raises:
         CheckFailedError: if the weights violate one of these properties.
@@ -167,8 +148,9 @@ def _check_sums(case: ContractCase, found: AttentionMap) -> str:
 
 
 def _in_batch_against_alone(case: ContractCase) -> tuple[int, Difference]:
-    """Return the sequence with the largest difference between its forecast in a padded batch and
-    its forecast alone, and this difference. The index is (step, feature)."""
+    """Return the index of the sequence with the largest difference between its forecast in a padded
+    batch and its forecast alone, and this difference. The difference has the index (step,
+    feature)."""
     return largest(
         [
             tensor_difference(case.free.values[n], alone.values[0])
@@ -218,8 +200,8 @@ def check_padding(case: ContractCase) -> str:
 
 
 def _difference_of_weights(case: ContractCase) -> Difference | None:
-    """Return the largest difference between weights in the batch and alone, or None if they are
-    equal."""
+    """Return the largest difference in the first attention map that differs between the batch and
+    the sequence alone, or None if no map differs."""
     for n, (alone, length) in enumerate(zip(case.alone, case.lengths.tolist(), strict=True)):
         for one, both in zip(alone.attention, case.free.attention, strict=True):
             assert (one.kind, one.layer, one.meaning) == (both.kind, both.layer, both.meaning)
@@ -232,13 +214,14 @@ def _difference_of_weights(case: ContractCase) -> Difference | None:
 
 
 def size_of(difference: Difference) -> str:
-    """Return the size of a difference; an infinite difference is that of NaN and a number."""
+    """Return the size of a difference as text. An infinite difference is one between NaN and a
+    number."""
     return "NaN" if difference.value == torch.inf else f"{difference.value:.2g}"
 
 
 def _leak(case: ContractCase) -> tuple[Probe, Difference] | None:
-    """Return the first probe on which padding has an effect, and the effect. A probe whose results
-    depend on the other sequences of the batch is left to `check_batch`."""
+    """Return the first probe on which padding has an effect, and the effect, or None. A probe whose
+    results depend on the other sequences of the batch is left to `check_batch`."""
     for probe in probes_of(case):
         if not probe.padding or not probe.effect_of_neighbours().is_equal:
             continue
@@ -274,7 +257,7 @@ def check_batch(case: ContractCase) -> str:
     """Check that the forecast of a sequence does not depend on the other sequences of its batch.
 
     Raises:
-        CheckFailedError: if it does.
+        CheckFailedError: if a forecast depends on the other sequences.
     """
     case.require_finite()
     _, in_batch = _in_batch_against_alone(case)

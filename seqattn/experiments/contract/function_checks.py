@@ -1,4 +1,4 @@
-"""Checks of metrics and of checks of the doctor, which are single functions."""
+"""Checks of the metrics and of the doctor checks of a plugin, which are single functions."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ VERDICT_LENGTHS = {"fine": 2, "unknown": 2, "found": 4}
 
 
 def check_metric(name: str) -> str:
-    """Check that a metric returns a finite number, ignores padding, and does not change its
-    arguments.
+    """Check that a metric returns a finite and reproducible number, ignores padding, and does not
+    change its arguments.
 
     Raises:
-        CheckFailedError: if it does not.
+        CheckFailedError: if the metric lacks one of these properties.
     """
     metric, _ = PLUGIN_METRICS[name]
     rng = np.random.RandomState(1)
@@ -57,10 +57,11 @@ def check_metric(name: str) -> str:
 
 
 def check_doctor_check(name: str) -> str:
-    """Check that a check of the doctor returns a verdict, with attention and without.
+    """Check that a doctor check returns a valid verdict for a model with attention and, unless the
+    check needs attention weights, for a model without attention.
 
     Raises:
-        CheckFailedError: if it does not.
+        CheckFailedError: if a verdict is not valid.
     """
     (check,) = [each for each in PLUGIN_CHECKS if each.name == name]
     states = []

@@ -25,11 +25,11 @@ from seqattn.training.stacked_params import StackedParams
 from seqattn.training.step_rng import StepRNG
 
 STEPS = (1e-5, 1e-6, 1e-7)
-"""Half the distance of the two points of a central difference. The smaller steps are for points
-close to a kink."""
+"""Half the distance between the two points of a central difference. The smaller steps are for
+points close to a kink."""
 MAX_RELATIVE_ERROR = 1e-5
 MAX_ENTRIES = 200
-"""Largest number of entries of a tensor of which the differences are computed one by one."""
+"""Largest number of entries of a tensor whose differences are computed one by one."""
 LARGE_STEP = 0.5
 """Size of the change of a tensor that shows whether the tensor has any effect."""
 MIN_EFFECT = 1e-7
@@ -74,8 +74,8 @@ class GradientTest:
         return values[0] - values[1]
 
     def check(self, name: str) -> float:
-        """Compare the gradient of a tensor with finite differences, and return the largest
-        difference.
+        """Compare the gradient of a tensor along a random direction with finite differences, and
+        return the relative difference.
 
         Raises:
             CheckFailedError: if the two differ, or if the gradient is zero although the tensor has
@@ -107,7 +107,7 @@ class GradientTest:
         return error
 
     def _fail(self, name: str) -> None:
-        """Raise the error with the entry that has the largest difference."""
+        """Raise an error that names the entry with the largest difference."""
         tensor, gradient = self.tensors[name], self.gradients[name]
         worst, numbers = -1.0, (0.0, 0.0)
         place: tuple[int, ...] = ()
@@ -141,8 +141,9 @@ def check_gradients(case: ContractCase) -> str:
     """Compare the gradients of the mechanism and of the whole model with finite differences.
 
     Raises:
-        CheckFailedError: if a gradient differs, or if a parameter of the mechanism has no effect.
-        CheckWarningError: if another parameter of a model has no effect.
+        CheckFailedError: if a gradient differs, or if a parameter of a mechanism other than a whole
+            model has no effect.
+        CheckWarningError: if a parameter of a whole model has no effect.
         NotApplicableError: if the normalizer samples positions, so that the gradient is an
             estimate.
     """
@@ -191,7 +192,8 @@ def check_gradients(case: ContractCase) -> str:
 
 
 def _check_that_samples_have_gradients(case: ContractCase) -> None:
-    """Check that a training step with sampled positions gives the scores a gradient."""
+    """Check that the score, if it has parameters, gets a gradient in a training step with sampled
+    positions."""
     stack = StackedParams([case.build()])
     source, target = case.random_sequences(2)
     AutogradLoss(stack.model, stack).value_and_grad(
@@ -225,7 +227,7 @@ def check_runs(case: ContractCase) -> str:
     so such a batch is checked as well.
 
     Raises:
-        CheckFailedError: if a loss or a gradient differs.
+        CheckFailedError: if a loss or a gradient differs, or if no gradient reaches the parameters.
         CheckWarningError: if the mechanism does not accept the parameters of several runs.
     """
     case.require_finite()
@@ -237,7 +239,7 @@ def check_runs(case: ContractCase) -> str:
 
 
 def _compare_runs(case: ContractCase, lengths: Tensor | None) -> float:
-    """Compare a training step of stacked runs with a step of each run.
+    """Compare a training step of stacked runs with a step of each run alone.
 
     Args:
         case: the case.

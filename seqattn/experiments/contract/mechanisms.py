@@ -25,6 +25,7 @@ from seqattn.experiments.contract.result import (
     NotApplicableError,
     State,
 )
+from seqattn.models.attention.scores import build_score
 
 Combination = Mapping[str, str]
 """Overrides by dotted key, as in `--set`."""
@@ -39,7 +40,7 @@ LOCATIONS: tuple[Combination, ...] = (
     {"location.kind": "location_shift"}, {"location.kind": "local"},
 )  # fmt: skip
 USES: tuple[Combination, ...] = (
-    {"context": "input"}, {"input_feeding": "true"}, {"readout": "tanh"}, {"hidden_dim": "5"},
+    {"context": "input"}, {"input_feeding": "true"}, {"readout": "tanh"}, {"hidden_dim": "6"},
 )  # fmt: skip
 SMALL_TRAINING = (
     "data.kind=copy", "data.length=5", "data.min_length=2", "data.n_train=24",
@@ -81,7 +82,7 @@ CHECKS = (
     ),
     ContractCheck("export", training_checks.check_export, only_first=True),
 )
-"""The checks of scores, normalizers, locations, cells and models, in this order."""
+"""The checks of scores, normalizers, locations, cells and models, in the order of execution."""
 
 
 @dataclass(frozen=True)
@@ -114,7 +115,7 @@ class MechanismReport:
 
 
 def combinations_of(part: Part, name: str) -> Iterator[Combination]:
-    """Yield the combinations in which a mechanism is checked. The keys are those of `model`."""
+    """Yield the combinations in which a mechanism is checked. The keys are relative to `model`."""
 
     def attention(*mappings: Combination) -> Combination:
         return {f"attention.{key}": value for each in mappings for key, value in each.items()}
@@ -138,7 +139,7 @@ def combinations_of(part: Part, name: str) -> Iterator[Combination]:
                 yield attention(location, normalizer, {"heads": str(heads)})
             yield from ({**attention(location), **use} for use in USES)
         case "cell":
-            # With sections, `cell: NAME` is a section; the name alone selects its defaults.
+            # `cell: NAME` stands for the section of the cell with its default values.
             yield {"cell": name}
             yield {"cell": name, "layers": "2"}
             yield {"cell": name, "bidirectional": "true", "layers": "2"}
@@ -152,7 +153,7 @@ def combinations_of(part: Part, name: str) -> Iterator[Combination]:
 def _overrides(part: Part, combination: Combination) -> list[str]:
     """Return the overrides of a combination, with a prime width per head."""
     heads = int(combination.get("attention.heads", "1"))
-    if part == "model":  # some models are trained with teacher forcing at every step only
+    if part == "model":  # some models need teacher forcing at every step
         own = ["training.teacher_forcing.probability=1"]
     else:
         own = [f"model.hidden_dim={H * heads}"]
@@ -181,10 +182,10 @@ def check_mechanism(
     Args:
         part: the kind of the mechanism.
         name: the name of the mechanism in a config.
-        file: the file of the plugin, from which messages give the line of an exception.
+        file: the file of the plugin. Messages name the line of this file that raised an exception.
         overrides: overrides of the config, such as "model.attention.width=4".
         limit: the largest number of combinations; None for all combinations.
-        progress: a function that is called with a line before the checks begin.
+        progress: a function that is called with one line before the checks begin.
 
     Raises:
         ConfigError: if the config refuses all combinations.
@@ -195,6 +196,7 @@ def check_mechanism(
         label = _label(part, name, combination)
         try:
             config = resolve(None, [*_overrides(part, combination), *overrides]).config
+            _check_heads(part, config)
         except ConfigError as error:
             problem = error
             refused.append(f"{label}: {error.mistakes[0] if error.mistakes else error}")
@@ -212,11 +214,28 @@ def check_mechanism(
     return MechanismReport(part, name, rows, len(found), tuple(refused))
 
 
+def _check_heads(part: Part, config: Config) -> None:
+    """Check that a score has the number of heads that its config sets.
+
+    Raises:
+        ConfigError: if the score has another number of heads.
+    """
+    attention = getattr(config.model, "attention", None)
+    if part != "score" or attention is None or attention.heads == 1:
+        return
+    try:
+        build_score(attention, config.model.hidden_dim)  # type: ignore[union-attr]
+    except ConfigError:
+        raise
+    except Exception:  # the check `build` reports the exception
+        return
+
+
 def _check_case(
     case: ContractCase, config: Config, file: str, *, is_first: bool
 ) -> Iterator[tuple[str, CheckRow]]:
     """Yield the name and the row of each check of a combination. After a mistake that blocks other
-    checks, these checks do not apply."""
+    checks, the remaining checks are not applicable."""
     blocked = ""
     for check in CHECKS:
         if check.only_first and not is_first:
@@ -232,7 +251,7 @@ def _check_case(
 def run_check(name: str, function: Callable[[], str], file: str) -> tuple[CheckRow, bool]:
     """Run one check. Return its row, and whether the mistake blocks other checks.
 
-    An exception of the mechanism is a failed check, with the line of the exception.
+    An exception that is not one of the errors in `result` counts as a failed check.
     """
     try:
         return CheckRow(name, "passed", function()), False
@@ -250,7 +269,8 @@ def run_check(name: str, function: Callable[[], str], file: str) -> tuple[CheckR
 
 
 def _describe_exception(error: Exception, file: str) -> str:
-    """Return a sentence about an exception, with the last line of the plugin in the traceback."""
+    """Return a sentence about an exception, with the last line of the plugin in the traceback, if
+    any."""
     lines = [
         frame for frame in traceback.extract_tb(error.__traceback__)
         if file and Path(frame.filename) == Path(file)
@@ -265,7 +285,7 @@ def _describe_exception(error: Exception, file: str) -> str:
 
 
 def _summarize(check: str, rows: Sequence[tuple[str, CheckRow]]) -> CheckRow:
-    """Combine the rows of a check in all combinations. The worst state counts."""
+    """Combine the rows of a check in all combinations into one row with the worst state."""
     order: tuple[State, ...] = ("failed", "warning", "passed", "not applicable")
     for state in order:
         matching = [(label, row) for label, row in rows if row.state == state]

@@ -24,7 +24,7 @@ TASK_CHECKS: dict[str, Callable[[Config], str]] = {
     "ideal": task_checks.check_ideal,
     "resume": training_checks.check_resume,
 }
-"""The checks of tasks, in this order."""
+"""The checks of tasks, in the order of execution."""
 SMALL_TASK = (
     "data.n_train=24", "data.n_validation=8", "data.n_test=8",
     f"training.epochs={training_checks.EPOCHS}", "training.batch_size=8",
@@ -51,7 +51,7 @@ def check_plugin(
     Raises:
         PluginError: if the plugin cannot be loaded.
         ConfigError: if a mechanism cannot be configured with its defaults and the overrides.
-        UsageError: if another loaded plugin registered all mechanisms.
+        UsageError: if the plugin registers no mechanism that can be checked.
     """
     source = load_plugin(plugin)
     found = [each for each in extension.REGISTERED.values() if _belongs(each.source, source)]
@@ -66,7 +66,7 @@ def check_plugin(
 
 
 def _belongs(found: extension.Source, plugin: extension.Source) -> bool:
-    """Return whether a name was registered by a plugin, or by a module inside a package."""
+    """Return whether a registration comes from a plugin, or from a module of its package."""
     return f"{found.module}.".startswith(f"{plugin.module}.")
 
 

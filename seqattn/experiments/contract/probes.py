@@ -1,4 +1,4 @@
-"""Calls of a mechanism outside of a model. A probe shows which method of the mechanism causes a
+"""Calls of the methods of a mechanism. A probe shows which method of the mechanism causes a
 difference that a check of the whole model found."""
 
 from __future__ import annotations

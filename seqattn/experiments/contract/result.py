@@ -11,7 +11,7 @@ from torch import Tensor
 
 State = Literal["passed", "warning", "failed", "not applicable"]
 TOLERANCE = 1e-11
-"""Largest absolute difference of two float64 results that must be equal."""
+"""Largest absolute difference between two float64 results that count as equal."""
 
 
 class CheckFailedError(Exception):
@@ -42,8 +42,8 @@ class CheckRow:
     Attributes:
         check: the name of the check.
         state: the result.
-        message: measured numbers if the check passed, a sentence with the numbers and the likely
-            mistake if the check failed, or the reason why the check does not apply.
+        message: measured numbers if the check passed, a description of the mistake if the check
+            failed or gave a warning, or the reason why the check does not apply.
     """
 
     check: str
@@ -56,12 +56,12 @@ class CheckRow:
 
 @dataclass(frozen=True)
 class Difference:
-    """The largest absolute difference of two tensors.
+    """The largest absolute difference between two tensors.
 
     Attributes:
         value: the difference. It is infinite if only one of the two values is NaN, and 0 if both
             are NaN.
-        index: the index of the difference.
+        index: the index at which the tensors differ most.
     """
 
     value: float
@@ -87,7 +87,7 @@ def place_of(index: Sequence[int], axes: Sequence[str]) -> str:
 
 
 def tensor_difference(found: Tensor, expected: Tensor) -> Difference:
-    """Return the largest difference of two tensors of the same shape."""
+    """Return the largest difference between two tensors of the same shape."""
     if not found.numel():
         return Difference(0.0, (0,) * found.dim())
     found, expected = found.detach().double(), expected.detach().double()

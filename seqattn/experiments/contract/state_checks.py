@@ -25,19 +25,19 @@ MAX_INPUT = 1e3
 WIDTHS = (16, 256)
 QUERIES, KEYS = 64, 32
 MAX_SPREAD = 2.0
-"""Standard deviation of scores from which the softmax of 32 scores is close to one-hot."""
+"""Standard deviation of scores above which the softmax of 32 scores is close to one-hot."""
 MIN_GROWTH = 2.0
-"""Smallest ratio of the standard deviations at 256 and at 16 that counts as growth. Without a
-division by sqrt(K), the ratio is 4."""
+"""Ratio of the standard deviations at widths 256 and 16 above which the scores count as growing.
+Without a division by sqrt(K), the ratio is 4."""
 INTERNAL = frozenset(vars(nn.Module()))
-"""The attributes of every module."""
+"""The names of the attributes that every module has."""
 
 
 def check_build(case: ContractCase) -> str:
-    """Check that the initial parameters depend on the seed only.
+    """Check that the initial parameters depend on the seed, and on nothing else.
 
     Raises:
-        CheckFailedError: if a parameter is not reproducible.
+        CheckFailedError: if a parameter is not reproducible, or if the seed has no effect.
         PluginError: if a parameter has no initial distribution.
     """
     one, same, other = case.build(1), case.build(1), case.build(2)
@@ -58,7 +58,7 @@ def check_checkpoint(case: ContractCase) -> str:
     """Check that the parameters determine the forecast, so that a checkpoint contains the model.
 
     Raises:
-        CheckFailedError: if they do not.
+        CheckFailedError: if two models with the same parameters give different forecasts.
     """
     source, _ = case.sequences
     one, other = case.build(1), case.build(2)
@@ -92,7 +92,7 @@ def check_state(case: ContractCase) -> str:
     forecasts.
 
     Raises:
-        CheckFailedError: if the module stores values.
+        CheckFailedError: if the module keeps state, or if a repeated forecast differs.
     """
     model = case.build()
     before, attributes = copy.deepcopy(model.state_dict()), _attributes(model)
@@ -173,7 +173,8 @@ def _equal(one: Any, other: Any) -> bool:
 
 
 def check_finite(case: ContractCase) -> str:
-    """Check that results and gradients are finite for ordinary, large and zero inputs in float32.
+    """Check that results and, except for whole models, gradients are finite for ordinary, large and
+    zero inputs in float32.
 
     Raises:
         CheckFailedError: if a result or a gradient is not finite.

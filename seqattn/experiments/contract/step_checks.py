@@ -12,7 +12,7 @@ from seqattn.experiments.contract.result import CheckFailedError, largest, tenso
 from seqattn.models import RecurrentModel
 
 MIN_FORCING_EFFECT = 1e-9
-"""Smallest difference between forecasts with different decoder inputs."""
+"""Smallest difference between two forecasts that shows an effect of the decoder inputs."""
 
 
 def check_decoder_steps(case: ContractCase) -> str:
@@ -20,7 +20,8 @@ def check_decoder_steps(case: ContractCase) -> str:
     teacher forcing on the model's own forecast.
 
     Raises:
-        CheckFailedError: if two of these forecasts differ.
+        CheckFailedError: if two of these forecasts differ, if teacher forcing has no effect, or if
+            a step reads later steps.
     """
     case.require_finite()
     worst = max(_check_lengths_of_forecasts(case), _check_forcing(case))
@@ -32,7 +33,8 @@ def check_decoder_steps(case: ContractCase) -> str:
 
 
 def _check_lengths_of_forecasts(case: ContractCase) -> float:
-    """Compare with a shorter forecast, and with a forecast without weights."""
+    """Compare the forecast with a shorter forecast, and with a forecast without weights. Return the
+    largest difference."""
     source, _ = case.sequences
     with torch.no_grad():
         blind = case.model.forecast(source, T, source_lengths=case.lengths, with_attention=False)
@@ -56,7 +58,7 @@ def _check_lengths_of_forecasts(case: ContractCase) -> float:
 
 
 def _check_forcing(case: ContractCase) -> float:
-    """Compare free running with teacher forcing."""
+    """Compare free running with teacher forcing, and return the largest difference."""
     source, target = case.sequences
     always = torch.ones(T, dtype=torch.bool)
 

@@ -20,14 +20,14 @@ from seqattn.experiments.contract.result import (
 
 COUNT, FEWER, SEED, OTHER_SEED = 37, 11, 5, 6
 MAX_SIZE = 100.0
-"""Largest value of a source or target of which a network of the default settings learns well."""
+"""Largest absolute value of sources and targets that a network with defaults learns well."""
 
 
 def sequences_of(config: Config, n: int = COUNT, seed: int = SEED) -> Sequences:
     """Generate sequences of the task of a config.
 
     Raises:
-        CheckFailedError: if the result is not n valid `Sequences`.
+        CheckFailedError: if the task does not return n valid sequences.
     """
     try:
         return generate(config.data, n, seed)  # type: ignore[arg-type]
@@ -75,10 +75,11 @@ def check_task_shapes(config: Config) -> str:
 
 
 def check_determinism(config: Config) -> str:
-    """Check that the sequences are a function of the task, the number and the seed.
+    """Check that the sequences depend on the seed, and on no state outside the task.
 
     Raises:
-        CheckFailedError: if they are not.
+        CheckFailedError: if equal seeds give different sequences, if different seeds give equal
+            sources, or if the task changes the global random state.
     """
     np.random.seed(1)  # a task must not read or change the global state
     before = np.random.get_state()
@@ -109,10 +110,10 @@ def check_determinism(config: Config) -> str:
 
 
 def check_prefix(config: Config) -> str:
-    """Check that fewer sequences are the first of many.
+    """Check that the first sequences do not depend on the number of sequences.
 
     Raises:
-        CheckWarningError: if the first sequences depend on the number of sequences.
+        CheckWarningError: if the first sequences depend on this number.
     """
     many, few = _arrays(sequences_of(config)), _arrays(sequences_of(config, FEWER))
     for name, array in few.items():
@@ -131,11 +132,11 @@ def check_prefix(config: Config) -> str:
 
 
 def check_task_values(config: Config) -> str:
-    """Check that values have an ordinary size, and that the sequences are not constant.
+    """Check that the values are not large, and that the targets are not constant.
 
     Raises:
-        CheckFailedError: if all targets are equal.
-        CheckWarningError: if values are large.
+        CheckFailedError: if all target values are equal.
+        CheckWarningError: if a value is large.
     """
     part = sequences_of(config)
     size = max(float(np.abs(part.source).max()), float(np.abs(part.target).max()))
@@ -153,7 +154,7 @@ def check_task_values(config: Config) -> str:
 
 
 def check_alignment(config: Config) -> str:
-    """Check that the alignment contains source steps of each sequence, and -1 at padding.
+    """Check that the alignment contains valid source steps or -1, and only -1 at padding.
 
     Raises:
         CheckFailedError: if the alignment contains another number.
@@ -185,7 +186,8 @@ def check_ideal(config: Config) -> str:
     """Check that the ideal forecast is the target without noise.
 
     Raises:
-        CheckFailedError: if the target differs from the ideal forecast at noise 0.
+        CheckFailedError: if the ideal forecast is not finite, or if it differs from the target at
+            noise 0.
         NotApplicableError: if the task has no ideal forecast or no key `noise`.
     """
     part = sequences_of(config)
@@ -193,11 +195,16 @@ def check_ideal(config: Config) -> str:
         raise NotApplicableError("the task gives no ideal forecast.")
     if not np.isfinite(part.ideal[part.target_keep]).all():
         raise CheckFailedError("`ideal` contains values that are not finite.")
-    if not isinstance(getattr(config.data, "noise", None), float):
+    noise = getattr(config.data, "noise", None)
+    if isinstance(noise, bool) or not isinstance(noise, int | float):
         raise NotApplicableError("the task has no key `noise`.")
-    quiet = config.data.model_copy(update={"noise": 0.0})
+    quiet = config.data.model_copy(update={"noise": type(noise)(0)})
     found = sequences_of(config.model_copy(update={"data": quiet}))
-    assert found.ideal is not None
+    if found.ideal is None:
+        raise CheckFailedError(
+            "With noise: 0, the task returns no `ideal`. Return `ideal`, the target without noise,"
+            " for every value of `noise`."
+        )
     difference = np.abs(np.where(found.target_keep[..., None], found.ideal - found.target, 0.0))
     if difference.max() > 1e-12:
         n, t, _ = np.unravel_index(int(difference.argmax()), difference.shape)

@@ -1,4 +1,4 @@
-"""Checks of whole trainings: resume, and the export as ONNX graphs."""
+"""Checks of a resumed training run and of the export as ONNX graphs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from seqattn.training import (
 )
 
 EPOCHS, STOPS = 2, (1, 4)
-"""Number of epochs, and the numbers of training steps after which the training stops. An epoch has
+"""Number of epochs, and the numbers of training steps after which training is stopped. An epoch has
 three steps."""
 EXPORTABLE = "exportable"
 """The class attribute with which the mechanism of a plugin claims that it can be exported."""
@@ -162,6 +162,6 @@ def check_export(case: ContractCase, config: Config) -> str:
 
 
 def claims_export(module: nn.Module) -> bool:
-    """Return whether a mechanism can be exported. All mechanisms of seqattn can be exported."""
+    """Return whether a mechanism claims that it can be exported. All mechanisms of seqattn do."""
     is_own = type(module).__module__.startswith("seqattn.")
     return bool(getattr(type(module), EXPORTABLE, is_own))

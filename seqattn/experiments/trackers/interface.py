@@ -11,11 +11,11 @@ from seqattn.config import Config, as_plain, leaves
 from seqattn.runs import COMPARISON, SEARCH, EpochRecord, RunFolder
 
 Status = Literal["finished", "diverged", "stopped"]
-"""How a run ended; "stopped" is a run that `--resume` continues."""
+"""How a run ended; "stopped" is a run that `--resume` can continue."""
 
 
 class Tracker(Protocol):
-    """A record of one run outside the files that every run has.
+    """A record of one run, in addition to the files that every run has.
 
     The methods are called in the order `start`, `log_epochs`, `log_picture`, `end`. Any method may
     raise any exception of the tracker's library.
@@ -43,7 +43,7 @@ class Tracker(Protocol):
 
 @dataclass(frozen=True)
 class TrackedRun:
-    """The run that trackers record.
+    """A run that trackers record.
 
     Attributes:
         config: the config of the run.
@@ -69,7 +69,7 @@ class TrackedRun:
 
     @property
     def name(self) -> str:
-        """The path of the run below the folder of all outputs, such as `squares/seed-23`."""
+        """The path of the run in the folder of all outputs, such as `squares/seed-23`."""
         return self.folder.path.absolute().relative_to(self.outputs).as_posix()
 
     @property
@@ -79,18 +79,19 @@ class TrackedRun:
 
     @property
     def values(self) -> dict[str, bool | int | float | str]:
-        """The values of the config by dotted key. Lists and null are text."""
+        """The values of the config by dotted key. Lists and null become text."""
         return {
             ".".join(at): value if isinstance(value, bool | int | float | str) else str(value)
             for at, value in leaves(as_plain(self.config))
         }
 
     def previous_id(self, key: str, place: str) -> str | None:
-        """Return the identifier of the record that an earlier process created for this run.
+        """Return the identifier of the record that an earlier process created for this run, or None
+        if there is no such record in the given place.
 
         Args:
             key: see `Tracker.key`.
-            place: the store or project of the record. A record in another place is not continued.
+            place: the store or project of the record.
 
         Raises:
             CheckpointError: if `trackers.json` cannot be read.
@@ -99,6 +100,6 @@ class TrackedRun:
         return str(entry["run_id"]) if entry.get("place") == place else None
 
     def save_id(self, key: str, place: str, run_id: str) -> None:
-        """Store the identifier of a record for `previous_id`."""
+        """Store the identifier of a record so that `previous_id` can return it."""
         stored = self.folder.read_trackers()
         self.folder.write_trackers({**stored, key: {"place": place, "run_id": run_id}})

@@ -21,7 +21,7 @@ ENVIRONMENT = {
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "30",
     "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
 }
-"""Variables that this process sets unless the user sets them."""
+"""Environment variables that this process sets unless the user has set them."""
 LOCK_TIMEOUT = 60.0
 """Maximum time in seconds to wait for another process that opens the same database."""
 MAX_METRICS = 1000
@@ -29,12 +29,12 @@ MAX_METRICS = 1000
 MAX_PARAMS = 100
 """The largest number of parameters that a store accepts at once."""
 MAX_PARAM_LENGTH = 500
-"""The length of a parameter that stores of all versions accept."""
+"""The maximum length of a parameter that all versions of MLflow accept."""
 STATUS = {"finished": "FINISHED", "diverged": "FAILED", "stopped": "KILLED"}
 
 
 class MLflowTracker:
-    """A run of the MLflow experiment that has the name of the run's group.
+    """A tracker that creates an MLflow run, in the MLflow experiment named after the run's group.
 
     The metrics have the names of the columns of `metrics.csv`. A resume continues the same MLflow
     run and adds only the epochs that this MLflow run lacks.
@@ -91,7 +91,7 @@ class MLflowTracker:
         self._client.set_terminated(self.run_id, STATUS[status])
 
     def _experiment(self) -> str:
-        """Return the identifier of the experiment, which is created if it is missing."""
+        """Find or create the experiment, and return its identifier."""
         name = self.run.group
         found = self._client.get_experiment_by_name(name)
         if found is None:
@@ -105,7 +105,7 @@ class MLflowTracker:
         return str(found.experiment_id)
 
     def _open_run(self, experiment: str) -> str:
-        """Return the identifier of the MLflow run, which is created if the run is new."""
+        """Find or create the MLflow run, and return its identifier."""
         run_id = self.run.previous_id(self.key, self.uri)
         if run_id is not None:
             self._client.update_run(run_id, status="RUNNING")
@@ -116,8 +116,8 @@ class MLflowTracker:
         return str(created.info.run_id)
 
     def _log_params(self) -> None:
-        """Log the config. MLflow does not change a parameter, so a value that a resume changes
-        becomes the tag `seqattn.resumed.KEY`."""
+        """Log the config. MLflow parameters cannot be changed, so a value that a resume changes is
+        stored as the tag `seqattn.resumed.KEY`."""
         from mlflow.entities import Param
 
         known = self._client.get_run(self.run_id).data.params

@@ -22,9 +22,9 @@ TRACKERS: dict[str, Callable[[TrackedRun], Tracker]] = {
 }
 """Each tracker by its key in `logging`, which is also the name of its package and of its extra."""
 PACKAGES = {"mlflow": ("mlflow", "sqlalchemy", "alembic")}
-"""The packages that a tracker needs, if they are not the one with the name of its key."""
+"""The packages of a tracker that needs more than the package with the name of its key."""
 RESULTS = ("test_loss", "best_epoch")
-"""The keys of `summary.json` that trackers get at the end."""
+"""The keys of `summary.json` whose values trackers get at the end of a finished run."""
 MAX_REASON_LENGTH = 300
 
 
@@ -35,11 +35,10 @@ def check_trackers(config: Config) -> None:
         UsageError: if a package is missing.
     """
     for key in _selected(config):
-        missing = [name for name in PACKAGES.get(key, (key,))
-                   if importlib.util.find_spec(name) is None]  # fmt: skip
-        if missing:
+        if any(importlib.util.find_spec(name) is None for name in PACKAGES.get(key, (key,))):
             raise UsageError(
-                f'logging.{key} needs the package {missing[0]}: pip install "seqattn[{key}]"'
+                f"logging.{key} needs the extra {key}, which is not installed:"
+                f' pip install "seqattn[{key}]"'
             )
 
 
@@ -57,8 +56,8 @@ class RunTrackers:
     """The trackers of one run.
 
     An error of a tracker during training is logged, and this tracker gets nothing more until the
-    end of the run. At the end, each tracker gets all epochs that it lacks. If this fails, too, the
-    log names what the tracker lacks. Training is never lost, and the files of the run are complete.
+    end of the run. At the end, each tracker gets all epochs that it lacks. If this also fails, the
+    log says what the tracker may lack. The files of the run are complete in each case.
 
     Attributes:
         problems: a line for each error, for the user.
@@ -76,8 +75,8 @@ class RunTrackers:
         """Open the record of each tracker.
 
         Raises:
-            StorageError: if a record cannot be opened. Nothing is trained yet.
-            UsageError: if the user must do something else first, such as to log in.
+            StorageError: if a record cannot be opened before training begins.
+            UsageError: if the user must do something else first, such as log in.
         """
         for tracker in self.trackers:
             try:
@@ -90,7 +89,7 @@ class RunTrackers:
                 ) from None
 
     def log_epochs(self, history: Sequence[EpochRecord]) -> None:
-        """Give each tracker the epochs that it lacks."""
+        """Give each tracker without an earlier error the epochs that it lacks."""
         for tracker in self.trackers:
             if tracker.key in self.failed:
                 continue
@@ -171,7 +170,8 @@ class TrackersOfRuns:
 
 
 def end_trackers(job: Job, trackers: RunTrackers, history: Sequence[EpochRecord]) -> None:
-    """Give the trackers of a job the results, and the pictures of a finished run."""
+    """Give the trackers of a job the remaining epochs and, if the run has finished, the results and
+    pictures. Then close the records."""
     if not trackers.trackers:
         return
     if job.summary is None:

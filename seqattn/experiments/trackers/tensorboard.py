@@ -14,9 +14,9 @@ from seqattn.runs import EpochRecord
 
 
 class TensorBoardTracker:
-    """The scalars of each epoch, the pictures and the hyperparameters in the folder `tensorboard`
-    of a run. The files replace those of an earlier process, so that each epoch occurs only once
-    after a resume.
+    """A tracker that writes the scalars of each epoch to the folder `tensorboard` of a run. If the
+    run finishes, the tracker also writes the pictures and the hyperparameters. The files of an
+    earlier process are removed, so each epoch occurs only once after a resume.
     """
 
     key = "tensorboard"

@@ -1,4 +1,4 @@
-"""The record of a run for Weights & Biases."""
+"""The record of a run in Weights & Biases."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from seqattn.experiments.trackers.interface import Status, TrackedRun
 from seqattn.runs import METRICS, EpochRecord
 
 ENVIRONMENT = {"WANDB_ERROR_REPORTING": "false"}
-"""Variables that this process sets unless the user sets them. The default of wandb is to report its
-own errors and timings, also in offline mode."""
+"""Environment variables that this process sets unless the user has set them. By default, wandb
+reports its own errors and timings, even in offline mode."""
 TIMEOUT_SECONDS = 60.0
 """Maximum time in seconds to wait for the server at the start and at the end of a run."""
 
 
 class WandbTracker:
-    """A run of Weights & Biases in the project of the config, in a group with the other seeds,
-    variants or trials of the command.
+    """A tracker that creates a Weights & Biases run in the project of the config, in a group with
+    the other seeds, variants or trials of the command.
 
-    In offline mode, nothing is sent: the record is a file in the folder `wandb` of the run, which
-    replaces the file of an earlier process. Online, a resume continues the run on the server.
+    In offline mode, nothing is sent: the record is in the folder `wandb` of the run, and replaces
+    the record of an earlier process. Online, a resume continues the run on the server.
     """
 
     key = "wandb"

@@ -67,14 +67,16 @@ def check_folder(path: Path, identity: Mapping[str, Any]) -> dict[str, Any] | No
 def write_manifest(
     path: Path, identity: Mapping[str, Any], study_search: Mapping[str, Any]
 ) -> None:
-    """Write the manifest of a free folder, or check that the folder belongs to the study.
+    """Check that the folder and the study belong to this search, and write the manifest if the
+    folder is free.
 
     Args:
         identity: see `search_identity`.
         study_search: the identity that the study stores, with the id of the study under "study".
 
     Raises:
-        UsageError: if the study contains another search, or if the folder belongs to another study.
+        UsageError: if the folder or the study contains another search, or if the folder belongs to
+            another study.
     """
     # The folder was not locked during the first check.
     manifest = check_folder(path, identity)
@@ -83,7 +85,7 @@ def write_manifest(
         write_json(path / MANIFEST_NAME, study_search)
     elif manifest.get("study") != study_search["study"]:
         raise UsageError(
-            f"{path}: its trials belong to another study than the one in the database. Nothing in"
+            f"{path}: its trials do not belong to the study in the database. Nothing in"
             " it was changed. Give the --storage of its study, or choose another --name."
         )
 
@@ -92,7 +94,8 @@ def _check_same_search(stored: Mapping[str, Any], new: Mapping[str, Any], place:
     """Check that a stored search is the same as the new search.
 
     Raises:
-        UsageError: if the two searches differ; the message lists each key that differs.
+        UsageError: if the two searches differ (the message lists each key that differs), or if an
+            older version stored no config.
     """
     if not stored.keys() >= {"config", "ranges", "data"}:
         raise UsageError(

@@ -21,10 +21,10 @@ from seqattn.runs.storage import atomic_write
 
 IMPORTANCE = "importance.png"
 MIN_TRIALS = 20
-"""Minimum number of finished trials for which the importance of keys is computed. For this choice,
-searches varied two keys, one of which had no effect. The key without effect was ranked first in 22
-of 60 searches with 4 trials, in 9 of 60 with 8 trials, in 5 of 60 with 12 trials, and in 1 of 60
-with 20 trials (`tests/walks/test_importance.py`)."""
+"""Minimum number of finished trials for which the importance of keys is computed. The number was
+chosen with searches over two keys, one of which had no effect. The key without effect was ranked
+first in 22 of 60 searches with 4 trials, in 9 of 60 with 8 trials, in 5 of 60 with 12 trials, and
+in 1 of 60 with 20 trials (`tests/walks/test_importance.py`)."""
 ENDED_ELSEWHERE = "ended by another process"
 
 

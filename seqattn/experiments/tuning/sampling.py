@@ -1,8 +1,9 @@
 """The values of a trial: a proposal of Optuna, or an untried combination.
 
 The values are a function of the seed of the search, the number of the trial and the trials before
-it. No combination of values is tried twice. Several processes can share a database: a trial waits
-until all trials with lower numbers have their values, so no two trials get the same values.
+it. No combination of values is tried twice, unless its trial was interrupted. Several processes can
+share a database: a trial waits at most `PEER_TIMEOUT_SECONDS` until all running trials with lower
+numbers have their values, so that no two trials get the same values.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from optuna.trial import FrozenTrial, Trial, TrialState
 from seqattn.config.searching import Range, Search
 
 PEER_TIMEOUT_SECONDS = 5.0
-"""Maximum time in seconds to wait for a short write of another process, which may be killed."""
+"""Maximum time in seconds to wait for a write of another process, which may have been killed."""
 
 
 class FixedSampler(optuna.samplers.BaseSampler):
@@ -110,7 +111,7 @@ def _sample_labels(
 def tried_combinations(
     trials: list[FrozenTrial], search: Search
 ) -> set[tuple[tuple[str, Any], ...]]:
-    """Return the combinations of all trials that have ended, are running or are queued."""
+    """Return the combinations of all trials that have values."""
     return {_combination(trial.params, search) for trial in trials if has_values(trial, search)}
 
 
@@ -162,7 +163,7 @@ def label_values(labels: Mapping[str, Any], search: Search) -> dict[str, Any]:
 
 
 def format_values(values: Mapping[str, Any]) -> str:
-    """Format values for a message as `KEY=VALUE, ...`, with four digits for floats."""
+    """Format values for a message as `KEY=VALUE, ...`, with four significant digits for floats."""
     return ", ".join(
         f"{key}={f'{value:.4g}' if isinstance(value, float) else yaml_text(value)}"
         for key, value in values.items()

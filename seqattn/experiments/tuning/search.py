@@ -6,11 +6,11 @@ A search folder outputs/NAME/ has these files and folders:
   study.db          all trials, in SQLite, unless another storage is given
   trial-K/          the run folder of trial K
   trials.csv        one row for each trial
-  importance.png    the importance of each key, if `results.MIN_TRIALS` trials have finished
+  importance.png    the importance of each key, if it can be computed
   best.yaml         the config of the best trial, ready for training
 
-Trials are compared by their best validation loss; the test part is not used. Trials with a higher
-validation loss than the median are pruned; see `trials.build_pruner`.
+Trials are compared by their best validation loss, never by their test loss. Trials with a higher
+validation loss than the median can be pruned; see `trials.build_pruner`.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def tune(
     callbacks: Callbacks | None = None,
     message: Callable[[str], None] = lambda line: None,
 ) -> TuneResult:
-    """Run trials until the study has `count` trials, or until all combinations have been tried.
+    """Run trials until `count` trials have ended, or until all combinations have been tried.
 
     The number `count` includes the trials of earlier calls and of other machines. An interrupted
     trial is repeated under a new number and counts only once.
@@ -56,14 +56,14 @@ def tune(
         search: config and ranges.
         output_dir: parent of the search folder.
         count: number of ended trials after which no trial starts.
-        storage: URL of a shared Optuna database, or None for a file that only one process uses.
+        storage: URL of a shared Optuna database; None for a file in the search folder.
         device, threads: see `train_many`.
         callbacks: progress callbacks for the epochs of all trials, and the stop signal.
-        message: function that is called with a line for each trial that ends.
+        message: function that is called with a line for the user, such as the result of a trial.
 
     Raises:
-        UsageError: if Optuna or a database driver is not installed, or if the folder or the study
-            contains another search.
+        UsageError: if Optuna or a database driver is not installed, if the folder or the study
+            contains another search, or if no trial ended with a loss.
         DataError: if the data files cannot be read or used.
         FolderLockedError: if another process searches in the folder.
         StorageError: if the database cannot be used, or if a write failed.
@@ -101,7 +101,8 @@ def tune(
 def _open_study(
     search: Search, path: Path, identity: Mapping[str, Any], storage: str | None
 ) -> optuna.Study:
-    """Open the study, write the manifest of the folder, and requeue trials of killed processes.
+    """Open the study, and write the manifest of the folder. Unless the database is shared, requeue
+    the trials of killed processes.
 
     Raises:
         UsageError, StorageError: see `tune`.
@@ -118,5 +119,6 @@ def _open_study(
 
 
 def _shared_lock(path: Path, storage: str | None) -> contextlib.AbstractContextManager[None]:
-    """Lock the folder for a short write if several processes can share it."""
+    """Return a context that locks the folder for a short write if several processes can share the
+    folder."""
     return contextlib.nullcontext() if storage is None else folder_lock(path, LOCK_TIMEOUT_SECONDS)

@@ -29,7 +29,7 @@ from seqattn.runs import EpochRecord, RunFolder
 
 @dataclass(frozen=True)
 class TrialLoop:
-    """The trials of one call of `tune`.
+    """The loop over the trials of one call of `tune`.
 
     Attributes:
         study: the study of the search.
@@ -37,7 +37,7 @@ class TrialLoop:
         path: the search folder.
         device, threads: see `train_many`.
         callbacks: progress callbacks for the epochs of all trials, and the stop signal.
-        message: function that is called with a line for each trial that ends.
+        message: function that is called with a line for the user, such as the result of a trial.
     """
 
     study: optuna.Study
@@ -72,7 +72,7 @@ class TrialLoop:
     def _train_and_record(
         self, trial: optuna.Trial, name: str, values: dict[str, str], text: str
     ) -> None:
-        """Train a trial, and record its result, or the error that its config causes."""
+        """Train a trial, and record how it ended: complete, pruned, refused or failed."""
         try:
             loss = self._train(trial, name, values)
             trials.end(self.study, trial, TrialState.COMPLETE, loss)
@@ -85,7 +85,7 @@ class TrialLoop:
             self.message(f"{name}: {'refused' if refused else 'failed'} with {text}: {reason}")
 
     def _run_trial(self, trial: optuna.Trial) -> None:
-        """Train a trial, and record how the trial ended."""
+        """Train a trial, and record how it ended. Requeue an interrupted trial."""
         name, values = f"trial-{trial.number}", sampling.label_values(trial.params, self.search)
         text = sampling.format_values(values)
         try:
@@ -100,7 +100,7 @@ class TrialLoop:
                 " continue.",
             ) from None
         except (StorageError, OSError, FolderLockedError) as error:
-            # Requeuing fails, too, if the disk is full. The next call then requeues the trial.
+            # Requeuing also fails if the disk is full. The next call then requeues the trial.
             with contextlib.suppress(Exception):
                 self._requeue(trial)
             if isinstance(error, StorageError):
@@ -115,8 +115,7 @@ class TrialLoop:
         """Train a trial and return its best validation loss.
 
         Raises:
-            TrialPruned: if the validation loss of the trial is higher than the median of the other
-                trials.
+            TrialPruned: if the pruner ends the trial; see `trials.build_pruner`.
             SeqattnError: see `train_one`.
         """
         config = self.search.config(values)
@@ -142,8 +141,8 @@ class TrialLoop:
 
 @contextlib.contextmanager
 def database_errors() -> Iterator[None]:
-    """Return a context that converts errors of Optuna's storage and of SQLAlchemy to errors with a
-    message for the user.
+    """Return a context that converts errors of Optuna's storage and of SQLAlchemy to a
+    `StorageError` with a message for the user.
 
     Raises:
         StorageError: if the database cannot be used.

@@ -18,7 +18,7 @@ from seqattn.experiments.resume import keys_spanning_all_epochs
 from seqattn.experiments.tuning import sampling
 
 STARTUP_TRIALS = 5
-"""Number of trials that finish before any trial is pruned, so that there is a median."""
+"""Number of trials that must finish before any trial is pruned, so that there is a median."""
 ENDED = (TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL)
 
 # User attributes of the study and of its trials.
@@ -75,8 +75,8 @@ def open_study(storage: str, search: Search, identity: Mapping[str, Any]) -> opt
 def _open_database(storage: str) -> optuna.storages.BaseStorage:
     """Open a database and create Optuna's tables.
 
-    If two processes create the tables at the same time, the database rejects one process, and this
-    process finds the tables when it tries again.
+    If two processes create the tables at the same time, the database rejects one process. The
+    rejected process tries again, and then finds the tables.
     """
     for _ in range(5):
         try:
@@ -135,10 +135,11 @@ def start_trial(
 def build_pruner(training: Training, *, epochs_vary: bool) -> optuna.pruners.BasePruner:
     """Build the pruner of a trial.
 
-    After a fifth of its epochs, the validation loss of a trial is compared with the median of the
-    other trials at the same epoch. No trial is pruned if the trials have different numbers of
-    epochs and a schedule spans all epochs. Such trials have different learning rates at the same
-    epoch, and a trial with a later decay has a higher loss until its decay.
+    From a fifth of its epochs on (at least 2), a trial is pruned if its lowest validation loss so
+    far is higher than the median validation loss of the complete trials at the same epoch. No trial
+    is pruned if the trials have different numbers of epochs and a schedule spans all epochs. Such
+    trials are at different points of the schedule, so their losses at the same epoch are not
+    comparable.
 
     Args:
         training: section `training` of the trial's config.
@@ -177,7 +178,7 @@ def fail(study: optuna.Study, trial: Trial, reason: str, *, refused: bool = Fals
     """Record the end of a trial without a loss, with the error message in one line.
 
     Args:
-        refused: whether the config or the data of the trial are invalid. False means that training
+        refused: whether the config or the data of the trial were invalid. False means that training
             diverged.
 
     Raises:
@@ -192,8 +193,8 @@ def fail(study: optuna.Study, trial: Trial, reason: str, *, refused: bool = Fals
 def requeue(study: optuna.Study, search: Search, trial: FrozenTrial) -> None:
     """End an interrupted trial, and queue its values for a new trial that replaces it.
 
-    A trial without values is only ended, unless this trial repeats an earlier trial. In this case,
-    the values of the earlier trial are queued again.
+    If the trial has no values yet, nothing is queued, unless the trial repeats an earlier trial. In
+    this case, the values of the earlier trial are queued again.
     """
     trials = study.get_trials(deepcopy=False)
     repeated = trial.user_attrs.get(REQUEUED_FROM_ATTR)

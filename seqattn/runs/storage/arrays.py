@@ -20,15 +20,15 @@ from seqattn.runs.storage.files import open_regular
 CHUNK_BYTES = 2**16
 """The number of bytes that are read at a time to reach the end of an array."""
 MIN_COMPRESSED_BYTES = 2**20
-"""The minimum size of the arrays in a compressed archive, in bytes. The compression of smaller
-arrays takes more time than it saves."""
+"""The total size of the arrays, in bytes, above which an archive is compressed. Compressing smaller
+archives takes more time than it saves."""
 MAX_VERIFIED_BYTES = 2**26
 """The maximum size, in bytes, of an array that is read to the end to verify the checksum if only
 some rows are needed."""
 MAX_WHOLE_BYTES = 2**20
 """The maximum size, in bytes, of an array that is always read completely."""
 MAX_UNPACKED_BYTES = 2 * 2**30
-"""The maximum uncompressed size of an archive, in bytes."""
+"""The maximum number of uncompressed bytes that are read from an archive."""
 
 
 def write_arrays(
@@ -69,11 +69,11 @@ def read_arrays(path: Path, max_rows: int | None = None) -> dict[str, NDArray[An
     Args:
         path: the file.
         max_rows: the number of leading rows to read from each array that has three or more axes and
-            more than `MAX_WHOLE_BYTES` bytes; None to read all rows. The checksum of such an array
-            is verified only if the array has at most `MAX_VERIFIED_BYTES` bytes.
+            more than `MAX_WHOLE_BYTES` bytes; None to read all rows. The checksum of an array that
+            is read in part is verified only if the array has at most `MAX_VERIFIED_BYTES` bytes.
 
     Raises:
-        CheckpointError: if the file is missing, or is not an NPZ file of plain arrays.
+        CheckpointError: if the file is missing or too large, or is not an NPZ file of plain arrays.
     """
     try:
         with (

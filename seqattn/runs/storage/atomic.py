@@ -43,7 +43,7 @@ class _PendingFile:
     content: bytes | None = None
 
     def verify(self) -> None:
-        """Read the temporary file, and compare it with `content`."""
+        """Compare the temporary file with `content`, unless `content` is None."""
         if self.content is not None and not _content_equals(self.temporary, self.content):
             raise OSError(errno.EIO, "The file differs from what was written", str(self.path))
 
@@ -81,9 +81,9 @@ _unfinished = set[Path]()
 
 @contextlib.contextmanager
 def write_transaction() -> Iterator[None]:
-    """Commit all files that the block writes. At the end of the block, all files are flushed and
-    then renamed. If many runs end at the same time, a single wait for the disk is much shorter than
-    a wait for each file.
+    """Commit the files that the block writes when the outermost transaction ends: flush all files,
+    and then rename them. If many runs end at the same time, a single wait for the disk is much
+    shorter than a wait for each file.
 
     Raises:
         OSError: if a write failed, in which case no file is replaced, or if a rename failed, in
@@ -120,7 +120,7 @@ def write_transaction() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _reraise_for(path: Path) -> Iterator[None]:
-    """Raise errors of the block with the final path instead of the temporary path."""
+    """Reraise an `OSError` of the block with the final path instead of the temporary path."""
     try:
         yield
     except OSError as error:
@@ -130,7 +130,8 @@ def _reraise_for(path: Path) -> Iterator[None]:
 def atomic_write(
     path: Path, content: bytes, *, backup_path: Path | None = None, verify: bool = False
 ) -> None:
-    """Replace a file in one step, after the new content has been flushed to disk.
+    """Replace a file in one step, after the new content has been flushed to disk. In a transaction,
+    the file is replaced at the end of the transaction.
 
     Args:
         path: the file.
@@ -151,7 +152,8 @@ def atomic_write(
 def open_atomic(
     path: Path, backup_path: Path | None = None, content: bytes | None = None
 ) -> Iterator[BinaryIO]:
-    """Open a file for an atomic write in several pieces. The file is committed when the block ends.
+    """Open a file for an atomic write in several pieces. The file is committed at the end of the
+    block or of the open transaction.
 
     Args:
         path: the file.
@@ -209,8 +211,8 @@ def _create(temporary: Path) -> int:
 
 
 def _content_equals(path: Path, content: bytes) -> bool:
-    """Return whether a file has the given content. The file is read in chunks to limit the use of
-    memory."""
+    """Return whether a file has the given content. The file is read in chunks to limit memory
+    use."""
     # In the text mode of Windows, os.read would change line ends.
     descriptor, offset = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0)), 0
     try:
@@ -235,7 +237,7 @@ def _fsync_folder(folder: Path) -> None:
 
 
 def remove_unfinished() -> None:
-    """Remove the temporary files of this process. Call this function before an exit without any
+    """Remove the temporary files of this process. Call this function before an exit that skips all
     other cleanup."""
     for temporary in tuple(_unfinished):
         with contextlib.suppress(OSError):

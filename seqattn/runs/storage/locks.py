@@ -1,4 +1,4 @@
-"""Folder locks, which let at most one process write to a folder at a time."""
+"""Folder locks. At most one process can hold the lock of a folder."""
 
 from __future__ import annotations
 
@@ -71,8 +71,8 @@ def folder_lock(
 def _is_being_written(unfinished: Path) -> bool:
     """Return whether the process that writes a temporary file is alive on this machine.
 
-    The name of the file contains the PID of the process. Reports and pictures are written without a
-    lock, so another process can be writing into a locked folder.
+    The name of the file contains the PID of the process. An output that the user names is written
+    without a lock, so another process can be writing to a locked folder.
     """
     number = unfinished.name.removesuffix(TMP_SUFFIX).rpartition(".")[2]
     if os.name != "posix" or not (number.isascii() and number.isdigit()):

@@ -1,0 +1,113 @@
+"""The number of worker processes that train groups of runs at the same time.
+
+The expected time of a group follows from the sizes of its data and its model. The two constants of
+time were fitted to the works A, B, C and 64 seeds of A of `scripts/bench.py` with manual gradients,
+where the estimates are between 0.8 and 1.2 of the measured times. Models that are trained by
+autograd need two to four times as long. The estimates decide only which groups start first, and
+whether workers are worth their start, so their errors do not change results.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from seqattn.config import extension
+from seqattn.experiments.group_training import Resources
+from seqattn.experiments.job import Job
+from seqattn.models.memory import activations_per_sequence
+from seqattn.training.batches import is_gathered
+from seqattn.training.threads import MIN_MULTIPLICATIONS, core_count
+
+SECONDS_PER_STEP = 0.5e-3
+"""Time in seconds of a training step without the time for its values."""
+SECONDS_PER_VALUE = 1.5e-9
+"""Time in seconds for each value that the forward pass stores."""
+START_SECONDS = 2.0
+"""Time in seconds to start the workers, mostly to import torch. Workers must save more time."""
+MAX_WORKERS = 1024 if os.name == "posix" else 60
+"""Windows waits for at most 63 connections and processes at once."""
+
+
+def expected_seconds(jobs: Sequence[Job]) -> float:
+    """Estimate the training time of a group in seconds, on one thread.
+
+    Args:
+        jobs: the jobs of the group. The time for the epochs that they have finished does not count.
+    """
+    first = jobs[0]
+    steps = _epochs_left(first) * first.data.batches(first.config.training.batch_size)
+    values = sum(
+        _epochs_left(job) * len(job.data.train) * activations_per_sequence(
+            job.config.model, *job.lengths, alone=len(jobs) == 1
+        )
+        for job in jobs
+    )  # fmt: skip
+    return SECONDS_PER_STEP * steps + SECONDS_PER_VALUE * values
+
+
+def _epochs_left(job: Job) -> int:
+    return max(0, job.config.training.epochs - job.position[0])
+
+
+def worker_count(groups: Sequence[Sequence[Job]], resources: Resources, jobs: int | None) -> int:
+    """Return how many workers train groups at the same time; 1 if this process trains all groups.
+
+    Args:
+        groups: the groups to train.
+        resources: the device and the threads of each group.
+        jobs: the requested number of workers; None to choose it.
+    """
+    if jobs == 1 or len(groups) <= 1 or not _can_be_sent(groups, resources):
+        return 1
+    if jobs is not None:
+        return min(jobs, len(groups), MAX_WORKERS)
+    threads = [resources.threads, *(_threads_before(job) for group in groups for job in group)]
+    cores = core_count() // max(number or 1 for number in threads)
+    possible = min(len(groups), cores, MAX_WORKERS)
+    # With fewer groups than cores, one large group at a time on all cores may be faster.
+    if possible <= 1 or (possible < cores and not all(map(_needs_one_thread, groups))):
+        return 1
+    expected = [expected_seconds(group) for group in groups]
+    saved = sum(expected) - max(max(expected), sum(expected) / possible)
+    return possible if saved > START_SECONDS else 1
+
+
+def _threads_before(job: Job) -> int | None:
+    """Return the number of threads with which the run was trained before a resume."""
+    return job.environment_of_state.get("threads")
+
+
+def _needs_one_thread(jobs: Sequence[Job]) -> bool:
+    """Return whether a group is so small that it is trained with one thread without a trial."""
+    steps = sum(jobs[0].lengths) * jobs[0].config.training.batch_size
+    return 3 * len(jobs) * jobs[0].parameters * steps < MIN_MULTIPLICATIONS
+
+
+def _can_be_sent(groups: Sequence[Sequence[Job]], resources: Resources) -> bool:
+    """Return whether workers can train the groups.
+
+    A GPU and a run that several processes share need this process. MLflow and Weights & Biases
+    record all runs of a command from one process. Data that are read from disk during training
+    would need another copy on disk for each worker. A worker cannot import a plugin or a main
+    module without a file.
+    """
+    if resources.device.type != "cpu" or resources.processes is not None:
+        return False
+    main = getattr(sys.modules["__main__"], "__file__", None)
+    if main is not None and not Path(main).is_file():  # the script came from standard input
+        return False
+    if any(
+        source.module == "__main__" and not source.path for source in extension.SOURCES.values()
+    ):
+        return False
+    return not any(
+        job.config.logging.mlflow
+        or job.config.logging.wandb
+        or is_gathered(job.data.train)
+        or is_gathered(job.data.validation)
+        for group in groups
+        for job in group
+    )
