@@ -8,7 +8,7 @@ An ONNX export has the following files:
       step.onnx              point, memory and state -> next point, weights and next state
       free_running.onnx      source, source_lengths -> forecast and all weights
       *.int8.onnx            the same graphs with int8 weights, if `int8` is True
-      run.py                 a script that runs the graphs with NumPy and ONNX Runtime only
+      run.py                 a script that forecasts with NumPy and ONNX Runtime only
       example.npz            a test case for the script
 
 With `export_format="safetensors"`, the files are `weights.safetensors`, `config.yaml` and
@@ -60,7 +60,7 @@ MADE_BY = "seqattn export"
 GRAPHS = ("encoder", "step", "free_running")
 EXPORT_FILES = {CARD, RUNNER, EXAMPLE, "weights.safetensors", "config.yaml", "__pycache__",
        *(f"{name}{kind}.onnx" for name in GRAPHS for kind in ("", ".int8"))}  # fmt: skip
-"""The names of all files that an export may write."""
+"""The names of all files and folders that the folder of an export may contain."""
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ def export(
 
     Raises:
         UsageError: if a library is missing, if the model cannot forecast `steps` steps, if the
-            folder contains other files, or if the model cannot be exported.
+            output folder must not be replaced, or if the model cannot be exported.
         CheckpointError: if the run cannot be read, or if the graphs differ from the model.
     """
     output = Path(os.path.abspath(output.resolve() if output.is_symlink() else output))  # noqa: PTH100
@@ -304,7 +304,7 @@ def _check_output(output: Path, overwrite: bool) -> None:
 
 @contextlib.contextmanager
 def _replace_folder(output: Path) -> Iterator[Path]:
-    """Yield a temporary folder that replaces `output` when the context ends without an error."""
+    """Yield a temporary folder that replaces `output` if the `with` block ends without an error."""
     output = Path(os.path.realpath(output))  # replaces the target of a symbolic link
     output.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=output.parent, prefix=f".{output.name}.") as temporary:

@@ -32,8 +32,8 @@ NOISE_FACTOR = 10  # tolerance / difference between float32 and float64
 MAX_SOURCES, EXTRA_LENGTH, SMALL_SET = 64, 3, 7
 SEED = 0
 MAX_BATCH_WEIGHTS = 2**22
-"""Largest number of attention weights in a batch. The weights need 16 MiB, and about ten copies of
-the weights are in memory."""
+"""Maximum number of attention weights in a batch. These weights need 16 MiB, and memory holds about
+ten copies of them."""
 LEVEL_SPREAD = 100  # standard deviation of the random levels of the sources, in scaled units
 
 
@@ -67,7 +67,7 @@ class CheckResult:
 def check_graphs(
     graphs: Graphs, trained: LoadedModel, steps: int, test: Sequences | None, max_length: int | None
 ) -> list[CheckResult]:
-    """Compare the outputs of the graphs and the model for the same sources.
+    """Compare the outputs of the graphs with those of the model for the same sources.
 
     Args:
         graphs: the exported graphs.
@@ -118,12 +118,12 @@ def _build_test_sets(
 ) -> dict[str, Sequences]:
     """Return the sets of sources for the comparison. The key of a set describes the set.
 
-    One set contains test sequences, and the other sets contain random sources. The random sources
-    have different lengths, unless the model accepts only one length.
+    One set contains test sequences if there are any. The other sets contain random sources. Their
+    lengths differ, unless the model accepts only one length.
 
     Args:
         trained: the exported model.
-        count: the number of sequences in the largest sets.
+        count: the maximum number of test sequences, and the number of sources in the last set.
         test: the test sequences; None if the data cannot be read.
         max_length: the length of the longest source that the model accepts; None if there is no
             limit.
@@ -143,7 +143,7 @@ def _build_test_sets(
 
 
 def sequences_per_batch(trained: LoadedModel, S: int, T: int) -> int:
-    """Return the number of sequences with at most `MAX_BATCH_WEIGHTS` attention weights together.
+    """Return the largest batch size with at most `MAX_BATCH_WEIGHTS` attention weights, or 1.
 
     Args:
         trained: the model.

@@ -1,7 +1,7 @@
 """A trained model, split into two traceable modules: the encoder and one decoder step.
 
 Inputs and outputs of a graph are named tensors; None and other objects are not possible. A graph
-has no axis of runs and always takes lengths. The inputs and outputs of a graph are in the units of
+has no axis of runs, and the encoder always takes lengths. Sources and points are in the units of
 the data. The *memory* consists of the encoder outputs that all steps read, and the *state* of the
 tensors that each step passes to the next step.
 
@@ -57,7 +57,7 @@ class EncodedSource:
     Attributes:
         point: the first decoder input (N, F).
         memory, state: see the module's docstring; the first axis of every tensor is N.
-        maps: encoder self-attention weights, (N, layers, A, S, S).
+        maps: encoder self-attention weights, (N, layers, A, S, S); empty if there are none.
         trace: intermediate results; see `seqattn.export.live`.
     """
 
@@ -75,7 +75,7 @@ class StepOutput:
     Attributes:
         point: the forecast of this step (N, F).
         state: the new state, with the same names as the previous state.
-        maps: weights of this step by kind, (N, layers, A, S or t).
+        maps: weights of this step by name, (N, layers, A, S or t + 1).
         trace: intermediate results; see `seqattn.export.live`.
     """
 
@@ -94,14 +94,14 @@ class Parts(ABC):
 
     @abstractmethod
     def encode(self, source: Tensor, lengths: Tensor) -> EncodedSource:
-        """Encode sources (N, S, F) of lengths (N,)."""
+        """Encode sources (N, S, F) with lengths (N,)."""
 
     @abstractmethod
     def step(self, point: Tensor, memory: Tensors, state: Tensors) -> StepOutput:
         """Run one decoder step with the input `point` (N, F)."""
 
     def intervention(self, memory: Tensors) -> WeightIntervention | None:
-        """What replaces the weights of a step; see `AttentionMemory.intervention`."""
+        """Return what replaces the weights of a step; see `AttentionMemory.intervention`."""
         return None
 
 
@@ -268,10 +268,10 @@ def split_model(model: Seq2SeqModel, max_length: int) -> Parts:
 
     Args:
         model: the model.
-        max_length: length of the longest example of the tracing.
+        max_length: length of the longest sequence in the traced examples.
 
     Raises:
-        UsageError: if a plugin registers the model.
+        UsageError: if the model comes from a plugin.
     """
     match model:
         case RecurrentModel():
@@ -285,7 +285,7 @@ def split_model(model: Seq2SeqModel, max_length: int) -> Parts:
 
 
 def no_parts(model: Seq2SeqModel) -> UsageError:
-    """Return the error for a model of a plugin, which has no separate encoder and step."""
+    """Return the error for a plugin's model, which cannot be split into an encoder and a step."""
     return UsageError(
         f"{type(model).__name__} is a model of a plugin, which cannot be exported as ONNX, because"
         " seqattn cannot split it into an encoder and a step."
@@ -293,8 +293,8 @@ def no_parts(model: Seq2SeqModel) -> UsageError:
 
 
 def _copy_output(output: Callable[[Tensor], Tensor], state: Tensor) -> Tensor:
-    """Return the output of a cell as a copy. The exporter has no operation for the stride of a
-    slice of the state."""
+    """Return a contiguous copy of the output of a cell. The output may be a slice of the state, and
+    the exporter cannot represent its strides."""
     return output(state).clone(memory_format=torch.contiguous_format)
 
 
@@ -320,7 +320,7 @@ def _scan(
     init: list[Tensor],
     xs: list[Tensor],
 ) -> tuple[list[Tensor], Tensor]:
-    """Return the final carry, and the stacked outputs of all steps, (L, ...)."""
+    """Run `scan`, and return the final carry and the stacked outputs of all steps, (L, ...)."""
     from torch._higher_order_ops.scan import scan
 
     carry, ys = scan(step, init, xs, dim=0)

@@ -1,7 +1,8 @@
-"""The live graph of a run: one ONNX graph that the page of a run evaluates in the browser.
+"""The live graph of a run: one ONNX graph that a report page evaluates in the browser.
 
 Parameters are inputs, so one graph serves all seeds of a group and all recorded epochs of a run.
-Weights can be forced, and intermediate results are outputs (`seqattn.export.live_parts`).
+Attention weights can be forced, except in a model with fast weights. Intermediate results are
+outputs (`seqattn.export.live_parts`).
 
 In shapes, N is the number of sequences, S the source length, T the number of steps, F the number of
 source features, G the number of target features, A the number of heads, and P the number of
@@ -44,7 +45,8 @@ class LiveGraph:
     Attributes:
         graph: source (N, S, F), source_lengths (N,), parameters (P,), steps () and force (T, N,
             layers, A, S) -> forecast (N, T, G), weights (N, layers, A, T, S), the other weights of
-            a Transformer, and intermediate results with an axis of T before the last.
+            a Transformer, and intermediate results. Results of steps have an axis of T before the
+            last. Graphs of models without attention have no force and no weights.
         shapes: name -> shape of each parameter, in the order of the flat vector.
     """
 
@@ -64,7 +66,8 @@ def trace_live(trained: LoadedModel) -> LiveGraph:
         trained: the model.
 
     Raises:
-        UsageError: if torch cannot export the model, or onnx cannot build its graph.
+        UsageError: if the model comes from a plugin, if torch cannot export it, or if onnx cannot
+            build its graph.
     """
     model = copy.deepcopy(trained.model).eval()
     shapes = {name: tuple(value.shape) for name, value in model.named_parameters()}
@@ -87,7 +90,7 @@ def trace_live(trained: LoadedModel) -> LiveGraph:
 def _join_parts(
     traced: TracedParts, shapes: Mapping[str, tuple[int, ...]], per_step: Sequence[str]
 ) -> ModelProto:
-    """Join the encoder and the step into a graph with one flat input of parameters."""
+    """Join the encoder and the step into a graph with one flat input for all parameters."""
     padded = _parameters_to_inputs(traced.encoder) | _parameters_to_inputs(traced.step)
     graph = build_loop(traced.encoder, traced.step, traced.state, None, per_step)
     _add_flat_parameters(graph, shapes, padded)
@@ -99,7 +102,7 @@ def _join_parts(
 
 
 def attention_shape(trained: LoadedModel) -> tuple[int, int]:
-    """Return the numbers of cross-attention layers and heads; (0, 0) without attention."""
+    """Return the numbers of cross-attention layers and heads; (0, 0) if there are none."""
     model: Any = trained.config.model
     match model.kind:
         case "transformer":
@@ -113,7 +116,7 @@ def attention_shape(trained: LoadedModel) -> tuple[int, int]:
 
 
 def _parameters_to_inputs(model: ModelProto) -> dict[str, tuple[int, ...]]:
-    """Turn initializers that are parameters into inputs; returns their shapes."""
+    """Turn initializers that are parameters into inputs, and return the shapes of these inputs."""
     shapes = dict[str, tuple[int, ...]]()
     for tensor in list(model.graph.initializer):
         if tensor.name.startswith(PARAMETER):
@@ -129,12 +132,12 @@ def _add_flat_parameters(
     shapes: Mapping[str, tuple[int, ...]],
     padded: Mapping[str, tuple[int, ...]],
 ) -> None:
-    """Replace inputs of single parameters by slices of one flat input.
+    """Replace the inputs of single parameters with slices of one flat input.
 
     Args:
         shapes: name -> shape of each parameter, in the order of the flat vector.
-        padded: the same in the graph, with `PARAMETER`, where the positional embeddings of a
-            Transformer have more rows; these are NaN.
+        padded: name, with the prefix `PARAMETER`, -> shape of each parameter in the graph. Learned
+            positional embeddings may have additional rows there, which are NaN.
     """
     graph = model.graph
     kept = [value for value in graph.input if not value.name.startswith(PARAMETER)]

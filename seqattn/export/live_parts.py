@@ -1,9 +1,11 @@
-"""Parts of a model for its live graph: weights can be forced, and intermediate results are outputs.
+"""The parts of a model for its live graph, in which intermediate results are outputs.
+
+The weights of a recurrent model and of a Transformer can be forced.
 
 In shapes, N is the number of sequences, S the source length, A the number of heads, H the width of
 the state, K the width of queries and keys, and V the width of values.
 
-Intermediate results (`trace/` and a name):
+The names of intermediate results start with `trace/`:
 
 | name | shape | quantity |
 | --- | --- | --- |
@@ -12,11 +14,12 @@ Intermediate results (`trace/` and a name):
 | `query` | (N, layers, H) | decoder state that queries |
 | `scores` | (N, layers, A, S) | scores before the normalizer |
 | `context` | (N, layers, A, V) | weighted sum of the values |
-| `readout` | (N, H) | input of the output layer |
+| `readout` | (N, width) | input of the output layer |
 | `input`, `output` | (N, features) | decoder input, and output without the linear skip |
 
-The query of a Transformer is (N, layers, A, K), after its projection. Fast weights have no scores,
-and `factors` (N, layers, A, S) instead: rate decay^age of each state in memory.
+Not every model has all of these results. The query of a Transformer is (N, layers, A, K), after its
+projection. Instead of scores, fast weights have `factors` (N, layers, A, S): rate decay^age of each
+state in memory.
 """
 
 from __future__ import annotations
@@ -51,7 +54,7 @@ from seqattn.models.transformer_layers import DecoderLayer
 
 
 class ForceInput:
-    """Replaces the weights of one step.
+    """A callable that replaces the weights of one step.
 
     Args:
         force: (N, layers, A, S), NaN for the model's own weights.
@@ -61,14 +64,14 @@ class ForceInput:
         self.force = force
 
     def __call__(self, weights: Tensor, keep: Tensor | None, layer: int = 0) -> Tensor:
-        """The weights (N, [A,] 1, S) that replace `weights` (N, [A,] 1, S)."""
+        """Return the weights (N, [A,] 1, S) that replace `weights` (N, [A,] 1, S)."""
         force = self.force[:, layer]
         force = force if weights.dim() == 3 else force.unsqueeze(-2)
         return torch.where(force.isnan(), weights, force)
 
 
 class LiveRecurrentParts(RecurrentParts):
-    """See the module's docstring."""
+    """The parts of a recurrent model for its live graph; see the module's docstring."""
 
     def encode(self, source: Tensor, lengths: Tensor) -> EncodedSource:
         encoded, attention = super().encode(source, lengths), self.model.attention
@@ -124,7 +127,10 @@ class LiveRecurrentParts(RecurrentParts):
 
 
 class LiveFastWeightsParts(FastWeightsParts):
-    """See the module's docstring. Its read strengths cannot be forced: they are no distribution."""
+    """The parts of a model with fast weights for its live graph; see the module's docstring.
+
+    The read strengths cannot be forced, because they are not a distribution.
+    """
 
     def encode(self, source: Tensor, lengths: Tensor) -> EncodedSource:
         encoded = super().encode(source, lengths)
@@ -148,7 +154,7 @@ class LiveFastWeightsParts(FastWeightsParts):
 
 
 class LiveTransformerParts(TransformerParts):
-    """See the module's docstring."""
+    """The parts of a Transformer for its live graph; see the module's docstring."""
 
     def __init__(self, model: TransformerModel, max_length: int) -> None:
         super().__init__(model, max_length)
@@ -190,7 +196,7 @@ class LiveTransformerParts(TransformerParts):
 
 
 def live_parts(model: Seq2SeqModel, max_length: int) -> Parts:
-    """The parts of a model for its live graph; see `seqattn.export.graphs.split_model`."""
+    """Return the parts of a model for its live graph; see `seqattn.export.graphs.split_model`."""
     match model:
         case RecurrentModel():
             return LiveRecurrentParts(model)
@@ -203,7 +209,7 @@ def live_parts(model: Seq2SeqModel, max_length: int) -> Parts:
 
 
 def _with_axes(scores: Tensor) -> Tensor:
-    """Scores (N, [A,] S) with axes of layers and heads."""
+    """Return scores (N, [A,] S) with axes of layers and heads, (N, layers, A, S)."""
     return scores.unsqueeze(1) if scores.dim() == 3 else scores[:, None, None]
 
 

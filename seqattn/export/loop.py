@@ -26,12 +26,13 @@ def build_loop(
 ) -> ModelProto:
     """Build the free-running graph: the encoder, followed by a Loop over the step.
 
-    The inputs are source and lengths. The outputs are the forecast, the weights and the other
-    results of all steps, with an axis of steps before the last: (N, layers, A, queries, keys).
+    The inputs include those of the encoder. The outputs are the forecast, the weights and the
+    other results of all steps, and the encoder outputs that no step reads. The results of steps
+    have an axis of steps before the last, such as (N, layers, A, queries, keys) for weights.
 
     Args:
-        encoder, step: the graphs. Inputs of the step that are neither its state nor outputs of the
-            encoder become inputs of the result.
+        encoder, step: the graphs. Each input of the step that is neither its state nor in
+            `per_step` refers to the value with the same name in the result.
         state: names of tensors that each step passes to the next.
         steps: the number of steps; None for an input `steps` of the result.
         per_step: names of inputs of the step that the result takes for all steps at once, with a
@@ -75,8 +76,8 @@ def build_loop(
 def _loop_body(
     inner: GraphProto, carried: list[str], results: list[str], per_step: Sequence[str]
 ) -> GraphProto:
-    """Build the body of the Loop from the step. The body stacks the outputs and the results of all
-    steps.
+    """Build the body of the Loop from the step. The Loop stacks the forecasts and the results of
+    all steps.
 
     Args:
         inner: the step's graph, which is modified in place.
@@ -92,7 +93,7 @@ def _loop_body(
     nodes = [helper.make_node("Gather", [name, "made"], [STEP + name], axis=0) for name in per_step]
     nodes += [*inner.node, helper.make_node("Identity", [NEXT + POINT], [STEP + FORECAST])]
     for name in results:
-        if name == "decoder_self":  # weights of previous steps, padded with 0 for later ones
+        if name == "decoder_self":  # weights of the steps so far, padded with 0 for later ones
             nodes += _pad_nodes(name, STEP + name)
         else:
             nodes.append(helper.make_node("Identity", [name], [STEP + name]))
@@ -113,7 +114,7 @@ def _sizes(value: ValueInfoProto) -> list[int | str]:
 
 
 def _stacked_type(value: ValueInfoProto, T: int | str) -> ValueInfoProto:
-    """Return the type of the results of all steps, given the type for one step, for example
+    """Return the type of a result for all steps, given its type for one step, for example
     (N, layers, A, keys)."""
     *lead, last = _sizes(value)
     shape = [*lead, T, T if value.name == "decoder_self" else last]
@@ -122,7 +123,7 @@ def _stacked_type(value: ValueInfoProto, T: int | str) -> ValueInfoProto:
 
 
 def _pad_nodes(name: str, row: str) -> list[NodeProto]:
-    """Build nodes that pad a row (N, layers, A, t) with zeros up to the number of steps."""
+    """Build nodes that pad a row (N, layers, A, keys) with zeros up to the number of steps."""
 
     def constant(suffix: str, values: list[int]) -> NodeProto:
         return helper.make_node("Constant", [], [f"{row}/{suffix}"], value_ints=values)
@@ -157,7 +158,7 @@ def _rename_without_shape(value: ValueInfoProto, name: str) -> ValueInfoProto:
 
 
 def graph_nodes(nodes: Any) -> Iterator[NodeProto]:
-    """Yield all nodes, those of subgraphs too."""
+    """Yield all nodes, including those of subgraphs."""
     for node in nodes:
         yield node
         for attribute in node.attribute:

@@ -75,7 +75,7 @@ def trace_graphs(trained: LoadedModel, steps: int) -> Graphs:
         steps: the number of free-running steps.
 
     Raises:
-        UsageError: if torch cannot export the model.
+        UsageError: if the model comes from a plugin, or if torch cannot export it.
     """
     model = copy.deepcopy(trained.model).eval()
     traced = trace_parts(trained, model, split_model(model, example_length(model) + 1))
@@ -156,7 +156,7 @@ def _build_inputs(features: int, n: int, s: int) -> Tensors:
 def _find_axes(
     encoder: Graph, features: int, s: int, length_varies: bool
 ) -> dict[str, dict[int, str]]:
-    """Find the axes of each step input with a size that depends on N or S.
+    """Find the axes of each step input whose size depends on N or S.
 
     Args:
         encoder: the encoder graph.
@@ -233,7 +233,7 @@ def trace(
 
 
 def _hint_newer_torch(version: str) -> str:
-    """Return a line that recommends the tested version of torch; "" for that or a newer one."""
+    """Return a line that recommends the tested version of torch; "" if `version` is new enough."""
     found = tuple(int(part) for part in re.findall(r"\d+", version)[:2])
     if found >= TESTED_TORCH:
         return ""

@@ -16,7 +16,7 @@ HERE = Path(__file__).parent
 
 
 def forecast(source: np.ndarray, graph: str = "free_running.onnx") -> dict[str, np.ndarray]:
-    """Return forecast (N, T, F) and weights (N, layers, heads, T, S), by their names in
+    """Return the forecast (N, T, F) and the weights (N, layers, heads, T, S), by their names in
     card.json."""
     valid = np.isfinite(source).all(axis=2)
     lengths = valid.sum(axis=1).astype("int64")

@@ -14,7 +14,7 @@ from seqattn.models.cells import last_valid
 
 Tensors = dict[str, Tensor]
 OFFSET, SCALE = "offset", "scale"
-"""Shift and scale of each sequence's target."""
+"""The names of the shift and the scale of each sequence's target."""
 
 
 class Units(nn.Module):

@@ -61,7 +61,8 @@ def report(path: Path, output: Path | None = None, *, live: bool = True) -> Path
     Raises:
         UsageError: if plotly or Jinja2 is not installed.
         CheckpointError: if the folder has no results, or if its results cannot be read.
-        FolderLockedError: if `output` is None and another process writes to the folder.
+        FolderLockedError: if `output` is None and another process writes to the folder or trains
+            one of its seeds.
     """
     _require_libraries()
     is_many = path.is_dir() and is_comparison(path) and not RunFolder(path).is_run
@@ -96,7 +97,7 @@ def report_side_by_side(runs: Sequence[Path], output: Path) -> Path:
 
     Raises:
         UsageError: if a library is not installed, if there are more than four runs, if the runs
-            have different features, or if a page cannot contain one of the models.
+            have different features, or if one page cannot contain all the models.
         CheckpointError: if a folder does not contain a finished run, or cannot be read.
     """
     _require_libraries()
@@ -153,12 +154,15 @@ def render_page(content: dict[str, Any]) -> str:
 
 @functools.lru_cache(maxsize=1)
 def _pack_script(script: str) -> str:
-    """Return a script that is compressed with gzip, in base64."""
+    """Compress a script with gzip, and encode it in base64."""
     return base64.b64encode(gzip.compress(script.encode(), mtime=0)).decode()
 
 
 def _mark_terms(text: str) -> Markup:
-    """Return a text as HTML in which the script makes the terms of the glossary buttons."""
+    """Return a text as HTML in which the terms of the glossary are marked.
+
+    The script of the page turns them into buttons.
+    """
     from markupsafe import Markup, escape
 
     words = re.compile("|".join(map(re.escape, TERMS)))

@@ -1013,6 +1013,7 @@
     { name: "key", definition: "The numbers of a source point that a [query] is compared with. The comparison gives the [score]." },
     { name: "mean squared error", definition: "The mean of the squared differences between forecast and truth. 0 is a perfect forecast; large mistakes count more than small ones." },
     { name: "noise floor", definition: "The [mean squared error] that even a perfect model would have, because the data contain random noise. No model can be reliably better." },
+    { name: "own weights", definition: "The [attention weights|attention weight] that the model computes itself. The opposite are forced weights, which a reader gives to it." },
     { name: "parameter-free", definition: "Describes a [baseline] that is a fixed rule, so that nothing is trained." },
     { name: "query", definition: "The numbers with which the [decoder] asks what it needs for a forecast point. They are compared with the [key] of each source point." },
     { name: "score", definition: "A number that says how well a [query] fits a [key]. Scores become weights by a normalizer such as [softmax]." },
@@ -1199,15 +1200,15 @@
     const S = scores.values.length;
     const hidden = affine(step.linear("attention.location.predict").weight, null, step.query).map(Math.tanh);
     const fraction = sigmoid(dot(step.linear("attention.location.combine").weight[step.input.head], hidden));
-    const centreRow = record.addRow("Window centre", "p = (S - 1) sigmoid(v . tanh(W h)), from the checkpoint", "p", [fraction * (S - 1)], { columns: ["p"], isByModel: true });
-    const [centre] = centreRow.values;
-    const inside = scores.values.map((_, s) => Math.abs(s - centre) <= window2);
+    const centerRow = record.addRow("Window center", "p = (S - 1) sigmoid(v . tanh(W h)), from the checkpoint", "p", [fraction * (S - 1)], { columns: ["p"], isByModel: true });
+    const [center] = centerRow.values;
+    const inside = scores.values.map((_, s) => Math.abs(s - center) <= window2);
     const content = normalize(record, { name: CONTENT_WEIGHTS, scores, inside, own: void 0 });
-    const gaussian = printedRow(scores.values.map((_, s) => Math.exp(-2 * ((s - centre) / window2) ** 2)));
+    const gaussian = printedRow(scores.values.map((_, s) => Math.exp(-2 * ((s - center) / window2) ** 2)));
     const stage = record.next;
     const origin = (row, column) => {
       if (column === 0) return { expression: "the content weight of this point", cells: [content.ref(row)] };
-      if (column === 1) return { expression: `exp(\u2212(${row} \u2212 ${formatCell(centre)})\xB2 / (2 \xD7 (${wholeText(window2)} / 2)\xB2))`, cells: [centreRow.ref(0)] };
+      if (column === 1) return { expression: `exp(\u2212(${row} \u2212 ${formatCell(center)})\xB2 / (2 \xD7 (${wholeText(window2)} / 2)\xB2))`, cells: [centerRow.ref(0)] };
       return { expression: `${formatCell(content.values[row])} \xD7 ${formatCell(gaussian[row])}`, cells: [{ stage, row, column: 0 }, { stage, row, column: 1 }] };
     };
     const columns = { content: content.values, window: gaussian, weight: content.values.map((x, s) => x * gaussian[s]) };
@@ -1416,7 +1417,7 @@
       const { record } = this;
       const weight = printedRows(this.headSlice(map.weight));
       if (Math.max(weight.length, weight[0].length) > MAX_PRINTED_SIDE) {
-        return record.add(name, `${formula}; the map is in the checkpoint`, ofModel, { ...options, isByModel: true });
+        return record.add(name, `${formula}; the matrix is too large to print; it is in the checkpoint file of the run`, ofModel, { ...options, isByModel: true });
       }
       const bias = map.bias === null ? null : printedRow(this.headSlice(map.bias));
       const table = addWeights(record, `${name}: the map`, weight, bias, columnNumbers(weight.length));
@@ -1711,10 +1712,10 @@
     if (!step.has("combine")) return [joined, "[context; h]"];
     const { weight, bias } = step.linear("combine");
     const numbers = affine(printedRows(weight), printedRow(bias), joined.values).map(Math.tanh);
-    const attentional = record.addRow("Attentional vector a", "a = tanh(W_a [context; h] + b_a), W_a and b_a in the checkpoint", "a", numbers, {
+    const attentional = record.addRow("Attentional vector a", "a = tanh(W_a [context; h] + b_a), W_a and b_a are in the checkpoint file of the run", "a", numbers, {
       isByModel: true,
       ownRow: readout,
-      origin: (_, k) => ({ expression: `tanh(row ${k + 1} of W_a times [context; h] + b_a), with numbers of the checkpoint`, cells: refs(joined) })
+      origin: (_, k) => ({ expression: `tanh(row ${k + 1} of W_a times [context; h] + b_a), with numbers of the checkpoint file`, cells: refs(joined) })
     });
     return [attentional, "a"];
   }
@@ -1863,7 +1864,7 @@
     return rowOf(parts, 2);
     function addSkipShare() {
       if (Math.max(weight.length, weight[0].length) > MAX_PRINTED_SIDE) {
-        return record.addRow("Skip's share", `${formula}; the map is in the checkpoint`, "skip", affine(weight, bias, scaled.flat()), { columns, isByModel: true });
+        return record.addRow("Skip's share", `${formula}; the matrix is too large to print; it is in the checkpoint file of the run`, "skip", affine(weight, bias, scaled.flat()), { columns, isByModel: true });
       }
       const [W, b] = [printedRows(weight), printedRow(bias)];
       const x = record.addRow("Source points in one row", "", "x", scaled.flat(), { columns: columnNumbers(scaled.flat().length) });
@@ -1882,9 +1883,9 @@
     const contexts = addHeadContexts(step, addContext(step, weights, values));
     const { weight, bias } = step.linear(`decoder.${layer}.cross.out`);
     const output = affine(printedRows(weight), printedRow(bias), contexts.values);
-    record.addRow("Cross-attention output", "W_o [contexts] + b_o, W_o and b_o in the checkpoint; the rest of the decoder follows", "+", output, {
+    record.addRow("Cross-attention output", "W_o [contexts] + b_o, W_o and b_o are in the checkpoint file of the run; the rest of the decoder follows", "+", output, {
       isByModel: true,
-      origin: (_, k) => ({ expression: `row ${k + 1} of W_o times [contexts] + b_o, with numbers of the checkpoint`, cells: refs(contexts) })
+      origin: (_, k) => ({ expression: `row ${k + 1} of W_o times [contexts] + b_o, with numbers of the checkpoint file`, cells: refs(contexts) })
     });
   }
 
@@ -1921,7 +1922,7 @@
       else text2 += formula ? ` (${formula})` : ", given";
     }
     const exact = own?.[row]?.[column];
-    if (exact !== void 0 && Number.isFinite(exact)) text2 += `. The model\u2019s own number is ${formatCell(exact, DECIMALS + 4)}.`;
+    if (exact !== void 0 && Number.isFinite(exact)) text2 += `. Without rounding, it is ${formatCell(exact, DECIMALS + 4)}.`;
     return text2;
   }
 
@@ -1952,6 +1953,7 @@
     return { row: kind === "encoder_self" ? ofSource : ofForecast, column: kind === "decoder_self" ? ofForecast : ofSource };
   }
   var isKnockedOut = (row) => row.length > 0 && row.every((weight) => weight === 0);
+  var isForced = ({ state: { kind, force, layer, head }, canForce: canForce2 }, step) => canForce2 && kind === "cross" && force.get(step + 1, layer, head) !== void 0;
   function largestWeight2(rows, meaning) {
     let largest = 1e-6;
     for (const row of rows) for (const weight of row) largest = Math.max(largest, Math.abs(weight));
@@ -2056,8 +2058,8 @@
         return this.parameters.get(name);
       };
       const { step, layer, head, source } = state;
-      const isForced2 = this.explorer.canForce && state.force.get(step + 1, layer, head) !== void 0;
-      this.stages = explainStep({ content: live.content, answer, source, step, layer, head, isForced: isForced2, parameter });
+      const isForced3 = this.explorer.canForce && state.force.get(step + 1, layer, head) !== void 0;
+      this.stages = explainStep({ content: live.content, answer, source, step, layer, head, isForced: isForced3, parameter });
       const weights = this.stages.find(({ name }) => name === "Weights" || name === "Strengths").numbers.map((row) => row[row.length - 1]);
       const rows = shownRows(weights);
       this.render(rows);
@@ -2099,14 +2101,14 @@
       const heading = textElement("h3", stage.name);
       heading.id = `live-stage-${index}`;
       block.append(heading);
-      if (stage.formula) block.append(textElement("code", stage.formula));
+      if (stage.formula) block.append(formulaElement(stage.formula));
       const table = document.createElement("table");
       table.setAttribute("aria-labelledby", heading.id);
       table.setAttribute("role", "grid");
       const built = { cells: /* @__PURE__ */ new Map(), rows: [...rows], own: [] };
       const isColumn = hasOwn(stage) && stage.ownAs === "column";
       const head = table.createTHead().insertRow();
-      head.append(headerCell("", "col"), ...stage.columns.map((name) => headerCell(name, "col")), ...isColumn ? [headerCell("the model\u2019s own", "col")] : []);
+      head.append(headerCell("", "col"), ...stage.columns.map((name) => headerCell(name, "col")), ...isColumn ? [headerCell("not rounded", "col")] : []);
       if (isColumn) head.lastElementChild.classList.add("exact");
       const body = table.createTBody();
       for (const [place3, row] of rows.entries()) {
@@ -2124,7 +2126,7 @@
       if (hasOwn(stage) && !isColumn) {
         const line = body.insertRow();
         line.className = "exact";
-        line.append(headerCell("the model\u2019s own", "row"));
+        line.append(headerCell("not rounded", "row"));
         built.own.push(...stage.columns.map(() => ownCell(line)));
       }
       block.append(table);
@@ -2172,6 +2174,21 @@
       next.focus();
     }
   };
+  function formulaElement(formula) {
+    const code = document.createElement("code");
+    for (const [k, part] of formula.split(/(?<=[A-Za-z])_([A-Za-z0-9]+)/).entries()) {
+      if (k % 2 === 0) {
+        code.append(part);
+        continue;
+      }
+      const index = document.createElement("sub");
+      const underscore = textElement("span", "_");
+      underscore.className = "spoken";
+      index.append(underscore, part);
+      code.append(index);
+    }
+    return code;
+  }
   function headerCell(text2, scope) {
     const cell3 = textElement("th", text2);
     cell3.scope = scope;
@@ -2188,7 +2205,7 @@
     if (layers > 1) places.push(`layer ${state.layer}`);
     if (heads > 1) places.push(`head ${state.head}`);
     if (all.length > 1) places.push(all[0].name);
-    let text2 = `Attention to the source: ${places.join(", ")}. Each number is computed from the rounded numbers above it; beside the results are the model\u2019s own numbers.`;
+    let text2 = `Attention to the source: ${places.join(", ")}. Each number is computed from the rounded numbers above it; "not rounded" marks the same numbers as the model computes them, without rounding in between.`;
     if (shown < count) text2 += ` The tables show the ${shown} of ${count} points with the largest weights; sums run over all of them.`;
     return text2;
   }
@@ -2253,6 +2270,12 @@
   }
   var rgb = ([r, g, b]) => `rgb(${r},${g},${b})`;
   var inkOn = ([r, g, b]) => 0.299 * r + 0.587 * g + 0.114 * b > 140 ? "#000" : "#fff";
+  function keepFromScrolling(element) {
+    element.style.touchAction = "none";
+    element.addEventListener("touchstart", (event) => {
+      event.preventDefault();
+    }, { passive: false });
+  }
 
   // src/live/bars.ts
   var HEIGHT = 140;
@@ -2269,7 +2292,7 @@
     root = svg("svg", { role: "group" });
     isDragging = false;
     /** Draw a row of weights. Nothing can be dragged if `canForce` is false. */
-    draw(weights, isForced2, canForce2) {
+    draw(weights, isForced3, canForce2) {
       const width = Math.max(220, this.place.clientWidth);
       const largest = Math.max(1, ...weights.map(Math.abs));
       const lowest = Math.min(0, ...weights);
@@ -2286,7 +2309,7 @@
       for (const [s, weight] of weights.entries()) {
         const x = MARGIN.left + s * bar;
         const [top, bottom] = [Math.min(toY(weight), toY(0)), Math.max(toY(weight), toY(0))];
-        parts.push(svg("rect", { x: x + bar * 0.1, y: top, width: bar * 0.8, height: Math.max(1, bottom - top), fill: rgb(weightColour(Math.abs(weight), largest, false)), stroke: isForced2 ? warn : ink, "stroke-width": isForced2 ? 2 : 0.5 }));
+        parts.push(svg("rect", { x: x + bar * 0.1, y: top, width: bar * 0.8, height: Math.max(1, bottom - top), fill: rgb(weightColour(Math.abs(weight), largest, false)), stroke: isForced3 ? warn : ink, "stroke-width": isForced3 ? 2 : 0.5 }));
         if (bar >= 12) parts.push(svg("text", { x: x + bar / 2, y: HEIGHT - 6, "text-anchor": "middle", "font-size": 13, fill: soft }, String(s + 1)));
         if (bar >= 34) parts.push(svg("text", { x: x + bar / 2, y: top - 3, "text-anchor": "middle", "font-size": 13, fill: soft, ...halo(ground) }, weight.toFixed(2).replace("-", "\u2212")));
         if (canForce2) parts.push(this.handle(s, weight, x, bar, (y) => largest - (y - MARGIN.top) / high * (largest - lowest)));
@@ -2311,7 +2334,7 @@
         "aria-valuenow": weight.toFixed(3)
       });
       handle.style.cursor = "ns-resize";
-      handle.style.touchAction = "none";
+      keepFromScrolling(handle);
       handle.addEventListener("keydown", (event) => {
         const change = { ArrowUp: STEP, ArrowRight: STEP, ArrowDown: -STEP, ArrowLeft: -STEP }[event.key];
         if (change === void 0) return;
@@ -2339,6 +2362,175 @@
       return handle;
     }
   };
+
+  // src/live/force.ts
+  var isEmpty = (array) => Array.isArray(array) ? array.every(isEmpty) : array === null;
+  function depth(array) {
+    if (!Array.isArray(array)) return 0;
+    return 1 + Math.max(0, ...array.filter((entry2) => entry2 !== null).map(depth));
+  }
+  var isIndex = (value, count) => typeof value === "number" && Number.isInteger(value) && value >= 0 && value < count;
+  function checkPlace({ step, layer, head }, { steps, layers, heads }) {
+    if (!isIndex(step - 1, steps)) throw new Error(`force, step ${step}: the forecast has ${steps} steps.`);
+    if (layer !== void 0 && !isIndex(layer, layers)) throw new Error(`force, step ${step}, layer ${layer}: the model has ${layers}, counted from 0.`);
+    if (head !== void 0 && !isIndex(head, heads)) throw new Error(`force, step ${step}, head ${head}: the model has ${heads}, counted from 0.`);
+  }
+  function checkRow(row, source, place3) {
+    if (row.length !== source) throw new Error(`${place3}: has ${row.length} weights; the source has ${source} points.`);
+    return row.map((weight) => {
+      if (typeof weight !== "number" || !Number.isFinite(weight)) throw new Error(`${place3}: every weight must be a number.`);
+      return weight;
+    });
+  }
+  function* rowsOfNested(force, shape) {
+    if (isEmpty(force)) return;
+    const levels = depth(force);
+    let nested = force;
+    if (levels === 2) {
+      if (shape.layers !== 1 || shape.heads !== 1) throw new Error(`force: the model has ${shape.layers} layers and ${shape.heads} heads, so it must be [layer][head][step][source].`);
+      nested = [[force]];
+    } else if (levels !== 4) throw new Error("force: must be [layer][head][step][source], or [step][source] for one layer and head.");
+    for (const [layer, heads] of nested.entries()) {
+      for (const [head, steps] of (heads ?? []).entries()) {
+        for (const [step, weights] of (steps ?? []).entries()) {
+          if (weights === null || weights.every((weight) => weight === null)) continue;
+          yield { step: step + 1, layer, head, weights };
+        }
+      }
+    }
+  }
+  var isRows = (force) => typeof force === "object" && force !== null && "rows" in force;
+  function packForce(force, shape) {
+    const { steps, layers, heads, source } = shape;
+    const packed = new Float32Array(steps * layers * heads * source).fill(NaN);
+    if (force === null || force === void 0) return packed;
+    for (const row of isRows(force) ? force.rows : rowsOfNested(force, shape)) {
+      const { step, layer, head } = row;
+      checkPlace(row, shape);
+      const weights = checkRow(row.weights, source, `force, step ${step}`);
+      for (let l = layer ?? 0; l <= (layer ?? layers - 1); l += 1) {
+        for (let h = head ?? 0; h <= (head ?? heads - 1); h += 1) {
+          const first = (((step - 1) * layers + l) * heads + h) * source;
+          if (!Number.isNaN(packed[first])) throw new Error(`force, step ${step}, layer ${l}, head ${h}: has two rows.`);
+          packed.set(weights, first);
+        }
+      }
+    }
+    return packed;
+  }
+
+  // src/live/weights.ts
+  var uniformRow = (count) => new Array(count).fill(1 / count);
+  var oneHotRow = (count, index) => Array.from({ length: count }, (_, k) => k === index ? 1 : 0);
+  function setWeight(row, index, weight) {
+    const chosen = Math.min(1, Math.max(0, weight));
+    const others = row.reduce((sum, each, k) => k === index ? sum : sum + Math.max(0, each), 0);
+    return row.map((each, k) => {
+      if (k === index) return row.length === 1 ? 1 : chosen;
+      return others > 0 ? Math.max(0, each) / others * (1 - chosen) : (1 - chosen) / (row.length - 1);
+    });
+  }
+  function shuffleRow(row, random = Math.random) {
+    const shuffled = [...row];
+    for (let k = shuffled.length - 1; k > 0; k -= 1) {
+      const other = Math.floor(random() * (k + 1));
+      [shuffled[k], shuffled[other]] = [shuffled[other], shuffled[k]];
+    }
+    return shuffled;
+  }
+  var ForcedRows = class _ForcedRows {
+    rows = /* @__PURE__ */ new Map();
+    static key = (step, layer, head) => `${step}/${layer}/${head}`;
+    get(step, layer, head) {
+      return this.rows.get(_ForcedRows.key(step, layer, head))?.weights;
+    }
+    set(step, layer, head, weights) {
+      this.rows.set(_ForcedRows.key(step, layer, head), { step, layer, head, weights });
+    }
+    delete(step, layer, head) {
+      this.rows.delete(_ForcedRows.key(step, layer, head));
+    }
+    /** Return a copy. */
+    copy() {
+      const copy2 = new _ForcedRows();
+      for (const { step, layer, head, weights } of this.rows.values()) copy2.set(step, layer, head, weights);
+      return copy2;
+    }
+    clear() {
+      this.rows.clear();
+    }
+    get size() {
+      return this.rows.size;
+    }
+    get list() {
+      return [...this.rows.values()].sort((a, b) => a.step - b.step || a.layer - b.layer || a.head - b.head);
+    }
+  };
+
+  // src/live/state.ts
+  var isSame = (one, other) => one.model === other.model && one.run === other.run;
+  var distinct = (subjects) => subjects.filter((each, k) => subjects.findIndex((other) => isSame(each, other)) === k);
+  function withFirst(subjects, first) {
+    const [before2, ...others] = subjects;
+    return distinct([first, ...others.map((each) => isSame(each, first) ? before2 : each)]);
+  }
+  var PREFIX = "#state=";
+  var MAX_INDEX = 1e6;
+  var MAX_POINTS2 = 5e3;
+  var MAX_VALUE = 1e15;
+  function toFragment(state, page) {
+    const shared = {
+      p: page,
+      e: state.example,
+      m: state.subjects.map(({ model, run, epoch }) => [model, run, epoch]),
+      k: state.kind,
+      v: [state.layer, state.head, state.step, state.point]
+    };
+    if (state.isChanged || state.example === null) shared.s = state.source;
+    if (state.force.size) shared.f = state.force.list;
+    return PREFIX + encodeURIComponent(JSON.stringify(shared));
+  }
+  var isRow = (row) => Array.isArray(row) && row.every((value) => typeof value === "number" && Math.abs(value) <= MAX_VALUE);
+  function isSource(source, { features, fixed, longest }) {
+    if (!Array.isArray(source) || source.length < 1 || source.length > (longest ?? MAX_POINTS2)) return false;
+    return (fixed === null || source.length === fixed) && source.every((row) => isRow(row) && row.length === features);
+  }
+  var isKind = (kind) => typeof kind === "string" && ["cross", "encoder_self", "decoder_self"].includes(kind);
+  function isForced2({ step, layer, head, weights }, { steps, layers, heads }, points2) {
+    return isRow(weights) && weights.length === points2 && isIndex(step - 1, steps) && isIndex(layer, layers) && isIndex(head, heads);
+  }
+  function readSubjects(m, { runs }) {
+    if (!Array.isArray(m) || m.length < 1 || m.length > 4 || !m.every(isRow)) return null;
+    const subjects = distinct(m.map(([model, run, epoch]) => ({ model, run, epoch })));
+    return subjects.every(({ model, run, epoch }) => isIndex(model, runs.length) && isIndex(run, runs[model].length) && runs[model][run].includes(epoch)) ? subjects : null;
+  }
+  var isView = (v) => isRow(v) && v.length === 4 && v.every((value) => isIndex(value, MAX_INDEX));
+  function check({ p, e, s, f = [], m, k, v }, limits) {
+    if (p !== limits.page || s !== void 0 && !isSource(s, limits)) return null;
+    if (e === null ? s === void 0 : !isIndex(e, limits.examples.length)) return null;
+    const points2 = s ? s.length : limits.examples[e];
+    const subjects = readSubjects(m, limits);
+    if (!subjects || !isKind(k) || !isView(v) || !f.every((row) => isForced2(row, limits, points2))) return null;
+    const force = new ForcedRows();
+    for (const row of f) force.set(row.step, row.layer, row.head, row.weights);
+    const [layer, head, step, point] = v;
+    return { example: e ?? null, source: s ?? null, subjects, force, kind: k, layer, head, step, point };
+  }
+  function fromFragment(fragment, limits) {
+    if (!fragment.startsWith(PREFIX)) return null;
+    try {
+      return check(JSON.parse(decodeURIComponent(fragment.slice(PREFIX.length))), limits);
+    } catch {
+      return null;
+    }
+  }
+  var SAMPLE = 4096;
+  function pageKey(models) {
+    const parts = models.flatMap(({ sha256, runs }) => [sha256, ...runs.flatMap(({ name, seed, best_epoch: best, parameters: { data } }) => [name, seed, best, data.slice(0, SAMPLE), data.slice(-SAMPLE)])]);
+    let hash = 2166136261;
+    for (const character of parts.join("\n")) hash = Math.imul(hash ^ character.codePointAt(0), 16777619) >>> 0;
+    return hash.toString(36);
+  }
 
   // src/live/controls.ts
   var MAX_INPUTS = 8;
@@ -2427,14 +2619,15 @@
     fill(selectById("live-other"), [NONE, ...names]);
     showSubjects(explorer);
     onChange("live-run", () => {
+      const chosen = { ...choices[numberOf("live-run")].subject };
       explorer.change(() => {
-        state.subjects[0] = { ...choices[numberOf("live-run")].subject };
+        state.subjects = withFirst(state.subjects, chosen);
       });
     });
     onChange("live-other", () => {
       const chosen = numberOf("live-other");
       explorer.change(() => {
-        state.subjects = chosen ? [state.subjects[0], { ...choices[chosen - 1].subject }] : [state.subjects[0]];
+        state.subjects = chosen ? distinct([state.subjects[0], { ...choices[chosen - 1].subject }]) : [state.subjects[0]];
       });
     });
     byId("live-epoch").addEventListener("input", () => {
@@ -2448,7 +2641,9 @@
     const choices = runChoices(explorer);
     const [first, second] = explorer.state.subjects;
     selectById("live-run").value = String(choiceOf(choices, first));
-    selectById("live-other").value = String(second ? choiceOf(choices, second) + 1 : 0);
+    const other = selectById("live-other");
+    other.value = String(second ? choiceOf(choices, second) + 1 : 0);
+    for (const [k, option] of [...other.options].entries()) option.disabled = k === choiceOf(choices, first) + 1;
   }
   function nearest(explorer, { model, run }, epoch) {
     const { epochs } = explorer.models[model].content.runs[run];
@@ -2481,7 +2676,7 @@
     showEpoch(explorer);
     showPoint(explorer, scene);
     const row = state.kind === "cross" ? state.force.get(state.step + 1, state.layer, state.head) : void 0;
-    byId("live-weights-name").textContent = `Weights of ${name}${row && isKnockedOut(row) ? ": knocked out, so all are 0" : ""}`;
+    byId("live-weights-name").textContent = `Weights of ${name}${!row ? "" : isKnockedOut(row) ? ": knocked out, so all are 0" : ": forced by you"}`;
     byId("live-force").hidden = !scene.canForce || state.kind !== "cross";
     byId("live-knock-layer").hidden = first.layers < 2 && first.heads < 2;
     byId("live-own").disabled = row === void 0;
@@ -2493,7 +2688,7 @@
     const lacking = shown.filter(({ epochs, recorded }) => epochs.length < recorded).map(({ name, epochs, recorded }) => `The page has the parameters of ${name} at ${epochs.length} of ${recorded} recorded epochs; all would be too large.`);
     const elsewhere = others.filter(({ epoch }) => epoch !== first.epoch).map(({ name, epoch, epochs, best_epoch: best }) => {
       const when = epoch === 0 ? "before training" : `after epoch ${epoch}`;
-      return `${name} is shown ${when}${epoch === best ? ", its best epoch" : ""}${epochs.length < 2 ? ", the only one that the page has" : ""}.`;
+      return `${name} is shown ${when}${epoch === best ? ", which had its lowest validation loss" : ""}${epochs.length < 2 ? "; the page has no other epoch of it" : ""}.`;
     });
     return [...lacking, ...elsewhere].join(" ");
   }
@@ -2503,7 +2698,7 @@
     byId("live-epochs").hidden = epochs.length < 2;
     inputById("live-epoch").max = String(epochs.length - 1);
     inputById("live-epoch").value = String(epochs.indexOf(epoch));
-    const name = epoch === 0 ? "Before training" : `After epoch ${epoch}${epoch === best ? ", the best" : ""}`;
+    const name = epoch === 0 ? "Before training" : `After epoch ${epoch}${epoch === best ? " (lowest validation loss)" : ""}`;
     byId("live-epoch-name").textContent = name;
     byId("live-epoch").setAttribute("aria-valuetext", name);
     const note = describeEpochs(explorer.state.subjects.map(({ model, run, epoch: each }) => ({ ...explorer.models[model].content.runs[run], epoch: each })));
@@ -2549,6 +2744,11 @@
   function place(rect, { cellWidth, cellHeight }, step, column) {
     const box = { x: MARGIN2.left + column * cellWidth, y: MARGIN2.top + step * cellHeight, width: cellWidth - 1, height: cellHeight - 1 };
     for (const [name, value] of Object.entries(box)) rect.setAttribute(name, value.toFixed(2));
+  }
+  function describeCell2(scene, names, rows, step, column) {
+    const weight = rows[step][column].toFixed(4);
+    if (isForced(scene, step)) return `${names.row(step)}: you forced its weight of ${names.column(column)} to ${weight}`;
+    return `${names.row(step)} attends to ${names.column(column)} with ${weight}`;
   }
   var HeatmapPlot = class _HeatmapPlot {
     constructor(place3, events) {
@@ -2604,10 +2804,10 @@
       const colourOf = (weight) => weightColour(weight, largest, meaning === "strength");
       const isImage = rows.length * columns > MAX_CELLS_AS_ELEMENTS;
       if (isImage) this.cellGroup.replaceChildren(this.image(rows, grid, colourOf));
-      else this.drawCells(rows, grid, names, colourOf);
+      else this.drawCells(rows, grid, (t, s) => describeCell2(scene, names, rows, t, s), colourOf);
       this.shape = isImage ? "" : shapeOf(grid);
       while (this.cellGroup.nextSibling) this.cellGroup.nextSibling.remove();
-      this.root.append(this.labels(scene, grid), this.marks(scene, grid, chosen), this.cursor, this.currentCell(rows, chosen, names));
+      this.root.append(this.labels(scene, grid), this.marks(scene, grid, chosen), this.cursor, this.currentCell(scene, rows, chosen, names));
       place(this.cursor, grid, chosen, this.column);
       this.cursor.setAttribute("stroke", theme().ink);
       this.showCursor();
@@ -2619,12 +2819,12 @@
       };
     }
     /** The chosen cell for screen readers, which read it when the keyboard moves to it. */
-    currentCell(rows, chosen, names) {
+    currentCell(scene, rows, chosen, names) {
       this.root.setAttribute("aria-activedescendant", this.cellId);
-      const cell3 = svg("g", { id: this.cellId, role: "gridcell", "aria-colindex": this.column + 1, "aria-selected": "true", "aria-label": `${names.row(chosen)}, ${names.column(this.column)}: ${rows[chosen][this.column].toFixed(3)}` });
+      const cell3 = svg("g", { id: this.cellId, role: "gridcell", "aria-colindex": this.column + 1, "aria-selected": "true", "aria-label": `${names.row(chosen)}, ${names.column(this.column)}: ${rows[chosen][this.column].toFixed(3)}${isForced(scene, chosen) ? ", forced" : ""}` });
       return svg("g", { role: "row", "aria-rowindex": chosen + 1, "data-only": "page" }, cell3);
     }
-    drawCells(rows, grid, names, colourOf) {
+    drawCells(rows, grid, describe2, colourOf) {
       if (this.shape !== shapeOf(grid)) this.cellGroup.replaceChildren(...rows.flatMap((row, t) => row.map((_, s) => cellElement(grid, t, s))));
       for (const [t, row] of rows.entries()) {
         for (const [s, weight] of row.entries()) {
@@ -2632,7 +2832,7 @@
           const [rect, words] = this.cellGroup.children[t * grid.columns + s].children;
           place(rect, grid, t, s);
           rect.setAttribute("fill", rgb(colour));
-          rect.firstElementChild.textContent = `${names.row(t)} attends to ${names.column(s)} with ${weight.toFixed(4)}`;
+          rect.firstElementChild.textContent = describe2(t, s);
           if (!words) continue;
           words.setAttribute("x", String(MARGIN2.left + (s + 0.5) * grid.cellWidth));
           words.setAttribute("y", String(MARGIN2.top + (t + 0.5) * grid.cellHeight + 5));
@@ -2713,62 +2913,6 @@
     }
   };
 
-  // src/live/force.ts
-  var isEmpty = (array) => Array.isArray(array) ? array.every(isEmpty) : array === null;
-  function depth(array) {
-    if (!Array.isArray(array)) return 0;
-    return 1 + Math.max(0, ...array.filter((entry2) => entry2 !== null).map(depth));
-  }
-  var isIndex = (value, count) => typeof value === "number" && Number.isInteger(value) && value >= 0 && value < count;
-  function checkPlace({ step, layer, head }, { steps, layers, heads }) {
-    if (!isIndex(step - 1, steps)) throw new Error(`force, step ${step}: the forecast has ${steps} steps.`);
-    if (layer !== void 0 && !isIndex(layer, layers)) throw new Error(`force, step ${step}, layer ${layer}: the model has ${layers}, counted from 0.`);
-    if (head !== void 0 && !isIndex(head, heads)) throw new Error(`force, step ${step}, head ${head}: the model has ${heads}, counted from 0.`);
-  }
-  function checkRow(row, source, place3) {
-    if (row.length !== source) throw new Error(`${place3}: has ${row.length} weights; the source has ${source} points.`);
-    return row.map((weight) => {
-      if (typeof weight !== "number" || !Number.isFinite(weight)) throw new Error(`${place3}: every weight must be a number.`);
-      return weight;
-    });
-  }
-  function* rowsOfNested(force, shape) {
-    if (isEmpty(force)) return;
-    const levels = depth(force);
-    let nested = force;
-    if (levels === 2) {
-      if (shape.layers !== 1 || shape.heads !== 1) throw new Error(`force: the model has ${shape.layers} layers and ${shape.heads} heads, so it must be [layer][head][step][source].`);
-      nested = [[force]];
-    } else if (levels !== 4) throw new Error("force: must be [layer][head][step][source], or [step][source] for one layer and head.");
-    for (const [layer, heads] of nested.entries()) {
-      for (const [head, steps] of (heads ?? []).entries()) {
-        for (const [step, weights] of (steps ?? []).entries()) {
-          if (weights === null || weights.every((weight) => weight === null)) continue;
-          yield { step: step + 1, layer, head, weights };
-        }
-      }
-    }
-  }
-  var isRows = (force) => typeof force === "object" && force !== null && "rows" in force;
-  function packForce(force, shape) {
-    const { steps, layers, heads, source } = shape;
-    const packed = new Float32Array(steps * layers * heads * source).fill(NaN);
-    if (force === null || force === void 0) return packed;
-    for (const row of isRows(force) ? force.rows : rowsOfNested(force, shape)) {
-      const { step, layer, head } = row;
-      checkPlace(row, shape);
-      const weights = checkRow(row.weights, source, `force, step ${step}`);
-      for (let l = layer ?? 0; l <= (layer ?? layers - 1); l += 1) {
-        for (let h = head ?? 0; h <= (head ?? heads - 1); h += 1) {
-          const first = (((step - 1) * layers + l) * heads + h) * source;
-          if (!Number.isNaN(packed[first])) throw new Error(`force, step ${step}, layer ${l}, head ${h}: has two rows.`);
-          packed.set(weights, first);
-        }
-      }
-    }
-    return packed;
-  }
-
   // src/live/runtime.ts
   var RuntimeError = class extends Error {
     name = "RuntimeError";
@@ -2832,113 +2976,6 @@
       },
       release: () => session.release()
     };
-  }
-
-  // src/live/weights.ts
-  var uniformRow = (count) => new Array(count).fill(1 / count);
-  var oneHotRow = (count, index) => Array.from({ length: count }, (_, k) => k === index ? 1 : 0);
-  function setWeight(row, index, weight) {
-    const chosen = Math.min(1, Math.max(0, weight));
-    const others = row.reduce((sum, each, k) => k === index ? sum : sum + Math.max(0, each), 0);
-    return row.map((each, k) => {
-      if (k === index) return row.length === 1 ? 1 : chosen;
-      return others > 0 ? Math.max(0, each) / others * (1 - chosen) : (1 - chosen) / (row.length - 1);
-    });
-  }
-  function shuffleRow(row, random = Math.random) {
-    const shuffled = [...row];
-    for (let k = shuffled.length - 1; k > 0; k -= 1) {
-      const other = Math.floor(random() * (k + 1));
-      [shuffled[k], shuffled[other]] = [shuffled[other], shuffled[k]];
-    }
-    return shuffled;
-  }
-  var ForcedRows = class _ForcedRows {
-    rows = /* @__PURE__ */ new Map();
-    static key = (step, layer, head) => `${step}/${layer}/${head}`;
-    get(step, layer, head) {
-      return this.rows.get(_ForcedRows.key(step, layer, head))?.weights;
-    }
-    set(step, layer, head, weights) {
-      this.rows.set(_ForcedRows.key(step, layer, head), { step, layer, head, weights });
-    }
-    delete(step, layer, head) {
-      this.rows.delete(_ForcedRows.key(step, layer, head));
-    }
-    /** Return a copy. */
-    copy() {
-      const copy2 = new _ForcedRows();
-      for (const { step, layer, head, weights } of this.rows.values()) copy2.set(step, layer, head, weights);
-      return copy2;
-    }
-    clear() {
-      this.rows.clear();
-    }
-    get size() {
-      return this.rows.size;
-    }
-    get list() {
-      return [...this.rows.values()].sort((a, b) => a.step - b.step || a.layer - b.layer || a.head - b.head);
-    }
-  };
-
-  // src/live/state.ts
-  var PREFIX = "#state=";
-  var MAX_INDEX = 1e6;
-  var MAX_POINTS2 = 5e3;
-  var MAX_VALUE = 1e15;
-  function toFragment(state, page) {
-    const shared = {
-      p: page,
-      e: state.example,
-      m: state.subjects.map(({ model, run, epoch }) => [model, run, epoch]),
-      k: state.kind,
-      v: [state.layer, state.head, state.step, state.point]
-    };
-    if (state.isChanged || state.example === null) shared.s = state.source;
-    if (state.force.size) shared.f = state.force.list;
-    return PREFIX + encodeURIComponent(JSON.stringify(shared));
-  }
-  var isRow = (row) => Array.isArray(row) && row.every((value) => typeof value === "number" && Math.abs(value) <= MAX_VALUE);
-  function isSource(source, { features, fixed, longest }) {
-    if (!Array.isArray(source) || source.length < 1 || source.length > (longest ?? MAX_POINTS2)) return false;
-    return (fixed === null || source.length === fixed) && source.every((row) => isRow(row) && row.length === features);
-  }
-  var isKind = (kind) => typeof kind === "string" && ["cross", "encoder_self", "decoder_self"].includes(kind);
-  function isForced({ step, layer, head, weights }, { steps, layers, heads }, points2) {
-    return isRow(weights) && weights.length === points2 && isIndex(step - 1, steps) && isIndex(layer, layers) && isIndex(head, heads);
-  }
-  function readSubjects(m, { runs }) {
-    if (!Array.isArray(m) || m.length < 1 || m.length > 4 || !m.every(isRow)) return null;
-    const subjects = m.map(([model, run, epoch]) => ({ model, run, epoch }));
-    return subjects.every(({ model, run, epoch }) => isIndex(model, runs.length) && isIndex(run, runs[model].length) && runs[model][run].includes(epoch)) ? subjects : null;
-  }
-  var isView = (v) => isRow(v) && v.length === 4 && v.every((value) => isIndex(value, MAX_INDEX));
-  function check({ p, e, s, f = [], m, k, v }, limits) {
-    if (p !== limits.page || s !== void 0 && !isSource(s, limits)) return null;
-    if (e === null ? s === void 0 : !isIndex(e, limits.examples.length)) return null;
-    const points2 = s ? s.length : limits.examples[e];
-    const subjects = readSubjects(m, limits);
-    if (!subjects || !isKind(k) || !isView(v) || !f.every((row) => isForced(row, limits, points2))) return null;
-    const force = new ForcedRows();
-    for (const row of f) force.set(row.step, row.layer, row.head, row.weights);
-    const [layer, head, step, point] = v;
-    return { example: e ?? null, source: s ?? null, subjects, force, kind: k, layer, head, step, point };
-  }
-  function fromFragment(fragment, limits) {
-    if (!fragment.startsWith(PREFIX)) return null;
-    try {
-      return check(JSON.parse(decodeURIComponent(fragment.slice(PREFIX.length))), limits);
-    } catch {
-      return null;
-    }
-  }
-  var SAMPLE = 4096;
-  function pageKey(models) {
-    const parts = models.flatMap(({ sha256, runs }) => [sha256, ...runs.flatMap(({ name, seed, best_epoch: best, parameters: { data } }) => [name, seed, best, data.slice(0, SAMPLE), data.slice(-SAMPLE)])]);
-    let hash = 2166136261;
-    for (const character of parts.join("\n")) hash = Math.imul(hash ^ character.codePointAt(0), 16777619) >>> 0;
-    return hash.toString(36);
   }
 
   // src/live/model.ts
@@ -3069,6 +3106,7 @@
   var CLICK_PIXELS = 3;
   var MARGIN_SHARE = 0.18;
   var HIT_RADIUS = 16;
+  var TOUCH_RADIUS = 24;
   function extent(values) {
     const finite = values.filter(Number.isFinite);
     if (!finite.length) return [0, 1];
@@ -3153,11 +3191,13 @@
       const known = (truth ?? []).map((row, t) => place2(panel, row, S + t, "target")).filter((at) => at.every(Number.isFinite));
       group.append(polyline(known, { stroke: accent, "stroke-width": 1.5, "stroke-dasharray": "2 4" }));
       for (const [x, y] of known) group.append(svg("path", { d: `M${x - 5} ${y - 5}l10 10m0 -10l-10 10`, stroke: accent, "stroke-width": 1.5 }));
+      const pixels = (forecast) => forecast.map((row, t) => place2(panel, row, S + t, "target"));
+      for (const { answer, colour } of shown) group.append(polyline(pixels(answer.forecast), { stroke: colour, "stroke-width": 2, class: "forecast" }));
       for (const { answer, own, colour } of shown) {
-        if (own !== answer) group.append(polyline(own.forecast.map((row, t) => place2(panel, row, S + t, "target")), { stroke: colour, "stroke-width": 1.5, "stroke-dasharray": "6 4", opacity: 0.6, class: "own-forecast" }));
-        const points2 = answer.forecast.map((row, t) => place2(panel, row, S + t, "target"));
-        group.append(polyline(points2, { stroke: colour, "stroke-width": 2, class: "forecast" }));
-        for (const [t, [x, y]] of points2.entries()) group.append(this.forecastPoint(x, y, t, S + t + 1, t === step, colour));
+        if (own !== answer) group.append(polyline(pixels(own.forecast), { stroke: colour, "stroke-width": 2.5, "stroke-dasharray": "6 5", class: "own-forecast" }));
+      }
+      for (const { answer, colour } of shown) {
+        for (const [t, [x, y]] of pixels(answer.forecast).entries()) group.append(this.forecastPoint(x, y, t, S + t + 1, t === step, colour));
       }
       return group;
     }
@@ -3182,6 +3222,7 @@
       const weights = rows[state.step] ?? [];
       const largest = largestWeight2(rows, meaning);
       const many = state.source.length > 16;
+      const word = isForced(scene, state.step) ? "forced weight" : "weight";
       for (const [k, row] of state.source.entries()) {
         const [x, y] = place2(panel, row, k, "source");
         const weight = weights[k];
@@ -3200,13 +3241,12 @@
           role: "slider",
           "data-point": k,
           "aria-label": `source point ${k + 1}`,
-          "aria-valuetext": values + (weight === void 0 ? "" : `, weight ${weight.toFixed(3)}`),
+          "aria-valuetext": values + (weight === void 0 ? "" : `, ${word} ${weight.toFixed(3)}`),
           "aria-valuemin": panel.y.domain[0],
           "aria-valuemax": panel.y.domain[1],
           "aria-valuenow": row[panel.sourceY]
-        }, svg("title", {}, `point ${k + 1}: ${values}${weight === void 0 ? "" : `; weight ${weight.toFixed(3)}`}`));
+        }, svg("title", {}, `point ${k + 1}: ${values}${weight === void 0 ? "" : `; ${word} ${weight.toFixed(3)}`}`));
         circle.style.cursor = "grab";
-        circle.style.touchAction = "none";
         this.follow(circle, k, panel, scene);
         if (!many) group.prepend(this.hitArea(x, y, k, panel));
         group.append(circle);
@@ -3216,12 +3256,12 @@
     }
     /** A place below a point that a finger can hit. */
     hitArea(x, y, point, panel) {
-      const area = svg("circle", { cx: x, cy: y, r: HIT_RADIUS, fill: "transparent", "data-only": "page" });
+      const area = svg("circle", { cx: x, cy: y, r: matchMedia("(pointer: coarse)").matches ? TOUCH_RADIUS : HIT_RADIUS, fill: "transparent", "data-only": "page" });
       area.style.cursor = "grab";
-      area.style.touchAction = "none";
       area.addEventListener("pointerdown", (event) => {
         this.startDrag(event, point, panel);
       });
+      keepFromScrolling(area);
       return area;
     }
     follow(circle, point, panel, scene) {
@@ -3231,6 +3271,7 @@
       circle.addEventListener("pointerdown", (event) => {
         this.startDrag(event, point, panel);
       });
+      keepFromScrolling(circle);
       circle.addEventListener("keydown", (event) => {
         const direction = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, 1], ArrowDown: [0, -1] }[event.key];
         if (!direction) return;
@@ -3312,6 +3353,7 @@
     let text2 = capitalize(names.row(state.step));
     if (!row) text2 += ".";
     else if (meaning === "distribution" && isKnockedOut(row)) text2 += " attends to nothing: its weights are knocked out, so all are 0 and do not add up to 1.";
+    else if (isForced(scene, state.step)) text2 += ` has weights that you forced, so they are not the model's choice: ${attended(row, names)}.`;
     else text2 += ` attends to ${attended(row, names)}.`;
     if (!isEncoder) {
       const values = targetFeatures.slice(0, MAX_FEATURES).map((name, g) => {
@@ -3705,10 +3747,10 @@
       for (const [k, { model, run, epoch }] of answered.subjects.entries()) {
         const live = this.models[model];
         const { source } = answered;
-        const isForced2 = answered.force.size > 0 && canForce(live.content);
+        const isForced3 = answered.force.size > 0 && canForce(live.content);
         const options = { run, epoch, outputs: hasTrace && k === 0 ? "all" : "weights" };
-        const own = await live.run(source, isForced2 ? { run, epoch, outputs: "forecast" } : options);
-        const answer = isForced2 ? await live.run(source, { ...options, force: { rows: this.rowsFor(live, answered.force) } }) : own;
+        const own = await live.run(source, isForced3 ? { run, epoch, outputs: "weights" } : options);
+        const answer = isForced3 ? await live.run(source, { ...options, force: { rows: this.rowsFor(live, answered.force) } }) : own;
         const { best_epoch: best, epochs } = live.content.runs[run];
         const name = this.nameOf(model, run);
         const suffix = epochs.length > 1 && epoch !== best ? `, epoch ${epoch}` : "";
@@ -3795,7 +3837,7 @@
       found.push(entry(label, line(colour, "none"), svg("path", { d: "M11 3L16 8L11 13L6 8Z", fill: colour })));
     }
     const forced = shown.filter(({ answer, own }) => answer !== own);
-    for (const { name, colour } of forced) found.push(entry(forced.length > 1 ? `${name} with its own weights` : "forecast with the model's own weights", line(colour, "6 4")));
+    for (const { name, colour } of forced) found.push(entry(shown.length > 1 ? `forecast of ${name} with its own weights` : "forecast with the model's own weights", line(colour, "6 4")));
     return found;
   }
   function addLegend(explorer) {
@@ -3845,11 +3887,11 @@
   var toWeightsFile = (rows) => `${JSON.stringify({ rows }, null, 1)}
 `;
   var quote = (word) => /^[\w./:=@%+,-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`;
-  function command({ run, form, epoch, isForced: isForced2 }) {
+  function command({ run, form, epoch, isForced: isForced3 }) {
     const words = ["seqattn", "predict", run, "--input", INPUT_FILE];
     for (const setting of form.settings) words.push("--set", setting);
     if (epoch !== null) words.push("--epoch", String(epoch));
-    if (isForced2) words.push("--attention-override", `forced:${WEIGHTS_FILE}`);
+    if (isForced3) words.push("--attention-override", `forced:${WEIGHTS_FILE}`);
     return words.map(quote).join(" ");
   }
 
@@ -4102,6 +4144,51 @@ ${text2}
     }
   };
 
+  // src/live/tour_start.ts
+  function chooseStart(explorer, start) {
+    const { state, sequences, page: { examples } } = explorer;
+    const isUsable = start !== null && start.example < sequences.count && explorer.accepts(examples.source_lengths[start.example]);
+    if (isUsable) {
+      explorer.chooseExample(start.example);
+      [state.layer, state.head] = [start.layer, start.head];
+    } else if (state.isChanged) explorer.chooseExample(state.example ?? 0);
+    return isUsable;
+  }
+  function restoreSource(explorer, position, start) {
+    const { state, sequences } = explorer;
+    const [before2, wasChanged] = [state.example, state.isChanged];
+    let reason = "";
+    if (position === 0) reason = chooseStart(explorer, start) ? ", because its weights show clearly where a model looks" : "";
+    else if (wasChanged) explorer.chooseExample(before2 ?? start?.example ?? 0);
+    if (state.example === null) return [];
+    const name = sequences.names[state.example];
+    if (state.example !== before2) return [`The tour has switched to sequence ${name}${reason}.`];
+    return wasChanged ? [`The tour has put the source of sequence ${name} back as it was.`] : [];
+  }
+  function restoreEpochs({ state, models }) {
+    const best = state.subjects.map(({ model, run }) => models[model].content.runs[run].best_epoch);
+    const isOther = state.subjects.some(({ epoch }, k) => epoch !== best[k]);
+    for (const [k, subject] of state.subjects.entries()) subject.epoch = best[k];
+    return isOther ? ["The tour has put the trained parameters back: those after the epoch with the lowest validation loss."] : [];
+  }
+  function prepareStep(explorer, position, start) {
+    const { state } = explorer;
+    const hadForced = position !== 2 && state.force.size > 0;
+    const notes = restoreSource(explorer, position, start);
+    if (hadForced) {
+      state.force.clear();
+      notes.push("The tour has taken back the forced weights.");
+    }
+    if ("cross" in (explorer.scene?.shown[0].answer.maps ?? {})) state.kind = "cross";
+    return position >= 3 || position === 0 ? [...notes, ...restoreEpochs(explorer)] : notes;
+  }
+  function showAttending({ state, models }) {
+    const model = models.findIndex(({ content }) => content.layers > 0);
+    if (model < 0) return;
+    const subject = { model, run: 0, epoch: models[model].content.runs[0].best_epoch };
+    state.subjects = distinct([subject, ...state.subjects]).slice(0, 4);
+  }
+
   // src/live/tour_texts.ts
   var CHOOSE = "Choose another forecast point: click a diamond, or move the slider Forecast point.";
   var LOOK = {
@@ -4126,11 +4213,24 @@ ${text2}
     strength: "In a model with attention you could now forbid this look, and see what the forecast loses. Here it is impossible: the strengths follow from the memory, so there are no weights to replace.",
     none: "In a model with attention you could now forbid a look at a point, and see what the forecast loses. This model does not look, so there is nothing to forbid."
   };
-  function forbid({ attention, canForce: canForce2 }) {
-    if (!canForce2) return { title: "Forbid it", about: CANNOT_FORBID[attention === "none" ? "none" : "strength"], task: null };
+  var MOVE_INSTEAD = "Move a source point instead: any forecast point may change, because the model keeps the whole source in one memory.";
+  function look(facts) {
+    const { attention, isRecurrent, attending, data } = facts;
+    const step = { ...LOOK[attention] };
+    if (attention === "distribution" && isRecurrent) step.about += RECURRENT;
+    if (attention !== "none") return step;
+    if (attending === null) return { ...step, commands: data?.commands };
+    return { ...step, about: `${step.about} The page also has ${attending}, which has attention:`, action: showFirst(attending) };
+  }
+  var showFirst = (attending) => ({ name: `Show ${attending} instead`, act: "attending" });
+  function forbid({ attention, canForce: canForce2, attending }) {
+    if (!canForce2) {
+      const step = { title: "Forbid it", about: CANNOT_FORBID[attention === "none" ? "none" : "strength"], task: MOVE_INSTEAD };
+      return attending === null ? step : { ...step, action: showFirst(attending) };
+    }
     return {
       title: "Forbid it",
-      about: "Does the forecast need this look, or is it a habit? To find out, make a forecast point look elsewhere. The model then computes this point and all later ones with the weights that you give.",
+      about: "How much does this trained model depend on this look? To find out, make a forecast point look elsewhere. The model then computes this point and all later ones with the weights that you give. This shows how much this one model depends on the look, because it was trained with it. Whether attention is needed is the question of step 5.",
       task: "In the heatmap, click a dark cell: its forecast point now reads from that source point only. Or give all points equal weights:",
       keys: "With the keyboard: go to the heatmap with Tab, choose a cell with the arrow keys, and press Enter.",
       action: { name: "Equal weights everywhere", act: "uniform" }
@@ -4152,39 +4252,34 @@ ${text2}
       commands: data?.record
     };
   }
-  function plainModel({ plain, isPlainShown, attention, data }) {
-    const [conclusion, commands] = [data?.conclusion, data?.commands];
+  function withoutOther({ attention, data }, verdict, rest) {
+    const end = { verdict, task: null, conclusion: [data?.average ?? "", ...rest].filter((sentence) => sentence !== ""), commands: data?.commands };
     if (attention === "none") {
-      return {
-        title: "What does the plain model do?",
-        about: "You have seen it: this is the plain model, without [attention]. To see what attention changes, train a second model with it and put both on one page.",
-        task: null,
-        conclusion,
-        commands
-      };
+      return { ...end, title: "What would attention change?", about: "This page cannot tell: it has no model with [attention]. To find out, train a second model that differs in its attention only, and put both on one page." };
     }
-    if (plain === null) {
-      return {
-        title: "Does it need its attention?",
-        about: conclusion?.length ? "You have changed the weights of one sequence. Here is the answer over the test sequences:" : "Whether a model needs its [attention] shows in a comparison with a model that has none: its [decoder] gets one list of numbers for the whole source, and never looks back.",
-        task: null,
-        conclusion: data ? [data.average, ...data.conclusion].filter((sentence) => sentence !== "") : [],
-        commands
-      };
-    }
+    if (verdict !== void 0) return { ...end, title: "What do the test sequences show?", about: "You have changed the weights of one sequence. The sentence above is about all test sequences." };
+    return { ...end, title: "Is attention needed?", about: "Whether a model needs its [attention] shows in a comparison with a model that has none: its [decoder] gets one list of numbers for the whole source, and never looks back." };
+  }
+  function compareModels(facts) {
+    const { plain, attending, isOtherShown, data } = facts;
+    const [verdict, ...conclusion] = data?.conclusion ?? [];
+    const other = plain ?? attending;
+    if (other === null) return withoutOther(facts, verdict, conclusion);
+    const count = "o through some sequences. This panel counts which forecast is closer to the truth:";
+    const plainWords = `The model ${plain} has no [attention]: its [decoder] gets one list of numbers for the whole source, and never looks back.`;
+    const attendingWords = `The model ${attending} has [attention]: for each [forecast point], it looks at all source points again.`;
     return {
-      title: "What does the plain model do?",
-      about: `The model ${plain} has no [attention]: its [decoder] gets one list of numbers for the whole source, and never looks back. Both models answer the same source.`,
-      task: isPlainShown ? "Go through some sequences. This panel counts which forecast is closer to the truth:" : `Choose ${plain} under Compare with. Then go through some sequences. This panel counts which forecast is closer to the truth:`,
+      title: plain === null ? "Is the model with attention better?" : "Is the model without attention worse?",
+      verdict,
+      about: `${plain === null ? attendingWords : plainWords} Both models answer the same source.`,
+      task: isOtherShown ? `G${count}` : `Choose ${other} under Compare with. Then g${count}`,
       action: { name: "Next sequence", act: "next" },
       conclusion,
-      commands
+      commands: data?.commands
     };
   }
   function tourSteps(facts) {
     const source = facts.plane ? "The numbered circles in the picture are the source: the points that the model is given, in this order. The diamonds are its forecast: how it continues the path. The crosses are the truth: how the path really continues." : "In the picture, time runs from left to right. The numbered circles are the source: the values that the model is given. The diamonds are its forecast: how it continues them. The crosses are the truth: how they really continue.";
-    const look = { ...LOOK[facts.attention] };
-    if (facts.attention === "distribution" && facts.isRecurrent) look.about += RECURRENT;
     const steps = [
       {
         title: "Move a source point",
@@ -4192,10 +4287,10 @@ ${text2}
         task: "Drag one of the circles to another place.",
         keys: "With the keyboard: go to a circle with Tab, and press the arrow keys."
       },
-      look,
+      look(facts),
       forbid(facts),
       before(facts),
-      plainModel(facts)
+      compareModels(facts)
     ];
     return facts.isTouch ? steps.map((step) => ({ ...step, keys: void 0 })) : steps;
   }
@@ -4204,10 +4299,11 @@ ${text2}
   var error = (forecast, { state: { truth } }, scale) => meanSquaredError(forecast, truth, scale);
   var truthOf = ({ state: { truth } }) => truth?.some((row) => row.some(Number.isFinite)) ?? false;
   var indexOfLargest = (row) => row.reduce((best, weight, k) => Math.abs(weight) > Math.abs(row[best]) ? k : best, 0);
-  function afterMove(scene, before2) {
+  function afterMove(scene, before2, { data } = { data: null }) {
     const { shown: [{ own: { forecast } }], state: { point } } = scene;
     const meaning = shareOfRange(scene, forecast, before2) < LITTLE ? "That is little: try another point, or a larger move." : "So this point matters to the forecast.";
-    const truth = truthOf(scene) ? "" : " The crosses are gone, because nobody knows how a source that you made up really continues. Next starts again with the unchanged sequence.";
+    const outside = data?.outside ? ` ${data.outside}` : "";
+    const truth = truthOf(scene) ? "" : ` The crosses are gone, because nobody knows how a source that you made up really continues.${outside} Next starts again with the unchanged sequence.`;
     return `You moved source point ${point + 1}, and the forecast moved by up to ${moved(forecast, before2)}. The model computed it again. ${meaning}${truth}`;
   }
   function afterLook(scene, { attention }) {
@@ -4219,23 +4315,38 @@ ${text2}
       const values = targetFeatures.slice(0, 2).map((name2, g) => `${name2} ${formatValue(answer.forecast[state.step][g], 1)}`);
       return `${name} is ${values.join(", ")}. The model computed it from nothing but that one list of numbers and its own previous forecast points.`;
     }
+    if (isForced(scene, state.step)) return `You forced the weights of ${pointNames3(state).row(state.step)}, so they do not show where the model looks. The button Own weights again gives it its [own weights] back.`;
     const largest = indexOfLargest(row);
-    const strongest = formatValue(row[largest], 1);
-    if (attention === "strength") return `${name} reads source point ${largest + 1} most strongly: ${strongest}.`;
-    const share = row[largest] > 0.9 ? "So it looks almost only there." : row[largest] > 1.5 / row.length ? "It reads the others, too, but less." : "So it looks everywhere almost alike.";
+    if (attention === "strength") return `${name} reads source point ${largest + 1} most strongly: ${formatValue(row[largest], 1)}.`;
+    const share = shareText(row, row[largest]);
     const needed = state.kind === "cross" && alignment[state.step] >= 0 ? alignment[state.step] : null;
-    const hint = needed === null ? "" : needed === largest ? ` That is the point it needs: the one with the orange frame.` : ` The point it needs is point ${needed + 1}, the one with the orange frame.`;
-    const isEach = rows.length > 1 && new Set(rows.map(indexOfLargest)).size === rows.length;
-    return `${name} gives source point ${largest + 1} the largest weight, ${strongest} of 1. ${share}${hint}${isEach ? " Each forecast point looks most at another source point." : ""}`;
+    const hint = needed === null ? "" : needed === largest ? ` The truth depends on that point: it has the orange frame.` : ` The truth depends on point ${needed + 1}: it has the orange frame.`;
+    const forced = rows.some((_, step) => isForced(scene, step));
+    const isEach = !forced && rows.length > 1 && rows.every(isUneven) && new Set(rows.map(indexOfLargest)).size === rows.length;
+    const others = forced ? " You forced the weights of another forecast point, which may change these." : isEach ? " No two forecast points look most at the same source point." : "";
+    return `${name} gives source point ${largest + 1} the largest weight, ${row[largest].toFixed(3)} of 1. ${share}${hint}${others}`;
+  }
+  var isUneven = (row) => row.length > 1 && Math.max(...row) > 1.2 / row.length;
+  function shareText(row, largest) {
+    if (row.length === 1) return "There is no other source point.";
+    if (largest > 0.9995) return "So it looks only there.";
+    if (largest > 0.9) return "So it looks almost only there.";
+    return isUneven(row) ? "It reads from other points, too, but less." : "So it looks everywhere almost alike.";
+  }
+  var ALIKE = 0.02;
+  function isAsBefore({ shown: [{ answer, own }] }) {
+    const [forced, free] = [answer, own].map(({ maps }) => maps.cross?.flat(2) ?? []);
+    return free.length > 0 && largestChange(forced, free) < ALIKE;
   }
   function afterForce(scene, { data } = { data: null }) {
     const { shown: [{ answer, own, scale }] } = scene;
     const [forced, free] = [error(answer.forecast, scene, scale), error(own.forecast, scene, scale)];
     const change = largestChange(answer.forecast, own.forecast);
+    if (isAsBefore(scene) && shareOfRange(scene, answer.forecast, own.forecast) < LITTLE) return "The model gives almost the same weights without you, so the forecast stays where it is. Try a dark cell.";
     const errors = forced === null || free === null ? "" : ` The [mean squared error] of this sequence goes from ${formatNumber(free, 2)} to ${formatNumber(forced, 2)}.`;
-    const meaning = forced !== null && free !== null && forced > 2 * free ? " So the model needs what it read there." : shareOfRange(scene, answer.forecast, own.forecast) < LITTLE ? " So this look does not matter much here. Try another row." : "";
+    const meaning = forced !== null && free !== null && forced > 2 * free ? " So this trained model depends on what it reads there." : shareOfRange(scene, answer.forecast, own.forecast) < LITTLE ? " So the forecast of this sequence hardly depends on this look. Try another row." : "";
     const average = data?.average ? ` One sequence may be an exception. ${data.average}` : "";
-    return `The dashed line is the forecast with the model's own weights. With yours, it moves by up to ${formatNumber(change, 2)}.${errors}${meaning}${average}`;
+    return `The dashed line is the forecast with the model's [own weights]. With yours, it moves by up to ${formatNumber(change, 2)}.${errors}${meaning} A model without attention may still forecast as well: see step 5.${average}`;
   }
   function afterEpoch(scene, trained, best) {
     const { shown: [{ own: { forecast }, scale }], state: { subjects: [{ epoch }] } } = scene;
@@ -4334,6 +4445,8 @@ ${text2}
     start = null;
     isDone = false;
     resultText = "";
+    /** Whether the reader pressed a button of the step, and so waits for its result. */
+    isAwaited = false;
     /** The index of the closest model in each sequence that the last step has shown. */
     winners = /* @__PURE__ */ new Map();
     button(id, name, act) {
@@ -4409,7 +4522,8 @@ ${text2}
     get facts() {
       const { explorer } = this;
       const { first, models, state, page } = explorer;
-      const plain = first.layers === 0 ? void 0 : models.find(({ content }) => content.layers === 0);
+      const hasAttention = first.layers > 0;
+      const other = models.find(({ content }) => content.layers > 0 !== hasAttention)?.content.runs[0].name ?? null;
       const { epochs } = first.runs[state.subjects[0].run];
       return {
         plane: page.examples.plane,
@@ -4419,24 +4533,26 @@ ${text2}
         isRecurrent: first.config.kind === "recurrent",
         data: page.live.tour ?? null,
         isTouch: matchMedia("(hover: none) and (pointer: coarse)").matches,
-        plain: plain?.content.runs[0].name ?? null,
-        isPlainShown: state.subjects.some(({ model }) => models[model].content.layers === 0)
+        plain: hasAttention ? other : null,
+        attending: hasAttention ? null : other,
+        isOtherShown: state.subjects.some(({ model }) => models[model].content.layers > 0 !== hasAttention)
       };
     }
     /** Show a step, and bring the explorer into the state that it begins with. */
     go(position) {
       this.position = position;
-      this.prepare(position);
+      const notes = prepareStep(this.explorer, position, this.facts.data?.start ?? null);
       this.start = null;
       this.isDone = false;
       this.next.classList.remove("ready");
       this.resultText = "";
+      this.isAwaited = false;
       this.winners.clear();
       this.result.replaceChildren();
-      this.showText(tourSteps(this.facts)[position]);
+      this.showText(tourSteps(this.facts)[position], notes);
       this.back.disabled = position === 0;
       this.next.textContent = position === 4 ? "Finish" : "Next";
-      this.mark(PLACES[position]);
+      this.mark(position === 1 || position === 2 ? this.placeOfWeights : PLACES[position]);
       this.heading.focus({ preventScroll: true });
       this.scroller.scrollTop = 0;
       this.reveal();
@@ -4452,7 +4568,7 @@ ${text2}
       if (position !== this.position || !scene) return;
       const { state, shown: [{ own }] } = scene;
       this.start = { step: state.step, reference: this.referenceOf(scene), source: state.source, forecast: own.forecast };
-      this.follow(scene);
+      this.follow(scene, true);
     }
     /** Return a key of what the current step compares with, which changes with the sequence or the model. */
     referenceOf({ state: { example, source, subjects: [{ model, run, epoch }] } }) {
@@ -4473,31 +4589,24 @@ ${text2}
       this.start = { ...start, reference, source: before2, forecast };
       this.follow(scene);
     }
-    /** Undo the change of the step before, so that each step shows one thing. */
-    prepare(position) {
-      const { explorer } = this;
-      const { state } = explorer;
-      if (position === 0) this.chooseStart();
-      else if (state.isChanged) explorer.chooseExample(state.example ?? this.facts.data?.start?.example ?? 0);
-      if (position !== 2) state.force.clear();
-      if ("cross" in (explorer.scene?.shown[0].answer.maps ?? {})) state.kind = "cross";
-      if (position >= 3 || position === 0) {
-        for (const subject of state.subjects) subject.epoch = explorer.models[subject.model].content.runs[subject.run].best_epoch;
-      }
+    /** The place that the steps about weights frame: the path, if the first model has no weights. */
+    get placeOfWeights() {
+      return this.explorer.first.layers > 0 ? "live-map" : "live-path";
     }
-    /** Choose the sequence, layer and head whose weights show best what attention is. */
-    chooseStart() {
-      const { explorer } = this;
-      const { state, sequences, page: { examples } } = explorer;
-      const start = this.facts.data?.start;
-      if (start && start.example < sequences.count && explorer.accepts(examples.source_lengths[start.example])) {
-        explorer.chooseExample(start.example);
-        [state.layer, state.head] = [start.layer, start.head];
-      } else if (state.isChanged) explorer.chooseExample(state.example ?? 0);
-    }
-    showText({ title, about, task, keys, action, conclusion = [], commands = [] }) {
+    showText({ title, verdict, about, task, keys, action, conclusion = [], commands = [] }, notes) {
       this.heading.textContent = `Tour ${this.position + 1} of 5: ${title}`;
-      this.body.replaceChildren(paragraph(about));
+      this.body.replaceChildren();
+      if (verdict !== void 0) {
+        const answer = paragraph(markTerms(verdict));
+        answer.id = "live-tour-verdict";
+        this.body.append(answer);
+      }
+      this.body.append(paragraph(about));
+      for (const note of notes) {
+        const line = textElement("p", note);
+        line.className = "tour-note";
+        this.body.append(line);
+      }
       if (task !== null) {
         const line = textElement("p", task);
         line.className = "task";
@@ -4513,15 +4622,19 @@ ${text2}
     /** Make the change that a button of the tour offers. */
     act(action) {
       const { explorer } = this;
+      this.isAwaited = true;
       if (action === "uniform") explorer.forceUniformEverywhere();
-      else explorer.chooseExample((explorer.state.example ?? -1) + 1);
+      else if (action === "attending") {
+        showAttending(explorer);
+        this.go(this.position);
+      } else explorer.chooseExample((explorer.state.example ?? -1) + 1);
     }
     /** Frame the part of the page that a step is about. */
     mark(id) {
       document.querySelectorAll(".tour-place").forEach((element) => {
         element.classList.remove("tour-place");
       });
-      if (id !== null && (id !== "live-after" || this.facts.plain !== null)) byId(id).classList.add("tour-place");
+      if (id !== null && (id !== "live-after" || (this.facts.plain ?? this.facts.attending) !== null)) byId(id).classList.add("tour-place");
     }
     /** Bring the framed place into view, together with the pictures if there is room for both. */
     reveal() {
@@ -4538,8 +4651,11 @@ ${text2}
       const isStill = matchMedia("(prefers-reduced-motion: reduce)").matches;
       scrollBy({ top: shift, behavior: isStill ? "auto" : "smooth" });
     }
-    /** Show what the reader's change did, with the current numbers. */
-    follow(scene) {
+    /** Show what the reader's change did, with the current numbers.
+     *
+     * @param isBeginning - Whether the step has just begun. The panel then shows the first lines of the step.
+     */
+    follow(scene, isBeginning = false) {
       if (this.position < 0 || !this.start) return;
       if (this.start.reference !== this.referenceOf(scene)) {
         this.refresh(scene, this.start).catch(() => void 0);
@@ -4550,26 +4666,32 @@ ${text2}
       this.resultText = text2;
       this.result.replaceChildren(paragraph(text2));
       this.announce(splitTerms(text2).map((part) => part.split("|")[0]).join(""));
-      if (this.isDone) return;
+      const isAwaited = this.isAwaited || !(this.isDone || isBeginning);
+      this.isAwaited = false;
       this.isDone = true;
       this.next.classList.add("ready");
-      this.result.scrollIntoView({ block: "nearest" });
+      if (isAwaited) this.result.scrollIntoView({ block: "nearest" });
     }
     /** Say what the step shows; null: the reader has not done it yet. */
     describe(scene, start) {
       const { state } = scene;
       switch (this.position) {
         case 0:
-          return this.isDone || JSON.stringify(state.source) !== JSON.stringify(start.source) ? afterMove(scene, start.forecast) : null;
+          return this.describeMove(scene, start);
         case 1:
           return this.isDone || state.step !== start.step ? afterLook(scene, this.facts) : null;
         case 2:
+          if (!this.facts.canForce) return this.describeMove(scene, start);
           return scene.shown[0].answer !== scene.shown[0].own ? afterForce(scene, this.facts) : null;
         case 3:
           return this.isDone || state.subjects[0].epoch !== this.bestEpoch(scene) ? afterEpoch(scene, start.forecast, this.bestEpoch(scene)) : null;
         default:
-          return this.facts.isPlainShown && scene.shown.length > 1 ? afterPlain(scene, this.count(scene)) : null;
+          return this.facts.isOtherShown && scene.shown.length > 1 ? afterPlain(scene, this.count(scene)) : null;
       }
+    }
+    describeMove(scene, start) {
+      const isMoved = this.isDone || JSON.stringify(scene.state.source) !== JSON.stringify(start.source);
+      return isMoved ? afterMove(scene, start.forecast, this.facts) : null;
     }
     /** Return in how many of the sequences that this step has shown each model was closest to the truth. */
     count(scene) {

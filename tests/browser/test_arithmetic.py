@@ -242,7 +242,7 @@ def test_a_number_shows_where_it_comes_from(
     marked = found.page.locator(".stage td.origin").all_inner_texts()
     assert marked == [f"{x:.4f}" for x in exponentials]
     assert found.page.locator(".stage td.chosen").inner_text() == f"{last[3]:.4f}"
-    own = re.search(r"own number is (\S+)\.$", words)
+    own = re.search(r"Without rounding, it is (\S+)\.$", words)
     assert own is not None
     assert float(own[1]) == pytest.approx(last[3], abs=3e-4)
 
@@ -263,7 +263,9 @@ def test_every_number_has_an_origin_that_gives_it(
     for line in lines:
         assert "undefined" not in line, line
         assert "NaN" not in line, line
-        match = re.match(rf"({MINUS}?[\d.]+) = ([^a-z]*|exp.*?|sqrt.*?)(?:\. The model.*)?$", line)
+        match = re.match(
+            rf"({MINUS}?[\d.]+) = ([^a-z]*|exp.*?|sqrt.*?)(?:\. Without rounding.*)?$", line
+        )
         if match is None or "\N{HORIZONTAL ELLIPSIS}" in line:
             continue
         text = match[2].replace(MINUS, "-").replace("\N{MULTIPLICATION SIGN}", "*")

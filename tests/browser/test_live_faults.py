@@ -134,7 +134,8 @@ def test_the_page_names_the_epoch_of_each_model(shared: SharedPages, three: Path
     found.slide("#live-epoch", 0)
     settle(found)
     assert re.fullmatch(
-        r"fast_weights is shown after epoch \d, its best epoch, the only one that the page has\.",
+        r"fast_weights is shown after epoch \d, which had its lowest validation loss; the page has no"
+        r" other epoch of it\.",
         found.text("#live-epoch-note"),
     )
     found.page.locator("#live-other").select_option(label="transformer")

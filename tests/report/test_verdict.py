@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from seqattn.analysis.doctor import CHECK_NAMES
 from seqattn.config import Config, resolve
+from seqattn.config.knobs.plugins import Plugin
 from seqattn.data.tasks import generate
 from seqattn.report.content.examples import choose_start
 from seqattn.report.content.live_differences import PageRun
@@ -39,10 +40,12 @@ def config(*sets: str) -> Config:
             [],
             "The source has the first two corners of a square, in order; the forecast must draw"
             " the other two corners. Corner 3 lies opposite corner 1, and corner 4 opposite corner"
-            " 2. Random noise moves every corner a little.",
+            " 2. All sequences draw the same square, with coordinates of -1 and 1: only the first"
+            " corner, the direction and the random noise differ. Random noise moves every corner a"
+            " little.",
         ),
         (["data.source_length=3", "data.noise=0"], "the last corner. Corner 4 lies opposite corner 2."),
-        (["data.source_length=1"], "Corner 2 may be either neighbour of corner 1. Corner 3 lies"),
+        (["data.source_length=1"], "Corner 2 may be either neighbor of corner 1. Corner 3 lies"),
         (["data.variable_length=true"], "two, three or four corners of a square."),
         (["data.kind=copy", "data.min_length=2"], "has 2 to 8 random points. The forecast must repeat them in the same order."),
         (["data.kind=reverse"], "in reverse order"),
@@ -85,15 +88,15 @@ def test_each_check_is_a_question_with_an_answer() -> None:
 @pytest.mark.parametrize(
     ("lowest", "expected"),
     [
-        (0.13, "So this model needs its weights: even with equal weights, the error is 13 times as large."),
-        (0.012, "So this model needs its weights little: with equal weights, the error is 1.2 times as large."),
-        (0.0101, "So this model does not need its weights: with equal weights, its forecasts are as good."),
+        (0.13, "This trained model depends on its attention weights: even with equal weights, the error is 13 times as large."),
+        (0.012, "This trained model hardly depends on its attention weights: with equal weights, the error is 1.2 times as large."),
+        (0.0101, "This trained model does not depend on its attention weights: with equal weights, its forecasts are as good."),
     ],
 )  # fmt: skip
 def test_the_need_of_weights_follows_from_the_losses(lowest: float, expected: str) -> None:
     need = describe_need(0.01, {"uniform": lowest, "shuffled": 0.203}, 128)
     assert need.average == (
-        "Over 128 test sequences, the mean squared error is 0.01 with the model's own weights,"
+        "Over 128 test sequences, the mean squared error is 0.01 with the own weights of the model,"
         f" {lowest:.4g} with equal weights and 0.203 with shuffled weights."
     )
     assert need.conclusion[0] == expected
@@ -141,12 +144,12 @@ def test_close_losses_are_no_claim() -> None:
     sentences, commands = describe_runs(runs)
     text = " ".join(sentences)
     assert text.startswith(
-        "Over 5 test sequences, the mean squared error is 0.01019 with attention (squares) and"
-        " 0.01004 without attention (plain). The noise floor of these sequences is 0.0098"
+        "With and without attention, the models forecast about equally well: over 5 test sequences,"
+        " the mean squared error is 0.01019 with attention (squares) and 0.01004 without attention"
+        " (plain). Both errors are near the noise floor of 0.0098"
     )
     assert "closest to the truth for squares in 0 and plain in 5." in text
-    assert "above it by 4.0% (with attention) and 2.4% (without attention)" in text
-    assert "its state of 16 numbers has room for the 4 numbers of a source" in text
+    assert "the state of 16 numbers has room for the 4 numbers of a source" in text
     assert "Each of these runs has one seed." in text and "times as large" not in text
     assert [command for _, command in commands] == [
         "seqattn compare configs/bottleneck/copy.yaml",
@@ -158,9 +161,9 @@ def test_close_losses_are_no_claim() -> None:
 def test_a_large_difference_and_other_causes_are_named() -> None:
     plain = result("plain", 0.2, "model.attention=null", "training.epochs=7", "seed=5")
     text = " ".join(describe_runs([result("squares", 0.01), plain])[0])
-    assert "The error without attention is 20 times as large." in text
+    assert text.startswith("The error without attention is 20 times as large: over 5 test")
     assert "The configs also differ in seed, training.epochs, so attention is not the only" in text
-    assert "enough memory" not in text and "one seed" in text
+    assert "A possible reason" not in text and "one seed" in text
 
 
 def test_other_test_sequences_are_not_compared() -> None:
@@ -190,4 +193,9 @@ def test_commands_have_the_path_of_the_run(tmp_path: Path, monkeypatch: pytest.M
         )
         == []
     )
-    assert "training.record_attention=5" in command_for_history(folder)[0][1]
+    plugin = Plugin(path=str(tmp_path / "my_attention.py"))
+    loaded = config().model_copy(update={"plugins": [plugin]})
+    commands = commands_for_other_model(folder, loaded) + command_for_history(folder, loaded)
+    assert len(commands) == 4
+    assert all(words.endswith(" --plugin my_attention.py") for _, words in commands)
+    assert "training.record_attention=5" in command_for_history(folder, None)[0][1]

@@ -1,7 +1,7 @@
-"""The content of a report page as data for JSON. The arrays of weights are compressed.
+"""The content of a report page as data for JSON. Large arrays are compressed.
 
-The letters in shapes are N (sequences), L (layers), A (heads), T (target steps) and S (source
-steps).
+The letters in shapes are N (sequences), L (layers), A (heads), T (target steps), S (source steps)
+and F (features).
 """
 
 from seqattn.report.content.comparison import comparison_content, thin_history

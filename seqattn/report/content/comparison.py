@@ -27,8 +27,8 @@ MAX_PREVIEWS = 400
 MAX_PREVIEW_CELLS = 64 * 64
 """Maximum number of attention weights in the preview of a run."""
 MAX_CURVE_POINTS = 200
-"""Approximate number of points of the loss curve in the preview of a run. A longer curve is thinned
-to at most about twice this number of points."""
+"""Approximate number of points to which the loss curve in the preview of a run is thinned. A curve
+may have up to twice as many points."""
 
 
 def comparison_content(
@@ -76,7 +76,7 @@ def comparison_content(
 
 
 def _live_models(result: ComparisonResult, notices: list[str]) -> dict[str, Any] | None:
-    """Return the models of all finished seeds, and the test sequences of the first of these seeds.
+    """Return the models of the finished seeds, and the first test sequences that can be read.
 
     The result is None if the page cannot contain any of the models. The reasons are appended to
     `notices`.
@@ -106,7 +106,7 @@ def _live_models(result: ComparisonResult, notices: list[str]) -> dict[str, Any]
 
 
 def _describe_task(result: ComparisonResult) -> str:
-    """Return the task of the runs; "" if the runs have different tasks."""
+    """Return the task of the runs; "" if the tasks differ or if a config cannot be read."""
     folders = [folder for variant in result.variants for seed, folder in variant.folders.items()
                if seed in variant.summaries]  # fmt: skip
     tasks = set[str]()
@@ -126,7 +126,7 @@ def _describe_seeds(result: ComparisonResult) -> list[str]:
 
 
 def _variant_rows(result: ComparisonResult, page_folder: Path) -> list[dict[str, Any]]:
-    """Return the points, the median and the interval of each variant. Each point represents a seed.
+    """Return the points, the median and the interval of each variant. A point is a finished seed.
 
     Args:
         result: the comparison.
@@ -195,14 +195,16 @@ def _notices(result: ComparisonResult) -> list[str]:
 
 
 def _finite(value: float) -> float | None:
-    """Return a number, or None if the number is infinite, because JSON has no infinite numbers."""
+    """Return a number, or None if the number is not finite. JSON has only finite numbers."""
     return value if math.isfinite(value) else None
 
 
 def _preview(folder: RunFolder) -> dict[str, Any]:
     """Return the loss curve of a run, and the attention weights of the first test sequence.
 
-    If a file of the run cannot be read, the content of this file is left out.
+    The weights are those of the first layer and head, and are left out if there are too many. If
+    the metrics cannot be read, the curve and the weights are left out. If the attention file cannot
+    be read, only the weights are left out.
     """
     preview: dict[str, Any] = {}
     try:

@@ -22,7 +22,7 @@ Arrays = Mapping[str, NDArray[Any]]
 MAX_EXAMPLES = 1000
 MAX_CELLS = 2**22
 """Maximum number of attention weights of one kind in a page. If a run has more weights, the page
-shows fewer sequences."""
+shows fewer sequences or fewer recorded epochs."""
 MAX_FINE_CELLS = 2**20
 """Maximum number of weights in an array that is stored with 16 bits per weight. A larger array is
 stored with 8 bits per weight."""
@@ -85,7 +85,7 @@ def examples_content(
 def _start(
     folder: RunFolder, losses: NDArray[np.float64], selected: NDArray[np.int64]
 ) -> dict[str, int] | None:
-    """Return where the tour starts; None if the run has no weights of cross-attention."""
+    """Return where the tour starts; None if the run has no cross-attention weights."""
     attention = folder.read_attention() if folder.attention.exists() else {}
     weights = attention.get(WEIGHT_KEYS["cross"])
     if weights is None or not weights.size:
@@ -96,8 +96,9 @@ def _start(
 def choose_start(weights: NDArray[np.floating], losses: NDArray[np.float64]) -> dict[str, int]:
     """Return the sequence, layer and head whose weights show best what attention is.
 
-    In these weights, each target step looks at one source step, and the steps look at different
-    source steps. Only sequences whose error is at most the median are considered.
+    The weights are best if each target step puts all its weight on one source step, and if the
+    target steps put their weight on different source steps. If errors are known, only sequences
+    with an error of at most the median are considered.
 
     Args:
         weights: (N, L, A, T, S), with NaN at padding.
@@ -180,10 +181,10 @@ def sequence_losses(
 
     Args:
         predictions: the arrays of `predictions.npz`.
-        scale: (F,), the divisor of the errors of each feature, as in the loss of the run. If
-            `scale` is None, the divisor of each feature is the standard deviation of its targets,
-            so that errors in different units can be added. If, in this case, the standard
-            deviations of all features are similar, all divisors are 1.
+        scale: (F,), the divisor of the errors of each feature, as in the loss of the run, or one
+            divisor for all features. If `scale` is None, the divisor of each feature is the
+            standard deviation of its targets, so that errors in different units can be added. If
+            these standard deviations differ by less than a factor of 2, all divisors are 1.
     """
     residuals = np.asarray(predictions["forecast"], np.float64) - predictions["target"]
     if scale is None:
@@ -211,7 +212,8 @@ def group_losses(
     """Return the mean loss of each group of sequences.
 
     The sequences are grouped by label, by source length, by target length, and by the quadrant of
-    the first point.
+    the first source point. A grouping into one group or into more than `MAX_GROUPS` groups is left
+    out. The quadrant is only used if the features are the coordinates of points in a plane.
     """
     found = list[dict[str, Any]]()
 
@@ -289,9 +291,9 @@ def pack_weights(weights: NDArray[np.floating]) -> dict[str, Any]:
 
 
 def pack_points(points: NDArray[np.floating]) -> dict[str, Any]:
-    """Compress coordinates with zlib, and encode them in base64.
+    """Compress an array with zlib, and encode it in base64.
 
-    The coordinates keep their full precision, because they are the input of a model in the page.
+    The numbers keep their full precision, because a model in the page computes with them.
     """
     bits = 32 if points.dtype == np.float32 else 64
     raw = np.ascontiguousarray(points, dtype=f"<f{bits // 8}").tobytes()

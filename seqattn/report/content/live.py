@@ -31,10 +31,10 @@ if TYPE_CHECKING:
     from seqattn.training import LoadedModel
 
 MAX_PARAMETER_BYTES = 20 * 2**20
-"""Maximum size of the recorded parameters of all runs of a page, before their compression."""
+"""Maximum size of the parameters of all runs of a page, before compression."""
 MAX_START_SEQUENCES = 50
 MAX_GRAPHS = 12
-"""Maximum number of different graphs in a page; each takes some seconds to trace."""
+"""Maximum number of different graphs in a page. Tracing a graph takes some seconds."""
 NEEDS_EXPORT = (
     "The model is not in this page. Putting it there needs onnx and onnxscript:"
     ' pip install "seqattn[export]"'
@@ -45,11 +45,11 @@ EXPORT_MODULES = ("onnx", "onnxscript", "onnx_ir")
 
 @dataclass
 class LiveModels:
-    """The models of a page. Runs that differ only in their parameters share one graph.
+    """The models of a page. Runs with equal model configs and equal data specs share one graph.
 
     Attributes:
         models: the content of each graph, in the order in which they were added.
-        reasons: why runs are not live, as sentences.
+        reasons: sentences that say why runs are not live.
         runs: the runs of the page, in the order in which they were added.
     """
 
@@ -72,7 +72,8 @@ class LiveModels:
             with_history: whether to add the recorded parameters.
 
         Returns:
-            whether the run is live; if it is not, `reasons` says why.
+            whether the run is live. If it is not, `reasons` says why, unless the page already has
+            `MAX_GRAPHS` graphs.
         """
         try:
             _, trained = open_run(folder.path)
@@ -110,13 +111,13 @@ class LiveModels:
         return True
 
     def content(self, notices: list[str], sequences_of: str | None = None) -> dict[str, Any] | None:
-        """The content for the page; None without a model.
+        """Return the content for the page; None if the page has no models.
 
         Args:
-            sequences_of: the name of the run whose test sequences the page has; None if the page
-                has one run only.
-            notices: sentences are appended about epochs and runs that are left out, and about
-                differences between the runs.
+            notices: a list to which sentences are appended about epochs and runs that are left out,
+                and about differences between the runs.
+            sequences_of: the name of the run whose test sequences the page shows; None if the page
+                has only one run.
         """
         if not self._frames:
             return None
@@ -125,8 +126,8 @@ class LiveModels:
             total = len(self.runs) + self._beyond_limit
             notices.append(
                 f"{self._beyond_limit} of {total} runs are not live, because a page has at most"
-                f" {counted(MAX_GRAPHS, 'graph')}. Runs share a graph only if their configs of the"
-                " model and the scaling of their data are equal."
+                f" {counted(MAX_GRAPHS, 'graph')}. Runs share a graph only if their model configs"
+                " and the scaling of their data are equal."
             )
         total = sum(parameters.nbytes for _, _, parameters in self._frames)
         for run, epochs, parameters in self._frames:
@@ -140,26 +141,27 @@ class LiveModels:
         ))  # fmt: skip
         if shown < recorded:
             notices.append(
-                f"The page has the parameters of {shown} of {recorded} recorded epochs; those of"
-                f" all would take more than {MAX_PARAMETER_BYTES // 2**20} MB."
+                f"The page has the parameters of {shown} of {recorded} recorded epochs; the"
+                " parameters of all recorded epochs would take more than"
+                f" {MAX_PARAMETER_BYTES // 2**20} MB."
             )
         return {"models": [model for model in self.models if model["runs"]]}
 
     def start_sequences(
         self, folders: Sequence[RunFolder], names: Sequence[str], notices: list[str]
     ) -> tuple[str | None, dict[str, Any]]:
-        """Return the test sequences of the first run that has readable ones.
+        """Return the test sequences of the first run whose test sequences can be read.
 
         Args:
             folders: the folders of runs that were added.
-            names: their names on the page.
-            notices: sentences about unreadable sequences are appended.
+            names: the names of these runs on the page.
+            notices: a list to which sentences about unreadable sequences are appended.
 
         Returns:
-            the name of the run and its sequences; None and nothing if no run has readable ones.
+            the name of the run and its sequences; None and an empty dict if there is no such run.
 
         Raises:
-            UsageError: if no sequence fits all models.
+            UsageError: if no sequence of this run fits all models.
         """
         for folder, name in zip(folders, names, strict=True):
             try:
@@ -182,7 +184,7 @@ class LiveModels:
 
         Runs with the same model section and the same data spec share a graph, which is traced for
         the first of these runs. The result is None if the page cannot show the run with the other
-        runs, or if the page has `MAX_GRAPHS` graphs already.
+        runs, or if the page already has `MAX_GRAPHS` graphs.
         """
         from seqattn.export.live import attention_shape, trace_live
 
@@ -237,16 +239,18 @@ def tour_content(
     conclusion: Sequence[str],
     commands: Commands,
     record: Commands,
+    outside: str = "",
 ) -> dict[str, Any]:
-    """Return what the tour of a page shows of its data.
+    """Return the data that the tour of a page shows.
 
     Args:
         start: the sequence, layer and head with which the tour starts; None if no weights are
             known.
-        need: the test losses with replaced weights; None if they are unknown.
-        conclusion: sentences for the last step of the tour.
+        need: sentences about the test losses with replaced weights; None if they are unknown.
+        conclusion: sentences for the last step of the tour, the answer first.
         commands: the commands for a comparison with another model.
         record: the command that records the parameters of a run.
+        outside: a sentence about sources that the training data lack; "" if it is unknown.
     """
     return {
         "start": None if start is None else dict(start),
@@ -254,6 +258,7 @@ def tour_content(
         "conclusion": list(conclusion),
         "commands": commands,
         "record": record,
+        "outside": outside,
     }
 
 
@@ -292,8 +297,9 @@ def check_sources_observed(trained: LoadedModel) -> None:
 def _page_config(trained: LoadedModel) -> dict[str, Any]:
     """Return the section `model` for the arithmetic of the page.
 
-    The page shows weights without arithmetic if it does not know the normalizer. The location of a
-    plugin therefore replaces the normalizer, because the page would ignore such a location.
+    The page shows weights without arithmetic if it does not know the normalizer. The name of a
+    plugin's location therefore replaces the normalizer, because the page would otherwise ignore the
+    location.
     """
     plain: dict[str, Any] = as_plain(trained.config)["model"]
     attention, section = plain.get("attention"), getattr(trained.config.model, "attention", None)
@@ -305,7 +311,7 @@ def _page_config(trained: LoadedModel) -> dict[str, Any]:
 
 
 def _describe_import(name: str, error: ImportError) -> str:
-    """Return why a module that is missing keeps a model from the page."""
+    """Return a sentence about a failed import that keeps a model from the page."""
     if error.name is not None and error.name.partition(".")[0] in EXPORT_MODULES:
         return NEEDS_EXPORT
     return f"The model of {name} is not in this page, because an import failed: {error}."
@@ -327,7 +333,7 @@ def _read_sequences(folder: RunFolder, folders: Sequence[RunFolder]) -> dict[str
 
 
 def _has_sources(folder: RunFolder, source: NDArray[np.floating]) -> bool:
-    """Return whether the test sequences of a run have the sources (N, S, F)."""
+    """Return whether the test sequences of a run have the given sources (N, S, F)."""
     try:
         return np.array_equal(folder.read_predictions()["source"], source, equal_nan=True)
     except CheckpointError:
@@ -337,15 +343,15 @@ def _has_sources(folder: RunFolder, source: NDArray[np.floating]) -> bool:
 def _recorded_parameters(
     folder: RunFolder | None, trained: LoadedModel, model: dict[str, Any]
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """Return epochs (E,) and their parameters (E, P): the best epoch and the recorded ones.
+    """Return the best epoch and the recorded epochs (E,), with their parameters (E, P).
 
     Args:
         folder: the run folder; None to leave out the recorded epochs.
         trained: the model at its best epoch.
-        model: the content of its graph.
+        model: the content of the model's graph.
 
     Raises:
-        CheckpointError: if the recorded parameters cannot be read, or are of another model.
+        CheckpointError: if the recorded parameters cannot be read, or belong to another model.
     """
     from seqattn.export.live import flatten_parameters
     from seqattn.training.parameter_history import check_same_shapes
@@ -363,6 +369,6 @@ def _recorded_parameters(
 
 
 def _thin_frames(count: int, share: float, best: int) -> list[int]:
-    """Return indices of about `share` of `count` frames, evenly spaced, with the frame `best`."""
+    """Return the indices of about `share` of `count` frames, evenly spaced and including `best`."""
     kept = count if share >= 1 else max(1, int(count * share) - 1)
     return sorted({best, *(int(k) for k in np.linspace(0, count - 1, kept).round())})

@@ -1,5 +1,5 @@
 """Differences between the runs of a page: those that make a common source impossible, and those
-that readers must know of."""
+that readers must know about."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from seqattn.training import LoadedModel
 
 PATHS = ("path", "validation_path", "test_path")
-"""Keys of the data section that say where files are. Their digests say whether the files differ."""
+"""The keys of the data section that contain paths. Digests show whether the files differ."""
 
 
 @dataclass(frozen=True)
 class PageRun:
-    """A run of a page.
+    """A training run that is shown on a report page.
 
     Attributes:
         name: the name of the run on the page.
@@ -44,7 +44,7 @@ class PageRun:
         return None if longest is None else f"{self.name} accepts at most {longest} source points"
 
     def accepts(self, length: int) -> bool:
-        """Return whether the model accepts sources of a length."""
+        """Return whether the model accepts sources of the given length."""
         longest = self.trained.model.max_length
         if self.fixed_source is not None:
             return length == self.fixed_source
@@ -52,11 +52,11 @@ class PageRun:
 
 
 def find_conflict(run: PageRun, others: Sequence[PageRun]) -> str | None:
-    """Return why a run cannot answer the sources of other runs, as a clause; None if it can.
+    """Return a clause that says why a run cannot share sources with others; None if it can.
 
     Args:
         run: the run.
-        others: runs that the page has already.
+        others: the runs that are already on the page.
     """
     spec = run.trained.spec
     for other in others:
@@ -81,19 +81,20 @@ def find_conflict(run: PageRun, others: Sequence[PageRun]) -> str | None:
 
 
 def describe_differences(runs: Sequence[PageRun], sequences_of: str | None) -> list[str]:
-    """Return sentences about differences between runs that answer the same sources.
+    """Return sentences about differences between runs that forecast from the same sources.
 
     Args:
         runs: the runs.
-        sequences_of: the name of the run whose test sequences the page has.
+        sequences_of: the name of the run whose test sequences the page shows; None for the first
+            run.
     """
     if len(runs) < 2:
         return []
     found = _describe_units(runs)
     if text := _list_values(runs, lambda run: str(run.trained.spec.target_length)):
         found.append(
-            f"The runs forecast different numbers of steps: {text}. The error of a model is over"
-            " the steps that it forecasts and that have a known truth."
+            f"The runs forecast different numbers of steps: {text}. The error of a model is"
+            " taken over the steps that it forecasts and that have a known truth."
         )
     if text := _list_values(runs, lambda run: str(run.trained.spec.frequency or "unknown")):
         found.append(f"The runs have different step intervals: {text}.")
@@ -118,7 +119,7 @@ def describe_differences(runs: Sequence[PageRun], sequences_of: str | None) -> l
 
 
 def _describe_units(runs: Sequence[PageRun]) -> list[str]:
-    """Return a sentence for each feature that has a unit in some of the runs only."""
+    """Return a sentence for each feature that has a unit only in some of the runs."""
     features = dict.fromkeys(feature for run in runs for feature in run.trained.spec.units)
     found = []
     for feature in features:
@@ -133,7 +134,7 @@ def _describe_units(runs: Sequence[PageRun]) -> list[str]:
 
 
 def _list_values(runs: Sequence[PageRun], value: Callable[[PageRun], str]) -> str:
-    """Return the different values of runs, each with its runs; "" if they are equal."""
+    """Return the different values with their runs as text; "" if all values are equal."""
     names = dict[str, list[str]]()
     for run in runs:
         names.setdefault(value(run), []).append(run.name)
@@ -153,7 +154,7 @@ def _describe_data(keys: Sequence[str]) -> str:
 
 
 def _differing_data_keys(runs: Sequence[PageRun]) -> list[str]:
-    """Return the keys of the data section, or the files, in which runs differ."""
+    """Return the data keys in which runs differ, and a phrase if the contents of files differ."""
     sections = [as_plain(run.trained.config)["data"] for run in runs]
     keys = dict.fromkeys(key for section in sections for key in section if key not in PATHS)
     found = [f"data.{key}" for key in keys

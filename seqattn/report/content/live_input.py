@@ -16,11 +16,11 @@ GENERATED_FORM: dict[str, Any] = {
     "series": "sequence", "time": "step", "interval": 1, "delimiter": ",", "decimal": ".",
     "one_hot": {}, "window": None, "settings": [],
 }  # fmt: skip
-"""The form for a model of generated sequences."""
+"""The form for a model that was trained on generated sequences."""
 
 
 def input_form(trained: LoadedModel) -> dict[str, Any]:
-    """Return the form in which `predict --input` reads one source for a model.
+    """Return the form of the file from which `predict --input` reads one source for a model.
 
     Returns:
         The column of the series id (None: the file has none), the column of the time (None: rows
@@ -51,7 +51,7 @@ def input_form(trained: LoadedModel) -> dict[str, Any]:
 def _columns(
     option: list[str] | None, trained: tuple[str, ...] | None, default: str
 ) -> tuple[str, ...]:
-    """Return the columns of a role: those of the config, else of the training, else a default."""
+    """Return the columns of a role from the config, from the training data, or by default."""
     if option != ["auto"]:
         return column_names(option)
     return (default,) if trained is None else trained
@@ -60,7 +60,10 @@ def _columns(
 def _series_column(
     config: OwnFile, roles: ColumnRoles | None, settings: list[str], is_wide: bool
 ) -> str | None:
-    """Return the column of the series id; append a setting if the file needs one to lack it."""
+    """Return the column of the series id; None if the file has no such column.
+
+    If `predict` expects the column, the function appends a setting to `settings`.
+    """
     columns = _columns(config.series, None if roles is None else roles.series, "sequence")
     if is_wide or len(columns) > 1:
         settings.append("data.series=null")
@@ -72,10 +75,11 @@ def _time_column(
     trained: LoadedModel, config: OwnFile, roles: ColumnRoles | None, settings: list[str],
     is_wide: bool,
 ) -> tuple[str | None, int]:  # fmt: skip
-    """Return the column of the time and its interval; append a setting if the file lacks it.
+    """Return the time column and the interval between rows; None and 1 if there is no such column.
 
-    A time is written if it counts whole numbers. The dates of a changed source are unknown, and a
-    forecast does not depend on them.
+    If `predict` expects the column, the function appends a setting to `settings`. A time is written
+    only if it counts in whole numbers. The dates of a changed source are unknown, and a forecast
+    does not depend on them.
     """
     columns = _columns(config.time, None if roles is None else roles.time, "step")
     frequency = trained.spec.frequency
@@ -91,7 +95,7 @@ def _time_column(
 
 
 def _text_settings(config: OwnFile) -> list[str]:
-    """Return the settings for options of a text file that the saved file does not need."""
+    """Return the settings that replace options of the config that do not fit the saved file."""
     written = {"format": ("csv", "auto"), "header": (True, None), "comment": (None,),
                "skip_rows": (0,), "encoding": (None, "utf-8")}  # fmt: skip
     values = {"format": "csv", "header": "true", "comment": "null", "skip_rows": "0",

@@ -1,4 +1,4 @@
-"""The checks of the doctor as questions, so that an answer cannot be read the wrong way round."""
+"""The checks of the doctor as questions, so that an answer cannot be misread."""
 
 from __future__ import annotations
 
@@ -24,12 +24,14 @@ OPPOSITE = {"yes": "no", "no": "yes"}
 
 
 def ask(finding: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a finding with its question and the answer to this question.
+    """Return a finding with its question and the answer to this question. The question about a
+    check of a plugin is whether the run has the problem that the check finds.
 
     Args:
         finding: a `Finding` as a mapping.
     """
-    question, fine = QUESTIONS[finding["name"]]
+    name = finding["name"]
+    question, fine = QUESTIONS.get(name, (f"Does the run have this problem: {name}?", "no"))
     answer = {
         "fine": f"{fine}: fine",
         "found": f"{OPPOSITE[fine]}: a problem",

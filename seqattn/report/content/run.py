@@ -18,7 +18,7 @@ from seqattn.errors import CheckpointError, ConfigError, DataError, counted
 from seqattn.report.content.examples import attention_history_content, examples_content
 from seqattn.report.content.live import LiveModels, tour_content
 from seqattn.report.content.questions import ask
-from seqattn.report.content.task import describe_row, describe_task_of
+from seqattn.report.content.task import describe_outside, describe_row, describe_task_of
 from seqattn.report.content.verdict import (
     Need,
     command_for_history,
@@ -41,7 +41,8 @@ def run_content(folder: RunFolder, examine: bool = True, live: bool = False) -> 
         live: whether to include the model in the page.
 
     Raises:
-        CheckpointError: if the folder is not a run folder, or if no epoch has finished.
+        CheckpointError: if the folder is not a run folder, if no epoch has finished, or if the
+            metrics or the summary cannot be used.
     """
     if not folder.is_run:
         raise CheckpointError(f"{folder.path}: is not a run folder ({folder.missing_files}).")
@@ -82,7 +83,8 @@ def run_content(folder: RunFolder, examine: bool = True, live: bool = False) -> 
             if content["live"]:
                 content["live"]["tour"] = tour_content(
                     content.get("start"), need, [] if need is None else need.conclusion,
-                    commands_for_other_model(folder, config), command_for_history(folder),
+                    commands_for_other_model(folder, config), command_for_history(folder, config),
+                    describe_outside(config),
                 )  # fmt: skip
     return content
 

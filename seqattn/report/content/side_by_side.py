@@ -10,7 +10,7 @@ from seqattn.analysis.evaluation.load_run import load_splits
 from seqattn.errors import CheckpointError, DataError, UsageError
 from seqattn.report.content.live import LiveModels, tour_content
 from seqattn.report.content.live_differences import PageRun
-from seqattn.report.content.task import describe_task_of
+from seqattn.report.content.task import describe_outside, describe_task_of
 from seqattn.report.content.verdict import (
     Need,
     command_for_history,
@@ -20,19 +20,20 @@ from seqattn.report.content.verdict import (
 )
 from seqattn.runs import RunFolder
 
-HEADINGS = ["run", "attention", "test loss", "teacher-forced", "best epoch", "parameters"]
+LOWEST = "epoch of the lowest validation loss"
+HEADINGS = ["model", "attention", "test loss", "teacher-forced", LOWEST, "parameters"]
 
 
 def runs_content(folders: Sequence[RunFolder]) -> dict[str, Any]:
-    """Return the content of a page that shows several runs side by side on one input.
+    """Return the content of a page that shows the forecasts of several runs for one input.
 
     Args:
         folders: the run folders.
 
     Raises:
         CheckpointError: if a folder is not a finished run, or if no test sequence can be read.
-        UsageError: if no source fits all models, if the runs do not share their features and their
-            units, or if a model cannot be in a page.
+        UsageError: if no source fits all models, if the features or units of the runs differ, or if
+            the page cannot contain one of the models.
     """
     models, notices = LiveModels(), list[str]()
     paths = [folder.path for folder in folders]
@@ -53,7 +54,8 @@ def runs_content(folders: Sequence[RunFolder]) -> dict[str, Any]:
     sentences, commands = describe_runs(results)
     tour = tour_content(
         sequences["start"], _find_need(models.runs), sentences, commands,
-        command_for_history(folders[0]),
+        command_for_history(folders[0], models.runs[0].trained.config),
+        describe_outside(models.runs[0].trained.config),
     )  # fmt: skip
     return {
         "kind": "runs",
@@ -82,7 +84,7 @@ def _row(run: PageRun, folder: RunFolder) -> list[str]:
 
 
 def _describe_tasks(runs: Sequence[PageRun], folders: Sequence[RunFolder]) -> str:
-    """Return the task of the runs, with the names of the runs if their tasks differ."""
+    """Return the task of the runs, or each task with the names of its runs if the tasks differ."""
     tasks = dict[str, list[str]]()
     for run, folder in zip(runs, folders, strict=True):
         task = describe_task_of(folder, run.trained.config)
@@ -93,7 +95,7 @@ def _describe_tasks(runs: Sequence[PageRun], folders: Sequence[RunFolder]) -> st
 
 
 def _find_need(runs: Sequence[PageRun]) -> Need | None:
-    """Return whether the first model with attention needs its weights, if that can be measured."""
+    """Describe whether the first model with attention needs its weights; None if unknown."""
     for run in runs:
         if not run.trained.has_attention:
             continue

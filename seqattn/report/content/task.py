@@ -1,4 +1,4 @@
-"""Sentences about tasks and baselines for readers who have never seen them."""
+"""Sentences that explain tasks and baselines to readers who do not know them."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from seqattn.config import Config, Copy, Lag, OwnFile, Polygons, Recall, Reverse, Sort, Squares
 from seqattn.data.baselines import DRIFT, LAST_POINT, TRAINING_MEAN
 from seqattn.data.least_squares import LEAST_SQUARES
+from seqattn.data.plugin_tasks import PLUGIN_TASKS
 from seqattn.errors import CheckpointError, counted
 from seqattn.runs import RunFolder
 
@@ -25,7 +26,7 @@ BASELINE_RULES = {
     " part",
     "minus the source corner": "forecasts the negative of the corner two places earlier, which is"
     " the opposite corner",
-    "turn on by the last angle": "turns each corner about the centre by the angle between the last"
+    "turn on by the last angle": "turns each corner about the center by the angle between the last"
     " two source corners",
     "value of the nearest key": "forecasts the value of the key that is nearest to the last source"
     " point",
@@ -35,17 +36,17 @@ BASELINE_RULES = {
     "this model, teacher-forced": "each forecast point starts from the true previous point, which"
     " is unknown in real use",
 }
-"""What each row of a table of losses forecasts, by the name of the row."""
+"""An explanation of each row of a table of losses, by the name of the row."""
 SEASONAL_RULE = "repeats the values of one season earlier"
 
 
 def describe_row(name: str) -> str:
-    """Return what a row of a table of losses forecasts; "" if the name is unknown."""
+    """Return the explanation of a row of a table of losses; "" if the name is unknown."""
     return SEASONAL_RULE if name.startswith("seasonal naive") else BASELINE_RULES.get(name, "")
 
 
 def describe_task_of(folder: RunFolder, config: Config | None) -> str:
-    """Return the task of a run as sentences; "" if the files of the run do not determine it."""
+    """Return sentences that describe the task of a run; "" if a file of the run cannot be read."""
     if config is None:
         return ""
     if not isinstance(config.data, OwnFile):
@@ -59,7 +60,10 @@ def describe_task_of(folder: RunFolder, config: Config | None) -> str:
 def describe_task(
     task: Squares | Polygons | Copy | Reverse | Sort | Recall | Lag,
 ) -> str:
-    """Return what the source of a generated task is and what the forecast must be."""
+    """Return what the source of a generated task is and what the forecast must be. The sentence
+    about a task of a plugin contains only its name."""
+    if type(task) in PLUGIN_TASKS:
+        return f"The task is {PLUGIN_TASKS[type(task)].name}, which a plugin defines."
     match task:
         case Squares():
             text = _describe_squares(task)
@@ -83,6 +87,17 @@ def describe_task(
     return text + _describe_noise(task)
 
 
+def describe_outside(config: Config | None) -> str:
+    """Return a sentence for readers who change a source, about sources that the training data of a
+    run lack; "" if the task is not one whose sources are all alike."""
+    if config is None or type(config.data) is not Squares:
+        return ""
+    return (
+        "All training sequences draw the same square, so a corner that you moved far is unlike all"
+        " training data, and the forecast need not complete a square."
+    )
+
+
 def _describe_squares(task: Squares) -> str:
     known = task.source_length
     start = "The source has" if not task.variable_length else (
@@ -92,10 +107,17 @@ def _describe_squares(task: Squares) -> str:
     rest = "the rest" if task.variable_length else REST[4 - known]
     text = f"{start} {corners}, in order; the forecast must draw {rest}."
     if known == 1:
-        text += " Corner 2 may be either neighbour of corner 1."
+        text += " Corner 2 may be either neighbor of corner 1."
     opposite = [f"{corner} {'lies ' * (k == 0)}opposite corner {corner - 2}"
                 for k, corner in enumerate(range(max(3, known + 1), 5))]  # fmt: skip
-    return f"{text} Corner {', and corner '.join(opposite)}."
+    parts = ["the first corner", "the direction"]
+    parts += ["the number of corners"] * task.variable_length + ["the random noise"] * bool(
+        task.noise
+    )
+    return (
+        f"{text} Corner {', and corner '.join(opposite)}. All sequences draw the same square, with"
+        f" coordinates of -1 and 1: only {', '.join(parts[:-1])} and {parts[-1]} differ."
+    )
 
 
 def _describe_path(task: Copy | Reverse | Sort | Lag) -> str:

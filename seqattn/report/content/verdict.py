@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,11 +19,13 @@ from seqattn.report.content.live_differences import PageRun
 from seqattn.runs import RunFolder
 
 MIN_NEEDED = 1.5
-"""A model needs its weights if the loss with other weights is larger by this factor."""
+"""A model depends on its weights if every loss with other weights is larger by more than this
+factor."""
 MIN_USED = 1.02
-"""A model uses its weights if the loss with other weights is larger by this factor."""
+"""A model hardly depends on its weights if every loss with other weights is larger by more than
+this factor."""
 MAX_CLOSE = 1.5
-"""Two losses are close if their ratio is below this value."""
+"""Two losses are close if their ratio is at most this value."""
 WITH, WITHOUT = "with attention", "without attention"
 OVERRIDE_NAMES = {"uniform": "equal weights", "shuffled": "shuffled weights"}
 LONG_SOURCES = "seqattn compare configs/bottleneck/copy.yaml"
@@ -36,7 +39,7 @@ Commands = list[list[str]]
 
 @dataclass(frozen=True)
 class Need:
-    """The test loss of a model with its own weights and with other weights.
+    """Sentences about the test loss of a model with its own weights and with other weights.
 
     Attributes:
         average: a sentence with the losses.
@@ -50,7 +53,7 @@ class Need:
 def describe_need(
     own: float, overridden: Mapping[str, float], count: int, name: str = "the model"
 ) -> Need:
-    """Return what the loss with replaced weights shows about a model.
+    """Return sentences about what the loss with replaced weights shows about a model.
 
     Args:
         own: the loss with the model's own weights.
@@ -58,56 +61,69 @@ def describe_need(
         count: the number of test sequences.
         name: the name of the model in the sentence.
     """
-    others = [f"{loss:.4g} with {OVERRIDE_NAMES[mode]}" for mode, loss in overridden.items()]
+    losses = [f"{own:.4g} with the own weights of {name}"]
+    losses += [f"{loss:.4g} with {OVERRIDE_NAMES[mode]}" for mode, loss in overridden.items()]
     average = (
-        f"Over {count:,} test sequences, the mean squared error is {own:.4g} with {name}'s own"
-        f" weights, {' and '.join(others)}."
+        f"Over {count:,} test sequences, the mean squared error is {', '.join(losses[:-1])} and"
+        f" {losses[-1]}."
     )
     mode, lowest = min(overridden.items(), key=lambda item: item[1])
     words = f"with {OVERRIDE_NAMES[mode]}, the error is {_times(own, lowest)}"
     if lowest > MIN_NEEDED * own:
-        first = f"So this model needs its weights: even {words}."
+        first = f"This trained model depends on its attention weights: even {words}."
     elif lowest > MIN_USED * own:
-        first = f"So this model needs its weights little: {words}."
+        first = f"This trained model hardly depends on its attention weights: {words}."
     else:
         first = (
-            "So this model does not need its weights: with"
+            "This trained model does not depend on its attention weights: with"
             f" {OVERRIDE_NAMES[mode]}, its forecasts are as good."
         )
     return Need(average, [
         first,
-        "This is about this one trained model. Only a second model shows whether a model without"
-        " attention would forecast worse.",
+        "This does not show that attention is needed, because the model was trained with it. Only a"
+        " second model shows whether a model without attention forecasts worse.",
     ])  # fmt: skip
 
 
 def commands_for_other_model(folder: RunFolder, config: Config | None) -> Commands:
     """Return the commands that train the model of a run without attention, or with attention if it
-    has none, and that show both models."""
+    has none, and that show both models. The list is empty if the model is not recurrent."""
     if config is None or config.model.kind != "recurrent":
         return []
     path, has_attention = shown_path(folder.path), config.model.has_attention
     name = "without-attention" if has_attention else "with-attention"
     change = "model.attention=null" if has_attention else "model.attention={score: scaled_dot}"
+    plugins = plugin_words(config)
     train = ["seqattn", "train", f"{path}/{folder.config.name}", "--set", change, "--name", name]
     both = ["seqattn", "report", path, f"outputs/{name}", "--output", "both.html"]
     commands = [
-        [f"Train the same model {WITHOUT if has_attention else WITH}:", shlex.join(train)],
-        ["Put both models on one page:", shlex.join(both)],
+        [
+            f"Train the same model {WITHOUT if has_attention else WITH}:",
+            shlex.join([*train, *plugins]),
+        ],
+        ["Put both models on one page:", shlex.join([*both, *plugins])],
     ]
     return [*commands, _compare_command(path, config)] if has_attention else commands
 
 
-def command_for_history(folder: RunFolder) -> Commands:
+def command_for_history(folder: RunFolder, config: Config | None) -> Commands:
     """Return the command that trains a run again and records its parameters."""
     path = shown_path(folder.path)
     words = ["seqattn", "train", f"{path}/{folder.config.name}", "--set",
-             "training.record_attention=5", "--name", f"{folder.path.name}-recorded"]  # fmt: skip
+             "training.record_attention=5", "--name", f"{folder.path.name}-recorded",
+             *plugin_words(config)]  # fmt: skip
     return [["Train the run again with a record of every fifth epoch:", shlex.join(words)]]
 
 
+def plugin_words(config: Config | None) -> list[str]:
+    """Return the options that load the plugins of a run."""
+    plugins = [] if config is None else config.plugins
+    names = [shown_path(Path(each.path)) if each.path else str(each.module) for each in plugins]
+    return [word for name in names for word in ("--plugin", name)]
+
+
 def shown_path(path: Path) -> str:
-    """Return a path as a page shows it. An absolute path names the folders of a person, so the page
+    """Return a path as a page shows it. An absolute path may reveal the user's folders, so the page
     shows only its part below the working directory, or only its last part."""
     if not path.is_absolute():
         return path.as_posix()
@@ -121,10 +137,10 @@ def _compare_command(path: str, config: Config) -> list[str]:
     chosen = {"score": attention.score} | attention.model_dump(
         mode="json", exclude_defaults=True, exclude={"score"}
     )
-    # JSON is also YAML, in which --vary reads its values.
+    # --vary reads YAML, so the value needs no quotation marks.
     value = json.dumps(chosen).replace('"', "")
     words = ["seqattn", "compare", f"{path}/config.yaml", "--vary", f"model.attention=null,{value}",
-             "--seeds", "8", "--name", "with-and-without"]  # fmt: skip
+             "--seeds", "8", "--name", "with-and-without", *plugin_words(config)]  # fmt: skip
     return ["Compare the two kinds of model with eight seeds each:", shlex.join(words)]
 
 
@@ -133,7 +149,7 @@ def _compare_command(path: str, config: Config) -> list[str]:
 
 @dataclass(frozen=True)
 class RunResult:
-    """A run of a page with its test result.
+    """The test result of a run that is shown on a report page.
 
     Attributes:
         run: the model of the run.
@@ -174,40 +190,61 @@ def read_result(run: PageRun, folder: RunFolder) -> RunResult:
 
 
 def describe_runs(results: Sequence[RunResult]) -> tuple[list[str], Commands]:
-    """Return what the test losses of two or more runs show, and what to do to learn more."""
+    """Return sentences about the test losses of two or more runs, and commands that show more.
+
+    If some of the runs have attention and others do not, the first sentences are the answer to the
+    question what attention changes.
+    """
     if not _are_comparable(results):
         return [
             "The runs have different test sequences or units of error, so their test losses cannot"
             " be compared."
         ], []
-    parts = [f"{each.loss:.4g} {each.kind} ({each.run.name})" for each in results]
-    text = (
-        f"Over {len(results[0].losses):,} test sequences, the mean squared error is"
-        f" {', '.join(parts[:-1])} and {parts[-1]}."
-    )
-    floor = results[0].floor
-    if floor is not None:
-        text += (
-            f" The noise floor of these sequences is {floor:.4g}: no model is reliably below it."
-        )
-    sentences = [text, _count_closer(results)]
+    losses = _list_losses(results)
     attending = [each for each in results if each.has_attention]
     plain = [each for each in results if not each.has_attention]
     commands: Commands = []
     if attending and plain:
-        found, about_length = _contrast(_best(attending), _best(plain))
-        sentences += found
-        if about_length:
+        best, other = _best(attending), _best(plain)
+        answer = _contrast(best, other, losses)
+        if _are_close(best, other):
             commands.append(["See what happens with longer sources:", LONG_SOURCES])
-        config = _best(attending).run.trained.config
+        config = best.run.trained.config
         if config.model.kind == "recurrent":
-            commands.append(_compare_command(shown_path(_best(attending).folder.path), config))
-    sentences.append(
+            commands.append(_compare_command(shown_path(best.folder.path), config))
+    else:
+        answer = f"O{losses[1:]}.{_describe_floor(results[0].floor)}"
+    return [
+        answer,
+        _count_closer(results),
         "Each of these runs has one seed. Another seed gives another error, so this page does not"
         " show that one kind of model is better than the other. seqattn compare trains several"
-        " seeds of each and tests the difference."
+        " seeds of each and tests the difference.",
+    ], commands
+
+
+def _list_losses(results: Sequence[RunResult]) -> str:
+    """Return a clause with the test losses of the runs."""
+    parts = [f"{each.loss:.4g} {each.kind} ({each.run.name})" for each in results]
+    return (
+        f"over {len(results[0].losses):,} test sequences, the mean squared error is"
+        f" {', '.join(parts[:-1])} and {parts[-1]}"
     )
-    return sentences, commands
+
+
+def _describe_floor(floor: float | None, highest: float = math.inf) -> str:
+    """Return a sentence about the noise floor; "" if it is unknown.
+
+    Args:
+        floor: the noise floor.
+        highest: the highest of two losses, which is compared with the floor.
+    """
+    if floor is None:
+        return ""
+    start = "The noise floor of these sequences is"
+    if highest <= MAX_CLOSE * floor:
+        start = "Both errors are near the noise floor of"
+    return f" {start} {floor:.4g}: no model is reliably below it."
 
 
 def _are_comparable(results: Sequence[RunResult]) -> bool:
@@ -225,7 +262,7 @@ def _best(results: Sequence[RunResult]) -> RunResult:
 
 
 def _count_closer(results: Sequence[RunResult]) -> str:
-    """Return in how many test sequences each run has the smallest error."""
+    """Return a sentence with the number of test sequences for which each run is best."""
     losses = np.stack([each.losses for each in results])
     scored = np.isfinite(losses).all(axis=0)
     closest = losses[:, scored].argmin(axis=0)
@@ -238,40 +275,47 @@ def _count_closer(results: Sequence[RunResult]) -> str:
     )
 
 
-def _contrast(attending: RunResult, plain: RunResult) -> tuple[list[str], bool]:
-    """Return sentences about a run with and a run without attention, and whether a longer source
-    would show the difference between the two kinds of model."""
+def _are_close(one: RunResult, other: RunResult) -> bool:
+    low, high = sorted((one.loss, other.loss))
+    return high <= MAX_CLOSE * low
+
+
+def _contrast(attending: RunResult, plain: RunResult, losses: str) -> str:
+    """Return sentences that say whether a run with attention and a run without have other errors.
+
+    Args:
+        attending: the run with attention.
+        plain: the run without attention.
+        losses: a clause with the test losses.
+    """
     low, high = sorted((attending.loss, plain.loss))
-    is_close = high <= MAX_CLOSE * low
-    sentences = []
-    if is_close:
-        text = "The errors with and without attention are close."
-        if (floor := attending.floor) and high <= MAX_CLOSE * floor:
-            shares = [f"{each.loss / floor - 1:.1%} ({each.kind})" for each in (attending, plain)]
-            text = f"Both errors are near the noise floor: above it by {' and '.join(shares)}."
-        sentences.append(text)
+    are_close = _are_close(attending, plain)
+    if are_close:
+        text = f"With and without attention, the models forecast about equally well: {losses}."
+        text += _describe_floor(attending.floor, high)
     else:
         worse = plain if plain.loss > attending.loss else attending
-        sentences.append(f"The error {worse.kind} is {_times(low, high)}.")
+        text = f"The error {worse.kind} is {_times(low, high)}: {losses}."
+        text += _describe_floor(attending.floor)
     if others := _other_differences(attending, plain):
-        sentences.append(
-            f"The configs also differ in {', '.join(others)}, so attention is not the only possible"
-            " cause of a difference."
+        text += (
+            f" The configs also differ in {', '.join(others)}, so attention is not the only"
+            " possible cause of a difference."
         )
     model, spec = plain.run.trained.config.model, plain.run.trained.spec
     numbers = spec.source_length * len(spec.source_features)
-    if is_close and model.kind == "recurrent" and model.hidden_dim >= numbers:
-        sentences.append(
-            f"For this task, a model without attention may have enough memory: its state of"
-            f" {model.hidden_dim} numbers has room for the {numbers} numbers of a source."
-            " Attention helps if a source is too long for this memory."
+    if are_close and model.kind == "recurrent" and model.hidden_dim >= numbers:
+        text += (
+            f" A possible reason: without attention, the state of {model.hidden_dim} numbers has"
+            f" room for the {numbers} numbers of a source. Attention helps if a source is too long"
+            " for this memory."
         )
-        return sentences, True
-    return sentences, is_close
+    return text
 
 
 def _other_differences(one: RunResult, other: RunResult) -> list[str]:
-    """Return the config keys, besides the attention, in which two runs differ."""
+    """Return the config keys in which two runs differ, without those of attention and those in
+    `WITHOUT_EFFECT`."""
     differences = config_differences(one.run.trained.config, other.run.trained.config)
     return [
         key
@@ -282,7 +326,7 @@ def _other_differences(one: RunResult, other: RunResult) -> list[str]:
 
 
 def _times(low: float, high: float) -> str:
-    """Return how many times as large a loss is as another one."""
+    """Return a phrase that compares two losses, such as "2.1 times as large"."""
     if low == 0:
         return f"{high:.3g} instead of 0"
     ratio = high / low

@@ -88,9 +88,9 @@ describe("the chain of a recurrent model", () => {
   it("says where a number comes from", () => {
     const stages = stagesOf();
     const at = (name: string, row: number, column: number): string => describeCell(stages, stages.indexOf(find(stages, name)), row, column);
-    expect(at("Weights", 0, 2)).toBe("0.1543 = 0.2231 / (0.2231 + 1.0000 + 0.2231). The model\u2019s own number is 0.1543.");
+    expect(at("Weights", 0, 2)).toBe("0.1543 = 0.2231 / (0.2231 + 1.0000 + 0.2231). Without rounding, it is 0.1543.");
     expect(at("Weights", 0, 1)).toBe("0.2231 = exp(0.5000 \u2212 2.0000)");
-    expect(at("Scores", 2, 0)).toBe("0.5000 = 0.5000 \u00d7 (\u22121.0000) + 1.0000 \u00d7 1.0000. The model\u2019s own number is 0.5.");
+    expect(at("Scores", 2, 0)).toBe("0.5000 = 0.5000 \u00d7 (\u22121.0000) + 1.0000 \u00d7 1.0000. Without rounding, it is 0.5.");
     expect(at("Source points", 0, 0)).toBe("2.0000, given");
     expect(at("Encoder states", 0, 0)).toContain("from the model, by parameters that are not printed");
   });
@@ -117,7 +117,7 @@ describe("the chain of a recurrent model", () => {
     expect(stagesOf(wide(2)).map(({ name }) => name)).toContain("Keys: the map");
     const stages = stagesOf(wide(9));
     expect(stages.map(({ name }) => name)).not.toContain("Keys: the map");
-    expect(find(stages, "Keys").formula).toMatch(/the map is in the checkpoint$/);
+    expect(find(stages, "Keys").formula).toMatch(/the matrix is too large to print; it is in the checkpoint file of the run$/);
   });
 });
 
@@ -173,7 +173,7 @@ describe("normalizers and locations", () => {
       attention: { score: "dot", location: { kind: "local", window: 1 } },
       parameters: { "attention.location.predict.weight": IDENTITY, "attention.location.combine.weight": [[0, 0]] },
     });
-    expect(find(stages, "Window centre").numbers).toEqual([[1]]);
+    expect(find(stages, "Window center").numbers).toEqual([[1]]);
     const weights = find(stages, "Weights");
     expect(weights.columns).toEqual(["content", "window", "weight"]);
     expect(weights.numbers).toEqual([[0.1543, 0.1353, 0.0209], [0.6915, 1, 0.6915], [0.1543, 0.1353, 0.0209]]);

@@ -28,6 +28,19 @@ group("the errors of two models", () => {
   });
 });
 
+group("forced weights", () => {
+  it("are not called the choice of the model", () => {
+    const forced = scene(shown("a", [[1], [4]], [1]));
+    const maps = { cross: [[[[1, 0], [0.25, 0.75]]]] };
+    forced.shown[0] = { ...forced.shown[0], answer: { ...forced.shown[0].answer, maps } };
+    expect(describe(forced)).toContain("Forecast point 3 attends to source point 1 with 1.000");
+    forced.state.force.set(1, 0, 0, [1, 0]);
+    expect(describe(forced)).toContain("Forecast point 3 has weights that you forced, so they are not the model's choice: source point 1 with 1.000");
+    forced.state.step = 1;
+    expect(describe(forced)).toContain("Forecast point 4 attends to source point 2 with 0.750");
+  });
+});
+
 group("the note below the slider of epochs", () => {
   const run = (name: string, epochs: number[], recorded: number, epoch: number, best = 20): Parameters<typeof describeEpochs>[0][number] => ({ name, epochs, recorded, epoch, best_epoch: best });
 
@@ -37,7 +50,7 @@ group("the note below the slider of epochs", () => {
   });
 
   it("names the epoch of a model that is shown at another one", () => {
-    expect(describeEpochs([run("a", [0, 20], 2, 0), run("b", [7], 1, 7, 7)])).toBe("b is shown after epoch 7, its best epoch, the only one that the page has.");
+    expect(describeEpochs([run("a", [0, 20], 2, 0), run("b", [7], 1, 7, 7)])).toBe("b is shown after epoch 7, which had its lowest validation loss; the page has no other epoch of it.");
     expect(describeEpochs([run("a", [0, 20], 2, 0), run("b", [0, 20], 2, 0)])).toBe("");
     expect(describeEpochs([run("a", [20], 1, 20), run("b", [7], 1, 7, 7)])).toBe("");
   });

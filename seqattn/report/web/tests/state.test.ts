@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import type { ExplorerState, Limits } from "../src/live/state";
-import { fromFragment, pageKey, toFragment } from "../src/live/state";
+import { distinct, fromFragment, pageKey, toFragment, withFirst } from "../src/live/state";
 import { ForcedRows } from "../src/live/weights";
 
 const LIMITS: Limits = { page: "key", examples: [2, 3], features: 2, runs: [[[0, 20]], [[20]]], fixed: null, longest: null, steps: 2, layers: 1, heads: 1 };
@@ -31,6 +31,26 @@ describe("a fragment restores", () => {
     expect(made).not.toContain("0.333");
     expect(fromFragment(made, LIMITS)).toMatchObject({ example: 0, source: null });
     expect(fromFragment(fragment(GOOD), LIMITS)).not.toBeNull();
+  });
+});
+
+describe("a model is never shown beside itself", () => {
+  const [a, b, c] = [0, 1, 2].map((model) => ({ model, run: 0, epoch: 20 }));
+
+  it("after a choice of the first model", () => {
+    expect(withFirst([a, b], b)).toEqual([b, a]);
+    expect(withFirst([a, b], c)).toEqual([c, b]);
+    expect(withFirst([a, b, c], c)).toEqual([c, b, a]);
+    expect(withFirst([a], b)).toEqual([b]);
+  });
+
+  it("after a choice of the second model, or at another epoch", () => {
+    expect(distinct([a, { ...a, epoch: 0 }])).toEqual([a]);
+    expect(distinct([a, { ...a, run: 1 }])).toHaveLength(2);
+  });
+
+  it("after a link", () => {
+    expect(fromFragment(fragment({ ...GOOD, m: [[0, 0, 20], [0, 0, 0], [1, 0, 20]] }), LIMITS)!.subjects.map(({ model }) => model)).toEqual([0, 1]);
   });
 });
 

@@ -9,9 +9,9 @@ import type { Facts } from "../src/live/tour_texts";
 import { afterEpoch, afterForce, afterLook, afterMove, afterPlain, tourSteps } from "../src/live/tour_texts";
 import { ForcedRows } from "../src/live/weights";
 
-const FACTS: Facts = { plane: true, attention: "distribution", canForce: true, hasEpochs: true, plain: "no attention", isPlainShown: false, isRecurrent: true, isTouch: false, data: null };
+const FACTS: Facts = { plane: true, attention: "distribution", canForce: true, hasEpochs: true, plain: "no attention", attending: null, isOtherShown: false, isRecurrent: true, isTouch: false, data: null };
 const DATA: TourContent = { start: null, average: "Over 9 sequences, 1 with its own weights.", conclusion: ["So it needs them."], commands: [["Train it:", "seqattn train a/config.yaml --set model.attention=null"]], record: [["Record it:", "seqattn train a/config.yaml --set training.record_attention=5"]] };
-const ALL: Facts[] = [true, false].flatMap((plane) => (["none", "distribution", "strength"] as const).flatMap((attention) => [true, false].flatMap((hasEpochs) => [null, "p"].map((plain) => ({ plane, attention, canForce: attention === "distribution", hasEpochs, plain, isPlainShown: false, isRecurrent: true, isTouch: false, data: hasEpochs ? DATA : null })))));
+const ALL: Facts[] = [true, false].flatMap((plane) => (["none", "distribution", "strength"] as const).flatMap((attention) => [true, false].flatMap((hasEpochs) => [null, "p"].map((plain) => ({ plane, attention, canForce: attention === "distribution", hasEpochs, plain, attending: null, isOtherShown: false, isRecurrent: true, isTouch: false, data: hasEpochs ? DATA : null })))));
 
 const termsOf = (text: string): string[] => splitTerms(text).filter((_, k) => k % 2).map((part) => part.split("|").at(-1)!);
 const names = TERMS.map(({ name }) => name);
@@ -30,8 +30,8 @@ describe("tourSteps", () => {
     const tasks = (facts: Partial<Facts>): boolean[] => tourSteps({ ...FACTS, ...facts }).map(({ task }) => task !== null);
     expect(tasks({})).toEqual([true, true, true, true, true]);
     expect(tasks({ hasEpochs: false, plain: null })).toEqual([true, true, true, false, false]);
-    expect(tasks({ attention: "none", canForce: false })).toEqual([true, true, false, true, false]);
-    expect(tasks({ attention: "strength", canForce: false })).toEqual([true, true, false, true, true]);
+    expect(tasks({ attention: "none", canForce: false, plain: null })).toEqual([true, true, true, true, false]);
+    expect(tasks({ attention: "strength", canForce: false })).toEqual([true, true, true, true, true]);
   });
 
   it("says how to make what is missing", () => {
@@ -41,9 +41,27 @@ describe("tourSteps", () => {
   });
 
   it("ends with the answer of the data, if there is one", () => {
-    expect(tourSteps({ ...FACTS, plain: null, data: DATA })[4].conclusion).toEqual([DATA.average, ...DATA.conclusion]);
-    expect(tourSteps({ ...FACTS, data: DATA })[4].conclusion).toEqual(DATA.conclusion);
-    expect(tourSteps({ ...FACTS, plain: null })[4].conclusion).toEqual([]);
+    const data = { ...DATA, conclusion: ["So it needs them.", "This has one seed."] };
+    expect(tourSteps({ ...FACTS, plain: null, data })[4]).toMatchObject({ verdict: "So it needs them.", conclusion: [DATA.average, "This has one seed."] });
+    expect(tourSteps({ ...FACTS, data })[4]).toMatchObject({ verdict: "So it needs them.", conclusion: ["This has one seed."] });
+    expect(tourSteps({ ...FACTS, plain: null })[4]).toMatchObject({ verdict: undefined, conclusion: [] });
+  });
+
+  it("leads from a model without attention to one with it", () => {
+    const none = { ...FACTS, attention: "none" as const, canForce: false, plain: null, data: DATA };
+    const beside = tourSteps({ ...none, attending: "squares" });
+    for (const step of [beside[1], beside[2]]) expect(step.action).toEqual({ name: "Show squares instead", act: "attending" });
+    expect(beside[4].task).toContain("Choose squares under Compare with");
+    expect(tourSteps({ ...none, attending: "squares", isOtherShown: true })[4].task).toMatch(/^Go through/);
+    const alone = tourSteps(none);
+    expect(alone[1].commands).toEqual(DATA.commands);
+    expect(alone[4].commands).toEqual(DATA.commands);
+    expect(alone[2].task).toContain("Move a source point instead");
+  });
+
+  it("does not take the loss of one trained model for a need of attention", () => {
+    expect(tourSteps(FACTS)[2].about).toContain("how much this one model depends on the look");
+    expect(tourSteps(FACTS)[2].about).toContain("Whether attention is needed is the question of step 5");
   });
 
   it("has no keys for a touch screen", () => {
@@ -77,25 +95,48 @@ describe("the words after a step have the current numbers", () => {
     const changed = scene([[1], [2.5]]);
     changed.state.truth = null;
     expect(afterMove(changed, [[1], [2]])).toContain("The crosses are gone");
+    expect(afterMove(changed, [[1], [2]], { data: { ...DATA, outside: "No such training data." } })).toContain("continues. No such training data. Next starts");
     expect(afterMove(scene([[1], [2.001]]), [[1], [2]])).toContain("That is little");
   });
 
   it("after a look", () => {
-    expect(afterLook(scene([[1], [2]], { alignment: [0, 1] }), FACTS)).toBe("Forecast point 3 gives source point 1 the largest weight, 0.900 of 1. It reads the others, too, but less. That is the point it needs: the one with the orange frame.");
-    expect(afterLook(scene([[1], [2]], { alignment: [1, 1] }), FACTS)).toContain("The point it needs is point 2");
+    expect(afterLook(scene([[1], [2]], { alignment: [0, 1] }), FACTS)).toBe("Forecast point 3 gives source point 1 the largest weight, 0.900 of 1. It reads from other points, too, but less. The truth depends on that point: it has the orange frame.");
+    expect(afterLook(scene([[1], [2]], { alignment: [1, 1] }), FACTS)).toContain("The truth depends on point 2");
     expect(afterLook(scene([[1], [2]]), { ...FACTS, attention: "strength" })).toBe("Forecast point 3 reads source point 1 most strongly: 0.900.");
     expect(afterLook(scene([[1], [2]]), { ...FACTS, attention: "none" })).toContain("Forecast point 3 is x 1.00.");
   });
 
   it("after a look of a scene whose points look at different source points", () => {
     const each = answer([[1], [2]], [[0.05, 0.95], [0.8, 0.2]]);
-    expect(afterLook(scene([], { shown: [shown("a", each)] }), FACTS)).toBe("Forecast point 3 gives source point 2 the largest weight, 0.950 of 1. So it looks almost only there. Each forecast point looks most at another source point.");
+    expect(afterLook(scene([], { shown: [shown("a", each)] }), FACTS)).toBe("Forecast point 3 gives source point 2 the largest weight, 0.950 of 1. So it looks almost only there. No two forecast points look most at the same source point.");
+  });
+
+  it("after a look at weights that are not clear", () => {
+    const seen = (...rows: number[][]): string => afterLook(scene([], { shown: [shown("a", answer([[1], [2]], rows))] }), FACTS);
+    expect(seen([0.7, 0.3], [0.5, 0.5])).toContain("It reads from other points, too, but less.");
+    expect(seen([0.55, 0.45], [0.5, 0.5])).toContain("looks everywhere almost alike");
+    expect(seen([0.7, 0.3], [0.45, 0.55])).not.toContain("No two");
+    expect(seen([1, 0], [0, 1])).toContain("1.000 of 1. So it looks only there.");
+    expect(seen([1], [1])).toContain("There is no other source point.");
+  });
+
+  it("after a look at forced weights", () => {
+    const forced = scene([], { shown: [shown("a", answer([[1], [2]], [[1, 0], [0.2, 0.8]]))] });
+    forced.state.force.set(1, 0, 0, [1, 0]);
+    expect(afterLook(forced, FACTS)).toMatch(/^You forced the weights of forecast point 3, so they do not show where the model looks/);
+    forced.state.step = 1;
+    expect(afterLook(forced, FACTS)).toMatch(/less\. You forced the weights of another forecast point, which may change these\.$/);
+  });
+
+  it("after forcing the weights that the model gives anyway", () => {
+    const [own, forced] = [answer([[1], [2]]), answer([[1], [2.0001]], [[0.91, 0.09], [0.5, 0.5]])];
+    expect(afterForce(scene([], { shown: [shown("a", forced, own)] }))).toContain("The model gives almost the same weights without you");
   });
 
   it("after forcing weights", () => {
     const [own, forced] = [answer([[1], [2.1]]), answer([[1], [3]])];
     const text = afterForce(scene([[1], [3]], { shown: [shown("a", forced, own)] }));
-    expect(text).toBe("The dashed line is the forecast with the model's own weights. With yours, it moves by up to 0.90. The [mean squared error] of this sequence goes from 0.0050 to 0.50. So the model needs what it read there.");
+    expect(text).toBe("The dashed line is the forecast with the model's [own weights]. With yours, it moves by up to 0.90. The [mean squared error] of this sequence goes from 0.0050 to 0.50. So this trained model depends on what it reads there. A model without attention may still forecast as well: see step 5.");
     expect(afterForce(scene([[1], [3]], { shown: [shown("a", forced, own)] }), { data: DATA })).toContain(DATA.average);
   });
 
@@ -129,7 +170,8 @@ describe("a change is compared with", () => {
     expect(afterMove(small, [[0], [0.001]])).toContain("this point matters");
     const [own, forced] = [answer([[1000], [2000]]), answer([[1000], [2002]])];
     const each = thousands([]);
-    expect(afterForce({ ...each, shown: [shown("a", forced, own)] })).toContain("does not matter much");
+    forced.maps.cross = [[[[0.1, 0.9], [0.5, 0.5]]]];
+    expect(afterForce({ ...each, shown: [shown("a", forced, own)] })).toContain("hardly depends on this look");
   });
 
   it("the scale of the model that is shown", () => {

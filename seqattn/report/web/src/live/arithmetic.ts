@@ -57,6 +57,6 @@ export function describeCell(stages: readonly Stage[], stage: number, row: numbe
     else text += formula ? ` (${formula})` : ", given";
   }
   const exact = own?.[row]?.[column];
-  if (exact !== undefined && Number.isFinite(exact)) text += `. The model\u2019s own number is ${formatCell(exact, DECIMALS + 4)}.`;
+  if (exact !== undefined && Number.isFinite(exact)) text += `. Without rounding, it is ${formatCell(exact, DECIMALS + 4)}.`;
   return text;
 }

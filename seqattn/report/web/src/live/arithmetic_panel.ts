@@ -136,14 +136,14 @@ class ArithmeticPanel {
     const heading = textElement("h3", stage.name);
     heading.id = `live-stage-${index}`;
     block.append(heading);
-    if (stage.formula) block.append(textElement("code", stage.formula));
+    if (stage.formula) block.append(formulaElement(stage.formula));
     const table = document.createElement("table");
     table.setAttribute("aria-labelledby", heading.id);
     table.setAttribute("role", "grid");
     const built: Table = { cells: new Map(), rows: [...rows], own: [] };
     const isColumn = hasOwn(stage) && stage.ownAs === "column";
     const head = table.createTHead().insertRow();
-    head.append(headerCell("", "col"), ...stage.columns.map((name) => headerCell(name, "col")), ...(isColumn ? [headerCell("the model\u2019s own", "col")] : []));
+    head.append(headerCell("", "col"), ...stage.columns.map((name) => headerCell(name, "col")), ...(isColumn ? [headerCell("not rounded", "col")] : []));
     if (isColumn) head.lastElementChild!.classList.add("exact");
     const body = table.createTBody();
     for (const [place, row] of rows.entries()) {
@@ -161,7 +161,7 @@ class ArithmeticPanel {
     if (hasOwn(stage) && !isColumn) {
       const line = body.insertRow();
       line.className = "exact";
-      line.append(headerCell("the model\u2019s own", "row"));
+      line.append(headerCell("not rounded", "row"));
       built.own.push(...stage.columns.map(() => ownCell(line)));
     }
     block.append(table);
@@ -214,6 +214,23 @@ class ArithmeticPanel {
   }
 }
 
+/** Return a formula whose indices are drawn below the line. The underscore stays in the text, for those who copy it. */
+function formulaElement(formula: string): HTMLElement {
+  const code = document.createElement("code");
+  for (const [k, part] of formula.split(/(?<=[A-Za-z])_([A-Za-z0-9]+)/).entries()) {
+    if (k % 2 === 0) {
+      code.append(part);
+      continue;
+    }
+    const index = document.createElement("sub");
+    const underscore = textElement("span", "_");
+    underscore.className = "spoken";
+    index.append(underscore, part);
+    code.append(index);
+  }
+  return code;
+}
+
 function headerCell(text: string, scope: string): HTMLTableCellElement {
   const cell = textElement("th", text);
   cell.scope = scope;
@@ -233,7 +250,7 @@ function describeStep({ first: { layers, heads } }: LiveExplorer, { state, shown
   if (layers > 1) places.push(`layer ${state.layer}`);
   if (heads > 1) places.push(`head ${state.head}`);
   if (all.length > 1) places.push(all[0].name);
-  let text = `Attention to the source: ${places.join(", ")}. Each number is computed from the rounded numbers above it; beside the results are the model\u2019s own numbers.`;
+  let text = `Attention to the source: ${places.join(", ")}. Each number is computed from the rounded numbers above it; "not rounded" marks the same numbers as the model computes them, without rounding in between.`;
   if (shown < count) text += ` The tables show the ${shown} of ${count} points with the largest weights; sums run over all of them.`;
   return text;
 }

@@ -1,6 +1,6 @@
 // The weights of the chosen step as bars that can be dragged.
 import { theme } from "../plots";
-import { halo, rgb, svg, weightColour } from "./svg";
+import { halo, keepFromScrolling, rgb, svg, weightColour } from "./svg";
 
 const HEIGHT = 140;
 const MARGIN = { left: 34, right: 6, top: 20, bottom: 22 };
@@ -52,7 +52,7 @@ export class WeightBars {
       "aria-label": `weight of source point ${column + 1}`, "aria-valuemin": 0, "aria-valuemax": 1, "aria-valuenow": weight.toFixed(3),
     });
     handle.style.cursor = "ns-resize";
-    handle.style.touchAction = "none";
+    keepFromScrolling(handle);
     handle.addEventListener("keydown", (event) => {
       const change = { ArrowUp: STEP, ArrowRight: STEP, ArrowDown: -STEP, ArrowLeft: -STEP }[event.key];
       if (change === undefined) return;

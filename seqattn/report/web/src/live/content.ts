@@ -84,6 +84,8 @@ export interface TourContent {
   average: string;
   conclusion: string[];
   commands: [label: string, command: string][];
+  /** A sentence for readers who move a source point, about sources that the training data lack; "" if it is unknown. Absent in pages of earlier versions. */
+  outside?: string;
   /** The command that records the parameters. */
   record: [label: string, command: string][];
 }

@@ -8,6 +8,7 @@ import type { LiveExplorer } from "./explorer";
 import type { Scene } from "./scene";
 import { isKnockedOut, pointNames } from "./scene";
 import type { Subject } from "./state";
+import { distinct, withFirst } from "./state";
 
 const MAX_INPUTS = 8;
 const NONE = "none";
@@ -65,10 +66,13 @@ function addSubjectControls(explorer: LiveExplorer): void {
   fill(selectById("live-run"), names);
   fill(selectById("live-other"), [NONE, ...names]);
   showSubjects(explorer);
-  onChange("live-run", () => { explorer.change(() => { state.subjects[0] = { ...choices[numberOf("live-run")].subject }; }); });
+  onChange("live-run", () => {
+    const chosen = { ...choices[numberOf("live-run")].subject };
+    explorer.change(() => { state.subjects = withFirst(state.subjects, chosen); });
+  });
   onChange("live-other", () => {
     const chosen = numberOf("live-other");
-    explorer.change(() => { state.subjects = chosen ? [state.subjects[0], { ...choices[chosen - 1].subject }] : [state.subjects[0]]; });
+    explorer.change(() => { state.subjects = chosen ? distinct([state.subjects[0], { ...choices[chosen - 1].subject }]) : [state.subjects[0]]; });
   });
   byId("live-epoch").addEventListener("input", () => {
     const { epochs } = epochsOf(explorer);
@@ -81,7 +85,9 @@ function showSubjects(explorer: LiveExplorer): void {
   const choices = runChoices(explorer);
   const [first, second] = explorer.state.subjects as [Subject, Subject | undefined];
   selectById("live-run").value = String(choiceOf(choices, first));
-  selectById("live-other").value = String(second ? choiceOf(choices, second) + 1 : 0);
+  const other = selectById("live-other");
+  other.value = String(second ? choiceOf(choices, second) + 1 : 0);
+  for (const [k, option] of [...other.options].entries()) option.disabled = k === choiceOf(choices, first) + 1; // a model beside itself shows nothing
 }
 
 /** Return the recorded epoch of a model's run that is nearest to an epoch. */
@@ -120,7 +126,7 @@ export function showControls(explorer: LiveExplorer, scene: Scene): void {
   showEpoch(explorer);
   showPoint(explorer, scene);
   const row = state.kind === "cross" ? state.force.get(state.step + 1, state.layer, state.head) : undefined;
-  byId("live-weights-name").textContent = `Weights of ${name}${row && isKnockedOut(row) ? ": knocked out, so all are 0" : ""}`;
+  byId("live-weights-name").textContent = `Weights of ${name}${!row ? "" : isKnockedOut(row) ? ": knocked out, so all are 0" : ": forced by you"}`;
   byId("live-force").hidden = !scene.canForce || state.kind !== "cross";
   byId("live-knock-layer").hidden = first.layers < 2 && first.heads < 2;
   (byId("live-own") as HTMLButtonElement).disabled = row === undefined;
@@ -138,7 +144,7 @@ export function describeEpochs(shown: readonly (Pick<LiveRun, "name" | "epochs" 
     .map(({ name, epochs, recorded }) => `The page has the parameters of ${name} at ${epochs.length} of ${recorded} recorded epochs; all would be too large.`);
   const elsewhere = others.filter(({ epoch }) => epoch !== first.epoch).map(({ name, epoch, epochs, best_epoch: best }) => {
     const when = epoch === 0 ? "before training" : `after epoch ${epoch}`;
-    return `${name} is shown ${when}${epoch === best ? ", its best epoch" : ""}${epochs.length < 2 ? ", the only one that the page has" : ""}.`;
+    return `${name} is shown ${when}${epoch === best ? ", which had its lowest validation loss" : ""}${epochs.length < 2 ? "; the page has no other epoch of it" : ""}.`;
   });
   return [...lacking, ...elsewhere].join(" ");
 }
@@ -149,7 +155,7 @@ function showEpoch(explorer: LiveExplorer): void {
   byId("live-epochs").hidden = epochs.length < 2;
   inputById("live-epoch").max = String(epochs.length - 1);
   inputById("live-epoch").value = String(epochs.indexOf(epoch));
-  const name = epoch === 0 ? "Before training" : `After epoch ${epoch}${epoch === best ? ", the best" : ""}`;
+  const name = epoch === 0 ? "Before training" : `After epoch ${epoch}${epoch === best ? " (lowest validation loss)" : ""}`;
   byId("live-epoch-name").textContent = name;
   byId("live-epoch").setAttribute("aria-valuetext", name);
   const note = describeEpochs(explorer.state.subjects.map(({ model, run, epoch: each }) => ({ ...explorer.models[model].content.runs[run], epoch: each })));

@@ -325,7 +325,7 @@ export class LiveExplorer {
       const { source } = answered;
       const isForced = answered.force.size > 0 && canForce(live.content);
       const options: RunOptions = { run, epoch, outputs: hasTrace && k === 0 ? "all" : "weights" };
-      const own: Answer = await live.run(source, isForced ? { run, epoch, outputs: "forecast" } : options);
+      const own: Answer = await live.run(source, isForced ? { run, epoch, outputs: "weights" } : options);
       const answer = isForced ? await live.run(source, { ...options, force: { rows: this.rowsFor(live, answered.force) } }) : own;
       const { best_epoch: best, epochs } = live.content.runs[run];
       const name = this.nameOf(model, run);

@@ -21,6 +21,7 @@ export const TERMS: readonly Term[] = [
   { name: "key", definition: "The numbers of a source point that a [query] is compared with. The comparison gives the [score]." },
   { name: "mean squared error", definition: "The mean of the squared differences between forecast and truth. 0 is a perfect forecast; large mistakes count more than small ones." },
   { name: "noise floor", definition: "The [mean squared error] that even a perfect model would have, because the data contain random noise. No model can be reliably better." },
+  { name: "own weights", definition: "The [attention weights|attention weight] that the model computes itself. The opposite are forced weights, which a reader gives to it." },
   { name: "parameter-free", definition: "Describes a [baseline] that is a fixed rule, so that nothing is trained." },
   { name: "query", definition: "The numbers with which the [decoder] asks what it needs for a forecast point. They are compared with the [key] of each source point." },
   { name: "score", definition: "A number that says how well a [query] fits a [key]. Scores become weights by a normalizer such as [softmax]." },

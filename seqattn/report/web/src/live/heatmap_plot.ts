@@ -1,7 +1,7 @@
 // The heatmap of attention weights as SVG: a cell forces its step to attend there.
 import { theme } from "../plots";
 import type { PointNames, Scene, Shown } from "./scene";
-import { largestWeight, pointNames, weightsOf } from "./scene";
+import { isForced, largestWeight, pointNames, weightsOf } from "./scene";
 import { inkOn, rgb, svg, weightColour } from "./svg";
 
 const MARGIN = { left: 72, right: 8, top: 8, bottom: 42 };
@@ -39,6 +39,13 @@ function cellElement(grid: Grid, step: number, column: number): SVGElement {
 function place(rect: SVGElement, { cellWidth, cellHeight }: Grid, step: number, column: number): void {
   const box = { x: MARGIN.left + column * cellWidth, y: MARGIN.top + step * cellHeight, width: cellWidth - 1, height: cellHeight - 1 };
   for (const [name, value] of Object.entries(box)) rect.setAttribute(name, value.toFixed(2));
+}
+
+/** Return the tooltip of a cell. */
+function describeCell(scene: Scene, names: PointNames, rows: readonly number[][], step: number, column: number): string {
+  const weight = rows[step][column].toFixed(4);
+  if (isForced(scene, step)) return `${names.row(step)}: you forced its weight of ${names.column(column)} to ${weight}`;
+  return `${names.row(step)} attends to ${names.column(column)} with ${weight}`;
 }
 
 export class HeatmapPlot {
@@ -91,10 +98,10 @@ export class HeatmapPlot {
     const colourOf = (weight: number): [number, number, number] => weightColour(weight, largest, meaning === "strength");
     const isImage = rows.length * columns > MAX_CELLS_AS_ELEMENTS;
     if (isImage) this.cellGroup.replaceChildren(this.image(rows, grid, colourOf));
-    else this.drawCells(rows, grid, names, colourOf);
+    else this.drawCells(rows, grid, (t, s) => describeCell(scene, names, rows, t, s), colourOf);
     this.shape = isImage ? "" : shapeOf(grid);
     while (this.cellGroup.nextSibling) this.cellGroup.nextSibling.remove();
-    this.root.append(this.labels(scene, grid), this.marks(scene, grid, chosen), this.cursor, this.currentCell(rows, chosen, names));
+    this.root.append(this.labels(scene, grid), this.marks(scene, grid, chosen), this.cursor, this.currentCell(scene, rows, chosen, names));
     place(this.cursor, grid, chosen, this.column);
     this.cursor.setAttribute("stroke", theme().ink);
     this.showCursor();
@@ -103,13 +110,13 @@ export class HeatmapPlot {
   }
 
   /** The chosen cell for screen readers, which read it when the keyboard moves to it. */
-  private currentCell(rows: readonly number[][], chosen: number, names: PointNames): SVGElement {
+  private currentCell(scene: Scene, rows: readonly number[][], chosen: number, names: PointNames): SVGElement {
     this.root.setAttribute("aria-activedescendant", this.cellId);
-    const cell = svg("g", { id: this.cellId, role: "gridcell", "aria-colindex": this.column + 1, "aria-selected": "true", "aria-label": `${names.row(chosen)}, ${names.column(this.column)}: ${rows[chosen][this.column].toFixed(3)}` });
+    const cell = svg("g", { id: this.cellId, role: "gridcell", "aria-colindex": this.column + 1, "aria-selected": "true", "aria-label": `${names.row(chosen)}, ${names.column(this.column)}: ${rows[chosen][this.column].toFixed(3)}${isForced(scene, chosen) ? ", forced" : ""}` });
     return svg("g", { role: "row", "aria-rowindex": chosen + 1, "data-only": "page" }, cell);
   }
 
-  private drawCells(rows: readonly number[][], grid: Grid, names: PointNames, colourOf: (weight: number) => [number, number, number]): void {
+  private drawCells(rows: readonly number[][], grid: Grid, describe: (step: number, column: number) => string, colourOf: (weight: number) => [number, number, number]): void {
     if (this.shape !== shapeOf(grid)) this.cellGroup.replaceChildren(...rows.flatMap((row, t) => row.map((_, s) => cellElement(grid, t, s))));
     for (const [t, row] of rows.entries()) {
       for (const [s, weight] of row.entries()) {
@@ -117,7 +124,7 @@ export class HeatmapPlot {
         const [rect, words] = this.cellGroup.children[t * grid.columns + s].children as unknown as [SVGRectElement, SVGTextElement | undefined];
         place(rect, grid, t, s);
         rect.setAttribute("fill", rgb(colour));
-        rect.firstElementChild!.textContent = `${names.row(t)} attends to ${names.column(s)} with ${weight.toFixed(4)}`;
+        rect.firstElementChild!.textContent = describe(t, s);
         if (!words) continue;
         words.setAttribute("x", String(MARGIN.left + (s + 0.5) * grid.cellWidth));
         words.setAttribute("y", String(MARGIN.top + (t + 0.5) * grid.cellHeight + 5));

@@ -24,7 +24,7 @@ function entries({ shown, state: { truth } }: Scene): HTMLElement[] {
     found.push(entry(label, line(colour, "none"), svg("path", { d: "M11 3L16 8L11 13L6 8Z", fill: colour })));
   }
   const forced = shown.filter(({ answer, own }) => answer !== own);
-  for (const { name, colour } of forced) found.push(entry(forced.length > 1 ? `${name} with its own weights` : "forecast with the model's own weights", line(colour, "6 4")));
+  for (const { name, colour } of forced) found.push(entry(shown.length > 1 ? `forecast of ${name} with its own weights` : "forecast with the model's own weights", line(colour, "6 4")));
   return found;
 }
 

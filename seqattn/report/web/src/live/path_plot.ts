@@ -2,9 +2,9 @@
 import { formatValue, shorten } from "../format";
 import { theme } from "../plots";
 import type { Scene } from "./scene";
-import { largestWeight, weightsOf } from "./scene";
+import { isForced, largestWeight, weightsOf } from "./scene";
 import type { Scale } from "./svg";
-import { halo, linearScale, rgb, roundTicks, svg, tickText, weightColour } from "./svg";
+import { halo, keepFromScrolling, linearScale, rgb, roundTicks, svg, tickText, weightColour } from "./svg";
 
 export const MAX_ROWS = 4;
 const HEIGHT = 420;
@@ -14,6 +14,8 @@ const ROW_GAP = 22;
 const CLICK_PIXELS = 3;
 const MARGIN_SHARE = 0.18;
 const HIT_RADIUS = 16;
+/** A fingertip is wider than the tip of a mouse pointer. */
+const TOUCH_RADIUS = 24;
 
 /** Follows changes that the user makes in the picture. */
 export interface PathEvents {
@@ -123,11 +125,14 @@ export class PathPlot {
     const known = (truth ?? []).map((row, t) => place(panel, row, S + t, "target")).filter((at) => at.every(Number.isFinite));
     group.append(polyline(known, { stroke: accent, "stroke-width": 1.5, "stroke-dasharray": "2 4" }));
     for (const [x, y] of known) group.append(svg("path", { d: `M${x - 5} ${y - 5}l10 10m0 -10l-10 10`, stroke: accent, "stroke-width": 1.5 }));
+    const pixels = (forecast: readonly number[][]): [number, number][] => forecast.map((row, t) => place(panel, row, S + t, "target"));
+    for (const { answer, colour } of shown) group.append(polyline(pixels(answer.forecast), { stroke: colour, "stroke-width": 2, class: "forecast" }));
+    // Dashes above the lines: a forecast with the model's own weights often coincides with that of another model.
     for (const { answer, own, colour } of shown) {
-      if (own !== answer) group.append(polyline(own.forecast.map((row, t) => place(panel, row, S + t, "target")), { stroke: colour, "stroke-width": 1.5, "stroke-dasharray": "6 4", opacity: 0.6, class: "own-forecast" }));
-      const points = answer.forecast.map((row, t) => place(panel, row, S + t, "target"));
-      group.append(polyline(points, { stroke: colour, "stroke-width": 2, class: "forecast" }));
-      for (const [t, [x, y]] of points.entries()) group.append(this.forecastPoint(x, y, t, S + t + 1, t === step, colour));
+      if (own !== answer) group.append(polyline(pixels(own.forecast), { stroke: colour, "stroke-width": 2.5, "stroke-dasharray": "6 5", class: "own-forecast" }));
+    }
+    for (const { answer, colour } of shown) {
+      for (const [t, [x, y]] of pixels(answer.forecast).entries()) group.append(this.forecastPoint(x, y, t, S + t + 1, t === step, colour));
     }
     return group;
   }
@@ -150,6 +155,7 @@ export class PathPlot {
     const weights: (number | undefined)[] = rows[state.step] ?? [];
     const largest = largestWeight(rows, meaning);
     const many = state.source.length > 16;
+    const word = isForced(scene, state.step) ? "forced weight" : "weight";
     for (const [k, row] of state.source.entries()) {
       const [x, y] = place(panel, row, k, "source");
       const weight = weights[k];
@@ -158,10 +164,9 @@ export class PathPlot {
       const values = scene.features.map((name, f) => `${name} ${formatValue(row[f], 1)}`).join(", ");
       const circle = svg("circle", {
         cx: x, cy: y, r, fill: colour, stroke: ink, "stroke-width": k === state.point ? 3 : 1, class: "source-point", tabindex: 0, role: "slider",
-        "data-point": k, "aria-label": `source point ${k + 1}`, "aria-valuetext": values + (weight === undefined ? "" : `, weight ${weight.toFixed(3)}`), "aria-valuemin": panel.y.domain[0], "aria-valuemax": panel.y.domain[1], "aria-valuenow": row[panel.sourceY],
-      }, svg("title", {}, `point ${k + 1}: ${values}${weight === undefined ? "" : `; weight ${weight.toFixed(3)}`}`));
+        "data-point": k, "aria-label": `source point ${k + 1}`, "aria-valuetext": values + (weight === undefined ? "" : `, ${word} ${weight.toFixed(3)}`), "aria-valuemin": panel.y.domain[0], "aria-valuemax": panel.y.domain[1], "aria-valuenow": row[panel.sourceY],
+      }, svg("title", {}, `point ${k + 1}: ${values}${weight === undefined ? "" : `; ${word} ${weight.toFixed(3)}`}`));
       circle.style.cursor = "grab";
-      circle.style.touchAction = "none";
       this.follow(circle, k, panel, scene);
       if (!many) group.prepend(this.hitArea(x, y, k, panel));
       group.append(circle);
@@ -172,16 +177,17 @@ export class PathPlot {
 
   /** A place below a point that a finger can hit. */
   private hitArea(x: number, y: number, point: number, panel: Panel): SVGElement {
-    const area = svg("circle", { cx: x, cy: y, r: HIT_RADIUS, fill: "transparent", "data-only": "page" });
+    const area = svg("circle", { cx: x, cy: y, r: matchMedia("(pointer: coarse)").matches ? TOUCH_RADIUS : HIT_RADIUS, fill: "transparent", "data-only": "page" });
     area.style.cursor = "grab";
-    area.style.touchAction = "none";
     area.addEventListener("pointerdown", (event) => { this.startDrag(event, point, panel); });
+    keepFromScrolling(area);
     return area;
   }
 
   private follow(circle: SVGElement, point: number, panel: Panel, scene: Scene): void {
     circle.addEventListener("focus", () => { if (scene.state.point !== point) this.events.choosePoint(point); });
     circle.addEventListener("pointerdown", (event) => { this.startDrag(event, point, panel); });
+    keepFromScrolling(circle);
     circle.addEventListener("keydown", (event) => {
       const direction = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, 1], ArrowDown: [0, -1] }[event.key];
       if (!direction) return;

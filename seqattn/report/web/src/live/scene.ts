@@ -62,6 +62,10 @@ export function pointNames({ kind, source }: Pick<ExplorerState, "kind" | "sourc
 /** Return whether all weights of a row are 0, as those of a head that is knocked out. */
 export const isKnockedOut = (row: readonly number[]): boolean => row.length > 0 && row.every((weight) => weight === 0);
 
+/** Return whether the reader forced the weights of a step in the shown layer and head of the first model. */
+export const isForced = ({ state: { kind, force, layer, head }, canForce }: Pick<Scene, "state" | "canForce">, step: number): boolean =>
+  canForce && kind === "cross" && force.get(step + 1, layer, head) !== undefined;
+
 /** Return the largest absolute weight for a colour scale: 1, or the largest one of a long source or of read strengths. */
 export function largestWeight(rows: readonly number[][], meaning: WeightMeaning): number {
   let largest = 1e-6;

@@ -2,7 +2,7 @@
 import { capitalize, formatNumber, formatValue, withMinus } from "../format";
 import { largestChange, meanSquaredError } from "./loss";
 import type { PointNames, Scene } from "./scene";
-import { hasOwnScales, isKnockedOut, pointNames, weightsOf } from "./scene";
+import { hasOwnScales, isForced, isKnockedOut, pointNames, weightsOf } from "./scene";
 
 const MAX_ATTENDED = 3;
 const MAX_FEATURES = 4;
@@ -22,6 +22,7 @@ export function describe(scene: Scene): string {
   let text = capitalize(names.row(state.step));
   if (!row) text += ".";
   else if (meaning === "distribution" && isKnockedOut(row)) text += " attends to nothing: its weights are knocked out, so all are 0 and do not add up to 1.";
+  else if (isForced(scene, state.step)) text += ` has weights that you forced, so they are not the model's choice: ${attended(row, names)}.`;
   else text += ` attends to ${attended(row, names)}.`;
   if (!isEncoder) {
     const values = targetFeatures.slice(0, MAX_FEATURES).map((name, g) => {

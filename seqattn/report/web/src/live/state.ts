@@ -12,6 +12,17 @@ export interface Subject {
   epoch: number;
 }
 
+const isSame = (one: Subject, other: Subject): boolean => one.model === other.model && one.run === other.run;
+
+/** Return the subjects without those whose model is there already: a model beside itself shows nothing. */
+export const distinct = (subjects: readonly Subject[]): Subject[] => subjects.filter((each, k) => subjects.findIndex((other) => isSame(each, other)) === k);
+
+/** Return the subjects with another first one. If it was one of the others, the two change places. */
+export function withFirst(subjects: readonly Subject[], first: Subject): Subject[] {
+  const [before, ...others] = subjects;
+  return distinct([first, ...others.map((each) => (isSame(each, first) ? before : each))]);
+}
+
 export interface ExplorerState {
   /** The index of a test sequence; null: a source of the user's own. */
   example: number | null;
@@ -100,7 +111,7 @@ export type RestoredState = Pick<ExplorerState, "example" | "subjects" | "kind" 
 
 function readSubjects(m: unknown, { runs }: Limits): Subject[] | null {
   if (!Array.isArray(m) || m.length < 1 || m.length > 4 || !m.every(isRow)) return null;
-  const subjects = m.map(([model, run, epoch]) => ({ model, run, epoch }));
+  const subjects = distinct(m.map(([model, run, epoch]) => ({ model, run, epoch })));
   return subjects.every(({ model, run, epoch }) => isIndex(model, runs.length) && isIndex(run, runs[model].length) && runs[model][run].includes(epoch)) ? subjects : null;
 }
 

@@ -66,3 +66,9 @@ export const rgb = ([r, g, b]: readonly number[]): string => `rgb(${r},${g},${b}
 
 /** Return black or white, whichever is legible on a colour. */
 export const inkOn = ([r, g, b]: readonly number[]): string => (0.299 * r + 0.587 * g + 0.114 * b > 140 ? "#000" : "#fff");
+
+/** Keep a browser from scrolling the page when a finger moves from this element. */
+export function keepFromScrolling(element: SVGElement): void {
+  element.style.touchAction = "none"; // Chromium ignores it inside an SVG
+  element.addEventListener("touchstart", (event) => { event.preventDefault(); }, { passive: false });
+}

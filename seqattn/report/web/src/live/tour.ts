@@ -5,6 +5,7 @@ import type { LiveExplorer } from "./explorer";
 import { isCardOpen, markTerms, paragraph, splitTerms } from "./glossary";
 import { meaningOf } from "./model";
 import type { Scene } from "./scene";
+import { prepareStep, showAttending } from "./tour_start";
 import type { Facts, StepText, TourAction } from "./tour_texts";
 import { afterEpoch, afterForce, afterLook, afterMove, afterPlain, closest, tourSteps } from "./tour_texts";
 
@@ -72,6 +73,8 @@ export class Tour {
   private start: Start | null = null;
   private isDone = false;
   private resultText = "";
+  /** Whether the reader pressed a button of the step, and so waits for its result. */
+  private isAwaited = false;
   /** The index of the closest model in each sequence that the last step has shown. */
   private readonly winners = new Map<number, number>();
 
@@ -166,32 +169,35 @@ export class Tour {
   private get facts(): Facts {
     const { explorer } = this;
     const { first, models, state, page } = explorer;
-    const plain = first.layers === 0 ? undefined : models.find(({ content }) => content.layers === 0);
+    const hasAttention = first.layers > 0;
+    const other = models.find(({ content }) => content.layers > 0 !== hasAttention)?.content.runs[0].name ?? null;
     const { epochs } = first.runs[state.subjects[0].run];
     return {
       plane: page.examples.plane, canForce: explorer.canForce, hasEpochs: epochs.length > 1,
       attention: first.layers === 0 ? "none" : meaningOf(first),
       isRecurrent: first.config.kind === "recurrent", data: page.live.tour ?? null,
       isTouch: matchMedia("(hover: none) and (pointer: coarse)").matches,
-      plain: plain?.content.runs[0].name ?? null,
-      isPlainShown: state.subjects.some(({ model }) => models[model].content.layers === 0),
+      plain: hasAttention ? other : null,
+      attending: hasAttention ? null : other,
+      isOtherShown: state.subjects.some(({ model }) => models[model].content.layers > 0 !== hasAttention),
     };
   }
 
   /** Show a step, and bring the explorer into the state that it begins with. */
   private go(position: number): void {
     this.position = position;
-    this.prepare(position);
+    const notes = prepareStep(this.explorer, position, this.facts.data?.start ?? null);
     this.start = null;
     this.isDone = false;
     this.next.classList.remove("ready");
     this.resultText = "";
+    this.isAwaited = false;
     this.winners.clear();
     this.result.replaceChildren();
-    this.showText(tourSteps(this.facts)[position]);
+    this.showText(tourSteps(this.facts)[position], notes);
     this.back.disabled = position === 0;
     this.next.textContent = position === 4 ? "Finish" : "Next";
-    this.mark(PLACES[position]);
+    this.mark(position === 1 || position === 2 ? this.placeOfWeights : PLACES[position]);
     this.heading.focus({ preventScroll: true });
     this.scroller.scrollTop = 0;
     this.reveal();
@@ -206,7 +212,7 @@ export class Tour {
     if (position !== this.position || !scene) return;
     const { state, shown: [{ own }] } = scene;
     this.start = { step: state.step, reference: this.referenceOf(scene), source: state.source, forecast: own.forecast };
-    this.follow(scene);
+    this.follow(scene, true);
   }
 
   /** Return a key of what the current step compares with, which changes with the sequence or the model. */
@@ -231,33 +237,25 @@ export class Tour {
     this.follow(scene);
   }
 
-  /** Undo the change of the step before, so that each step shows one thing. */
-  private prepare(position: number): void {
-    const { explorer } = this;
-    const { state } = explorer;
-    if (position === 0) this.chooseStart();
-    else if (state.isChanged) explorer.chooseExample(state.example ?? this.facts.data?.start?.example ?? 0);
-    if (position !== 2) state.force.clear();
-    if ("cross" in (explorer.scene?.shown[0].answer.maps ?? {})) state.kind = "cross";
-    if (position >= 3 || position === 0) {
-      for (const subject of state.subjects) subject.epoch = explorer.models[subject.model].content.runs[subject.run].best_epoch;
-    }
+  /** The place that the steps about weights frame: the path, if the first model has no weights. */
+  private get placeOfWeights(): string {
+    return this.explorer.first.layers > 0 ? "live-map" : "live-path";
   }
 
-  /** Choose the sequence, layer and head whose weights show best what attention is. */
-  private chooseStart(): void {
-    const { explorer } = this;
-    const { state, sequences, page: { examples } } = explorer;
-    const start = this.facts.data?.start;
-    if (start && start.example < sequences.count && explorer.accepts(examples.source_lengths[start.example])) {
-      explorer.chooseExample(start.example);
-      [state.layer, state.head] = [start.layer, start.head];
-    } else if (state.isChanged) explorer.chooseExample(state.example ?? 0);
-  }
-
-  private showText({ title, about, task, keys, action, conclusion = [], commands = [] }: StepText): void {
+  private showText({ title, verdict, about, task, keys, action, conclusion = [], commands = [] }: StepText, notes: readonly string[]): void {
     this.heading.textContent = `Tour ${this.position + 1} of 5: ${title}`;
-    this.body.replaceChildren(paragraph(about));
+    this.body.replaceChildren();
+    if (verdict !== undefined) {
+      const answer = paragraph(markTerms(verdict));
+      answer.id = "live-tour-verdict";
+      this.body.append(answer);
+    }
+    this.body.append(paragraph(about));
+    for (const note of notes) {
+      const line = textElement("p", note);
+      line.className = "tour-note";
+      this.body.append(line);
+    }
     if (task !== null) {
       const line = textElement("p", task);
       line.className = "task";
@@ -272,14 +270,19 @@ export class Tour {
   /** Make the change that a button of the tour offers. */
   private act(action: TourAction): void {
     const { explorer } = this;
+    this.isAwaited = true;
     if (action === "uniform") explorer.forceUniformEverywhere();
+    else if (action === "attending") {
+      showAttending(explorer);
+      this.go(this.position);
+    }
     else explorer.chooseExample((explorer.state.example ?? -1) + 1);
   }
 
   /** Frame the part of the page that a step is about. */
   private mark(id: string | null): void {
     document.querySelectorAll(".tour-place").forEach((element) => { element.classList.remove("tour-place"); });
-    if (id !== null && (id !== "live-after" || this.facts.plain !== null)) byId(id).classList.add("tour-place");
+    if (id !== null && (id !== "live-after" || (this.facts.plain ?? this.facts.attending) !== null)) byId(id).classList.add("tour-place");
   }
 
   /** Bring the framed place into view, together with the pictures if there is room for both. */
@@ -299,8 +302,11 @@ export class Tour {
     scrollBy({ top: shift, behavior: isStill ? "auto" : "smooth" });
   }
 
-  /** Show what the reader's change did, with the current numbers. */
-  private follow(scene: Scene): void {
+  /** Show what the reader's change did, with the current numbers.
+   *
+   * @param isBeginning - Whether the step has just begun. The panel then shows the first lines of the step.
+   */
+  private follow(scene: Scene, isBeginning = false): void {
     if (this.position < 0 || !this.start) return;
     if (this.start.reference !== this.referenceOf(scene)) {
       this.refresh(scene, this.start).catch(() => undefined); // the explorer names the failure
@@ -311,22 +317,30 @@ export class Tour {
     this.resultText = text;
     this.result.replaceChildren(paragraph(text));
     this.announce(splitTerms(text).map((part) => part.split("|")[0]).join(""));
-    if (this.isDone) return;
+    const isAwaited = this.isAwaited || !(this.isDone || isBeginning);
+    this.isAwaited = false;
     this.isDone = true;
     this.next.classList.add("ready");
-    this.result.scrollIntoView({ block: "nearest" }); // on a small screen, the panel shows a part of its text
+    if (isAwaited) this.result.scrollIntoView({ block: "nearest" }); // on a small screen, the panel shows a part of its text
   }
 
   /** Say what the step shows; null: the reader has not done it yet. */
   private describe(scene: Scene, start: Start): string | null {
     const { state } = scene;
     switch (this.position) {
-      case 0: return this.isDone || JSON.stringify(state.source) !== JSON.stringify(start.source) ? afterMove(scene, start.forecast) : null;
+      case 0: return this.describeMove(scene, start);
       case 1: return this.isDone || state.step !== start.step ? afterLook(scene, this.facts) : null;
-      case 2: return scene.shown[0].answer !== scene.shown[0].own ? afterForce(scene, this.facts) : null;
+      case 2:
+        if (!this.facts.canForce) return this.describeMove(scene, start);
+        return scene.shown[0].answer !== scene.shown[0].own ? afterForce(scene, this.facts) : null;
       case 3: return this.isDone || state.subjects[0].epoch !== this.bestEpoch(scene) ? afterEpoch(scene, start.forecast, this.bestEpoch(scene)) : null;
-      default: return this.facts.isPlainShown && scene.shown.length > 1 ? afterPlain(scene, this.count(scene)) : null;
+      default: return this.facts.isOtherShown && scene.shown.length > 1 ? afterPlain(scene, this.count(scene)) : null;
     }
+  }
+
+  private describeMove(scene: Scene, start: Start): string | null {
+    const isMoved = this.isDone || JSON.stringify(scene.state.source) !== JSON.stringify(start.source);
+    return isMoved ? afterMove(scene, start.forecast, this.facts) : null;
   }
 
   /** Return in how many of the sequences that this step has shown each model was closest to the truth. */

@@ -3,7 +3,7 @@ import { capitalize, formatNumber, formatValue } from "../format";
 import type { TourContent } from "./content";
 import { largestChange, meanSquaredError } from "./loss";
 import type { Scene } from "./scene";
-import { hasOwnScales, pointNames, shareOfRange, weightsOf } from "./scene";
+import { hasOwnScales, isForced, pointNames, shareOfRange, weightsOf } from "./scene";
 
 /** What the page has, which decides the words. */
 export interface Facts {
@@ -17,10 +17,12 @@ export interface Facts {
   canForce: boolean;
   /** Whether the page has the parameters of several epochs. */
   hasEpochs: boolean;
-  /** The name of a model without attention to compare with; null: the page has none. */
+  /** The name of a model without attention to compare the first one with; null: there is none, or the first one has none itself. */
   plain: string | null;
-  /** Whether it is shown already. */
-  isPlainShown: boolean;
+  /** The name of a model with attention, if the first one has none; null: there is none. */
+  attending: string | null;
+  /** Whether the model to compare with is shown already. */
+  isOtherShown: boolean;
   /** Whether the reader has a touch screen and no mouse, and so most likely no keyboard. */
   isTouch: boolean;
   /** What seqattn/report/content/verdict.py found; null in pages of earlier versions. */
@@ -28,18 +30,20 @@ export interface Facts {
 }
 
 /** A button in the tour that makes a change in the explorer. */
-export type TourAction = "uniform" | "next";
+export type TourAction = "uniform" | "next" | "attending";
 
 export interface StepText {
   title: string;
+  /** What the data of the page show, in one sentence or two: the answer to the title. */
+  verdict?: string | undefined;
   /** What this is. Terms of the glossary are in brackets. */
   about: string;
   /** What to do; null: there is nothing to do. */
   task: string | null;
   /** How to do it with the keyboard. */
   keys?: string | undefined;
-  action?: { name: string; act: TourAction };
-  /** What the data of the page show, as sentences without terms. */
+  action?: { name: string; act: TourAction } | undefined;
+  /** What the data of the page show beyond the verdict, as sentences without terms. */
   conclusion?: string[] | undefined;
   /** Pairs of a sentence and a command, in a fold. */
   commands?: [label: string, command: string][] | undefined;
@@ -71,12 +75,28 @@ const CANNOT_FORBID: Record<"strength" | "none", string> = {
   strength: "In a model with attention you could now forbid this look, and see what the forecast loses. Here it is impossible: the strengths follow from the memory, so there are no weights to replace.",
   none: "In a model with attention you could now forbid a look at a point, and see what the forecast loses. This model does not look, so there is nothing to forbid.",
 };
+const MOVE_INSTEAD = "Move a source point instead: any forecast point may change, because the model keeps the whole source in one memory.";
 
-function forbid({ attention, canForce }: Facts): StepText {
-  if (!canForce) return { title: "Forbid it", about: CANNOT_FORBID[attention === "none" ? "none" : "strength"], task: null };
+/** Return the step about the weights of the chosen forecast point. */
+function look(facts: Facts): StepText {
+  const { attention, isRecurrent, attending, data } = facts;
+  const step = { ...LOOK[attention] };
+  if (attention === "distribution" && isRecurrent) step.about += RECURRENT;
+  if (attention !== "none") return step;
+  if (attending === null) return { ...step, commands: data?.commands };
+  return { ...step, about: `${step.about} The page also has ${attending}, which has attention:`, action: showFirst(attending) };
+}
+
+const showFirst = (attending: string): StepText["action"] => ({ name: `Show ${attending} instead`, act: "attending" });
+
+function forbid({ attention, canForce, attending }: Facts): StepText {
+  if (!canForce) {
+    const step = { title: "Forbid it", about: CANNOT_FORBID[attention === "none" ? "none" : "strength"], task: MOVE_INSTEAD };
+    return attending === null ? step : { ...step, action: showFirst(attending) };
+  }
   return {
     title: "Forbid it",
-    about: "Does the forecast need this look, or is it a habit? To find out, make a forecast point look elsewhere. The model then computes this point and all later ones with the weights that you give.",
+    about: "How much does this trained model depend on this look? To find out, make a forecast point look elsewhere. The model then computes this point and all later ones with the weights that you give. This shows how much this one model depends on the look, because it was trained with it. Whether attention is needed is the question of step 5.",
     task: "In the heatmap, click a dark cell: its forecast point now reads from that source point only. Or give all points equal weights:",
     keys: "With the keyboard: go to the heatmap with Tab, choose a cell with the arrow keys, and press Enter.",
     action: { name: "Equal weights everywhere", act: "uniform" },
@@ -100,29 +120,31 @@ function before({ hasEpochs, data }: Facts): StepText {
   };
 }
 
-function plainModel({ plain, isPlainShown, attention, data }: Facts): StepText {
-  const [conclusion, commands] = [data?.conclusion, data?.commands];
+/** Return the last step of a page whose models all have attention, or all have none. */
+function withoutOther({ attention, data }: Facts, verdict: string | undefined, rest: readonly string[]): StepText {
+  const end = { verdict, task: null, conclusion: [data?.average ?? "", ...rest].filter((sentence) => sentence !== ""), commands: data?.commands };
   if (attention === "none") {
-    return {
-      title: "What does the plain model do?",
-      about: "You have seen it: this is the plain model, without [attention]. To see what attention changes, train a second model with it and put both on one page.",
-      task: null, conclusion, commands,
-    };
+    return { ...end, title: "What would attention change?", about: "This page cannot tell: it has no model with [attention]. To find out, train a second model that differs in its attention only, and put both on one page." };
   }
-  if (plain === null) {
-    return {
-      title: "Does it need its attention?",
-      about: conclusion?.length
-        ? "You have changed the weights of one sequence. Here is the answer over the test sequences:"
-        : "Whether a model needs its [attention] shows in a comparison with a model that has none: its [decoder] gets one list of numbers for the whole source, and never looks back.",
-      task: null, conclusion: data ? [data.average, ...data.conclusion].filter((sentence) => sentence !== "") : [], commands,
-    };
-  }
+  if (verdict !== undefined) return { ...end, title: "What do the test sequences show?", about: "You have changed the weights of one sequence. The sentence above is about all test sequences." };
+  return { ...end, title: "Is attention needed?", about: "Whether a model needs its [attention] shows in a comparison with a model that has none: its [decoder] gets one list of numbers for the whole source, and never looks back." };
+}
+
+/** Return the last step, which compares a model with attention with one without. */
+function compareModels(facts: Facts): StepText {
+  const { plain, attending, isOtherShown, data } = facts;
+  const [verdict, ...conclusion] = data?.conclusion ?? [];
+  const other = plain ?? attending;
+  if (other === null) return withoutOther(facts, verdict, conclusion);
+  const count = "o through some sequences. This panel counts which forecast is closer to the truth:";
+  const plainWords = `The model ${plain} has no [attention]: its [decoder] gets one list of numbers for the whole source, and never looks back.`;
+  const attendingWords = `The model ${attending} has [attention]: for each [forecast point], it looks at all source points again.`;
   return {
-    title: "What does the plain model do?", about: `The model ${plain} has no [attention]: its [decoder] gets one list of numbers for the whole source, and never looks back. Both models answer the same source.`,
-    task: isPlainShown ? "Go through some sequences. This panel counts which forecast is closer to the truth:" : `Choose ${plain} under Compare with. Then go through some sequences. This panel counts which forecast is closer to the truth:`,
+    title: plain === null ? "Is the model with attention better?" : "Is the model without attention worse?", verdict,
+    about: `${plain === null ? attendingWords : plainWords} Both models answer the same source.`,
+    task: isOtherShown ? `G${count}` : `Choose ${other} under Compare with. Then g${count}`,
     action: { name: "Next sequence", act: "next" },
-    conclusion, commands,
+    conclusion, commands: data?.commands,
   };
 }
 
@@ -131,8 +153,6 @@ export function tourSteps(facts: Facts): StepText[] {
   const source = facts.plane
     ? "The numbered circles in the picture are the source: the points that the model is given, in this order. The diamonds are its forecast: how it continues the path. The crosses are the truth: how the path really continues."
     : "In the picture, time runs from left to right. The numbered circles are the source: the values that the model is given. The diamonds are its forecast: how it continues them. The crosses are the truth: how they really continue.";
-  const look = { ...LOOK[facts.attention] };
-  if (facts.attention === "distribution" && facts.isRecurrent) look.about += RECURRENT;
   const steps: StepText[] = [
     {
       title: "Move a source point",
@@ -140,7 +160,7 @@ export function tourSteps(facts: Facts): StepText[] {
       task: "Drag one of the circles to another place.",
       keys: "With the keyboard: go to a circle with Tab, and press the arrow keys.",
     },
-    look, forbid(facts), before(facts), plainModel(facts),
+    look(facts), forbid(facts), before(facts), compareModels(facts),
   ];
   return facts.isTouch ? steps.map((step) => ({ ...step, keys: undefined })) : steps;
 }
@@ -158,10 +178,11 @@ const truthOf = ({ state: { truth } }: Scene): boolean => truth?.some((row) => r
 const indexOfLargest = (row: readonly number[]): number => row.reduce((best, weight, k) => (Math.abs(weight) > Math.abs(row[best]) ? k : best), 0);
 
 /** Say what the first step shows. */
-export function afterMove(scene: Scene, before: readonly number[][]): string {
+export function afterMove(scene: Scene, before: readonly number[][], { data }: Pick<Facts, "data"> = { data: null }): string {
   const { shown: [{ own: { forecast } }], state: { point } } = scene;
   const meaning = shareOfRange(scene, forecast, before) < LITTLE ? "That is little: try another point, or a larger move." : "So this point matters to the forecast.";
-  const truth = truthOf(scene) ? "" : " The crosses are gone, because nobody knows how a source that you made up really continues. Next starts again with the unchanged sequence.";
+  const outside = data?.outside ? ` ${data.outside}` : "";
+  const truth = truthOf(scene) ? "" : ` The crosses are gone, because nobody knows how a source that you made up really continues.${outside} Next starts again with the unchanged sequence.`;
   return `You moved source point ${point + 1}, and the forecast moved by up to ${moved(forecast, before)}. The model computed it again. ${meaning}${truth}`;
 }
 
@@ -175,14 +196,36 @@ export function afterLook(scene: Scene, { attention }: Facts): string {
     const values = targetFeatures.slice(0, 2).map((name, g) => `${name} ${formatValue(answer.forecast[state.step][g], 1)}`);
     return `${name} is ${values.join(", ")}. The model computed it from nothing but that one list of numbers and its own previous forecast points.`;
   }
+  if (isForced(scene, state.step)) return `You forced the weights of ${pointNames(state).row(state.step)}, so they do not show where the model looks. The button Own weights again gives it its [own weights] back.`;
   const largest = indexOfLargest(row);
-  const strongest = formatValue(row[largest], 1);
-  if (attention === "strength") return `${name} reads source point ${largest + 1} most strongly: ${strongest}.`;
-  const share = row[largest] > 0.9 ? "So it looks almost only there." : row[largest] > 1.5 / row.length ? "It reads the others, too, but less." : "So it looks everywhere almost alike.";
+  if (attention === "strength") return `${name} reads source point ${largest + 1} most strongly: ${formatValue(row[largest], 1)}.`;
+  const share = shareText(row, row[largest]);
   const needed = state.kind === "cross" && alignment[state.step] >= 0 ? alignment[state.step] : null;
-  const hint = needed === null ? "" : needed === largest ? ` That is the point it needs: the one with the orange frame.` : ` The point it needs is point ${needed + 1}, the one with the orange frame.`;
-  const isEach = rows.length > 1 && new Set(rows.map(indexOfLargest)).size === rows.length;
-  return `${name} gives source point ${largest + 1} the largest weight, ${strongest} of 1. ${share}${hint}${isEach ? " Each forecast point looks most at another source point." : ""}`;
+  const hint = needed === null ? "" : needed === largest ? ` The truth depends on that point: it has the orange frame.` : ` The truth depends on point ${needed + 1}: it has the orange frame.`;
+  const forced = rows.some((_, step) => isForced(scene, step));
+  const isEach = !forced && rows.length > 1 && rows.every(isUneven) && new Set(rows.map(indexOfLargest)).size === rows.length;
+  const others = forced ? " You forced the weights of another forecast point, which may change these." : isEach ? " No two forecast points look most at the same source point." : "";
+  return `${name} gives source point ${largest + 1} the largest weight, ${row[largest].toFixed(3)} of 1. ${share}${hint}${others}`;
+}
+
+/** Return whether the largest weight of a row is clearly above equal weights. */
+const isUneven = (row: readonly number[]): boolean => row.length > 1 && Math.max(...row) > 1.2 / row.length;
+
+/** Say how the weights of a row are spread. */
+function shareText(row: readonly number[], largest: number): string {
+  if (row.length === 1) return "There is no other source point.";
+  if (largest > 0.9995) return "So it looks only there.";
+  if (largest > 0.9) return "So it looks almost only there.";
+  return isUneven(row) ? "It reads from other points, too, but less." : "So it looks everywhere almost alike.";
+}
+
+/** Forced weights that differ by less than this from the model's own change nothing. */
+const ALIKE = 0.02;
+
+/** Return whether the forced weights are almost those that the model gives anyway. */
+function isAsBefore({ shown: [{ answer, own }] }: Scene): boolean {
+  const [forced, free] = [answer, own].map(({ maps }) => maps.cross?.flat(2) ?? []);
+  return free.length > 0 && largestChange(forced, free) < ALIKE;
 }
 
 /** Say what the forced weights change. */
@@ -190,10 +233,11 @@ export function afterForce(scene: Scene, { data }: Pick<Facts, "data"> = { data:
   const { shown: [{ answer, own, scale }] } = scene;
   const [forced, free] = [error(answer.forecast, scene, scale), error(own.forecast, scene, scale)];
   const change = largestChange(answer.forecast, own.forecast);
+  if (isAsBefore(scene) && shareOfRange(scene, answer.forecast, own.forecast) < LITTLE) return "The model gives almost the same weights without you, so the forecast stays where it is. Try a dark cell.";
   const errors = forced === null || free === null ? "" : ` The [mean squared error] of this sequence goes from ${formatNumber(free, 2)} to ${formatNumber(forced, 2)}.`;
-  const meaning = forced !== null && free !== null && forced > 2 * free ? " So the model needs what it read there." : shareOfRange(scene, answer.forecast, own.forecast) < LITTLE ? " So this look does not matter much here. Try another row." : "";
+  const meaning = forced !== null && free !== null && forced > 2 * free ? " So this trained model depends on what it reads there." : shareOfRange(scene, answer.forecast, own.forecast) < LITTLE ? " So the forecast of this sequence hardly depends on this look. Try another row." : "";
   const average = data?.average ? ` One sequence may be an exception. ${data.average}` : "";
-  return `The dashed line is the forecast with the model's own weights. With yours, it moves by up to ${formatNumber(change, 2)}.${errors}${meaning}${average}`;
+  return `The dashed line is the forecast with the model's [own weights]. With yours, it moves by up to ${formatNumber(change, 2)}.${errors}${meaning} A model without attention may still forecast as well: see step 5.${average}`;
 }
 
 /** Say what the model was at the chosen epoch.

@@ -20,15 +20,15 @@ export function addLocalWindow(step: AttentionStep, normalize: Normalize, scores
   const S = scores.values.length;
   const hidden = affine(step.linear("attention.location.predict").weight, null, step.query).map(Math.tanh);
   const fraction = sigmoid(dot(step.linear("attention.location.combine").weight[step.input.head], hidden));
-  const centreRow = record.addRow("Window centre", "p = (S - 1) sigmoid(v . tanh(W h)), from the checkpoint", "p", [fraction * (S - 1)], { columns: ["p"], isByModel: true });
-  const [centre] = centreRow.values;
-  const inside = scores.values.map((_, s) => Math.abs(s - centre) <= window);
+  const centerRow = record.addRow("Window center", "p = (S - 1) sigmoid(v . tanh(W h)), from the checkpoint", "p", [fraction * (S - 1)], { columns: ["p"], isByModel: true });
+  const [center] = centerRow.values;
+  const inside = scores.values.map((_, s) => Math.abs(s - center) <= window);
   const content = normalize(record, { name: CONTENT_WEIGHTS, scores, inside, own: undefined });
-  const gaussian = printedRow(scores.values.map((_, s) => Math.exp(-2 * ((s - centre) / window) ** 2)));
+  const gaussian = printedRow(scores.values.map((_, s) => Math.exp(-2 * ((s - center) / window) ** 2)));
   const stage = record.next;
   const origin = (row: number, column: number): Origin => {
     if (column === 0) return { expression: "the content weight of this point", cells: [content.ref(row)] };
-    if (column === 1) return { expression: `exp(\u2212(${row} \u2212 ${formatCell(centre)})\u00b2 / (2 \u00d7 (${wholeText(window)} / 2)\u00b2))`, cells: [centreRow.ref(0)] };
+    if (column === 1) return { expression: `exp(\u2212(${row} \u2212 ${formatCell(center)})\u00b2 / (2 \u00d7 (${wholeText(window)} / 2)\u00b2))`, cells: [centerRow.ref(0)] };
     return { expression: `${formatCell(content.values[row])} \u00d7 ${formatCell(gaussian[row])}`, cells: [{ stage, row, column: 0 }, { stage, row, column: 1 }] };
   };
   const columns = { content: content.values, window: gaussian, weight: content.values.map((x, s) => x * gaussian[s]) };

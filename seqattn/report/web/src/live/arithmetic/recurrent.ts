@@ -26,9 +26,9 @@ function addReadout(step: AttentionStep, query: Vector, context: Vector): [Vecto
   if (!step.has("combine")) return [joined, "[context; h]"];
   const { weight, bias } = step.linear("combine");
   const numbers = affine(printedRows(weight), printedRow(bias!), joined.values).map(Math.tanh);
-  const attentional = record.addRow("Attentional vector a", "a = tanh(W_a [context; h] + b_a), W_a and b_a in the checkpoint", "a", numbers, {
+  const attentional = record.addRow("Attentional vector a", "a = tanh(W_a [context; h] + b_a), W_a and b_a are in the checkpoint file of the run", "a", numbers, {
     isByModel: true, ownRow: readout,
-    origin: (_, k) => ({ expression: `tanh(row ${k + 1} of W_a times [context; h] + b_a), with numbers of the checkpoint`, cells: refs(joined) }),
+    origin: (_, k) => ({ expression: `tanh(row ${k + 1} of W_a times [context; h] + b_a), with numbers of the checkpoint file`, cells: refs(joined) }),
   });
   return [attentional, "a"];
 }

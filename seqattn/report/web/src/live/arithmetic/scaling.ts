@@ -152,7 +152,7 @@ export function addSkip(step: AttentionStep, network: Vector | null): Vector {
 
   function addSkipShare(): Vector {
     if (Math.max(weight.length, weight[0].length) > MAX_PRINTED_SIDE) {
-      return record.addRow("Skip's share", `${formula}; the map is in the checkpoint`, "skip", affine(weight, bias, scaled.flat()), { columns, isByModel: true });
+      return record.addRow("Skip's share", `${formula}; the matrix is too large to print; it is in the checkpoint file of the run`, "skip", affine(weight, bias, scaled.flat()), { columns, isByModel: true });
     }
     const [W, b] = [printedRows(weight), printedRow(bias)];
     const x = record.addRow("Source points in one row", "", "x", scaled.flat(), { columns: columnNumbers(scaled.flat().length) });

@@ -145,7 +145,7 @@ export class AttentionStep {
     const { record } = this;
     const weight = printedRows(this.headSlice(map.weight));
     if (Math.max(weight.length, weight[0].length) > MAX_PRINTED_SIDE) {
-      return record.add(name, `${formula}; the map is in the checkpoint`, ofModel, { ...options, isByModel: true });
+      return record.add(name, `${formula}; the matrix is too large to print; it is in the checkpoint file of the run`, ofModel, { ...options, isByModel: true });
     }
     const bias = map.bias === null ? null : printedRow(this.headSlice(map.bias));
     const table = addWeights(record, `${name}: the map`, weight, bias, columnNumbers(weight.length));

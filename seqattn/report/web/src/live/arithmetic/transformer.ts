@@ -15,7 +15,7 @@ export function addTransformer(step: AttentionStep): void {
   const contexts = addHeadContexts(step, addContext(step, weights, values));
   const { weight, bias } = step.linear(`decoder.${layer}.cross.out`);
   const output = affine(printedRows(weight), printedRow(bias!), contexts.values);
-  record.addRow("Cross-attention output", "W_o [contexts] + b_o, W_o and b_o in the checkpoint; the rest of the decoder follows", "+", output, {
-    isByModel: true, origin: (_, k) => ({ expression: `row ${k + 1} of W_o times [contexts] + b_o, with numbers of the checkpoint`, cells: refs(contexts) }),
+  record.addRow("Cross-attention output", "W_o [contexts] + b_o, W_o and b_o are in the checkpoint file of the run; the rest of the decoder follows", "+", output, {
+    isByModel: true, origin: (_, k) => ({ expression: `row ${k + 1} of W_o times [contexts] + b_o, with numbers of the checkpoint file`, cells: refs(contexts) }),
   });
 }
