@@ -18,9 +18,10 @@ def load_data(config: Data) -> Splits:
     """Generate or read the data set that a config defines.
 
     Raises:
-        DataError: if a file cannot be used (the message states the location in the file), or if the
-            config gives a unit for a feature that does not exist.
-        StorageError: if the disk has no room for the cache of large files.
+        DataError: if the files cannot be used as the config specifies, or if the config gives a
+            unit for a feature that does not exist.
+        StorageError: if the cache cannot be written or read.
+        PluginError: if the task of a plugin does not generate the requested number of sequences.
     """
     if isinstance(config, OwnFile):
         return file_dataset.load_file_dataset(config)
@@ -33,10 +34,10 @@ def load_data(config: Data) -> Splits:
 
 
 def fixed_shape(config: Data) -> tuple[int, int] | None:
-    """Return the length of the longest source and the length of the longest target, in steps.
+    """Return upper bounds on the lengths of the sources and of the targets, in steps.
 
-    Return None for a data set from files and for the task of a plugin, because the lengths are
-    known only after the files are read or the sequences are generated.
+    Return None for a data set from files and for a task of a plugin, because the lengths are known
+    only after the files are read or the sequences are generated.
     """
     if isinstance(config, OwnFile) or type(config) in PLUGIN_TASKS:
         return None

@@ -1,4 +1,4 @@
-"""Baseline forecasts that need no training."""
+"""Parameter-free baseline forecasts."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from seqattn.data.sequences import Floats, ForecastLike, Integers, Sequences
 from seqattn.errors import counted
 
 NaiveForecast = Callable[[Floats, Integers, int], Floats]
-"""Function that returns a forecast (N, T, F), given a source (N, S, F), the source lengths (N,) and
-the number of steps T."""
+"""Function that returns a forecast (N, T, F), given the sources (N, S, F), the source lengths (N,)
+and the number of steps T."""
 
 TRAINING_MEAN = "mean of the training targets"
 LAST_POINT = "last source point"
@@ -47,13 +47,13 @@ class LazyForecast:
 
 @dataclass(frozen=True)
 class Baselines:
-    """The parameter-free baselines for a part of the data set, and notes on baselines that do not
-    apply.
+    """The parameter-free baselines for a part of the data set, with notes for the user.
 
     Attributes:
         forecasts: for each baseline name, the function that computes the forecast (n, T, F) for n
             sequences.
-        notes: one sentence for each baseline that does not apply.
+        notes: a note if a season is known but the seasonal naive baseline does not apply; otherwise
+            empty.
     """
 
     forecasts: dict[str, Callable[[Sequences], Floats]]
@@ -77,10 +77,11 @@ def build_baselines(
             task has no naive baseline.
         in_sample: statistics of series from files, or None for generated data. For data from files,
             the baselines include the drift forecast and, if the series have a season, the seasonal
-            naive forecast.
+            naive forecast. Both need sources that contain all target features.
 
     Raises:
-        DataError: if a source is shorter than the season that the user set.
+        DataError: if the user set a season, but a source is shorter than the season or lacks a
+            target feature.
     """
     T = test.target_steps
     means = mean_by_step(train, T)
@@ -145,7 +146,7 @@ def forecast_mse(forecast: ForecastLike, part: Sequences, scale: Floats | None =
 def describe_standing(
     loss: float, baselines: Mapping[str, float], fitted: Mapping[str, float]
 ) -> str:
-    """Return a sentence that names all baselines to which a model loses, with their losses.
+    """Return a sentence that names all baselines that a model does not beat, with their losses.
 
     If the model beats all baselines, the sentence names the best baseline.
 

@@ -1,8 +1,9 @@
-"""A cache on disk for the contents of large files.
+"""A cache on disk for series that were read from files.
 
-An entry is a folder. The name of the folder is a digest of the read options and of the paths, sizes
-and modification times of the files. An entry is written under a temporary name and renamed when it
-is complete, so that several processes can write the same entry at the same time.
+An entry is a folder. The name of the folder is a digest of the format version, the read options,
+and the paths, sizes and modification times of the files. An entry is written under a temporary name
+and renamed when it is complete, so that several processes can write the same entry at the same
+time.
 """
 
 from __future__ import annotations
@@ -45,8 +46,8 @@ def load_cached(
     files: Sequence[Path], options: str, name: str,
     read: Callable[[SeriesStore], dict[str, str]],
 ) -> Series:  # fmt: skip
-    """Return the series of the files from the cache. If the cache has no entry for the files, read
-    the files and add an entry.
+    """Return the series of the files from the cache. If the cache has no entry for the files and
+    options, read the files and add an entry.
 
     Args:
         files: the files in the order in which they are read.
@@ -56,8 +57,8 @@ def load_cached(
             by file name.
 
     Raises:
-        DataError: if a file changed while it was read.
-        StorageError: if the disk is full.
+        DataError: if a file changed while it was being read.
+        StorageError: if the entry cannot be written or read back.
     """
     home, key = cache_folder(), _cache_key(files, options)
     entry = home / key
@@ -70,7 +71,7 @@ def load_cached(
         if _cache_key(files, options) != key:
             raise DataError(f"{name}: changed while it was read. Repeat the command.")
         store.write(name, digests, {"files": [str(file.resolve()) for file in files]})
-        # OSError means that another process wrote the entry first, or that an old entry is damaged.
+        # OSError means that another process wrote the entry first, or that a damaged entry remains.
         with contextlib.suppress(OSError):
             if open_mapped(entry) is None:
                 shutil.rmtree(entry, ignore_errors=True)
@@ -101,7 +102,7 @@ def _new_folder(home: Path, files: Sequence[Path]) -> Iterator[Path]:
     was renamed.
 
     Raises:
-        StorageError: if the disk is full or the folder cannot be created.
+        StorageError: if the disk may have too little room, or if the entry cannot be written.
     """
     made = home / f"making-{os.getpid()}-{os.urandom(4).hex()}"
     remedy = "Set SEQATTN_CACHE to a folder with more room, or data.cache: never."
@@ -122,7 +123,7 @@ def _new_folder(home: Path, files: Sequence[Path]) -> Iterator[Path]:
 
 
 def _remove_abandoned(home: Path) -> None:
-    """Remove the incomplete entries of killed processes."""
+    """Remove incomplete entries that are older than `ABANDONED_SECONDS`."""
     for folder in home.glob("making-*"):
         with contextlib.suppress(OSError):  # another process may remove the folder first
             written = max(one.stat().st_mtime for one in (folder, *folder.iterdir()))

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 LONG_LAYOUT, WIDE_LAYOUT = "long", "wide"
 FILE_SPECIFIC_REASONS = ("it is constant", "it is empty", "the same in every row")
-"""Phrases that occur in reasons for ignoring a column. A reason with such a phrase may be specific
-to one file."""
+"""Phrases that occur in reasons for ignoring a column. A reason that contains one of them may apply
+to one file only."""
 NO_COLUMN: dict[str, Any] = {"series": (), "time": None}
 """For each role, the option value that indicates that no column has the role."""
 ROLE_PHRASES = {
@@ -33,12 +33,12 @@ class ColumnRoles:
 
     Attributes:
         layout: "long" (one row per step) or "wide" (one row per sequence).
-        series: names of the columns with the series id; empty if all rows are one series.
-        time: names of the columns with the time; empty if the order of the rows is the time order.
+        series: names of the columns with the series id; empty if there are none.
+        time: names of the columns with the time; empty if there are none.
         features: names of the numeric feature columns.
-        ignored: the reason for leaving out a column, by column name.
+        ignored: the reason for leaving out each ignored column, by column name.
         time_formats: `strftime` format of each time column of a text file; empty if the times are
-            in ISO 8601 format or are not dates.
+            not dates or if their format is unknown.
         delimiter: the delimiter of a text file, or None for other files.
         decimal: the decimal mark of a text file.
     """
@@ -66,7 +66,8 @@ class ColumnRoles:
         """Build the roles from the output of `as_plain`.
 
         Raises:
-            KeyError, TypeError, ValueError: if `plain` is not an output of `as_plain`.
+            KeyError, TypeError, ValueError, AttributeError: if `plain` is not an output of
+                `as_plain`.
         """
         if plain["layout"] not in (LONG_LAYOUT, WIDE_LAYOUT):
             raise ValueError("no such layout")
@@ -88,7 +89,8 @@ class ColumnRoles:
 
     @property
     def _known(self) -> tuple[str, ...]:
-        """Names of the columns that have a role in every file."""
+        """Names of the training columns, except columns that were ignored for a reason that may be
+        specific to one file."""
         return *self.series, *self.time, *self.features, *self._ignored
 
     @property
@@ -99,16 +101,16 @@ class ColumnRoles:
         ]  # fmt: skip
 
     def with_decimal(self, options: ReadOptions, delimiter: str | None) -> ReadOptions:
-        """Return options for a table with the given delimiter. The options get a decimal comma if
-        the user set no decimal mark and the training table has this delimiter and a decimal comma.
-        """
+        """Return the options for a table with the given delimiter. The options get a decimal comma
+        if the user set no decimal mark and the training table has this delimiter and a decimal
+        comma."""
         is_alike = delimiter is not None and delimiter == self.delimiter
         if options.decimal == "auto" and self.decimal == "," and is_alike:
             return replace(options, decimal=",")
         return options
 
     def choose_reading(self, choices: Sequence[Mapping[str, str]]) -> Mapping[str, str] | None:
-        """Return the candidate that agrees with the training table, or None if no candidate does.
+        """Return the first candidate that agrees with the training table, or None if none agrees.
 
         Args:
             choices: candidate options, such as `{"time_format": ...}` or `{"decimal": ","}`.
@@ -123,12 +125,12 @@ class ColumnRoles:
     def apply_to(
         self, options: ReadOptions, name: str, header: Sequence[str], *, is_wide: bool
     ) -> ReadOptions:
-        """Return the options for reading another table. The roles of the training table replace the
-        value "auto" in `options`.
+        """Return the options for reading another table with the roles of the training table.
 
-        If the training table had series or time columns, the other table must have the same
-        columns. If the training table had none, the other table is read without such columns,
-        unless the other table contains columns that were unknown in training.
+        The options that the user set take precedence. If the training table had series or time
+        columns, the other table must have the same columns. If the training table had none, the
+        other table is read without such columns, unless the other table contains columns that were
+        unknown in training. If either table is wide, series columns are optional.
 
         Args:
             options: the options that the user set.
@@ -137,7 +139,7 @@ class ColumnRoles:
             is_wide: whether each row of the table is a sequence.
 
         Raises:
-            DataError: if the table lacks a series or time column of the training table.
+            DataError: if the table lacks a series or time column that it must have.
         """
         if is_wide or self.layout == WIDE_LAYOUT:  # ids of rows are optional in wide tables
             has_series = bool(self.series) and set(self.series) <= set(header)
@@ -155,7 +157,7 @@ class ColumnRoles:
     def _with_role(
         self, options: ReadOptions, role: str, name: str, header: Sequence[str]
     ) -> ReadOptions:
-        """Return the options after setting the columns of one role.
+        """Return the options with the columns of one role set.
 
         Args:
             options: the options before the role is set.
@@ -164,7 +166,7 @@ class ColumnRoles:
             header: names of the columns in the table.
 
         Raises:
-            DataError: if a column of the role is missing.
+            DataError: if the table lacks a column that it must have for this role.
         """
         from seqattn.data.files.columns import join_names
 
@@ -189,6 +191,7 @@ class ColumnRoles:
         )
 
     def _assigned(self, options: ReadOptions) -> set[str | None]:
-        """Return the names of the columns that have a role in the options or in training."""
+        """Return the names of the series, time, group and one-hot columns in the options, and of
+        the features in training."""
         roles = (each for each in (options.series, options.time) if each and each != "auto")
         return {*options.one_hot, options.group, *self.features, *itertools.chain(*roles)}

@@ -1,4 +1,4 @@
-"""Functions that cut series into source and target by length, by windows or by columns."""
+"""Functions that cut series into sources and targets by length, by windows or by columns."""
 
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ def cut_series(series: Series, spans: Spans, config: OwnFile, left_out: LeftOut)
         left_out: recorder for the series and windows that are left out.
 
     Raises:
-        DataError: if all series are too short, or if the config does not define where to cut.
+        DataError: if all series are too short, if a source or a target has too few values, if the
+            config does not define how to cut, or if it does although the file has separate targets.
     """
     names, target = series.columns, series.target
     features = _Features(names, names)
@@ -73,10 +74,11 @@ def cut_at_length(series: Series, source_length: int) -> Windows:
     """Cut each series into source and target for a model that was trained on a generated task.
 
     The source is the first `source_length` steps and the target is the rest. If a series has at
-    most `source_length` steps, only its last step is the target.
+    most `source_length` steps, only its last step is the target. If the file has separate targets,
+    each whole series is a source and its separate target is the target.
 
     Raises:
-        DataError: if a series has only one step.
+        DataError: if a series has too few steps, or no observed source value of a feature.
     """
     spans, names = Spans.of_series(series), series.columns
     if series.target is not None:
@@ -105,7 +107,7 @@ def make_sources(
         target_features: names of the target features; if empty, the source features are used.
 
     Raises:
-        DataError: if a series has no steps.
+        DataError: if a series has no steps, or if a source has no observed value of a feature.
     """
     spans = Spans.of_series(series)
     starts, lengths = spans.starts, spans.lengths
@@ -161,7 +163,8 @@ def _build_parts(
     """Check the lengths of sources and targets, and build the sequences.
 
     Raises:
-        DataError: if a source or a target has no steps.
+        DataError: if a source or a target has no steps, or if a source has no observed value of a
+            feature.
     """
     for side, lengths in (("source", cut.source_lengths), ("target", cut.target_lengths)):
         _check_lengths(series, side, cut.series_index, lengths)

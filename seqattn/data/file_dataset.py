@@ -1,8 +1,8 @@
 """Data sets from the user's files.
 
-The order of operations prevents data leakage. Series are split into parts first. Each window is cut
-from a single part, and empty cells of a source are filled from the same source. The scaling, the
-season and the error scales are fitted to the training part alone.
+The order of operations prevents data leakage. Series are split into parts before they are cut. Each
+sequence is cut from a single part, and empty cells of a source are filled from the same source. The
+scaling, the season and the error scales are fitted to the training part alone.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ UNKNOWN = "unknown"
 MAX_FITTED_VALUES = 2**27
 """Maximum number of values in the training sequences to which baselines are fitted."""
 MAX_LISTED_SERIES = 10**5
-"""Maximum number of series for which the run folder contains a list of the series and their parts.
-"""
+"""Maximum number of row ranges that `split.csv` in the run folder lists. If there are more, the
+file lists none."""
 
 
 def load_file_dataset(config: OwnFile) -> Splits:
@@ -47,8 +47,8 @@ def load_file_dataset(config: OwnFile) -> Splits:
     sequences, and fit the scaling.
 
     Raises:
-        DataError: if a file cannot be used; the message states the location in the file.
-        StorageError: if the disk has no room for the cache of large files.
+        DataError: if the files cannot be used as the config specifies.
+        StorageError: if the cache cannot be written or read.
     """
     read = _read_parts(config)
     if len(read) == 1:
@@ -71,7 +71,7 @@ def load_file_dataset(config: OwnFile) -> Splits:
     )
     scaling, scaling_notes = fit_scaling(config, train)
     fitted_on = _sample_for_baselines(train, config)
-    notes += [*left_out_notes(read, left_out), *scaling_notes, *of_season]
+    notes += [*left_out_notes(read, left_out, config), *scaling_notes, *of_season]
     notes.append(size_note(train, validation, test))
     if len(fitted_on) < len(train):
         notes.append(f"baselines are fitted to {len(fitted_on):,} training sequences")
@@ -119,7 +119,8 @@ def _read_parts(config: OwnFile) -> list[Series]:
     """Read the series of each path in a config.
 
     Raises:
-        DataError: if two parts share a file, or contain files with the same content.
+        DataError: if the config contains `UNKNOWN` instead of a path, or if two parts contain the
+            same file or files with the same content.
     """
     if config.path == UNKNOWN:
         raise DataError(
@@ -152,7 +153,7 @@ def _find_files_of_parts(config: OwnFile) -> tuple[dict[str, list[Path]], str]:
         first path.
 
     Raises:
-        DataError: if two parts share a file.
+        DataError: if the first path has no files of its own, or if the other paths share a file.
     """
     paths = [path for path in (config.path, config.validation_path, config.test_path) if path]
     every, *others = (find_files(path, config.format) for path in paths)
@@ -203,7 +204,8 @@ def compute_in_sample(
         the statistics, and notes for the user.
 
     Raises:
-        DataError: if the user set a season that is longer than a training source.
+        DataError: if the user set a season, but a training source is shorter than the season or
+            lacks a target feature.
     """
     if config.season is not None:
         check_season(train, config.season)

@@ -1,4 +1,4 @@
-"""Functions that fit the scaling to the training part of data from files."""
+"""Functions that fit the scaling of a data set from files to its training part."""
 
 from __future__ import annotations
 
@@ -128,10 +128,10 @@ def fit_features(
     The method `standard` uses the mean and the standard deviation. The method `minmax` maps the
     smallest value to -1 and the largest value to 1. The method `robust` uses the median and the
     interquartile range, or the standard deviation if the quartiles are equal. The method `robust`
-    keeps all values in memory.
+    keeps all values in memory. The scale of a constant feature is 1.
 
     Args:
-        method: `standard`, `minmax`, `robust` or `none`.
+        method: `standard`, `minmax` or `robust`.
         names: names of the features.
         values: function that is called for each pass over the data. The function yields pairs
             (feature name, some values of the feature). All values are finite, and each feature has
@@ -203,7 +203,7 @@ class _FeatureMoments:
         self.squares_above += float(np.square(values - self.low - mean).sum())
 
     def fitted(self, method: Method, mean: float) -> FeatureScale:
-        shift, scale, equal = 0.0, 1.0, False
+        equal = False
         if method == "standard":
             shift, scale = mean, math.sqrt(self.squares / self.n)
             if self.is_nearly_constant:
@@ -211,7 +211,7 @@ class _FeatureMoments:
                 scale = math.sqrt(self.squares_above / self.n)
         elif method == "minmax":
             shift, scale = (self.low + self.high) / 2, (self.high - self.low) / 2
-        elif method == "robust":
+        else:
             every = np.concatenate(self.values)
             first, shift, last = map(float, np.percentile(every, [25, 50, 75]))
             scale, equal = last - first, is_constant(first, last)
@@ -220,5 +220,5 @@ class _FeatureMoments:
         constant = is_constant(self.low, self.high)
         return FeatureScale(
             self.low if self.low == self.high else shift, 1.0 if constant else scale,
-            constant and method != "none", equal and not constant,
+            constant, equal and not constant,
         )  # fmt: skip

@@ -1,7 +1,8 @@
 """Functions that write DataFrames as Parquet files, which are then read like other files.
 
-pandas DataFrames are copied to NumPy column by column. The database reads polars DataFrames and
-pyarrow tables as Arrow streams. This module imports none of the three libraries.
+pandas DataFrames are copied to NumPy column by column. DuckDB, the database in this module, reads
+polars DataFrames and pyarrow tables as Arrow streams. This module does not import pandas, polars or
+pyarrow.
 """
 
 from __future__ import annotations
@@ -55,8 +56,8 @@ def write_frame(frame: Any, path: Path) -> None:
     """Write a DataFrame as a Parquet file.
 
     Raises:
-        DataError: if the DataFrame has no columns, two columns with the same name, or a cell of an
-            unsupported type.
+        DataError: if the DataFrame has no columns, a column without a name, two column names that
+            differ at most in case, or a cell of an unsupported type.
     """
     with connect(NAME) as connection:
         if frame_kind(frame) == "pandas":
@@ -113,7 +114,7 @@ def _describe_columns(connection: Any) -> list[tuple[str, str]]:
 
 
 def _arrow_cell(name: str, kind: str) -> str:
-    """Return SQL that casts a column to a type that Parquet supports."""
+    """Return SQL for a column, with a cast if Parquet or the readers do not support its type."""
     cell = quote_name(name)
     if kind == "INTERVAL":
         return f"epoch({cell}) AS {cell}"
@@ -128,7 +129,7 @@ def _check_names(names: list[str]) -> None:
     """Check the names of the columns.
 
     Raises:
-        DataError: if there are no columns, a name is empty, or two names differ only in case.
+        DataError: if there are no columns, a name is empty, or two names differ at most in case.
     """
     if not names:
         raise DataError(f"{NAME}: has no columns.")

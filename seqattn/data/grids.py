@@ -5,7 +5,7 @@ A grid has one of four units:
     number        equal distances
     time          equal durations: seconds, ..., days, weeks
     business_day  Monday to Friday; holidays are unknown and count as missing rows
-    month         the same day, or the last day, of every month, quarter or year
+    month         the same day, or the last day, of months at equal distances
 
 In shapes, N is the number of sequences.
 """
@@ -24,7 +24,7 @@ UNKNOWN, NUMBER, TIME, BUSINESS_DAY, MONTH = range(5)
 DAY = 86_400_000_000
 DATES = "datetime64[us]"
 LAST_DAY = 31
-ROUNDING = 1e-6  # maximum deviation of non-integer numbers from their grid, as a fraction of a step
+ROUNDING = 1e-6  # smallest tolerance for non-integer numbers off their grid, in steps
 
 
 class GridFit(NamedTuple):
@@ -68,8 +68,8 @@ class StepRows(NamedTuple):
         return self.order.dtype.kind == "M"
 
     def constant_step(self) -> float | None:
-        """Return the distance that all consecutive numbers share, or None if distances differ or
-        the times are dates."""
+        """Return the distance between consecutive rows if all of these distances are equal. Return
+        None if distances differ, if there are none, or if the times are dates."""
         if self.is_date:
             return None
         found = np.diff(self.order)[self.inner]
@@ -127,8 +127,8 @@ class StepRows(NamedTuple):
     def distances(self, unit: int) -> Floats | None:
         """Return the distance from each row to the next, in units of the grid.
 
-        The result is an array (rows - 1,). A distance is NaN if one of its two rows is off the
-        grid. The result is None if the unit does not apply to the times.
+        The result is an array (rows - 1,). For business days and months, a distance is NaN if one
+        of its two rows is off the grid. The result is None if the unit does not apply to the times.
         """
         if self.is_date == (unit == NUMBER):
             return None
@@ -187,7 +187,8 @@ class StepRows(NamedTuple):
         Return the unit and the step of each grid as two arrays (N,). Among grids with equally few
         missing rows, the priority is: months; weeks, and durations below two days; one business
         day; other durations; several business days. For example, the step from a Friday to a Monday
-        is one business day rather than three days.
+        is one business day rather than three days. If no grid is valid, the unit is `UNKNOWN`
+        unless `is_whole` is True for the sequence.
         """
         N = len(self.offsets) - 1
         unit, step = np.full(N, UNKNOWN), np.full(N, np.nan)
@@ -209,7 +210,7 @@ class StepRows(NamedTuple):
 
     def assume_most_frequent(self, unit: Integers, step: Floats) -> tuple[Integers, Floats]:
         """Return the units and steps of all sequences. A sequence with one row, or with two rows
-        that fit the most frequent interval, gets this interval."""
+        that fit, gets the most frequent interval of the longer sequences."""
         lengths = np.diff(self.offsets)
         if (lengths > 2).all():
             return unit, step

@@ -28,20 +28,20 @@ from seqattn.data.tables.wide import WideLayout
 from seqattn.errors import AmbiguousData, DataError
 
 InspectOptions = ReadOptions
-"""Options that the user sets; all other options are inferred."""
+"""The options that the user can set. Options that are not set are inferred."""
 
 
 @dataclass(frozen=True)
 class InferredRoles:
-    """The column roles that were inferred for a table.
+    """The column roles of a table, inferred or set by the user.
 
     Attributes:
         series: names of the columns with the series id.
         time: name of the time column, or several names joined by commas; None if there is no time
             column.
         features: names of the feature columns.
-        ignored: the reason for leaving out a column, by column name.
-        reasons: one sentence for each inference.
+        ignored: the reason for leaving out each ignored column, by column name.
+        reasons: the reasons for the inferred series id and time columns, as phrases.
     """
 
     series: tuple[str, ...] = ()
@@ -58,7 +58,7 @@ class FileReport:
     Attributes:
         kind: format of the file.
         layout: description of the layout.
-        roles: inferred roles of the columns.
+        roles: roles of the columns.
         chunk: all sequences.
         frequency: step interval as text, or None if there is no time column.
         missing_rows: number of missing rows if the steps are evenly spaced, otherwise 0.
@@ -85,11 +85,11 @@ class FileReport:
 
 
 def inspect_file(file: Path, options: InspectOptions | None = None) -> FileReport:
-    """Read a whole file, infer the roles of its columns, and write a `data:` section for it.
+    """Read a whole file, infer the roles of its columns, and compose a `data:` section for it.
 
     Raises:
-        DataError: if the file cannot be used; the message explains how to correct the problem.
-        AmbiguousData: if the file can be read in two plausible ways.
+        DataError: if the file cannot be used.
+        AmbiguousData: if the file can be read in several plausible ways.
     """
     options = options or InspectOptions()
     check_file(file)

@@ -2,7 +2,8 @@
 
 Ridge regression (Hoerl and Kennard 1970, "Ridge Regression: Biased Estimation for Nonorthogonal
 Problems") is least squares with the rows of the matrix sqrt(penalty) I appended to the design
-matrix. Both methods use the R factor of a QR decomposition and update it block by block.
+matrix. If there are many rows, both methods keep only the R factor of a QR decomposition, which is
+updated block by block.
 
 In shapes, N is the number of sequences, n the number of sequences in a block, S the source length,
 T the target length, F the number of source features, G the number of target features and K the
@@ -34,7 +35,7 @@ def least_squares(
 
     The map is fitted to the training part, so this forecast is not a parameter-free baseline. The
     forecast shows how much of a task is linear. Each target cell is fitted to the training
-    sequences in which this cell was observed. The design matrix is centred and scaled, so that
+    sequences in which this cell was observed. The design matrix is centered and scaled, so that
     offsets and units of features do not reduce the precision.
 
     Args:
@@ -100,7 +101,7 @@ class LinearSystem:
         """Return weights (K, S * F + 1, T * G) for the scaled columns, one solution per penalty.
 
         Args:
-            penalties: ridge penalties, relative to the mean eigenvalue of the centred Gram matrix
+            penalties: ridge penalties, relative to the mean eigenvalue of the centered Gram matrix
                 of the inputs.
             scaling: the scaling that gives the units of the penalized weights, or None for the
                 user's units.
@@ -165,7 +166,7 @@ def _penalty_weights(design: Floats, rows: float, unit: Floats) -> Floats:
     appended to the design matrix.
 
     There is one element per scaled input column. Each element is the square root of the mean
-    eigenvalue of the centred Gram matrix of the inputs, converted to the units of its column.
+    eigenvalue of the centered Gram matrix of the inputs, converted to the units of its column.
 
     Args:
         design: (n, width) inputs and a column of ones, or the R factor of this matrix.
@@ -224,7 +225,7 @@ class ColumnRanges:
     """The range of each column of a table, and the number of observed rows in each column.
 
     Attributes:
-        centre: (columns,) centre of the range.
+        centre: (columns,) center of the range.
         spread: (columns,) half the width of the range. The spread is infinite if the column varies
             at most by rounding, so that the scaled column is 0.
         count: (columns,) number of observed rows.

@@ -35,7 +35,7 @@ Origin = Literal["given", "found"]
 
 @dataclass(frozen=True, eq=False)
 class SeriesTable:
-    """The target features of the training series.
+    """The target features of a set of series, such as the training series.
 
     Attributes:
         values: (rows, columns) values of all series, with NaN in unobserved cells.
@@ -153,8 +153,8 @@ def _naive_scales(
     series: SeriesTable, lag: int
 ) -> tuple[tuple[float | None, ...], tuple[str | None, ...]]:
     """Return two tuples with one element per feature. The first tuple contains the mean absolute
-    difference between values `lag` steps apart. The second tuple contains the reason why this mean
-    is undefined, or None if the mean is defined."""
+    difference between values `lag` steps apart, or None if the MASE is undefined. The second tuple
+    contains the reason why the MASE is undefined, or None if it is defined."""
     F = len(series.columns)
     total, count, size = np.zeros(F), np.zeros(F, dtype=np.int64), 0.0
     for differences, largest in series.differences(lag):
@@ -185,8 +185,8 @@ class Errors:
     Attributes:
         mae: mean absolute error in the user's units.
         rmse: root mean squared error in the user's units.
-        mase: mean absolute scaled error, which has no unit. The value is None also for a feature
-            with undefined MASE.
+        mase: mean absolute scaled error, which has no unit. The value is also None for a feature
+            whose MASE is undefined.
     """
 
     mae: list[float | None]
@@ -248,8 +248,8 @@ def describe_metrics(scored: Mapping[str, Any]) -> list[str]:
     undefined, and which baselines do not apply.
 
     Args:
-        scored: a summary, or the result of `Evaluation.as_plain`. Without the key `metrics` in this
-            argument, the returned list is empty.
+        scored: a summary, or the result of `Evaluation.as_plain`. If it has no metrics, the
+            returned list is empty.
     """
     metrics, features = scored.get("metrics"), scored["features"]
     if metrics is None:

@@ -51,10 +51,11 @@ def drift(part: Sequences, indices: list[int]) -> Floats:
 
 
 def seasonal_naive(part: Sequences, indices: list[int], season: int) -> Floats:
-    """Forecast the value one season earlier, as an array (N, T, F).
+    """For each step, forecast the latest observed source value that is one or more whole seasons
+    earlier.
 
-    If this value was not observed, use the latest observed value that is two or more whole seasons
-    earlier. If no such value exists, use the last observed value of the source.
+    If there is no such value, forecast the last observed value of the source. The result is an
+    array (N, T, F).
 
     Args:
         part: the sequences to forecast.

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from seqattn.config import OwnFile
 from seqattn.data.sequences import Integers, Sequences
 from seqattn.data.series import Series, Spans
 from seqattn.data.sliding import LeftOut
@@ -34,7 +35,22 @@ def too_short_notes(names: Sequence[str]) -> list[str]:
     ]
 
 
-def left_out_notes(read: Sequence[Series], left_out: LeftOut) -> list[str]:
+def describe_dropped_series(count: int) -> str:
+    """Return the number of series that `data.missing: drop_sequence` drops, and the reason."""
+    return f"{counted(count, 'sequence')} with empty cells or missing rows"
+
+
+def describe_dropped(count: int, config: OwnFile) -> str:
+    """Return the number of series or windows that are dropped because of `data.missing`, and the
+    reason."""
+    if config.window is None:
+        return describe_dropped_series(count)
+    if config.missing == "drop_sequence":
+        return f"{counted(count, 'window')} with empty cells or missing rows"
+    return f"{counted(count, 'window')} without a value of some feature in the source"
+
+
+def left_out_notes(read: Sequence[Series], left_out: LeftOut, config: OwnFile) -> list[str]:
     """Return notes on empty cells and on sequences that are left out."""
     empty = sum(one.empty for one in read)
     notes = [
@@ -47,7 +63,7 @@ def left_out_notes(read: Sequence[Series], left_out: LeftOut) -> list[str]:
     if count:
         shown = [*names, *left_out.names][:5]
         notes.append(
-            f"{count} sequences with empty cells were dropped (data.missing):"
+            f"dropped {describe_dropped(count, config)} (data.missing):"
             f" {', '.join(shown)}{', ...' if count > 5 else ''}"
         )
     return notes

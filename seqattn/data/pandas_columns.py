@@ -25,7 +25,8 @@ class FrameColumn:
 
     Attributes:
         name: name of the column as text.
-        values: (rows,) numbers, booleans, dates in UTC, or strings with None in empty cells.
+        values: (rows,) numbers, booleans, dates (in UTC if they had a time zone), or strings with
+            None in empty cells.
         missing: mask (rows,) that is True at empty cells; None if empty cells are NaN, NaT or None.
         sql: SQL expression for a cell, with braces as a placeholder for the name of the array.
     """
@@ -39,12 +40,12 @@ class FrameColumn:
 def columns_of_pandas(frame: Any) -> list[FrameColumn]:
     """Convert the columns of a DataFrame and the levels of its index.
 
-    An unnamed index of integers is left out, because such an index only counts rows. An unnamed
-    index of dates gets the name `time`.
+    An unnamed index with a single level of integers is left out, because it usually only counts
+    rows. An unnamed level of dates or durations gets the name `time`, or another name if `time` is
+    taken.
 
     Raises:
-        DataError: if a name or cell is not supported, or if an unnamed index contains neither
-            integers nor dates.
+        DataError: if a name or cell is not supported, or if any other index level has no name.
     """
     if frame.columns.nlevels > 1:
         raise DataError(
@@ -192,8 +193,8 @@ def _microsecond_dates(name: str, values: NDArray[Any]) -> NDArray[Any]:
 
 
 def _object_column(name: str, series: Any) -> FrameColumn:
-    """Convert a column of Python objects. A column with objects of several types becomes
-    strings."""
+    """Convert a column of Python objects. A column that mixes types, such as numbers and dates,
+    becomes strings."""
     missing = np.asarray(series.isna(), dtype=bool)
     known = [cell for cell, empty in zip(series.tolist(), missing, strict=True) if not empty]
     if known and all(isinstance(cell, datetime.datetime) for cell in known):

@@ -12,16 +12,17 @@ from seqattn.errors import DataError
 
 
 def find_files(path: str, form: str = "auto") -> list[Path]:
-    """Return the files that a path refers to, sorted by name.
+    """Return the files that a path refers to, sorted by path.
 
     A path is a file, a folder with data files at any depth, or a pattern such as `data/*.csv`.
 
     Args:
         path: the path as the user typed it.
-        form: format of the files, or "auto" to determine the format from the suffixes.
+        form: format of the files to find in a folder, or "auto" for any single format.
 
     Raises:
-        DataError: if no file is found, or if a folder contains several formats.
+        DataError: if no file is found, if the path cannot be read, or if a folder contains data
+            files of several formats.
     """
     location = Path(path)
     if any(sign in path for sign in "*?[") and not location.exists():
@@ -37,7 +38,8 @@ def find_files(path: str, form: str = "auto") -> list[Path]:
 
 
 def _find_in_folder(folder: Path, form: str) -> list[Path]:
-    """Return the data files below a folder, sorted by name.
+    """Return the data files in a folder and its subfolders, sorted by path. Hidden files are left
+    out.
 
     Raises:
         DataError: if there are no data files, or if the data files have several formats.
@@ -67,10 +69,11 @@ def _find_in_folder(folder: Path, form: str) -> list[Path]:
 
 
 def file_series_names(path: str, files: Sequence[Path]) -> list[str]:
-    """Return names for series that are whole files, one per file.
+    """Return one name per file, for naming series that have no ids.
 
-    A series gets the name of its file. If several files have the same name, the name of the folder
-    precedes the name of the file.
+    A series gets the name of its file without the suffix. If several files have the same name, the
+    name of the folder precedes the name of the file. If these names are not unique, because some
+    files differ only in their suffixes, each series gets the path of its file with the suffix.
 
     Args:
         path: the path as the user typed it.
@@ -78,9 +81,9 @@ def file_series_names(path: str, files: Sequence[Path]) -> list[str]:
     """
     count, home = Counter(file.stem for file in files), Path(path)
     is_folder = home.is_dir()
-    return [
-        file.stem if count[file.stem] == 1
-        else file.relative_to(home).with_suffix("").as_posix() if is_folder
-        else str(file.with_suffix(""))
-        for file in files
-    ]  # fmt: skip
+    paths = [file.relative_to(home).as_posix() if is_folder else str(file) for file in files]
+    names = [
+        file.stem if count[file.stem] == 1 else path.removesuffix(file.suffix)
+        for file, path in zip(files, paths, strict=True)
+    ]
+    return names if len(set(names)) == len(names) else paths

@@ -1,4 +1,4 @@
-"""The rule for features that are the coordinates of a plane."""
+"""The rule that decides whether features are coordinates in a plane."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MAX_SPREAD_RATIO = 20
 """Largest ratio of the standard deviations of two features for which a plot uses the same scale on
 both axes."""
 AXIS_NAMES = (("x", "y"), ("lon", "lat"), ("longitude", "latitude"), ("easting", "northing"))
-"""Names of the horizontal axis and of the vertical axis of a plane."""
+"""Pairs of names: the horizontal axis and the vertical axis of a plane."""
 _WORD = re.compile(r"[^\W\d_]+")
 
 
@@ -20,13 +20,13 @@ def can_share_axes(
     features: Sequence[str], target_features: Sequence[str], points: Sequence[NDArray[np.floating]],
     units: Mapping[str, str] | None = None,
 ) -> bool:  # fmt: skip
-    """Return whether the features are the coordinates of a plane.
+    """Return whether the features are coordinates in a plane.
 
     Source and target must have the same two features, and the names of the features must be those
     of coordinates (see `_are_coordinates`). Both features must have the same unit, and their
     standard deviations may differ by a factor of at most `MAX_SPREAD_RATIO`, because a plane has
-    the same scale on both axes. Other features, such as a temperature and a humidity, are functions
-    of time, even if their units are equal.
+    the same scale on both axes. Other features, such as two temperatures, are functions of time,
+    even if their units are equal.
 
     Args:
         features: names of the F source features.
@@ -49,11 +49,11 @@ def can_share_axes(
 
 
 def _are_coordinates(first: str, second: str) -> bool:
-    """Return whether two names are those of the coordinates of a plane.
+    """Return whether two names are names of the coordinates in a plane.
 
-    The names must be equal except for one word, which is the name of the first or of the second
-    axis, such as "x" and "y", "pos_x" and "pos_y", or "x1 (mm)" and "y1 (mm)". A word consists of
-    letters, and the case does not matter.
+    The names must be equal except for one word, which names the horizontal axis in the first name
+    and the vertical axis in the second, as in "x" and "y", "pos_x" and "pos_y", or "x1 (mm)" and
+    "y1 (mm)". A word consists of letters, and the case does not matter.
     """
     words = [_WORD.findall(name.casefold()) for name in (first, second)]
     rests = [_WORD.sub("", name.casefold()) for name in (first, second)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -9,15 +10,16 @@ from typing import Any
 from seqattn.config import Generated, Section, extension
 from seqattn.data.baselines import NaiveForecast
 from seqattn.data.sequences import Sequences
-from seqattn.errors import PluginError
+from seqattn.errors import PluginError, SeqattnError
 
 Generate = Callable[[Any, int, int], Sequences]
-"""A function (task, n, seed) that returns n sequences. The result depends only on the arguments."""
+"""A function (task, n, seed) that returns n sequences. The result must depend only on the
+arguments."""
 
 
 @dataclass(frozen=True)
 class PluginTask:
-    """A task of a plugin.
+    """A task that a plugin registered.
 
     Attributes:
         name: the value of `data.kind` that selects the task.
@@ -30,40 +32,66 @@ class PluginTask:
     baseline: tuple[str, NaiveForecast] | None
 
     def sequences(self, task: Section, n: int, seed: int) -> Sequences:
-        """Generate sequences, and check their number.
+        """Generate sequences, and check their number and the ideal forecast.
 
         Raises:
-            PluginError: if the task does not return `n` sequences.
+            PluginError: if the task raises an exception, if it does not return `n` sequences, or if
+                `ideal` is not an array with the shape of the target.
         """
-        found = self.generate(task, n, seed)
+        owner = extension.OWNERS[type(task)]
+        try:
+            found = self.generate(task, n, seed)
+        except SeqattnError:
+            raise
+        except Exception as error:  # the code of a plugin may raise any exception
+            raise PluginError(
+                f"{_place_of(error, owner)}: the task {self.name} raises"
+                f" {type(error).__name__}: {error}"
+            ) from error
         if not isinstance(found, Sequences) or len(found) != n:
             got = f"{len(found)}" if isinstance(found, Sequences) else type(found).__name__
             raise PluginError(
-                f"{extension.OWNERS[type(task)]}: the task {self.name} must return"
-                f" seqattn.Sequences with {n} sequences, got {got}."
+                f"{owner}: the task {self.name} must return seqattn.Sequences with {n} sequences,"
+                f" got {got}."
+            )
+        shape = getattr(found.ideal, "shape", type(found.ideal).__name__)
+        if found.ideal is not None and shape != found.target.shape:
+            raise PluginError(
+                f"{owner}: the task {self.name} must return `ideal`, the target without noise, as"
+                f" an array with the shape of the target, {found.target.shape}, got {shape}."
             )
         return found
 
 
+def _place_of(error: Exception, owner: extension.Source) -> str:
+    """Return the file of a plugin, and the last line of this file in the traceback, if any."""
+    lines = [
+        frame.lineno for frame in traceback.extract_tb(error.__traceback__)
+        if frame.filename == str(owner.path)
+    ]  # fmt: skip
+    return f"{owner}:{lines[-1]}" if lines else str(owner)
+
+
 PLUGIN_TASKS: dict[type[Section], PluginTask] = {}
-"""A mapping from config section to task."""
+"""The registered tasks, by class of their config section."""
 
 
 def register_task(
     name: str, config: type[Generated], *, baseline: tuple[str, NaiveForecast] | None = None
 ) -> Callable[[Generate], Generate]:
-    """Return a decorator that registers a task, a function (task, n, seed) that returns
-    `seqattn.Sequences`.
+    """Return a decorator that registers a task. The decorated function (task, n, seed) must return
+    `seqattn.Sequences` with n sequences.
 
     Args:
         name: the value of `data.kind` that selects the task.
         config: the config section of the task, a subclass of `seqattn.TaskConfig`. The decorator
             adds the key `kind` to this section.
-        baseline: the name of a naive baseline, and a function (source, lengths, steps) that
-            computes its forecast (N, T, F) from the sources (N, S, F) with their lengths (N,).
+        baseline: the name of a naive baseline, and a function (source, lengths, steps) that returns
+            its forecast (N, steps, F) for sources (N, S, F) with lengths (N,).
 
     Raises:
-        PluginError: if the name exists already.
+        PluginError: if the config class is not a subclass of `seqattn.TaskConfig`, or if the name
+            is invalid or exists already. The decorator raises this error.
     """
 
     def register(generate: Generate) -> Generate:

@@ -31,7 +31,7 @@ class ProposedWindow:
 def propose_window(
     series_values: SeriesCollection, frequency: Frequency | None
 ) -> ProposedWindow | None:
-    """Propose window lengths that fit into the smallest part.
+    """Propose window lengths that fit into the smallest part of a split by time.
 
     The first choice is a source of three seasons and a target of one season. The last and shortest
     choice is a source of two seasons and a target of half a season. Return None if the training

@@ -33,7 +33,7 @@ from seqattn.data.store import SeriesStore
 from seqattn.errors import DataError, NoRows
 
 SORTED_ROWS = 2**20
-"""Number of rows that are sorted at a time."""
+"""Number of rows to sort at a time. A longer series is sorted as a whole."""
 
 
 def make_read_options(config: OwnFile, *, sources_only: bool = False) -> ReadOptions:
@@ -77,8 +77,8 @@ def read_series(
             None to infer the roles.
 
     Raises:
-        DataError: if a file cannot be used; the message states the location in the file.
-        StorageError: if the disk has no room for the cache of large files.
+        DataError: if the files cannot be used as the config specifies.
+        StorageError: if the cache cannot be written or read.
     """
     options = replace(make_read_options(config), roles=roles)
     if config.cache == "always" or (config.cache == "auto" and is_large(files)):
@@ -99,7 +99,7 @@ def read_series(
 def _fill_store(
     store: SeriesStore, path: str, files: Sequence[Path], options: ReadOptions, config: OwnFile
 ) -> dict[str, str]:
-    """Add all series of the files to a store, and return the SHA-256 digest of each file by
+    """Add all series of the files to a store, and return the SHA-256 digest of each file by file
     name."""
     read, seen, straddles = _FileReader(path, files, options), SeenIds(), False
     for file, chunk in read.chunks():
@@ -128,10 +128,11 @@ def _fill_store(
 
 
 def _merge_series(raw: Series, path: str) -> Iterator[Chunk]:
-    """Merge series that extend over several files, and yield chunks of whole series in time order.
+    """Merge series that extend over several files, and yield chunks of whole series with their rows
+    in time order.
 
     Args:
-        raw: series in which an id may occur several times, each time with a different row range.
+        raw: series in which an id may occur several times, each time with different rows.
         path: path of the files, for messages.
 
     Raises:
@@ -252,8 +253,9 @@ class _FileReader:
             )  # fmt: skip
 
     def _with_unique_names(self, file: Path, chunk: Chunk) -> Chunk:
-        """Name each sequence after its file if the files contain no series ids, so that names are
-        unique across files."""
+        """Make sequence names unique across several files without series ids. A name that only
+        counts the sequences gets the file name as a prefix. If a table has a single sequence, its
+        name is the file name."""
         if len(self.files) == 1 or chunk.style.series:
             return chunk
         called, ids = self.called[file], chunk.ids
@@ -261,7 +263,8 @@ class _FileReader:
         if len(chunk) == 1 and not chunk.is_wide and is_table:
             return replace(chunk, ids=(called,))
         first = int(ids[0]) if ids[0].isdecimal() else -1
-        if ids != tuple(str(first + k) for k in range(len(ids))):
+        are_numbers = ids == tuple(str(first + k) for k in range(len(ids)))
+        if not are_numbers and not chunk.is_wide:  # ids of wide tables are the numbers of rows
             return chunk
         return replace(chunk, ids=tuple(f"{called}:{name}" for name in ids))
 

@@ -1,4 +1,4 @@
-"""Functions that convert sequences to series with evenly spaced rows.
+"""Functions that convert sequences to series with one row per step.
 
 The config key `data.missing` determines the effect of a missing row or an empty cell: an error, a
 dropped sequence, or NaN.
@@ -32,7 +32,7 @@ def regularize(
     chunk: Chunk, name: str, config: OwnFile, spacing: Spacing | None, *, has_key: bool = True,
     last: int | None = None,
 ) -> Series:  # fmt: skip
-    """Convert the sequences of a chunk to series with evenly spaced rows.
+    """Convert the sequences of a chunk to series with one row per step.
 
     Args:
         chunk: whole sequences.
@@ -45,8 +45,8 @@ def regularize(
         last: maximum number of rows to keep at the end of each sequence, or None to keep all.
 
     Raises:
-        DataError: if the config rejects a missing row or an empty cell; the message states the
-            location.
+        DataError: if the config rejects a missing row or an empty cell, or if such a row or cell
+            cannot be filled.
     """
     regularizer = _Regularizer(chunk, name, spacing)
     or_set = OR_SET if has_key else "."
@@ -137,8 +137,8 @@ class _Regularizer:
         )
 
     def _describe_missing(self, at: int, k: int) -> str:
-        """Return the steps of the rows that are missing after row `at` of sequence k, and the
-        number of rows that are missing elsewhere, as text."""
+        """Return the times of the rows that are missing after row `at`, which belongs to sequence
+        k, and the number of rows that are missing elsewhere, as text."""
         order, spacing = self.chunk.order, self.spacing
         assert order is not None and spacing is not None
         missing = spacing.distances(order, self.chunk.points.offsets).astype(np.int64) - 1
@@ -167,7 +167,7 @@ class _Regularizer:
         values[positions] = self.chunk.points.values
         source = np.full(total, -1)
         source[positions] = np.arange(len(order))
-        # For each new row, find the last old row before it and the number of rows in between.
+        # For each new row, find the last old row before it and the distance between the two rows.
         latest = np.maximum.accumulate(np.where(source >= 0, np.arange(total), 0))
         new = np.flatnonzero(source < 0)
         base = source[latest[new]]
@@ -224,10 +224,10 @@ class _Regularizer:
         )
 
     def _check_has_values(self, missing: NDArray[np.bool_], config: OwnFile) -> None:
-        """Check that each series with empty cells has a value for the interpolation.
+        """Check that each source feature with empty cells in a series has a value in this series.
 
         Raises:
-            DataError: if a series has no value of a source feature.
+            DataError: if a series has no value of such a feature, so it cannot be interpolated.
         """
         points = self.chunk.points
         is_source = np.isin(points.features, list(config.source_features or points.features))

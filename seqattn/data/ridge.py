@@ -16,7 +16,7 @@ from seqattn.data.scaling import Scaling
 from seqattn.data.sequences import Floats, Sequences
 
 PENALTIES = (0.0, 1e-6, 1e-5, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 0.1, 0.3, 1.0, 3.0, 10.0)
-"""Penalties that `ridge_map` tries, relative to the mean eigenvalue of the centred Gram matrix."""
+"""Penalties that `ridge_map` tries, relative to the mean eigenvalue of the centered Gram matrix."""
 MAX_WORK = 2**30
 """Maximum work for `ridge_map`, as the number of linear systems times (S * F)^3. The limit allows
 one system with S * F = 1024, or 8 systems with S * F = 512. A fit to 5,000 sequences with
@@ -57,7 +57,7 @@ def ridge_map(train: Sequences, validation: Sequences, scaling: Scaling) -> Ridg
 
     The chosen penalty has the lowest loss on the validation part. The bias has no penalty. Each
     target cell is fitted to the training sequences in which this cell was observed. Penalties are
-    relative to the mean eigenvalue of the centred Gram matrix of the corresponding sources. The
+    relative to the mean eigenvalue of the centered Gram matrix of the corresponding sources. The
     result is deterministic.
 
     Args:

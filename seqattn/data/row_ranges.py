@@ -23,7 +23,8 @@ READAHEAD_BYTES = 2**21
 """Maximum number of bytes that the operating system maps for each read, for example as a large
 folio in Linux."""
 MAX_MAPPED_BYTES = 2**26
-"""Maximum size of the mapped pages in the resident memory of the process, in bytes."""
+"""Estimated size of the mapped pages in resident memory above which the pages are released, in
+bytes."""
 
 
 class MappedPages:
@@ -64,8 +65,8 @@ class MappedPages:
             length: number of rows in a range.
 
         Returns:
-            the ranges, or None if there is no file or if a range extends beyond the end of the
-            file.
+            the ranges, or None if there is no file, if there are no ranges, or if a range extends
+            beyond the end of the array.
         """
         size, row = length * values.strides[0], values.strides[0]
         if self.file is None or not len(starts) or int(starts.max()) + length > len(values):
@@ -123,8 +124,8 @@ class RowRanges:
         return MappedPages(self.values)
 
     def steps(self, indices: slice | Integers, order: NDArray[Any] | None) -> Floats:
-        """Return the time of each row of the given ranges as an array (n, L). The times come from
-        `order`; if `order` is None, the times are row numbers."""
+        """Return the time of each row of the given ranges as an array (n, L) of numbers. The times
+        come from `order`; if `order` is None, the times are row numbers."""
         rows = self.starts[indices][:, None] + np.arange(self.longest)
         rows = np.minimum(rows, len(self.values) - 1)
         return (rows if order is None else _step_numbers(order[rows])).astype(np.float64)

@@ -1,7 +1,7 @@
 """Scaling from the user's units to the units of the model, and back.
 
-Forecasts, plots and errors are in the user's units. Losses are computed on scaled values, so that
-features in different units have equal weight.
+Forecasts, plots and errors are in the user's units. Losses are in the units of the model, so that
+scaled features have similar weights in a loss whatever their units are.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from numpy.typing import DTypeLike, NDArray
 from seqattn.data.instance import InstanceStatistics, is_rounding_only
 from seqattn.data.sequences import Floats, Sequences, row_blocks
 
-Method = Literal["none", "standard", "minmax", "robust"]
+Method = Literal["standard", "minmax", "robust"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -162,7 +162,8 @@ class Scaling:
 
         Args:
             part: the sequences.
-            like: dtype of the result. The computation uses float64.
+            like: dtype of scaled values. If the scaling is the identity, the values keep their
+                dtype.
         """
         source: NDArray[np.floating] = part.source
         target: NDArray[np.floating] = part.target

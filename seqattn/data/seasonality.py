@@ -47,36 +47,36 @@ class Season:
 
 
 def find_season(series: SeriesCollection, longest: int | None = None) -> Season | None:
-    """Find the season of a set of series, or return None if there is no season.
+    """Find the season of a set of series, or return None if no season is found.
 
     A season length m is a candidate if the mean autocorrelation of the detrended series meets three
     conditions:
 
     - Among the lags m/2 to 3m/2, the autocorrelation is highest at lag m. The lag m is therefore a
       local maximum.
-    - The autocorrelation is at or below 0 at a shorter lag, because it sums to 0 over a season.
-    - At lag m, the autocorrelation exceeds the upper 95% bound of a process with short memory only,
-      which is
-      z sqrt((1 + 2 (r_1^2 + ... + r_q^2)) / n). This is Bartlett's formula for the lags beyond q
-      (Box, Jenkins and Reinsel 2008, "Time Series Analysis", eq. 2.1.15), where r_{q + 1} is the
-      first autocorrelation at or below 0. The quantile z is corrected for the number of tested lags
-      (Sidak 1967, "Rectangular Confidence Regions").
+    - At a shorter lag, the autocorrelation is at or below 0, because the autocorrelation of a
+      season sums to 0 over the season.
+    - At lag m, the autocorrelation exceeds the upper 95% bound of a process with short memory only.
+      The bound is z sqrt((1 + 2 (r_1^2 + ... + r_q^2)) / n). This is Bartlett's formula for the
+      lags beyond q (Box, Jenkins and Reinsel 2008, "Time Series Analysis", eq. 2.1.15), where
+      r_{q + 1} is the first autocorrelation at or below 0. The quantile z is corrected for the
+      number of tested lags (Sidak 1967, "Rectangular Confidence Regions").
 
-    The autocorrelation of a smooth season has a flat maximum. Each candidate is therefore replaced
-    by the neighbouring lag with the highest mean autocorrelation over the multiples of this lag.
-    The result is the shortest candidate for which the seasonal naive forecast is close to the best
-    seasonal naive forecast. A forecast is close to the best if its mean squared error within the
-    series is at most 1 + z sqrt(2 / n) times the lowest error, because sampling alone may cause
-    such a difference.
+    The autocorrelation of a smooth season has a flat maximum. Each candidate m is therefore
+    replaced by the lag from m - m/8 to m + m/8 that has the highest mean autocorrelation over its
+    multiples. The result is the shortest candidate for which the seasonal naive forecast is close
+    to the best seasonal naive forecast. A forecast is close to the best if its mean squared error
+    within the series is at most 1 + z sqrt(2 / n) times the lowest error, because sampling alone
+    may cause such a difference.
 
     Each feature of each series is detrended in two steps, as in classical decomposition (Hyndman
     and Athanasopoulos, "Forecasting: Principles and Practice", section 3.4). The first step
-    subtracts the least-squares line. The second step subtracts a centred moving average over twice
-    the maximum season length. The detrended feature is divided by its standard deviation. If no
-    season is found, the search is repeated with half of the maximum season length, and so on,
-    because a shorter moving average removes more of a drifting level. The mean autocorrelation at a
-    lag is the mean over all pairs of observed cells at this lag. Because series may share shocks, n
-    is the number of pairs in the series with the most pairs.
+    subtracts the least-squares line. The second step subtracts a centered moving average, whose
+    window extends over the maximum season length on each side. The detrended feature is divided by
+    its standard deviation. If no season is found, the search is repeated with half the maximum
+    season length, and so on, because a shorter moving average removes more of a drifting level. The
+    mean autocorrelation at a lag is the mean over all pairs of observed cells at this lag. Because
+    series may share shocks, n is the number of pairs in the series with the most pairs.
 
     Args:
         series: series (L, F) with evenly spaced rows and NaN in unobserved cells.
@@ -147,7 +147,7 @@ def _lagged_sums(values: Floats, size: int) -> Floats:
 
 def _detrend(values: Floats, observed: NDArray[np.bool_], longest: int) -> Floats | None:
     """Return detrended values (L,) with mean square 1 over the observed cells and 0 elsewhere.
-    Return None if the values do not vary or if there are too few observed values.
+    Return None if the values do not deviate from their trend or if too few values were observed.
 
     Args:
         values: (L,) values, with 0 at unobserved steps.

@@ -29,9 +29,10 @@ class StepSummary:
     """Summary of the times of a file.
 
     Attributes:
-        frequency: step interval as text.
-        missing: number of missing rows.
-        is_even: whether all distances between times are integer multiples of the step interval.
+        frequency: step interval as text, or "irregular".
+        missing: number of missing rows, or 0 if the times are irregular.
+        is_even: whether the times are regular: all distances between rows are multiples of the step
+            interval, and fewer rows are missing than present.
     """
 
     frequency: str
@@ -58,7 +59,7 @@ def render_section(
     file: Path, options: ReadOptions, chunk: Chunk, layout: LongLayout | WideLayout | None,
     steps: StepSummary | None,
 ) -> str:  # fmt: skip
-    """Write the `data:` section of a config for a file, in YAML.
+    """Return the `data:` section of a config for a file, in YAML.
 
     Args:
         file: the file, for the key `path`.
@@ -160,7 +161,8 @@ def typical_min_length(chunk: Chunk) -> int:
 
 
 def find_proposed_window(chunk: Chunk) -> ProposedWindow | None:
-    """Propose window lengths for a chunk with `propose_window`. Missing rows count as steps."""
+    """Propose window lengths for a chunk with `propose_window`. If the times are regular, missing
+    rows count as steps."""
     spacing = infer_spacing(chunk)
     if spacing is not None and not spacing.is_known.all():
         spacing = None

@@ -1,4 +1,4 @@
-"""A set of sequences as padded arrays of sources and targets, and the lengths of the sequences."""
+"""A set of sequences as padded arrays of sources and targets, with their lengths."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 MAX_BLOCK_VALUES = 2**22
-"""Maximum number of values in an array that are processed together."""
+"""Maximum number of values in a block of rows that are processed together, unless one row has more.
+"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,11 +49,13 @@ class Sequences:
         source_observed: mask (N, S, F) that is True at observed source cells and False at filled
             cells and padding, or None if all valid source cells were observed.
         target_observed: mask (N, T, F) that is True at observed target cells, or None if all valid
-            target cells were observed. Unobserved target cells are never read and may be NaN.
+            target cells were observed. The values of unobserved target cells are ignored and may be
+            NaN.
 
     Raises:
         DataError: if a source has no steps, if a length exceeds the array, or if a value is not
             finite.
+        ValueError: if the shapes of the arrays disagree.
     """
 
     source: Floats
@@ -104,6 +107,7 @@ class Sequences:
         Raises:
             DataError: if a length is below `min_length` or exceeds the array, or if a value is not
                 finite.
+            ValueError: if `lengths` has the wrong shape.
         """
         N, max_length, _ = points.shape
         if lengths.shape != (N,):
@@ -150,12 +154,12 @@ class Sequences:
 
     @property
     def has_masked_sources(self) -> bool:
-        """Whether some valid source cells were not observed."""
+        """Whether there is a mask of observed source cells."""
         return self.source_observed is not None
 
     @property
     def has_masked_targets(self) -> bool:
-        """Whether some valid target cells were not observed."""
+        """Whether there is a mask of observed target cells."""
         return self.target_observed is not None
 
     def select(self, indices: slice | Integers) -> Sequences:
@@ -175,10 +179,11 @@ class Sequences:
 
     def times(self, indices: slice) -> tuple[NDArray[Any], NDArray[Any]] | None:
         """Return the times of the source steps (n, S) and of the target steps (n, T) of some
-        sequences, as numbers or dates with NaN or NaT in the padding.
+        sequences, or None if these times are unknown.
 
-        The result is None if steps are counted from 1, or if the targets do not continue the
-        sources.
+        Times are numbers or dates, with NaN or NaT in the padding. This class stores no times and
+        returns None. A subclass with times returns None only if steps are counted from 1, or if the
+        targets do not continue the sources.
         """
         return None
 
@@ -230,7 +235,7 @@ def valid_mask(lengths: Integers, size: int) -> NDArray[np.bool_]:
 
 
 def row_blocks(values: NDArray[np.floating]) -> Iterator[tuple[int, NDArray[np.floating]]]:
-    """Yield pairs (index of the first row, rows) of an array. Each block of rows has at most
+    """Yield pairs (index of the first row, rows) of an array. A block of several rows has at most
     `MAX_BLOCK_VALUES` values, so that temporary arrays stay small."""
     row_size = math.prod(values.shape[1:])
     at_once = max(1, MAX_BLOCK_VALUES // max(1, row_size))

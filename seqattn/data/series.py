@@ -1,4 +1,4 @@
-"""Series from files, which are not yet cut into source and target."""
+"""Series from files, before they are cut into sources and targets."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from seqattn.data.spacing import Frequency, Spacing
 
 @dataclass(eq=False)
 class Series:
-    """N series with evenly spaced rows and NaN in unobserved cells.
+    """N series with one row per step and NaN in unobserved cells.
 
     Attributes:
         name: name of the file or path, for messages.
@@ -26,12 +26,13 @@ class Series:
         points: the rows of all series.
         order: (rows,) time of each row, as numbers or dates, or None if the order of the rows is
             the time order.
-        spacing: step interval of each series, or None if `order` is None.
-        groups: name of the group of each series, for a split by group, or None without groups.
+        spacing: step interval of each series, or None if it was not inferred.
+        groups: name of the group of each series, for a split by group, or None if there are no
+            groups.
         target: separate targets from the file, or None if the file has no separate targets.
         empty: number of unobserved cells, including the cells of missing rows.
         dropped: mask (N,) that is True for each series that is left out after the split because of
-            empty cells, or None if no series is left out.
+            missing rows or empty cells, or None if no series is left out.
         notes: notes for the user on how the files were read.
         digests: SHA-256 digest of each file by file name.
         roles: roles of the columns in a table, or None if no table was read.
@@ -104,8 +105,8 @@ class Spans:
         return len(self.series_index)
 
     def frequency(self, series: Series) -> Frequency | None:
-        """Return the step interval that all series of the part share, or None if intervals
-        differ."""
+        """Return the step interval that all series of the part share, or None if intervals differ
+        or are unknown."""
         return None if series.spacing is None else series.spacing.select(self.series_index).common()
 
     def without_dropped(self, series: Series) -> Spans:
@@ -148,8 +149,10 @@ def infer_spacing(chunk: Chunk, trained: Frequency | None = None) -> Spacing | N
 
 
 def select_rows(chunk: Chunk, keep: NDArray[np.bool_]) -> Chunk:
-    """Return the chunk with only the rows for which `keep` is True. The result includes the times
-    of these rows, but no separate targets."""
+    """Return the chunk with only the rows for which `keep` is True, and without separate targets.
+
+    If the chunk has no times, the times are row numbers that count from 1 in each sequence.
+    """
     points = chunk.points
     rows, series_index = np.flatnonzero(keep), np.repeat(np.arange(len(points)), points.lengths)
     order = chunk.order
@@ -178,15 +181,16 @@ def remap_where(where: Where, rows: Integers) -> Where:
 
 
 def has_separate_columns(config: OwnFile) -> bool:
-    """Return whether source and target are different columns of the same rows."""
+    """Return whether the config defines source and target as columns of the same rows."""
     lengths = (config.source_length, config.target_length, config.window)
     return config.source_features is not None and not any(lengths)
 
 
 def ended_mask(ragged: Ragged, config: OwnFile) -> NDArray[np.bool_]:
-    """Return a mask (rows, C) that is True after the end of the source or target of a sequence.
+    """Return a mask (rows, C) that is True at cells after the end of their source or target.
 
-    The end is the last row with a value in any column of the source or target.
+    A source ends at the last row with a value in any source column, and a target ends at the last
+    row with a value in any target column.
     """
     ended = np.zeros(ragged.values.shape, dtype=bool)
     for names in (config.source_features, config.target_features):

@@ -32,7 +32,7 @@ class SeriesSteps:
     series_index: Integers
 
     def select(self, indices: slice | Integers) -> SeriesSteps:
-        """Return the steps of the given windows."""
+        """Return the times for the windows at the given indices."""
         return replace(self, series_index=self.series_index[indices])
 
     def spacings(self) -> Spacing | None:

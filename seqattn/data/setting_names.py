@@ -10,13 +10,14 @@ from contextvars import ContextVar
 from seqattn.config import as_value
 
 SHORT_OPTIONS = {"na_values": "--na"}
-"""The options whose name is not the name of the key with hyphens."""
+"""The options that are not named after their config key, by key."""
 _names_options: ContextVar[bool] = ContextVar("_names_options", default=False)
 
 
 @contextlib.contextmanager
 def name_options() -> Iterator[None]:
-    """Make the messages of a `with` block name the options of `seqattn data check`."""
+    """Make the messages of a `with` block name the options of `seqattn data check` instead of the
+    config keys."""
     token = _names_options.set(True)
     try:
         yield

@@ -25,8 +25,8 @@ class LeftOut:
 
     Attributes:
         too_short: names of series that are too short to be cut.
-        dropped: number of windows or series that are left out because of empty cells.
-        names: names of up to five windows or series that are left out because of empty cells.
+        dropped: number of windows that are left out because of empty cells or missing rows.
+        names: names of up to five of these windows.
     """
 
     too_short: list[str] = field(default_factory=list)
@@ -110,7 +110,7 @@ def _usable_windows(
     """Return a boolean array (windows,) that is True for usable windows.
 
     With `data.missing: drop_sequence`, a window is usable if it has no empty cell. Otherwise, a
-    window is usable if its source has an observed value of each feature.
+    window is usable if its source has an observed value of each source feature.
 
     Args:
         series: all series.

@@ -42,7 +42,7 @@ class Frequency(NamedTuple):
         unit: one of `UNITS` except "unknown".
         step: interval, counted in `unit`. If the unit is "time", the interval is in microseconds.
         day: day of the month if the unit is "month" and the day is one of `END_DAYS`, otherwise 0.
-            A few rows on such a day cannot be distinguished from rows on the last day of the month.
+            If there are few rows, such a day may look like the last day of the month.
     """
 
     unit: str
@@ -108,9 +108,10 @@ class Spacing(NamedTuple):
         """Infer the step interval of each sequence from its times.
 
         For each sequence, the grid with the fewest missing rows is chosen. The interval is the
-        smallest distance between two consecutive rows on this grid. A sequence of one or two rows
-        shows no gaps. Such a sequence takes the most frequent interval of the other sequences if
-        its rows are on the grid of that interval.
+        smallest distance between two consecutive rows on this grid; for numbers that are not
+        integers, the mean distance gives a more precise value. A sequence of one or two rows shows
+        no gaps. Such a sequence takes the most frequent interval of the longer sequences if its
+        rows are on the grid of that interval.
 
         Args:
             order: (rows,) numbers or dates that increase within each sequence.
@@ -174,9 +175,9 @@ class Spacing(NamedTuple):
     def distances(self, order: NDArray[Any], offsets: Integers) -> Floats:
         """Return the number of steps from each row to the next, as an array (rows - 1,).
 
-        The number is 1 if no row is missing. The number is not an integer if a row is off the grid.
-        The number is also 1 from the last row of a sequence to the first row of the next sequence,
-        and in a sequence with an unknown interval.
+        The number is 1 if no row is missing. If a row is off the grid, the number is NaN or not an
+        integer. The number is also 1 from the last row of a sequence to the first row of the next
+        sequence, and in a sequence with an unknown interval.
         """
         rows = StepRows.of(order, offsets)
         series_index = rows.series_index[:-1]

@@ -25,9 +25,9 @@ class DataSpec:
         target_length: length of the longest target, in steps.
         scaling: scaling from the user's units to the units of the model, and back.
         digests: SHA-256 digest of the files for each path in the config.
-        frequency: step interval of all sequences, or None if intervals differ or are unknown.
+        frequency: step interval of all training series, or None if intervals differ or are unknown.
         roles: roles of the columns in the table, inferred or set by the user. The roles are None if
-            no table was read or if an earlier version wrote the checkpoint.
+            no table was read, or if the checkpoint is from a version that stored no roles.
         units: unit of each feature that has a unit, by feature name.
     """
 
@@ -65,8 +65,8 @@ class DataSpec:
         )  # fmt: skip
 
     def as_plain(self) -> dict[str, Any]:
-        """Return JSON-serializable data with the keys of the first checkpoint version, such as
-        `said`."""
+        """Return JSON-serializable data. The names of the keys are those of the first checkpoint
+        version. For example, `said` contains the names of the target features."""
         return {
             "features": list(self.source_features), "said": list(self.target_features),
             "source_length": self.source_length, "target_length": self.target_length,

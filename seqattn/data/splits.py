@@ -26,7 +26,8 @@ class Splits:
         rule: name and forecast function of the naive baseline of a generated task, or None if there
             is no such baseline.
         notes: messages for the user about the files.
-        split: tuple (series id, part, first step, last step) for each series from files.
+        split: tuple (series id, part, first step, last step) for each row range of a series in a
+            part; empty for generated data, or if there are more than `MAX_LISTED_SERIES` ranges.
         digests: SHA-256 digest of the files for each path in the config.
         digests_by_file: SHA-256 digest of each file by file name; empty if no path covers several
             files.
@@ -59,5 +60,5 @@ class Splits:
         return self.train if self.fitted_on is None else self.fitted_on
 
     def batches(self, size: int) -> int:
-        """Return the number of batches of `size` sequences in an epoch."""
+        """Return the number of batches of at most `size` sequences in an epoch."""
         return -(-len(self.train) // size)

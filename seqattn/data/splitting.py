@@ -25,7 +25,8 @@ def split_series(series: Series, config: OwnFile) -> tuple[list[Spans], list[str
         the row ranges of the parts, and the names of series that are too short for a split by time.
 
     Raises:
-        DataError: if a part would be empty, or if the file lacks the groups or times for the split.
+        DataError: if a part would be empty, or if the file does not allow the split, for example
+            because it has no groups or times.
     """
     split, name = config.split, series.name
     if split.by == "time" and config.window is not None:
@@ -83,7 +84,7 @@ def _sizes(n: int, validation: float, test: float, items: str, name: str) -> tup
 
 def _split_in_time(series: Series, config: OwnFile) -> tuple[list[Spans], list[str]]:
     """Split each series by time. The first steps are for training, the next steps for validation
-    and the last steps for the test."""
+    and the last steps for testing."""
     name, window, split = series.name, config.window, config.split
     if series.target is not None:
         raise DataError(f"{name}: has separate targets, so there is no series to split by time.")

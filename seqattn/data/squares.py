@@ -1,10 +1,10 @@
-"""Generator of noisy squares. A sequence contains the corners of a square in order, starting from
-any corner, in either direction.
+"""Generator of noisy squares. A sequence contains two to four successive corners of a square. The
+sequence starts at any corner and goes in either direction.
 
-The random draws and their order never change, so that a seed gives the same points in all versions.
-The draws come from NumPy's legacy generator (`RandomState(seed)`). The generator draws all starting
-corners, then all lengths if the lengths vary, then all directions, and then the noise of each
-sequence.
+The random draws and their order must not change, so that a seed gives the same points in all
+versions. The draws come from NumPy's legacy generator (`RandomState(seed)`). The generator draws
+all starting corners, then all lengths if the lengths vary, then all directions, and then the noise
+of each sequence.
 """
 
 from __future__ import annotations
@@ -75,8 +75,8 @@ def generate_squares(
 def opposite_corner(source: Floats, source_lengths: Integers, steps: int) -> Floats:
     """Forecast each corner of a square as the negative of the corner two steps earlier.
 
-    After a single source corner, the next corner may be either neighbour. The forecast is then the
-    mean of both neighbours, which is 0.
+    After a single source corner, the next corner may be either neighbor. The forecast is then the
+    mean of both neighbors, which is 0.
 
     Args:
         source: (N, S, 2) corners.
@@ -101,8 +101,8 @@ def _ideal_target(corners: Floats, cut: int) -> Floats:
     """Return the best forecast of the corners from index `cut` on, given the true earlier corners.
 
     Two corners determine the direction, and thus all other corners. If only one corner is known,
-    its two neighbours may follow in either order. The mean of the two neighbours, which is the
-    centre of the square, has the lowest expected error.
+    its two neighbors may follow in either order. The mean of the two neighbors, which is the center
+    of the square, has the lowest expected error.
     """
     rest = corners[cut:].copy()
     if cut == 1:

@@ -73,7 +73,7 @@ class SeriesStore:
         """Add series to the store.
 
         Raises:
-            OSError: if the disk is full.
+            OSError: if a file cannot be written, for example because the disk is full.
         """
         self.first = self.first or series
         self.empty += series.empty

@@ -1,11 +1,12 @@
-"""Generated tasks with a known true alignment.
+"""Generated tasks, most of which have a known true alignment.
 
-Each target step of `copy`, `reverse`, `sort`, `recall` and `lag` is determined by one source step.
-The array `alignment` contains the index of this source step. A corner of a polygon follows from two
-other corners, so `polygons` has no alignment.
+In `copy`, `reverse`, `sort`, `recall` and `lag`, a single source step determines each target step.
+The array `alignment` contains the index of this source step, or -1 if there is no such step.
+`squares` and `polygons` have no alignment, because their target corners generally depend on several
+source corners.
 
-Each random draw is a function of (seed, purpose). A change to the noise or the lengths leaves all
-other draws unchanged.
+Except in `squares`, each kind of random draw, such as the noise, has its own generator. A change to
+the noise level or to the minimum length therefore leaves all other draws unchanged.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ Task = Squares | Polygons | Copy | Reverse | Sort | Recall | Lag
 
 FEATURES = ("x", "y")
 DIRECTIONS = ("counter-clockwise", "clockwise")
-MIN_RADIUS, MAX_RADIUS = 0.5, 1.5  # distance of polygon corners from the centre
+MIN_RADIUS, MAX_RADIUS = 0.5, 1.5  # distance of polygon corners from the center
 
 
 def generate(task: Task, n: int, seed: int) -> Sequences:
@@ -63,8 +64,9 @@ def generate(task: Task, n: int, seed: int) -> Sequences:
 def naive_forecast_of(task: Task) -> tuple[str, NaiveForecast] | None:
     """Return the name and the forecast function of the naive baseline of a task.
 
-    The forecast applies the rule of the task to the noisy sources. Return None for `copy`,
-    `reverse`, `sort` and `lag`, because the rules of these tasks reach the noise floor.
+    The baseline of a built-in task applies the rule of the task to the sources. Return None for
+    `copy`, `reverse`, `sort` and `lag`, because the rules of these tasks reach the noise floor.
+    Also return None for a task of a plugin without a baseline.
     """
     if type(task) in PLUGIN_TASKS:
         return PLUGIN_TASKS[type(task)].baseline
@@ -87,8 +89,8 @@ def naive_forecast_of(task: Task) -> tuple[str, NaiveForecast] | None:
 def _generate_paths(
     task: Copy | Reverse | Sort, n: int, seed: int, order: Callable[[Floats, Integers], Integers]
 ) -> Sequences:
-    """Generate sources of random points in a square, and targets with the same points in another
-    order."""
+    """Generate sources of random points in a square, and targets with the same points in the order
+    of the task, plus noise."""
     lengths = _draw_lengths(n, seed, task.min_length, task.length)
     source = _draw_points(n, seed, "points", task.length, lengths)
     return _build_from_alignment(source, lengths, lengths, order(source, lengths), task.noise, seed)
@@ -107,7 +109,8 @@ def _build_from_alignment(
     source: Floats, source_lengths: Integers, target_lengths: Integers, alignment: Integers,
     noise: float, seed: int,
 ) -> Sequences:  # fmt: skip
-    """Build sequences in which target step t is the source step `alignment[:, t]` plus noise."""
+    """Build sequences in which target step t is the source step `alignment[:, t]` plus noise. If
+    this index is -1, the target step is only noise."""
     N, T = alignment.shape
     ideal = _gather_points(source, alignment)
     deviation = rng_for(seed, "data", "noise").standard_normal(ideal.shape) * noise
@@ -176,7 +179,7 @@ def nearest_key_value(source: Floats, lengths: Integers, steps: int) -> Floats:
 
     Args:
         source: (N, S, F) alternating keys and values, followed by the query.
-        lengths: (N,) source lengths, which are odd.
+        lengths: (N,) source lengths, which must be odd.
         steps: T, the target length.
 
     Returns:
@@ -228,7 +231,7 @@ def _generate_polygons(task: Polygons, n: int, seed: int) -> Sequences:
 
 def rotate_on(source: Floats, lengths: Integers, steps: int) -> Floats:
     """Forecast the task `polygons` from the source alone. Each forecast corner is the previous
-    corner, rotated about the centre by the angle between the last two source corners.
+    corner, rotated about the center by the angle between the last two source corners.
 
     Args:
         source: (N, S, 2) corners.

@@ -1,4 +1,4 @@
-"""Units of features, such as degC, which are shown next to values."""
+"""Units of features, such as degC, which are shown with the names of the features."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ def unit_in_name(name: str) -> str | None:
 
 
 def units_in_names(names: Sequence[str]) -> dict[str, str]:
-    """Return the unit of each feature with a name that ends in a unit."""
+    """Return the unit of each feature whose name ends in a unit in brackets, by feature name."""
     return {name: unit for name in names if (unit := unit_in_name(name)) is not None}
 
 
 def with_unit(name: str, units: Units, shown: str | None = None) -> str:
     """Return a feature name with its unit, such as "temperature [degC]". Return the name alone if
-    the feature has no unit or if the name already contains the unit.
+    the feature has no unit or if the shown name already ends in the unit in brackets.
 
     Args:
         name: name of the feature.

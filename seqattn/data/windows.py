@@ -23,7 +23,8 @@ from seqattn.data.series_steps import SeriesSteps
 from seqattn.data.spacing import Spacing
 
 CHUNK_NUMBERS = 2**18
-"""Number of values that `Windows.chunks` gathers at a time."""
+"""Maximum number of values that `Windows.chunks` gathers at a time, unless one sequence has more.
+"""
 
 
 class WindowNames(collections.abc.Sequence[str]):
@@ -74,7 +75,7 @@ class WindowNames(collections.abc.Sequence[str]):
 
 
 class Windows(Sequences):
-    """N sequences with values that are gathered each time they are read.
+    """N sequences whose values are gathered on demand.
 
     The array attributes gather all sequences, which may not fit in memory; `chunks` and `select`
     gather only some sequences. Empty source cells are interpolated linearly between the observed
@@ -85,7 +86,7 @@ class Windows(Sequences):
         targets: the rows of each target.
         names: names of the sequences.
         steps: times of the rows.
-        has_empty: whether any cell of the arrays is NaN.
+        has_empty: whether cells of the sources or targets may be NaN.
     """
 
     def __init__(

@@ -20,6 +20,7 @@ from seqattn import experiments
 from seqattn.analysis.evaluation import ReferenceLosses
 from seqattn.config import Config, OwnFile, as_plain, resolve
 from seqattn.data import Splits, Windows, cache, load_data, windows
+from seqattn.data.paths import file_series_names, find_files
 from seqattn.data.sequences import Sequences
 from seqattn.errors import ConfigError, DataError, StorageError
 from seqattn.experiments.verify_resume import verify_resume
@@ -462,7 +463,7 @@ def test_a_run_whose_split_was_another_is_not_gone_on_with(tmp_path: Path, seqat
     split.write_text(content.replace(",train,", ",test,", 1))
     done = seqattn("train", "c.yaml", "--plots=none", "--resume")
     assert done.code == 4
-    assert "training began with other parts" in done.err
+    assert "does not split the series into the parts" in done.err
     split.write_text(content)
     assert seqattn("train", "c.yaml", "--plots=none", "--resume").code == 0
 
@@ -501,3 +502,27 @@ def test_only_what_is_hidden_within_a_folder_is_left_out(
     for path in (Path("../d"), tmp_path / ".data" / "d"):
         data = load_data(config(path))
         assert len(data.train) + len(data.validation) + len(data.test) == 30
+
+
+def test_files_that_differ_only_in_their_suffixes_are_different_series(tmp_path: Path) -> None:
+    text = "t,x\n" + "".join(f"{k},{k * k % 7}\n" for k in range(9))
+    for name in ("a.csv", "a.txt", "b/a.csv", "c.csv"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    files = find_files(str(tmp_path))
+    names = ["a.csv", "a.txt", "b/a.csv", "c.csv"]
+    assert file_series_names(str(tmp_path), files) == names
+    pattern = f"{tmp_path}/**/*.*"
+    assert file_series_names(pattern, find_files(pattern)) == [f"{tmp_path}/{n}" for n in names]
+    data = load_data(OwnFile.model_validate({"path": str(tmp_path), "source_length": 5}))
+    assert sorted([*data.train.ids, *data.validation.ids, *data.test.ids]) == names
+
+
+def test_rows_of_wide_files_have_unique_names_when_other_rows_are_removed(tmp_path: Path) -> None:
+    header = "x_1,y_1,x_2,y_2\n"
+    rows = "".join(f"{k},2,3,{k * k}\n" for k in range(3))
+    for name in ("a.csv", "b.csv"):
+        (tmp_path / name).write_text(header + rows + header + rows)
+    data = load_data(OwnFile.model_validate({"path": str(tmp_path), "source_length": 1}))
+    ids = sorted([*data.train.ids, *data.validation.ids, *data.test.ids])
+    assert ids == [f"{name}:{row}" for name in "ab" for row in (1, 2, 3, 5, 6, 7)]

@@ -128,7 +128,6 @@ def test_scales_by_hand() -> None:
         assert (merged.shift, merged.scale) == pytest.approx((whole.shift, whole.scale), rel=1e-15)
         return whole.shift, whole.scale
 
-    assert fitted("none") == (0, 1)
     assert fitted("minmax") == (4.5, 4.5)
     assert fitted("robust") == (1.5, 3.0)
     assert fitted("standard") == pytest.approx((3, np.std(points)), rel=1e-15)
@@ -231,7 +230,29 @@ def test_the_source_of_a_window_is_filled_from_its_own_points(tmp_path: Path) ->
     }  # fmt: skip
     target = splits.train.target[:6, 0, 0]
     assert np.array_equal(target, [np.nan, np.nan, np.nan, 8, 9, 10], equal_nan=True)
-    assert any("10 sequences with empty cells were dropped" in note for note in splits.notes)
+    expected_note = (
+        "dropped 10 windows without a value of some feature in the source (data.missing)"
+    )
+    assert any(expected_note in note for note in splits.notes)
+
+
+@pytest.mark.parametrize(
+    ("cut", "expected"),
+    [
+        ({"source_length": 3}, "dropped 2 sequences with empty cells or missing rows"),
+        ({"window": {"source": 2, "target": 1}},
+         "dropped 6 windows with empty cells or missing rows"),
+    ],
+)  # fmt: skip
+def test_a_note_counts_what_was_dropped(tmp_path: Path, cut: Any, expected: str) -> None:
+    """Series s3 lacks the row of step 2, and series s5 has an empty cell in this row."""
+    rows = [(f"s{k}", t, "" if (k, t) == (5, 2) else k * t) for k in range(10) for t in range(5)
+            if (k, t) != (3, 2)]  # fmt: skip
+    splits = loaded(
+        tmp_path, table(rows, "sequence,step,x"), missing="drop_sequence", **cut
+    )  # fmt: skip
+    (note,) = [note for note in splits.notes if note.startswith("dropped")]
+    assert note.startswith(f"{expected} (data.missing): s")
 
 
 def test_rows_that_lack_are_missing(tmp_path: Path) -> None:
@@ -501,7 +522,7 @@ def test_a_forecast_goes_on_from_the_last_window(
         assert done.code == 3
         messages = {
             "refuse": "line 2, column 'y' is empty",
-            "drop_sequence": "all of its sequences (1) have empty cells and were dropped",
+            "drop_sequence": "dropped 1 sequence with empty cells or missing rows",
             "interpolate": "so it cannot be interpolated",
         }
         assert messages[missing] in " ".join(done.err.split())

@@ -390,7 +390,7 @@ def test_without_pyarrow_only_arrow_files_are_refused(
     with pa.ipc.new_file(tmp_path / "f.arrow", table.schema) as writer:
         writer.write_table(table)
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(DataError, match=r"pip install \"seqattn\[data\]\""):
+    with pytest.raises(UsageError, match=r"pip install \"seqattn\[data\]\""):
         read_all(tmp_path / "f.arrow", XY)
     assert len(read(GOOD)) == 2
     assert len(read_all(tmp_path / "f.parquet", XY)) == 1

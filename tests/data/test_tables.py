@@ -17,8 +17,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from seqattn.data.files import Chunk, ReadOptions, read_all
+from seqattn.data.files import Chunk, ReadOptions, read_all, read_chunks
 from seqattn.data.inspect import inspect_file
+from seqattn.data.tables import wide
 from seqattn.errors import AmbiguousData, DataError, SeqattnError
 
 FEW = settings(
@@ -267,3 +268,20 @@ def test_words_do_not_tell_series_apart_where_one_date_stands_there_twice(tmp_pa
     path.write_text("date,sky,temp\n" + "\n".join(rows) + "\n")
     with pytest.raises(AmbiguousData, match="line 15 and line 16 are both of 2020-01-14"):
         inspect_file(path)
+
+
+@pytest.mark.parametrize("at_once", [1, 2, 3, 7])
+def test_a_wide_table_in_chunks_keeps_its_last_rows_when_other_rows_are_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_once: int
+) -> None:
+    """Six sequences, with a row of units and a repeated header before the last three."""
+    header = "x_1,y_1,x_2,y_2"
+    rows = [f"{k},2,3,{k * k}" for k in range(6)]
+    path = tmp_path / "wide.csv"
+    path.write_text("\n".join([header, "m,m,m,m", *rows[:3], header, *rows[3:]]) + "\n")
+    monkeypatch.setattr(wide, "CHUNK_CELLS", 4 * at_once)
+    chunks = list(read_chunks(path, ReadOptions(layout="wide")))
+    assert [float(chunk.points.of(k)[0, 0]) for chunk in chunks for k in range(len(chunk))] == [
+        0, 1, 2, 3, 4, 5,
+    ]  # fmt: skip
+    assert [name for chunk in chunks for name in chunk.ids] == ["2", "3", "4", "6", "7", "8"]

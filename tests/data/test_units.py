@@ -126,9 +126,9 @@ def test_config_show_prints_the_mapping_with_its_origin(seqattn: Command, tmp_pa
     [
         ("degC", "data.units: expected a mapping such as {temperature: degC}, got the text 'degC'"),
         ("[degC]", "data.units: expected a mapping such as {temperature: degC}, got a list"),
-        ("{a: 5}", "data.units.a: expected a text, got 5"),
-        ("{a: null}", "data.units.a: expected a text, got nothing"),
-        ("{a: {b: c}}", "data.units.a: expected a text, got a mapping"),
+        ("{a: 5}", "data.units.a: expected text, got 5"),
+        ("{a: null}", "data.units.a: expected text, got nothing"),
+        ("{a: {b: c}}", "data.units.a: expected text, got a mapping"),
         ("{a: ''}", "data.units.a: must not be empty"),
     ],
 )

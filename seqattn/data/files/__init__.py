@@ -39,16 +39,16 @@ COMPRESSED_SUFFIXES = (".gz", ".zst")
 
 
 def read_chunks(path: Path, options: ReadOptions, *, whole: bool = False) -> Iterator[Chunk]:
-    """Yield the sequences of a file chunk by chunk, with bounded use of memory.
+    """Yield the sequences of a file chunk by chunk.
 
     Args:
         path: the file, or `-` for standard input.
         options: the options for reading the file.
-        whole: whether to yield the sequences of a memory-mapped file as a single chunk.
+        whole: whether to yield all sequences of an NPY file or a long table as a single chunk.
 
     Raises:
-        DataError: if the file cannot be used; the message states the row and the column, and
-            explains how to correct the problem.
+        DataError: if the file cannot be used, if a value is infinite or too large, or if two
+            sequences have the same name.
     """
     name = "standard input" if str(path) == "-" else str(path)
     seen = SeenIds()
@@ -111,8 +111,8 @@ def format_of_suffix(path: Path) -> str | None:
 
 
 def file_kind(path: Path, form: str) -> str:
-    """Return the format of a file, with the prefix `NESTED` if each line contains a whole
-    sequence."""
+    """Return the format of a file, with the prefix `NESTED` if it is a JSON Lines file with one
+    sequence per line."""
     return f"{NESTED}{form}" if form == "jsonl" and has_nested_points(path) else form
 
 

@@ -1,11 +1,11 @@
-"""Readers of NPY and NPZ files. The readers accept arrays of numbers, but no pickled objects.
+"""Readers of NPY and NPZ files. The readers accept no pickled objects.
 
-An NPY file contains one array (N, L, F), or (N, L) for one feature. The array is memory-mapped.
-Trailing steps that are NaN in every feature are padding. An NPZ file contains the arrays `source`
-and `target`, or an array with whole sequences, such as `values`. Optional arrays are `ids`,
-`features` (names of source features), `said` (names of target features), and `source_lengths`,
-`target_lengths` or `lengths` (numbers of valid steps), as in `predictions.npz` and the output of
-`seqattn data sample`. Features are selected by name.
+An NPY file contains one array (N, L, F), or (N, L) for one feature. With the layout "long", an
+array (L, F) is one sequence. The array is memory-mapped. Trailing steps that are NaN in every
+feature are padding. An NPZ file contains the array `source` and optionally `target`, or an array
+with whole sequences, such as `values`. Optional arrays are `ids`, `features` (names of source
+features), `said` (names of target features), and `source_lengths`, `target_lengths` or `lengths`
+(numbers of valid steps), as in `predictions.npz`. Features with names are selected by name.
 """
 
 from __future__ import annotations

@@ -74,7 +74,7 @@ def _read_block(raw: BinaryIO, size: int) -> tuple[bytes, bool]:
 
 def _has_more(raw: BinaryIO, until: float) -> bool:
     """Return whether more bytes or the end of the stream arrive before the time `until`. The result
-    is True if the stream is not a pipe."""
+    is True for a regular file, and for a stream that the system cannot wait for."""
     try:
         return bool(select.select([raw.fileno()], [], [], max(0.0, until - time.monotonic()))[0])
     except (OSError, ValueError):  # the stream is in memory, or the system does not support select

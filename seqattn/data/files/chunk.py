@@ -24,8 +24,8 @@ MAX_VALUE = 1e15
 MAX_LINE_BYTES = 16 * 2**20
 """Maximum length, in bytes, of a line of a text file. A longer line indicates a damaged file."""
 MAX_PIPED = 2**24
-"""Maximum number of values that are read from a pipe. The limit applies to a single sequence and to
-all sequences that are read at once. A limit is necessary because a pipe may never end."""
+"""Maximum number of values from a pipe that are in memory at once: in a single sequence, or in all
+sequences if they are read together. A limit is necessary because a pipe may never end."""
 DATES = "datetime64[us]"
 Where = Callable[[int, int], str]
 """Function that returns the location of a cell in the file as text, given the row and the feature
@@ -122,7 +122,7 @@ def to_offsets(lengths: Integers) -> Integers:
 
 
 def check_values(name: str, chunk: Chunk) -> None:
-    """Check that no value is infinite or larger than `MAX_VALUE`. Empty cells are allowed.
+    """Check that no absolute value is infinite or above `MAX_VALUE`. Empty cells are allowed.
 
     Raises:
         DataError: if a value is infinite or too large; the message states the location of the first
@@ -152,7 +152,8 @@ def raise_bad_value(place: str, value: float) -> None:
 
 
 def first_line(error: BaseException) -> str:
-    """Return the first line of an error message from a library. A long line is shortened."""
+    """Return the first line of an error message from a library, without the type of the error. A
+    long line is shortened."""
     lines = str(error).strip().splitlines() or [type(error).__name__]
     return re.sub(r"^[A-Z][A-Za-z ]+ Error: ", "", lines[0])[:200]
 

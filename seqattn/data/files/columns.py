@@ -25,7 +25,7 @@ def select_features(
         the names of the features in the file, and notes for the user.
 
     Raises:
-        DataError: if a requested feature is missing.
+        DataError: if a requested feature is missing, or if the file has no features.
     """
     requested = options.features
     if requested is None:

@@ -73,8 +73,7 @@ def read_json_lines(raw: BinaryIO, name: str, options: ReadOptions) -> Iterator[
     """Yield the chunks of a JSON Lines file.
 
     Raises:
-        DataError: if a line cannot be used; the message states the line number and explains how to
-            correct the problem.
+        DataError: if a line cannot be used, or if the file is empty.
     """
     reader = _Reader(name, options)
     pending, size = list[_Line](), 0
@@ -119,7 +118,7 @@ class _Line(NamedTuple):
 
 
 class _Reader:
-    """A parser of the lines of a file. All lines must have the same features.
+    """A parser of the lines of a file. All lines must have the same number of features.
 
     Attributes:
         widths: the number of source features, and the number of target features or None if there is
@@ -152,7 +151,7 @@ class _Reader:
 
         Raises:
             DataError: if the number differs from the number in earlier lines or from the number of
-                feature names.
+                feature names, or if only some lines have a target.
         """
         names = self.options.features
         if self.widths is None and names is not None and len(names) != source:

@@ -1,5 +1,4 @@
-"""Reader of the arrays in an NPZ archive. The reader accepts numbers and strings, but no pickled
-objects."""
+"""Reader of the arrays in an NPZ archive. The reader accepts no pickled objects."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ class ReadOptions:
     Attributes:
         format: csv, tsv, jsonl, json, npz, npy, parquet or arrow. If "auto", the suffix of the file
             determines the format.
-        layout: layout of a table: "long", "wide" or "auto".
+        layout: layout of a table or of an array with two axes: "long", "wide" or "auto".
         delimiter: delimiter of a text file.
         comment: prefix of comment lines in a text file.
         encoding: encoding of a text file.
@@ -46,10 +46,11 @@ class ReadOptions:
         is_training: whether a number that looks like a missing value is an error. If False, such a
             number only causes a note.
         source_and_target: names of the source features and of the target features in an NPZ file
-            with separate arrays. If None, `features` applies to the source, and all target features
-            are read.
-        roles: roles of the columns in the training table, or None. These roles replace the value
-            "auto" of other attributes.
+            with separate arrays. If None, `features` selects the source features. It also selects
+            the target features if the file has the same feature names for source and target;
+            otherwise, all target features are read.
+        roles: roles of the columns in the training table, or None. These roles may replace the
+            value "auto" of other attributes.
         max_values: maximum number of values in one sequence of a long table, or None for no limit.
     """
 

@@ -1,4 +1,4 @@
-"""Writer of generated sequences as files that `read_chunks` can read."""
+"""Conversion of generated sequences to files that `read_chunks` can read."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def write_sequences(
 
     Args:
         part: the sequences.
-        form: one of `FORMATS`.
+        form: csv, tsv, jsonl, npz, npy, parquet or arrow.
         wide: whether to write a table with one sequence per row.
         is_continuation: whether the target continues the source. If True, source and target are
             written as one series. Otherwise, the target gets separate columns.
@@ -31,6 +31,7 @@ def write_sequences(
     Raises:
         UsageError: if the format cannot represent the sequences, or if the format is Arrow and
             pyarrow is not installed.
+        DataError: if the format is unknown.
     """
     source = [p[:n] for p, n in zip(part.source, part.source_lengths, strict=True)]
     target = [p[:n] for p, n in zip(part.target, part.target_lengths, strict=True)]

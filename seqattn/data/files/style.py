@@ -14,8 +14,8 @@ class TableStyle:
         decimal: decimal mark of a text file.
         series: names of the columns with the series id; empty if there are none.
         time: names of the columns with the time; empty if there are none.
-        time_formats: `strftime` format of each column in `time`, with `%q` for the quarter; empty
-            for a single column in ISO 8601 format.
+        time_formats: `strftime` format of each column in `time`, with `%q` for the quarter; if
+            empty, dates are written in ISO 8601 format in a single column.
     """
 
     separator: str | None = None

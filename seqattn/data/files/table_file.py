@@ -23,7 +23,7 @@ DAY, SECOND = 86_400_000_000, 1_000_000
 
 
 def import_pyarrow() -> Any:
-    """Import pyarrow.
+    """Import and return pyarrow.
 
     Raises:
         UsageError: if pyarrow is not installed.
@@ -48,11 +48,13 @@ def quote_cell(text: str, separator: str = ",") -> str:
 class TableFile:
     """A writer of rows to a file object, block by block.
 
-    The database writes text to an unnamed temporary file, which disappears with the process. A
-    Parquet file is created from the text of all rows at the end, so that memory use is bounded.
+    DuckDB writes text to an unnamed temporary file, which disappears with the process. A Parquet
+    file is created from the text of all rows at the end, so that memory use is bounded. Arrow files
+    are written with pyarrow.
 
     Args:
-        file: the file object. Text is written after each block. `close` writes all other formats.
+        file: the file object. Text and Arrow rows are written block by block. `close` writes all
+            rows of a Parquet file.
         form: csv, tsv, parquet or arrow.
         names: names of the columns.
         style: style of a text file.
@@ -128,7 +130,8 @@ class TableFile:
             (self.file if self.is_text else self.spool).write(block_file.read())
 
     def close(self) -> None:
-        """Write the remaining rows and call `discard`. The file object stays open."""
+        """Write the remaining content of the file, and close all temporary files. The file object
+        stays open."""
         if self.form == "arrow":
             if self.writer is not None:
                 self.writer.close()
@@ -141,7 +144,8 @@ class TableFile:
             self.discard()
 
     def discard(self) -> None:
-        """Close the database and the temporary files. Unwritten rows are lost."""
+        """Close the database and all temporary files without writing the remaining content. An
+        Arrow file uses neither."""
         if self.form != "arrow":
             self.database.close()
             if self.spool is not None:
@@ -163,7 +167,7 @@ class TableFile:
         """Write the result of a query to a file.
 
         Raises:
-            OSError: if the disk is full.
+            OSError: if the file cannot be written, for example because the disk is full.
         """
         try:
             self.database.execute(

@@ -10,13 +10,13 @@ from typing import Any
 HAS_DESCRIPTOR_PATHS = Path("/dev/fd").is_dir()
 """Whether the system has a path for each open file, as Linux and macOS do."""
 CAN_OPEN_TWICE = os.name == "posix"
-"""Whether a `NamedTemporaryFile` can be opened a second time. Windows refuses this while the file
-removes itself when it is closed."""
+"""Whether a `NamedTemporaryFile` can be opened a second time. Windows refuses this for a file that
+is removed automatically when it is closed."""
 
 
 def unnamed_file() -> Any:
     """Open a temporary file without a name, which a killed process does not leave behind. On a
-    system without descriptor paths, the file has a name. `path_of` returns the path of both."""
+    system without descriptor paths, the file has a name. `path_of` returns a path in both cases."""
     return tempfile.TemporaryFile() if HAS_DESCRIPTOR_PATHS else named_file()
 
 
@@ -40,5 +40,5 @@ def named_file(suffix: str = "") -> Any:
 
 
 def path_of(file: Any) -> str:
-    """Return a path through which a file of `unnamed_file` or `named_file` can be opened."""
+    """Return a path through which a file from `unnamed_file` or `named_file` can be opened."""
     return file.name if isinstance(file.name, str) else f"/dev/fd/{file.fileno()}"

@@ -1,4 +1,4 @@
-"""Writers of sequences and forecasts as files that `read_chunks` can read."""
+"""Writers of files with sequences and forecasts. `read_chunks` can read these files."""
 
 from __future__ import annotations
 
@@ -117,7 +117,8 @@ class TableWriter:
             values: (N, T, F) forecasts.
 
         Raises:
-            DataError: if a date is NaT in a Parquet or Arrow file.
+            DataError: if a date is NaT in a Parquet or Arrow file, or if the style has several time
+                columns but the times are numbers.
         """
         N, T, F = values.shape
         flat = steps.reshape(-1)
@@ -144,11 +145,11 @@ class TableWriter:
         self.table.append([*words, flat, *cells], counted)
 
     def close(self) -> None:
-        """Write the remaining rows."""
+        """Write the remaining content of the file."""
         self.table.close()
 
     def discard(self) -> None:
-        """Discard the remaining rows without writing them."""
+        """Discard the remaining content of the file without writing it."""
         self.table.discard()
 
 
@@ -169,21 +170,22 @@ def json_line(name: str, described: dict[str, NDArray[np.floating]]) -> str:
 
 
 def _json_number(value: np.floating) -> float | None:
-    """Return the shortest decimal number that is read back as the same value, or None for NaN."""
+    """Return the shortest decimal number that is read back as the same value, or None for a value
+    that is not finite."""
     return float(str(value)) if np.isfinite(value) else None
 
 
 def forecast_arrays(
     part: Sequences, forecast: Floats, *, with_target: bool
 ) -> dict[str, NDArray[np.generic]]:
-    """Return sequences and their forecasts as arrays for an NPZ file. Padding and unobserved target
-    cells are NaN.
+    """Return sequences and their forecasts as arrays for an NPZ file. In sources and targets,
+    padding is NaN. Unobserved target cells are also NaN.
 
     Args:
         part: the sequences.
         forecast: (N, T, F) forecast in the user's units.
         with_target: whether the targets are known. If True, the result includes the targets, and
-            each forecast is cut to the length of its target.
+            each forecast is NaN after the last step of its target.
     """
 
     def mask_padding(points: Floats, keep: NDArray[np.bool_]) -> Floats:

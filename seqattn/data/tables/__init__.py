@@ -2,7 +2,7 @@
 
 A file becomes a `Table` with raw columns. Each column becomes a `Column` of numbers, times or
 words. The columns determine a `LongLayout` or a `WideLayout`. The layout determines how the rows
-become a `Chunk`.
+become `Chunk` objects.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def infer_layout(table: Table, options: ReadOptions) -> LongLayout | WideLayout:
 
     Raises:
         DataError: if a column is missing or a cell is invalid.
-        AmbiguousData: if the table can be read in two plausible ways.
+        AmbiguousData: if the table can be read in several plausible ways.
     """
     wide = wide_layout(table, options)
     if wide is not None:
@@ -91,11 +91,11 @@ def read_table(path: Path, kind: str, options: ReadOptions, *, whole: bool) -> I
         path: the file.
         kind: format of the file.
         options: the options for reading the file.
-        whole: whether to yield the whole file as one chunk.
+        whole: whether to yield all sequences of a long table as one chunk.
 
     Raises:
         DataError: if the file cannot be read, a column is missing or a cell is invalid.
-        AmbiguousData: if the table can be read in two plausible ways.
+        AmbiguousData: if the table can be read in several plausible ways.
     """
     with open_table(path, kind, options) as table:
         options = match_feature_names(table, options)
@@ -103,8 +103,8 @@ def read_table(path: Path, kind: str, options: ReadOptions, *, whole: bool) -> I
 
 
 def match_feature_names(table: Table, options: ReadOptions) -> ReadOptions:
-    """Return options with the feature names of the file, which may differ from the requested names
-    if `may_rename` is set.
+    """Return options with the roles of the training table and with the feature names of the file,
+    which may differ from the requested names if `may_rename` is set.
 
     Raises:
         DataError: if a feature is missing and no column can replace it.

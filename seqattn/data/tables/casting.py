@@ -17,12 +17,12 @@ from seqattn.data.tables.time_formats import find_time_column
 SPACES = " \t\u00a0"
 """Characters that are stripped from cells."""
 SAMPLE_ROWS = 1000
-"""Number of rows in a sample. A column contains words if no cell of the sample looks like a number
-or a date."""
+"""Number of rows in a sample. A text column usually contains words if no cell of the sample looks
+like a number or a date."""
 NUMBERS = re.compile(
     r"BOOLEAN|U?(TINY|SMALL|BIG|HUGE)INT|U?INTEGER|DOUBLE|FLOAT|DECIMAL\(\d+,\d+\)"
 )
-"""Pattern of the numeric types of the database."""
+"""Pattern of the numeric and boolean types of the database."""
 
 
 def infer_columns(table: Table, options: ReadOptions, names: Sequence[str]) -> dict[str, Column]:
@@ -44,8 +44,8 @@ def infer_columns(table: Table, options: ReadOptions, names: Sequence[str]) -> d
 def _plain_number_columns(
     table: Table, names: Sequence[str], options: ReadOptions
 ) -> dict[str, Column]:
-    """Return the text columns in which all cells can be cast to finite numbers. A sample is checked
-    first, then all rows."""
+    """Return the text columns in which all cells except NULL can be cast to finite numbers. A
+    sample is checked first, then all rows."""
     if options.decimal == "," or options.na_values:
         return {}
     known = {name: table.column(name) for name in names}
@@ -73,7 +73,7 @@ def _plain_number_columns(
 def _cleaned_text(table: Table, name: str, options: ReadOptions) -> str:
     """Return SQL for the cells of a column as text. The SQL gives NULL for an empty cell.
 
-    The cells of a text file are cleaned once and in place, because most queries read these cells.
+    The cells of a text column are cleaned once and in place, because most queries read these cells.
     """
     cell = table.column(name)
     kind = table.types[table.header.index(name)]
@@ -100,7 +100,8 @@ def _cleaned_text(table: Table, name: str, options: ReadOptions) -> str:
 
 
 def _is_clean(table: Table, cell: str, empty: Sequence[str]) -> bool:
-    """Return whether no cell has surrounding spaces or counts as empty."""
+    """Return whether no cell has surrounding spaces or contains a usual spelling of an empty
+    cell."""
     cases = {each for word in empty for each in (word, word.upper(), word.capitalize())}
     written = sorted({*cases, "NaN"})
     spaces = literal(f"^[{SPACES}]|[{SPACES}]$")
@@ -185,8 +186,9 @@ def _is_quantity_or_date(word: str) -> bool:
 def _number_column(
     table: Table, words: Column, n: int, sample: Sequence[str], options: ReadOptions
 ) -> Column | None:
-    """Convert a text column to a column of numbers, which may have a few invalid cells. Return None
-    if the column is not numeric."""
+    """Convert a text column to a column of numbers, which may have a few invalid cells. If the
+    units of the numbers differ, the column remains a column of words. Return None if the column is
+    not numeric."""
     found = find_numeral(table, words.text, n, sample, options, MIN_MATCHING_SHARE)
     if found is None:
         return None
@@ -227,8 +229,8 @@ def _boolean_column(table: Table, words: Column, sample: Sequence[str]) -> Colum
 def _unify_decimals(
     table: Table, columns: dict[str, Column], options: ReadOptions
 ) -> dict[str, Column]:
-    """Use one decimal mark for all columns. If one column certainly has decimal commas, 1.234 in
-    another column is read as an integer with a thousands separator."""
+    """If one column certainly has decimal commas, read the other columns with decimal commas where
+    possible. For example, 1.234 is then an integer with a thousands separator."""
     sure = [c for c in columns.values() if c.kind == "number" and c.decimal == "," and not c.either]
     if not sure or options.decimal != "auto":
         return columns

@@ -1,4 +1,4 @@
-"""The database that reads tables.
+"""The DuckDB database that reads tables.
 
 Each process has one database. The database is in memory and spills to a temporary folder.
 """
@@ -55,8 +55,8 @@ def connect(name: str = "") -> Iterator[duckdb.DuckDBPyConnection]:
 
 
 def _database() -> duckdb.DuckDBPyConnection:
-    """Return the database of this process. The database is opened only once, because opening a
-    database takes longer than reading a small file."""
+    """Return the database of this process. The database is reused as long as it is usable, because
+    opening a database takes longer than reading a small file."""
     import duckdb
 
     process = os.getpid()
@@ -125,7 +125,7 @@ def sql_call(function: str, path: Path, **options: Any) -> str:
 
 
 def read_first_lines(path: Path, count: int) -> list[str]:
-    """Return the first lines of a compressed text file.
+    """Return the first `count` lines of a compressed text file.
 
     Raises:
         DataError: if the file cannot be decompressed.

@@ -24,7 +24,8 @@ MILLISECOND = 1
 
 
 def read_durations(connection: duckdb.DuckDBPyConnection, path: Path) -> dict[str, float]:
-    """Return the length, in seconds, of the unit of each duration column, by column name.
+    """Return the length in seconds of the unit of each duration column, by column name. If the file
+    has no readable Arrow schema, the result is empty.
 
     Raises:
         duckdb.Error: if the file is damaged.

@@ -26,8 +26,8 @@ class TableFacts:
     Attributes:
         rows: number of rows.
         columns: the columns by name.
-        ignored: the reason for leaving out a column, by column name.
-        reasons: one sentence for each inference.
+        ignored: the reason for leaving out each ignored column, by column name.
+        reasons: the reasons for the inferred series id and time columns, as phrases.
 
     Raises:
         DataError: if a requested column is missing or there are no rows.
@@ -77,7 +77,8 @@ class TableFacts:
         return self._steps(name, "step <= 0 OR step IS NULL") * 4 <= self.rows
 
     def increments_by_one(self, name: str) -> bool:
-        """Return whether the numbers of a column increase by one in every row."""
+        """Return whether the numbers of a column increase by one in every row of a table with at
+        least three rows."""
         if self.columns[name].kind != "number" or self.rows <= 2:
             return False
         return not self._steps(name, "step IS DISTINCT FROM 1")
@@ -117,7 +118,8 @@ class TableFacts:
         return in_order or self.distinct(*texts, time.sql) == self.rows
 
     def is_constant_in(self, series: Sequence[str], column: Column) -> bool:
-        """Return whether a column has a single value in each series and no empty cells."""
+        """Return whether a column without empty cells has a single value in each of several series.
+        Some series must have more than one row."""
         texts = [self.columns[name].text for name in series]
         first = " AND ".join(
             f"{text} = (SELECT {text} FROM {ROWS} ORDER BY {ROW} LIMIT 1)" for text in texts
@@ -137,7 +139,9 @@ class TableFacts:
         return to_time_column(self.table, self.columns[name], self.options)
 
     def find_counter(self, series: Sequence[str]) -> TimeColumn | None:
-        """Find a column of numbers that grows by a constant amount within each series."""
+        """Find a column of numbers that grows by a constant amount within each series. Return None
+        if there is no such column, if the table has fewer than `MIN_ROWS` rows, or if the user set
+        `data.time`."""
         if self.options.time != "auto" or self.rows < MIN_ROWS:
             return None
         keys = ", ".join(self.columns[name].text for name in series)

@@ -31,8 +31,8 @@ def is_like_value(cell: str) -> bool:
 
 
 def requested_names(options: ReadOptions) -> set[str]:
-    """Return the column names in the options, which a header must contain. Names that look like
-    values are left out."""
+    """Return the column names in the options. A row that contains one of these names is a header.
+    Names that look like values are left out."""
     named = [*(options.features or ()), *options.ignore, *options.one_hot]
     for columns in (options.series, options.time):
         named += [] if columns is None or columns == "auto" else columns
@@ -40,8 +40,8 @@ def requested_names(options: ReadOptions) -> set[str]:
 
 
 def is_header(cells: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
-    """Return whether the first row is a header, which contains names or the steps of a wide
-    table."""
+    """Return whether the first row is a header, that is, whether it contains column names or the
+    steps of a wide table."""
     values = [cell for cell in cells if is_like_value(cell)]
     if not values:
         return any(cells)

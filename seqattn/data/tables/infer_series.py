@@ -21,8 +21,8 @@ from seqattn.data.tables.time_columns import TimeColumn
 from seqattn.errors import AmbiguousData
 
 MIN_ROWS_PER_TIME = 1.2
-"""Minimum average number of rows per time at which columns of words can be series ids even without
-a usual name."""
+"""Minimum average number of rows per time at which columns without a usual name can contain series
+ids."""
 
 
 def find_series(
@@ -122,8 +122,12 @@ def _block_series(facts: TableFacts, named: Sequence[str]) -> tuple[str, ...]:
 def _key_columns(
     facts: TableFacts, named: Sequence[str], words: Sequence[str], time: TimeColumn
 ) -> tuple[str, ...] | None:
-    """Return the names of the fewest columns that distinguish all rows with the same time, or None
-    if there are no such columns."""
+    """Return the names of the fewest columns, at most three, that distinguish all rows with the
+    same time, or None if there are no such columns.
+
+    Raises:
+        AmbiguousData: if either of two columns could be the series id.
+    """
     every = [*named, *words]
     single = [name for name in every if facts.identifies_rows((name,), time)]
     if single:
@@ -191,9 +195,10 @@ def _series_without_time(
 ) -> tuple[tuple[str, ...], TimeColumn | None]:
     """Infer the series id columns of a table without a time column.
 
-    A series id column either has a usual name or contains words. In a column of words, the rows
-    with the same word must be contiguous. A column that counts up within each series becomes the
-    time.
+    A series id column either has a usual name or contains words or integers. Without a usual name,
+    the rows with the same word or integer must be contiguous, and integers are series ids only if
+    another column counts up within each series. A column that counts up within each series becomes
+    the time.
 
     Returns:
         the names of the series id columns, and the time column or None.
@@ -219,7 +224,8 @@ def _series_without_time(
 def _repeated_words(
     facts: TableFacts, unassigned: Sequence[str], named: Sequence[str]
 ) -> tuple[str, ...]:
-    """Return a column in which a value occurs in two or more rows on average."""
+    """Return a column in which a value occurs in two or more rows on average. The column must have
+    a usual name or contain each word in contiguous rows."""
     words = [n for n in unassigned if facts.columns[n].kind == "words" and n not in named]
     for name in [*named, *words]:
         if 2 * facts.distinct(facts.columns[name].text) <= facts.rows and (

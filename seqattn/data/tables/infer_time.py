@@ -14,7 +14,7 @@ from seqattn.errors import AmbiguousData
 
 
 def find_time(facts: TableFacts) -> TimeColumn | None:
-    """Find the time column. Return None if there is no time or the time depends on the series."""
+    """Find the time column. Return None if there is none, or if the series must be known first."""
     time_option = facts.options.time
     if time_option is None:
         return None
@@ -44,7 +44,7 @@ def _choose_date_column(facts: TableFacts, dates: Sequence[str]) -> str:
     """Choose the time column by name if several columns contain dates.
 
     Raises:
-        AmbiguousData: if no column has a usual name for a time.
+        AmbiguousData: if several columns contain dates and none has a usual name for a time.
     """
     named = known_names(dates, TIME_NAMES) if len(dates) > 1 else dates
     if not named:

@@ -26,7 +26,7 @@ COPY, SORTED = "sorted_copy", "sorted_rows"
 CHUNK_ROWS = 2**20
 """Maximum number of rows in a chunk of several sequences."""
 FETCH_ROWS = 2**17
-"""Number of rows in one fetch from the database."""
+"""Maximum number of rows in one fetch from the database."""
 
 
 def long_chunks(
@@ -41,7 +41,8 @@ def long_chunks(
         whole: whether to yield all sequences as one chunk.
 
     Raises:
-        DataError: if a sequence has two rows with the same time, or if a series id is empty.
+        DataError: if a feature column contains words, if a sequence has two groups or two rows with
+            the same time, or if a series id is empty.
     """
     features, values = _feature_sql(table, roles, options)
     notes = _sort(table, roles, values)

@@ -1,7 +1,8 @@
 """Detection of the notation of numbers in a text file: decimal mark, thousands separator, units.
 
-Each notation has a pattern. The pattern that matches all cells of a column determines the notation
-of the column. If two patterns match and give different numbers, the column is ambiguous.
+Each notation has a pattern. The pattern that matches the most cells of a column determines the
+notation of the column. If the comma in these cells can be a decimal mark or a thousands separator,
+the column is ambiguous.
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ class NumeralMatch:
         numeral: the notation.
         text: SQL expression for the cells without the unit.
         other: another notation that matches and gives different numbers, or None.
-        example: an ambiguous cell.
+        example: an ambiguous cell, or "" if `other` is None.
         unit: unit after or before every number, or "" for no unit.
         units: all units if the numbers have different units, otherwise empty.
     """
@@ -114,7 +115,7 @@ def find_numeral(
         n: number of cells that are not empty.
         sample: some of the cells that are not empty.
         options: the options for reading the table.
-        min_share: minimum fraction of the cells that are numbers.
+        min_share: minimum fraction of the cells that must be numbers.
     """
     unit, units = _units_of_sample(sample)
     if units:

@@ -1,4 +1,4 @@
-"""Reader of a table from a pipe in blocks, so that no forecast waits for the end of the pipe."""
+"""Reader of a table from a pipe in blocks, so that forecasts can begin before the pipe ends."""
 
 from __future__ import annotations
 
@@ -23,21 +23,20 @@ from seqattn.data.tables.wide import WideLayout
 from seqattn.errors import DataError
 
 BLOCK_BYTES = 2**22
-"""Size of a block of text in bytes."""
+"""Maximum number of bytes that are read at a time."""
 MIN_LINES = 64
 """Number of lines from which roles are inferred, unless fewer lines are sufficient."""
 
 
 def read_piped_table(raw: BinaryIO, name: str, options: ReadOptions, kind: str) -> Iterator[Chunk]:
-    """Yield each sequence as soon as it is complete. A sequence is complete when the next sequence
-    begins or the pipe ends.
+    """Yield chunks of sequences as soon as these sequences are complete. In a long table, a
+    sequence is complete when the next sequence begins or the pipe ends.
 
-    The format and the roles are inferred from the first block. The rows of a sequence must be
+    The format and the roles are inferred from the first lines. The rows of a sequence must be
     contiguous.
 
     Raises:
-        DataError: if the table cannot be used; the message states the row and explains how to
-            correct the problem.
+        DataError: if the table cannot be used.
     """
 
     def too_long(lines: int) -> DataError:
@@ -111,8 +110,8 @@ def _merge_first(blocks: Iterator[bytes], is_enough: Callable[[bytes], bool]) ->
 def _is_enough(head: bytes, name: str, options: ReadOptions, kind: str) -> bool:
     """Return whether the first lines are sufficient to find the series id column.
 
-    A header and a row are sufficient if the options name this column, or if the header contains an
-    unambiguous name for it.
+    A header and a row are sufficient if the options name this column, if the header contains an
+    unambiguous name for it, or if all columns are features or usual time columns.
     """
     lines = head.count(b"\n")
     if lines < 2 or lines >= MIN_LINES or len(head) >= BLOCK_BYTES:

@@ -54,7 +54,7 @@ class PlainColumn:
         return f"replace({text}, ' ', 'T')" if self.between == "T" else text
 
     def is_plain(self, cell: str, typed: str) -> str:
-        """Return an SQL condition that is true if a cell is empty or can be cast to the type."""
+        """Return an SQL condition that is true if a cell is empty or a plain value of the type."""
         if self.type == "DOUBLE":  # the database would read 1_000 as a number
             return f"({cell} IS NULL OR isfinite({typed}) AND NOT contains({cell}, '_'))"
         same = f"{self.text(typed)} = {cell}"

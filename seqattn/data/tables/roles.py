@@ -1,7 +1,7 @@
 """Inference of the column roles of a long table: series id, time and features.
 
-Roles are inferred from names and values, and a reason is recorded for each role. If two readings of
-the table are plausible and give different sequences, the table is ambiguous.
+Roles are inferred from names and values, and the reasons are recorded. If two readings of the table
+are plausible and give different sequences, the table is ambiguous.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ class LongLayout:
         time: the time, or None if the order of the rows is the time order.
         features: names of the feature columns.
         group: name of the column with the group, or None if there is no group.
-        ignored: the reason for leaving out a column, by column name.
-        reasons: one sentence for each inference.
+        ignored: the reason for leaving out each ignored column, by column name.
+        reasons: the reasons for the inferred series id and time columns, as phrases.
         columns: the columns by name.
     """
 
@@ -55,7 +55,7 @@ def infer_roles(table: Table, options: ReadOptions) -> LongLayout:
 
     Raises:
         DataError: if a requested column is missing or no column remains for features.
-        AmbiguousData: if the table can be read in two plausible ways.
+        AmbiguousData: if the table can be read in several plausible ways.
     """
     facts = TableFacts(table, options)
     for name, column in facts.columns.items():
@@ -77,10 +77,11 @@ def infer_roles(table: Table, options: ReadOptions) -> LongLayout:
 
 
 def check_later_rows(table: Table, roles: LongLayout) -> None:
-    """Check later rows from a pipe against the columns of the first block.
+    """Check that later rows from a pipe fit the columns that were inferred from the first rows.
 
     Raises:
-        DataError: if a cell cannot be converted to the kind of values in its column.
+        DataError: if a time or feature cell cannot be read as its column was read in the first
+            rows, or if a row has no time.
     """
     times = () if roles.time is None else roles.time.names
     for name in (*times, *roles.features):
@@ -93,7 +94,12 @@ def check_later_rows(table: Table, roles: LongLayout) -> None:
 
 
 def drop_index_column(facts: TableFacts) -> None:
-    """Leave out the first column if it contains row numbers, as in files from pandas and R."""
+    """Leave out the first column if it contains row numbers and is called "" or "Unnamed: 0", as in
+    files from pandas and R.
+
+    Raises:
+        DataError: if the first column has no name but does not contain row numbers.
+    """
     name = facts.table.header[0]
     options = facts.options
     requested = [*(options.features or ()), *options.series, *(options.time or ())]
@@ -115,7 +121,8 @@ def drop_index_column(facts: TableFacts) -> None:
 def find_features(
     facts: TableFacts, series: Sequence[str], time: TimeColumn | None
 ) -> tuple[str, ...]:
-    """Return the feature columns: those in the options, or all columns without another role."""
+    """Return the feature columns: those in the options, or the usable columns without another
+    role."""
     assigned = (*series, *(time.names if time else ()))
     if facts.options.number_columns is not None:
         for name in facts.without_role(*assigned):

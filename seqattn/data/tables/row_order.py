@@ -1,4 +1,4 @@
-"""Check of whether the rows of a table are sorted."""
+"""A function that checks whether the rows of a table are sorted."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ def distinct(*sql: str) -> str:
 
 
 def are_in_order(table: Table, keys: Sequence[str], step: str) -> bool:
-    """Return whether the rows of each series are contiguous and have strictly increasing times.
+    """Return whether the rows of each series are contiguous and have strictly increasing times. If
+    rows before the last row were removed from the table, return False.
 
     Args:
         table: the rows.
         keys: SQL expressions for the series id columns; empty if all rows are one series.
         step: SQL expression for the time.
     """
-    rows = f"count(*) = max({ROW})"  # False if a row was removed from the table
+    rows = f"count(*) = max({ROW})"  # False if a row before the last row was removed
     groups = distinct(*keys) if keys else "least(count(*), 1)"
     is_complete, num_series = table.measure(rows, groups)
     if not is_complete:

@@ -1,4 +1,4 @@
-"""Detection of numbers that represent missing values, such as -999."""
+"""Detection of numbers that may represent missing values, such as -999."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ SENTINELS = (-9.0, -99.0, -99.9, -99.99, -999.0, -999.9, -999.99, -9999.0, -9999
 
 
 def check_sentinels(table: Table, roles: LongLayout, options: ReadOptions) -> None:
-    """Check features for numbers that may represent missing values.
+    """Check features for numbers that may represent missing values. Outside training, such a number
+    only causes a note.
 
     Raises:
-        AmbiguousData: if `data.na_values` is not set and a feature contains a number from
-            `SENTINELS` outside the range of the other values of the feature. Either the number is
-            negative and the other values are not, or the distance of the number from the range
-            exceeds the width of the range.
+        AmbiguousData: if `data.na_values` is not set and a feature of a training table contains a
+            number from `SENTINELS` outside the range of the other values of the feature. Either the
+            number is negative and the other values are not, or the distance of the number from the
+            range exceeds the width of the range.
     """
     if options.na_values is not None:
         return

@@ -32,7 +32,8 @@ def to_column_roles(table: Table, roles: LongLayout) -> ColumnRoles:
 
 
 def _formats(table: Table, columns: list[Column]) -> tuple[str, ...]:
-    """Return the `strftime` format of each time column, or an empty tuple for ISO 8601 format."""
+    """Return the `strftime` format of each time column, or an empty tuple if any format is
+    unknown."""
     words = [
         str(table.one(f"SELECT {c.text} FROM {ROWS} ORDER BY {ROW} LIMIT 1")[0]) for c in columns
     ]
@@ -52,7 +53,7 @@ def _formats(table: Table, columns: list[Column]) -> tuple[str, ...]:
 
 
 def _part_format(form: str, word: str) -> str:
-    """Return the format of a part of a date, with leading zeros only if the file has them."""
+    """Return the format of a part of a date, with leading zeros only if `word` has one."""
     return form if form == "%Y" or word.startswith("0") else f"%-{form[1]}"
 
 

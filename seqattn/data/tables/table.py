@@ -12,7 +12,7 @@ from seqattn.data.files.chunk import MAX_LINE_BYTES, first_line
 from seqattn.data.files.lines import check_json_lines
 from seqattn.data.tables.connection import connect, literal, quote_name, sql_call
 from seqattn.data.tables.durations import read_durations
-from seqattn.errors import DataError
+from seqattn.errors import DataError, UsageError
 
 if TYPE_CHECKING:
     import duckdb
@@ -65,7 +65,8 @@ class Table:
         return self.query(sql)[0]
 
     def one_cached(self, sql: str) -> tuple[Any, ...]:
-        """Return the first row of the result of a query. Each query is executed only once."""
+        """Return the first row of the result of a query. The result is cached until the rows
+        change."""
         if sql not in self.known:
             self.known[sql] = self.one(sql)
         return tuple(self.known[sql])
@@ -87,7 +88,7 @@ class Table:
         return f"c{self.header.index(name)}"
 
     def text(self, name: str) -> str:
-        """Return SQL for the text that the cells of a column have in the file."""
+        """Return SQL for the cells of a column as text."""
         if name in self.texts:
             return self.texts[name]
         cell = self.column(name)
@@ -104,6 +105,7 @@ def typed_table(path: Path, name: str, kind: str) -> Iterator[Table]:
 
     Raises:
         DataError: if the file cannot be read.
+        UsageError: if the file is an Arrow file, and pyarrow is not installed.
     """
     with connect(name) as connection:
         try:
@@ -137,7 +139,7 @@ def _typed_source(connection: duckdb.DuckDBPyConnection, path: Path, name: str, 
     try:
         import pyarrow as pa
     except ImportError:
-        raise DataError(
+        raise UsageError(
             f"{name}: Arrow files are read with pyarrow, which is not installed. Write the file"
             ' as Parquet, or install pyarrow: pip install "seqattn[data]"'
         ) from None

@@ -206,7 +206,8 @@ def _detect_encoding(head: bytes, name: str, options: ReadOptions) -> tuple[str,
 
 
 def _detect_comment(lines: Sequence[str]) -> str:
-    """Return the comment prefix of the first line, or "" if the first line is not a comment."""
+    """Return the comment prefix of the first line that is not blank, or "" if this line is not a
+    comment."""
     first = next((line.lstrip() for line in lines if line.strip()), "")
     return next((sign for sign in COMMENTS if first.startswith(sign)), "")
 
@@ -236,7 +237,7 @@ def _common_width(rows: Sequence[Sequence[str]]) -> int:
 
 def _first_row(rows: Sequence[Sequence[str]], width: int) -> int:
     """Return the index of the first row of the table. This row has `width` cells, or is a header
-    that lacks one name."""
+    that lacks one name. If there is no such row, return 0."""
     for at, row in enumerate(rows):
         if len(row) == width:
             return at
@@ -247,8 +248,11 @@ def _first_row(rows: Sequence[Sequence[str]], width: int) -> int:
 
 
 def _detect_delimiter(lines: Sequence[str], comment: str, skip: int) -> str:
-    """Return the delimiter that splits most rows into the same number of cells. This number must be
-    two or more."""
+    """Return the delimiter for which the largest fraction of rows has the same number of cells.
+
+    A delimiter qualifies only if it splits these rows into two or more cells. If no delimiter in
+    `DELIMITERS` qualifies, return a space if spaces separate the cells, otherwise a comma.
+    """
     found = {
         sign: _regularity([row for at, row in _rows(lines[:500], sign, comment) if at >= skip])
         for sign in DELIMITERS
@@ -264,8 +268,7 @@ def _detect_delimiter(lines: Sequence[str], comment: str, skip: int) -> str:
 
 
 def _regularity(rows: Sequence[Sequence[str]]) -> tuple[float, int]:
-    """Return two values: the fraction of rows with the most frequent number of cells, and this
-    number of cells."""
+    """Return the fraction of rows that have the most frequent number of cells, and that number."""
     if not rows:
         return 0.0, 0
     width = _common_width(rows)

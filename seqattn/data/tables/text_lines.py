@@ -13,8 +13,8 @@ from seqattn.data.tables.text_format import TextFormat
 
 
 def line_of_row(path: Path, form: TextFormat, row: int) -> int | None:
-    """Return the number of the line on which a row begins, counted from 1, or None if the file is
-    compressed.
+    """Return the number of the line on which a row begins, counted from 1. Return None if the file
+    is compressed or has no such row.
 
     Args:
         path: the file.
@@ -45,7 +45,8 @@ def line_of_row(path: Path, form: TextFormat, row: int) -> int | None:
 
 
 def to_plain_text(raw: BinaryIO, form: TextFormat) -> Iterator[bytes]:
-    """Yield the text in UTF-8. If spaces are the delimiter, a single space separates the cells."""
+    """Yield the text of a file in UTF-8. If spaces are the delimiter, a single space separates the
+    cells."""
     text = io.TextIOWrapper(raw, encoding=form.encoding, newline="")
     try:
         if form.delimiter != " ":

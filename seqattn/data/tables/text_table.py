@@ -52,7 +52,7 @@ def open_text_table(
             "columns": {f"c{i}": "VARCHAR" for i in range(width)},
         }  # fmt: skip
         plain = {}
-        for more in ({}, {"strict_mode": False}):  # the second attempt allows mixed line ends
+        for more in ({}, {"strict_mode": False}):  # the second attempt allows mixed line endings
             try:
                 source = sql_call("read_csv", file, **options, **more)
                 plain = create_rows(connection, source, form.header, read_options)

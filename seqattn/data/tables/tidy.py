@@ -13,7 +13,8 @@ TOTALS = ("total", "totals", "sum", "mean", "average", "count", "gesamt", "summe
 
 
 def clean_rows(table: Table, *, is_first: bool = True, is_last: bool = True) -> None:
-    """Remove unnamed empty columns, repeated headers, totals and a row of units, and add notes.
+    """Remove unnamed empty columns at the end of a table. In a text file, also remove repeated
+    headers, totals and a row of units, and add notes for the user.
 
     Args:
         table: the table, which is changed in place.
@@ -62,8 +63,8 @@ def _drop_repeated_headers(table: Table) -> None:
 
 
 def _drop_totals(table: Table) -> None:
-    """Remove the last rows if they begin with a word such as Total and all other rows begin with a
-    value."""
+    """Remove the last rows if they begin with a word such as Total and the rows before them begin
+    with a value."""
     first = table.text(table.header[0])
     rows = table.query(
         f"SELECT {ROW}, trim(coalesce({first}, '')) FROM {ROWS} ORDER BY {ROW} DESC LIMIT 40"
@@ -97,8 +98,8 @@ def _drop_units(table: Table) -> None:
 
 
 def _are_units(units: dict[int, str], others: list[list[str]]) -> bool:
-    """Return whether words above columns of values are units. Units are not empty, and do not occur
-    in any other row."""
+    """Return whether words above columns of values are units. The words must not all be empty, and
+    must not occur in the rows below."""
     below = {row[index] for row in others for index in units}
     words = set(units.values())
     return not below & words and not {word.lower() for word in words} <= set(NA_VALUES)

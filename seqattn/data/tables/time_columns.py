@@ -34,7 +34,7 @@ def to_time_column(table: Table, column: Column, options: ReadOptions) -> TimeCo
     """Convert one column to the times of the rows.
 
     Raises:
-        AmbiguousData: if the order of day and month is ambiguous.
+        AmbiguousData: if the order of day and month is ambiguous, or if a cell is invalid.
         DataError: if the column contains words or an empty cell.
     """
     if len(column.formats) > 1:
@@ -83,8 +83,8 @@ def check_filled(table: Table, name: str, sql: str) -> None:
 def _digits_of_dates(table: Table, column: Column) -> str | None:
     """Return SQL that reads integers such as 20011229 or 200112 as dates.
 
-    Return None if some integers are not dates from 1900 to 2099, or if consecutive integers have a
-    constant difference.
+    Return None if some values are not such dates from 1900 to 2099, or if the difference between
+    consecutive values is constant.
     """
     value = column.sql
     low, high, fraction = table.one(
@@ -114,7 +114,7 @@ def combine_time_columns(
     table: Table, columns: Sequence[Column], options: ReadOptions
 ) -> TimeColumn:
     """Combine several columns into the times of the rows. The columns contain the year, the month
-    and so on, or a date and an hour.
+    and so on, or a date and then an hour or a time of day.
 
     Raises:
         DataError: if a cell is empty or out of range.

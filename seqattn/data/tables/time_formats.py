@@ -50,7 +50,7 @@ def find_time_column(table: Table, words: Column, n: int, options: ReadOptions) 
 def _time_candidates(
     words: Column, sample: Sequence[str], options: ReadOptions
 ) -> Iterator[Column]:
-    """Yield the column as times, once for each time format that matches most cells of a sample."""
+    """Yield the column as times, once for each time format that may apply."""
     text, enough = words.text, MIN_MATCHING_SHARE * len(sample)
 
     def fits(pattern: str) -> bool:
@@ -94,8 +94,8 @@ def _matches(word: str, form: str) -> bool:
 
 
 def _with_swapped_format(table: Table, column: Column, time_format: str | None) -> Column:
-    """Swap day and month in the format of a column of dates. If the swapped format also matches and
-    gives different dates, return the column with both formats."""
+    """Return the column with a second format if swapping day and month in its format also matches
+    all cells and gives different dates. Otherwise, return the column unchanged."""
     if len(column.formats) != 1 or column.bad[0] or time_format is not None:
         return column
     swapped = re.sub("%[dm]", lambda match: "%m" if match[0] == "%d" else "%d", column.formats[0])

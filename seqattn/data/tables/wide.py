@@ -26,7 +26,7 @@ from seqattn.data.tables.time_formats import FORMATS
 from seqattn.errors import DataError, NoRows
 
 CHUNK_CELLS = 2**22
-"""Maximum number of cells in a chunk."""
+"""Maximum number of cells in a chunk of several rows."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ def wide_layout(table: Table, options: ReadOptions) -> WideLayout | None:
     """Return the layout of a wide table, or None if the table is long.
 
     Raises:
-        DataError: if `data.layout` is `wide` and columns are missing.
+        DataError: if a wide table lacks columns, for example a step of a feature.
     """
     if options.layout == "long":
         return None
@@ -171,8 +171,13 @@ def _is_wide(
     table: Table, options: ReadOptions, others: Sequence[str], steps: dict[tuple[str, int], str],
     series: str | None,
 ) -> bool:  # fmt: skip
-    """Return whether a table is wide. In a wide table, features have two or more steps, no column
-    is a time, and the values of the series id column are unique."""
+    """Return whether a table is wide.
+
+    A wide table has no time column, and a feature has two or more steps. The values of the series
+    id column are unique. Without such a column, all columns have steps, and all features have the
+    same consecutive steps. If the options name the features, the table is wide if all of them have
+    steps and long if all of them are columns.
+    """
     requested = set(options.features or ())
     has_time = bool(known_names(others, TIME_NAMES)) if options.time == "auto" else options.time
     if has_time or (requested and requested <= set(table.header)):
@@ -201,7 +206,7 @@ def wide_chunks(table: Table, wide: WideLayout, options: ReadOptions) -> Iterato
     """Yield the sequences of a wide table in chunks.
 
     Raises:
-        DataError: if a cell is not a number.
+        DataError: if a cell is not a number, or if a series id or a group is missing.
     """
     columns = infer_columns(table, options, wide.cells)
     for column in columns.values():
@@ -214,20 +219,24 @@ def wide_chunks(table: Table, wide: WideLayout, options: ReadOptions) -> Iterato
             )
     if options.group is not None:
         check_names(table, [options.group], "data.group")
-    count, F = len(table), len(wide.features)
-    if not count:
+    F = len(wide.features)
+    # The greatest row number exceeds the number of rows if `clean_rows` removed rows.
+    (last,) = table.measure(f"max({ROW})")
+    if last is None:
         raise NoRows(f"{table.name}: has a header but no rows.")
     names = [name for name in (wide.series, options.group) if name is not None]
     values = ", ".join(f"{column.sql} AS v{i}" for i, column in enumerate(columns.values()))
     extra = "".join(f", {table.text(name)} AS w{i}" for i, name in enumerate(names))
     at_once = max(1, CHUNK_CELLS // len(wide.cells))
     decimal = "," if any(column.decimal == "," for column in columns.values()) else "."
-    for first in range(1, count + 1, at_once):
+    for first in range(1, last + 1, at_once):
         values_ = table.connection.execute(
             f"SELECT {ROW} AS r, {values}{extra} FROM {ROWS} WHERE {ROW} >= {first} AND"
             f" {ROW} < {first + at_once} ORDER BY {ROW}"
         ).fetchnumpy()
         rows = np.asarray(values_["r"])
+        if not len(rows):
+            continue
         cells = np.stack(
             [np.ma.filled(values_[f"v{i}"], np.nan) for i in range(len(wide.cells))], axis=1
         ).reshape(len(rows), -1, F)
