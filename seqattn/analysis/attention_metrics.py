@@ -1,4 +1,4 @@
-"""Metrics of attention weights: their entropy, and their agreement with a known alignment.
+"""Metrics of attention weights: entropy, weight on padding, and agreement with a known alignment.
 
 The letters in shapes are N (sequences), L (layers), A (heads), T (target steps) and S (source
 steps). This module uses NumPy only.
@@ -21,14 +21,14 @@ class AttentionMetrics:
 
     Attributes:
         accuracy: (L, A), the share of the aligned target steps at which the true source step has
-            the largest weight; None if the alignment is unknown.
+            the largest weight; None if there are no aligned target steps.
         mass: (L, A), the mean weight of the true source step over the aligned target steps; None if
-            the alignment is unknown.
+            there are no aligned target steps.
         entropy_bits: (L, A), the mean entropy of the weights at a target step, in bits; None if the
             weights at a target step do not sum to 1.
         entropy_share: (L, A), the mean ratio of the entropy to the maximum entropy, which is log2
-            of the source length. The mean is over the sources with two or more steps. The value is
-            None if there are no such sources, or if the weights at a target step do not sum to 1.
+            of the source length. The mean covers the sequences with two or more source steps. It is
+            None if there are no such sequences, or if the weights at a target step do not sum to 1.
         padding_mass: the largest total weight that a head puts on padding at one target step; 0 if
             the mask is correct.
         steps: the number of valid target steps.
@@ -46,8 +46,7 @@ class AttentionMetrics:
 
     @property
     def best_head(self) -> tuple[int, int] | None:
-        """The indices of the layer and the head with the largest `mass`; None if the alignment is
-        unknown."""
+        """The indices of the layer and the head with the largest `mass`; None if `mass` is None."""
         if self.mass is None:
             return None
         layer, head = np.unravel_index(int(self.mass.argmax()), self.mass.shape)
@@ -57,8 +56,8 @@ class AttentionMetrics:
         """Return the metrics as plain values for JSON.
 
         The alignment accuracy and the alignment mass are the values of the best head. The entropies
-        are means over all heads. The key `by_head` contains each metric of each head, as nested
-        lists with the shape (L, A).
+        are means over all heads. The key `by_head` contains these four metrics for every head, as
+        nested lists with the shape (L, A).
         """
         best = self.best_head
         by_name = {

@@ -1,5 +1,5 @@
-"""Functions that draw arrays as a matplotlib `Figure`, and functions that draw the pictures of a
-run folder."""
+"""Functions that draw arrays as a matplotlib `Figure`, and functions that draw the pictures of runs
+and comparisons."""
 
 from seqattn.plots.attention import attention_figure
 from seqattn.plots.comparison import band_figure, comparison_figure, sweep_figure

@@ -38,13 +38,13 @@ MAP_AXES: dict[str, tuple[Side, Side]] = {
     "encoder_self": ("source", "source"),
     "decoder_self": ("target", "target"),
 }
-"""For each kind of attention, the sequence along the rows and the sequence along the columns."""
+"""For each kind of heatmap, what the rows and the columns are: source points or target points."""
 MAX_NUMBERED_CELLS = 12  # with more rows or columns, the numbers would be too small to read
 MAX_NAMED_TICKS = 4  # an axis with more ticks has the labels "3" instead of "Point 3"
 MAX_TICKS = 8
 MIN_UNIT_SCALE_WEIGHT = 0.5
-"""Minimum of the largest weight for a scale that ends at 1. If the largest weight is smaller, most
-of such a scale would be unused, so the scale ends at the largest weight."""
+"""If the largest weight is below this value, most of a scale that ends at 1 would be unused, so the
+scale ends at the largest weight."""
 COLORS = "viridis"
 DIVERGING = "RdBu_r"
 DECODER_STEPS = "decoder steps, named by the point they forecast"
@@ -60,8 +60,8 @@ class Layout:
 
     Attributes:
         columns: the number of panels in a row of the figure; None for as many panels as fit.
-        max_weight: the largest absolute weight on the scale; None for the largest absolute weight
-            of all panels. Figures with the same `max_weight` have the same scale.
+        max_weight: the largest absolute weight that the scale must show; None for the largest
+            absolute weight of all panels. Figures with the same `max_weight` have the same scale.
         row_titles: one title for each row of panels, to the left of the row; empty for no titles.
         heading: the title of the figure; "" for a figure without a title.
     """
@@ -83,29 +83,26 @@ def attention_figure(
     alignment: Sequence[NDArray[np.int64]] | None = None,
     layout: Layout = Layout(),
 ) -> Figure:
-    """Draw heatmaps of several sequences with a common colour scale.
+    """Draw heatmaps of attention weights, one per panel, with a common color scale.
 
     The scale runs from 0 to 1. If the largest weight is less than `MIN_UNIT_SCALE_WEIGHT`, the
-    scale ends at the largest weight, and the label of the colour bar states this weight. For signed
-    read strengths, the scale is symmetric about 0, and the colour of 0 is white. Cells at padding
-    (NaN) are hatched.
+    scale ends at the largest weight, and the label of the color bar states this weight. For signed
+    read strengths, the scale is symmetric about 0. Cells at padding (NaN) are hatched.
 
     The target points are numbered after the source points. For example, after a source of 2 points,
-    the first target point has the number 3. With an alignment, the target steps are counted from 1.
-    The row and the column of a point that is copied without a change of order thus have the same
-    number.
+    the first target point has the number 3. In cross-attention with an alignment, the target steps
+    are counted from 1, so target step t and source point t have the same number.
 
     Args:
         weights: one array per panel, with the shape (T, S), (S, S) or (T, T).
         titles: one title per panel. A panel with the title "" has no title.
         signed: whether the weights are signed read strengths.
-        kind: "cross", "encoder_self" or "decoder_self"; "relative" for cross-attention with the
-            columns of source points at equal distances from the true one. The column in the middle
-            is the true one.
-        source_lengths: the number of source points of each panel; None to count the columns with
-            weights.
+        kind: "cross", "encoder_self" or "decoder_self"; "relative" for cross-attention whose
+            columns are distances from the true source point, which is the column in the middle.
+        source_lengths: the number of source points of each panel; None to count the columns that
+            are not all NaN.
         alignment: for each panel, the true column of each row, or -1 if a row has none. The true
-            columns are outlined.
+            columns are outlined. None if the alignment is unknown.
         layout: the scale and the arrangement of the panels.
     """
     if source_lengths is None:
@@ -134,10 +131,16 @@ def attention_figure(
 
 
 def index_offsets(kind: str, source_length: int, *, is_aligned: bool) -> tuple[int, int]:
-    """Return the number of points before the first row of a heatmap, and before the first column.
+    """Return the number of points before the first row of a heatmap, and the number of points
+    before its first column.
 
     The target points are numbered after the source points. In cross-attention with an alignment,
     the target steps are counted from 1.
+
+    Args:
+        kind: the kind of heatmap; see `attention_figure`.
+        source_length: the number of source points.
+        is_aligned: whether the alignment is known.
     """
     counts_from_1 = kind == "relative" or (is_aligned and kind == "cross")
     offsets = {"source": 0, "target": 0 if counts_from_1 else source_length}
@@ -165,7 +168,8 @@ def _title_heights(titles: Sequence[str], columns: int) -> list[float]:
 def _draw_row_titles(
     panels: Sequence[Axes], titles: Sequence[str], ticks: float, size: tuple[float, float]
 ) -> float:
-    """Write a title to the left of each row of panels, and return the width of the titles.
+    """Write a title to the left of each row of panels, and return the width of the titles, in
+    inches.
 
     Args:
         panels: the first panel of each row.
@@ -200,7 +204,8 @@ def _panel_sizes(
 
     Args:
         weights: the weights of each panel.
-        columns: the number of columns of the grid, with smaller panels; None to choose it.
+        columns: the number of columns of the grid; None to choose it. If it is given, the maximum
+            size of a panel is smaller.
     """
     rows = max(panel.shape[0] for panel in weights)
     cells = max(panel.shape[1] for panel in weights)
@@ -212,10 +217,10 @@ def _panel_sizes(
 
 
 class _ColorScale:
-    """A mapping from weights to colours.
+    """A mapping from weights to colors.
 
     Attributes:
-        bar_width: the width of the colour bar, including the labels of its ticks, in inches.
+        bar_width: the width of the color bar with its labels, in inches.
     """
 
     def __init__(self, weights: Sequence[Weights], signed: bool, max_weight: float | None) -> None:
@@ -227,13 +232,13 @@ class _ColorScale:
         if highest < 1 and not signed:
             self.label += f"\nup to the largest: {highest:.2g}"
         long_ticks = highest < 0.1
-        # The labels of signed weights need space for a minus sign, and those of a short scale need
-        # space for a second decimal.
+        # The tick labels of signed weights need space for a minus sign, and those of small weights
+        # need space for more decimals.
         self.bar_width = 1.1 if long_ticks else 1.0 if signed or highest < 1 else 0.85
         self.bar_width += 0.15 * self.label.count("\n")
 
     def text_color_on(self, weight: float) -> str:
-        """Return "black" or "white", whichever has more contrast with the colour of a weight (WCAG
+        """Return "black" or "white", whichever has more contrast with the color of a weight (WCAG
         2.2)."""
         *color, _ = colormaps[self.colors](np.clip(self.norm(weight), 0, 1))
         linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in color]
@@ -241,7 +246,7 @@ class _ColorScale:
         return "black" if (luminance + 0.05) ** 2 > 1.05 * 0.05 else "white"
 
     def draw_bar(self, figure: Figure) -> None:
-        """Draw the colour bar, which is as high as all panels together."""
+        """Draw the color bar, which is as high as all panels together."""
         width, panels = figure.get_size_inches()[0], figure.subplotpars
         left = 1 - (self.bar_width - 0.15) / width
         bar = figure.add_axes((left, panels.bottom, 0.14 / width, panels.top - panels.bottom))
@@ -272,9 +277,9 @@ def _set_ticks(axes: Axes, weights: Weights, kind: str, offsets: tuple[int, int]
     Args:
         axes: the panel.
         weights: (rows, columns), the weights.
-        kind: the kind of attention; see `attention_figure`.
-        offsets: the number of points before the first row and before the first column; see
-            `index_offsets`.
+        kind: the kind of heatmap; see `attention_figure`.
+        offsets: the number of points before the first row, and the number of points before the
+            first column; see `index_offsets`.
     """
     is_from_1 = kind in ("cross", "relative") and offsets[0] == 0
     for axis, count, offset in zip((axes.yaxis, axes.xaxis), weights.shape, offsets, strict=True):
@@ -294,8 +299,8 @@ def _set_ticks(axes: Axes, weights: Weights, kind: str, offsets: tuple[int, int]
 def _outline_cells(axes: Axes, columns: NDArray[np.int64]) -> None:
     """Outline the true column of each row.
 
-    An outline consists of a light line within a dark line, so it is visible on every colour. The
-    lines are thinner if the cells are small.
+    An outline consists of a light line within a dark line, so it is visible on every color. The
+    lines are thinner if there are many rows.
     """
     line_width = float(np.clip(20 / len(columns), 0.25, 1.3))
     for row, column in enumerate(columns):

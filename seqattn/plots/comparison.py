@@ -1,4 +1,4 @@
-"""Figures that show the losses, learning curves and sweeps of several variants with many seeds."""
+"""Figures that show the losses, learning curves and sweeps of several variants over seeds."""
 
 from __future__ import annotations
 
@@ -58,10 +58,11 @@ def comparison_figure(
         intervals: for each variant, the median, the lower bound of the interval, and the upper
             bound of the interval. Both bounds are NaN if there is no interval. An interval with the
             upper bound inf ends at the right edge of the axes.
-        lines: the names and values of the reference losses, which are drawn as vertical lines. A
-            reference loss of 0, or far below the other losses, appears only in the legend.
+        lines: the names and values of the reference losses, which are drawn as vertical lines. On a
+            logarithmic axis, a reference loss of 0, or far below the other losses, appears only in
+            the legend.
         title: the title of the figure.
-        no_interval_reason: the reason why no variant has an interval. The legend shows the reason.
+        no_interval_reason: the reason that the legend gives if no variant has an interval.
     """
     height = 1.5 + 0.62 * len(names) + 0.22 * len(lines)
     figure = Figure(figsize=(8.2, height), layout="constrained")
@@ -111,9 +112,9 @@ def _draw_cut_intervals(axes: Axes, intervals: Sequence[tuple[float, float, floa
 def _draw_vertical_lines(
     axes: Axes, lines: Sequence[tuple[str, float]], losses: Sequence[NDArray[np.float64]]
 ) -> None:
-    """Draw a vertical line for each reference loss that the logarithmic axis can show.
+    """Draw a vertical line for each reference loss that the axis can show.
 
-    The legend lists the other reference losses.
+    The other reference losses appear only in the legend.
     """
     shown, omitted = split_references(lines, positive_losses(losses))
     for name, loss in omitted:
@@ -129,8 +130,8 @@ def band_figure(
 ) -> Figure:
     """Draw the median loss of each variant over the epochs, and a band between the quartiles.
 
-    A line ends when half of the seeds have diverged. The band of a line ends when a quarter of the
-    seeds have diverged.
+    A line ends when at least half of the seeds have diverged. The band of a line ends when at least
+    a quarter of the seeds have diverged.
 
     Args:
         names: the names of the variants.
@@ -187,14 +188,14 @@ def sweep_figure(
 ) -> Figure:
     """Draw the losses of several variants against the values of a config key.
 
-    Each seed is a point, and a line connects the medians over seeds. If the alignment accuracies
-    are known, a second panel shows them.
+    Each seed is a point, and a line connects the medians over seeds. If alignment accuracies are
+    known, a second panel shows them.
 
     Args:
         names: the names of the lines.
         sweep_values: for each line, the values of the key.
         losses: for each line and value, the losses of the seeds. The loss of a diverged seed is
-            inf. A line has a gap at values for which half of the seeds diverged.
+            inf. A line has a gap at values for which at least half of the seeds diverged.
         accuracies: for each line and value, the alignment accuracies of the seeds, or an empty
             array if the accuracies are unknown.
         key: the config key.
@@ -238,7 +239,7 @@ def _draw_medians(
 ) -> None:
     """Draw a point for each seed, and a line through the medians over seeds; see `sweep_figure`.
 
-    A variant without seeds gets no line.
+    A line without results is left out.
     """
     lines = zip(names, sweep_values, results, strict=True)
     for index, (name, values, seeds_by_value) in enumerate(lines):
@@ -254,11 +255,11 @@ def _draw_medians(
 
 
 def _set_log_ticks(axes: Axes, *, vertical: bool = False) -> None:
-    """Set the ticks of a logarithmic axis, with plain numbers as labels.
+    """Set the ticks of a logarithmic axis, with labels in the format `g`, such as 0.05 and 1e-05.
 
-    The ticks are at 1, 2 and 5 times the powers of ten, or at equal distances if fewer than three
-    of these ticks are visible. The caller must not change the limits of the axis later. A linear
-    axis is not changed.
+    The ticks are at 1, 2 and 5 times powers of ten, or at equal differences if fewer than three of
+    these ticks are visible. The caller must not change the limits of the axis later. A linear axis
+    is not changed.
     """
     if (axes.get_yscale() if vertical else axes.get_xscale()) != "log":
         return

@@ -37,8 +37,8 @@ def draw_comparison(result: ComparisonResult) -> None:
     """Write `comparison.png`, `curves.png`, `attention.png` and `along.png`.
 
     `attention.png` needs a variant with attention, and `along.png` needs a sweep over a config key.
-    All four pictures need at least one run that did not diverge. If a picture cannot be drawn, the
-    function deletes the old picture file, because the old picture is outdated.
+    All four pictures need at least one finished run that did not diverge. If a picture cannot be
+    drawn, the function deletes the old picture file, because the old picture is outdated.
     """
     variants = [variant for variant in result.variants if variant.losses]
     has_losses = any(variant.summaries for variant in variants)
@@ -84,11 +84,12 @@ def _attention_picture(_: ComparisonResult, variants: Sequence[VariantResult]) -
 
 
 def median_attention_figure(variants: Sequence[VariantResult]) -> Figure | None:
-    """Draw the median attention weights of each variant; None if no variant has such weights.
+    """Draw the median attention weights of each variant. Return None if no variant has such
+    weights.
 
-    If the true step of a target step differs between sequences, the columns are the distances to
-    the true step. A mean over source steps would otherwise mix weights on the true step with
-    weights on other steps.
+    If the true step of a target step differs between sequences or seeds, and each drawn variant has
+    a known alignment, the columns are the distances to the true step. Otherwise, the averages would
+    mix weights on the true step with weights on other steps.
     """
     medians = [median for variant in variants if (median := median_attention(variant)) is not None]
     if not medians:
@@ -117,7 +118,7 @@ def _sweep_picture(result: ComparisonResult, variants: Sequence[VariantResult]) 
     for variant in variants:
         groups.setdefault(variant.sweep_group, []).append(variant)
     lines = [sorted(group, key=_sweep_value) for group in groups.values()]
-    means = _mean_baseline_losses(variants)
+    means = _mean_baseline_losses(result)
     lost = sum(len(variant.diverged) for variant in variants)
     return as_bytes(sweep_figure(
         [name or result.name for name in groups],
@@ -125,24 +126,27 @@ def _sweep_picture(result: ComparisonResult, variants: Sequence[VariantResult]) 
         [[np.array(list(variant.losses.values())) for variant in group] for group in lines],
         [[np.array(alignment_accuracies(variant)) for variant in group] for group in lines],
         key=result.sweep_key,
-        reference=(TRAINING_MEAN, np.array(list(means)), np.array(list(means.values()))),
+        reference=(TRAINING_MEAN, np.array(list(means)), np.array(list(means.values())))
+        if means else None,
         title=f"{result.name}: medians over seeds" + f"; {lost} runs diverged" * bool(lost),
     ))  # fmt: skip
 
 
-def _mean_baseline_losses(variants: Sequence[VariantResult]) -> dict[float, float]:
+def _mean_baseline_losses(result: ComparisonResult) -> dict[float, float]:
     """Return the median loss of the mean baseline for each value of the swept key.
 
-    The mean baseline forecasts the mean of the training targets. The values of the key are in
-    ascending order.
+    The mean baseline forecasts the mean of the training targets. The median is over the finished
+    seeds of all variants with this value, because each seed may have its own data. The values of
+    the key are in ascending order. The result is empty if variants with the same value have
+    different data.
     """
-    found = dict[float, float]()
-    for variant in sorted(variants, key=_sweep_value):
-        if losses := [
-            summary["baselines"][TRAINING_MEAN] for summary in variant.summaries.values()
-        ]:
-            found[_sweep_value(variant)] = float(np.median(losses))
-    return found
+    if not result.same_data_in_pairs:
+        return {}
+    losses: dict[float, dict[int, float]] = {}
+    for variant in sorted(result.variants, key=_sweep_value):
+        for seed, summary in variant.summaries.items():
+            losses.setdefault(_sweep_value(variant), {})[seed] = summary["baselines"][TRAINING_MEAN]
+    return {value: float(np.median(list(of_seeds.values()))) for value, of_seeds in losses.items()}
 
 
 PICTURES: dict[str, Callable[[ComparisonResult, Sequence[VariantResult]], bytes | None]] = {
@@ -193,8 +197,8 @@ class MedianAttention:
         relative_weights: (T, 2 D + 1), the median over seeds of the weights on the source steps at
             the distances -D, ..., D from the true step; None if the alignment is unknown. A cell is
             NaN if no sequence has a source step at this distance.
-        alignment: (T,), the true source step of each target step; -1 for a target step with
-            different true source steps in different sequences or seeds.
+        alignment: (T,), the true source step of each target step, or -1 if it is unknown or differs
+            between sequences or seeds.
         has_different_true_steps: whether the true source step of a target step differs between
             sequences or seeds.
         title: the name of the variant, and a description of the seeds and the averages.
@@ -214,9 +218,9 @@ def median_attention(variant: VariantResult) -> MedianAttention | None:
     length and target length. A seed without such sequences is left out.
 
     Returns:
-        The median weights; None if the model has no attention, or if the weights are signed read
-        strengths. The sign of a read strength is arbitrary in each seed, so a median over seeds
-        has no meaning.
+        The median weights; None if no seed has finished, if a finished seed has no attention file,
+        or if the weights are signed read strengths. The sign of a read strength is arbitrary in
+        each seed, so a median over seeds has no meaning.
     """
     if not variant.summaries:
         return None
@@ -264,7 +268,8 @@ def median_attention(variant: VariantResult) -> MedianAttention | None:
 
 
 def _median_of_known(means: Sequence[NDArray[Any]]) -> NDArray[np.float64]:
-    """Return the median over seeds, without NaN cells. A cell that is NaN for all seeds is NaN."""
+    """Return the median of each cell over the seeds for which it is not NaN. A cell that is NaN for
+    all seeds is NaN."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "All-NaN slice")
         return np.asarray(np.nanmedian(np.array(means, dtype=np.float64), axis=0))
@@ -281,8 +286,8 @@ def _mean_by_distance(
         alignment: (N, T), the true source step of each target step, or -1.
 
     Returns:
-        The means (T, 2 D + 1) for the distances -D, ..., D, where D is S - 1 or `MAX_DISTANCE`. A
-        mean is NaN if no sequence has a source step at this distance.
+        The means (T, 2 D + 1) for the distances -D, ..., D, where D is the smaller of S - 1 and
+        `MAX_DISTANCE`. A mean is NaN if no sequence has a source step at this distance.
     """
     S = weights.shape[-1]
     D = min(S - 1, MAX_DISTANCE)
@@ -296,7 +301,7 @@ def _mean_by_distance(
 def _most_common_lengths(lengths: Sequence[tuple[int, int]]) -> tuple[int, int]:
     """Return the most common pair of source length and target length.
 
-    If several pairs are equally common, the function returns the longest of these pairs.
+    Of several equally common pairs, the function returns the pair with the longest sequences.
     """
     counts = Counter(lengths)
     return max(counts, key=lambda pair: (counts[pair], sum(pair), pair))

@@ -72,11 +72,11 @@ def loss_figure(
     title: str,
     scaled: bool = False,
 ) -> Figure:
-    """Draw the training and validation losses on a log scale.
+    """Draw the training and validation losses on a logarithmic scale.
 
     The noise floor and the best baseline are drawn as horizontal lines. If one of these reference
-    losses is 0, or far below the other losses, only the legend shows it. The scale is linear if no
-    loss is above 0.
+    losses is 0, or far below the other losses, only the legend shows it. If no loss is above 0, the
+    scale is linear and shows both of these lines.
 
     Args:
         history: the losses, which are mean squared errors.
@@ -151,7 +151,7 @@ def _draw_references(axes: Axes, lines: Sequence[Reference]) -> list[str]:
 
 
 def _set_loss_ticks(axes: Axes) -> None:
-    """Set the ticks of a logarithmic loss axis, with plain numbers as labels.
+    """Set the ticks of a logarithmic loss axis, with labels in the format `g`, such as 0.05.
 
     An axis with few decades also gets ticks between the powers of ten. A linear axis is not
     changed.

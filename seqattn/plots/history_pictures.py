@@ -1,5 +1,5 @@
-"""Functions that draw the attention history of a run: as a picture with one column per epoch, and
-as an animation."""
+"""Functions that draw the attention history of a run: as a picture with one column per drawn epoch,
+and as an animation."""
 
 from __future__ import annotations
 
@@ -28,10 +28,11 @@ def attention_history_picture(
 ) -> Figure:
     """Draw the attention history, with one row per sequence and one column per drawn epoch.
 
-    The figure has at most `STRIP_EPOCHS` columns, for evenly spaced recorded epochs.
+    The figure has at most `STRIP_EPOCHS` columns, for evenly spaced recorded epochs, and at most
+    `MAX_STRIP_SEQUENCES` rows.
 
     Args:
-        history: the arrays of `film.npz`, with weights (epochs, sequences, layers, A, T, S).
+        history: the arrays of `film.npz`, with weights (epochs, sequences, layers, heads, T, S).
         examples: the maximum number of sequences.
         layer, head: the index of the layer and the index of the head.
 
@@ -53,7 +54,7 @@ def save_animation(history: Arrays, path: Path, *, layer: int = 0, head: int = 0
     """Write the attention history of the first sequences as an animated GIF.
 
     Args:
-        history: the arrays of `film.npz`, with weights (epochs, sequences, layers, A, T, S).
+        history: the arrays of `film.npz`, with weights (epochs, sequences, layers, heads, T, S).
         path: the file to write.
         layer, head: the index of the layer and the index of the head.
 

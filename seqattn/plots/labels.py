@@ -16,7 +16,7 @@ Floats = NDArray[np.float64]
 DISTANCES = (4.0, 8.0, 13.0, 19.0, 26.0, 34.0)  # from a point to the edge of its label, in points
 MAX_BARE_DISTANCE = 8.0  # a label at a larger distance has a line to its point
 NUM_DIRECTIONS = 16
-OUTSIDE = 1e3  # cost of an area outside the panel, relative to the area of an overlap
+OUTSIDE = 1e3  # cost of an area outside the panel, relative to an overlap of the same area
 
 
 @dataclass(frozen=True)
@@ -26,8 +26,9 @@ class Label:
     Attributes:
         text: the text.
         point: (2,), the coordinates of the point in the units of the axes.
-        away_from: (2,), the label is drawn on the opposite side of the point if there is space.
-        color: the colour of the text.
+        away_from: (2,), a position in the same units. If there is space, the label is on the other
+            side of the point.
+        color: the color of the text.
     """
 
     text: str
@@ -41,9 +42,9 @@ def place_labels(
 ) -> None:
     """Draw labels next to their points.
 
-    Each label is drawn at the nearest place where it overlaps no other label and no obstacle. If
-    there is no such place, the label is drawn at the place with the smallest overlap. The limits of
-    the axes and the layout of the figure must not change later.
+    Each label is drawn at the nearest possible place where it is inside the panel and overlaps no
+    earlier label and no obstacle. If there is no such place, the label is drawn at the place with
+    the smallest overlap. The limits of the axes and the layout of the figure must not change later.
 
     Args:
         axes: the panel.
@@ -80,7 +81,8 @@ def place_labels(
 
 
 def _candidates(preferred: Floats, half: Floats) -> tuple[Floats, Floats]:
-    """Return the offsets of the centre of a label from its point, with the best offset first.
+    """Return the possible offsets of the center of a label from its point, with the best offset
+    first.
 
     Args:
         preferred: (2,), the preferred direction; zeros for no preference.
@@ -95,15 +97,15 @@ def _candidates(preferred: Floats, half: Floats) -> tuple[Floats, Floats]:
     angles = angles[np.argsort(-np.cos(turn), kind="stable")]
     directions = np.stack([np.cos(angles), np.sin(angles)], axis=1)
     with np.errstate(divide="ignore"):
-        to_edge = (half / np.abs(directions)).min(axis=1)  # from the centre of the label
+        to_edge = (half / np.abs(directions)).min(axis=1)  # from the center of the label
     distances = np.repeat(DISTANCES, NUM_DIRECTIONS)
     lengths = distances + np.tile(to_edge, len(DISTANCES))
     return np.tile(directions, (len(DISTANCES), 1)) * lengths[:, None], distances
 
 
 def _overlaps(one: Floats, other: Floats) -> Floats:
-    """Return the areas (n, m) that n boxes share with m boxes. A row is (left, bottom, right,
-    top)."""
+    """Return the areas (n, m) that n boxes share with m boxes. Each row of an argument is a box
+    (left, bottom, right, top)."""
     low = np.maximum(one[:, None, :2], other[None, :, :2])
     high = np.minimum(one[:, None, 2:], other[None, :, 2:])
     return np.asarray(np.clip(high - low, 0, None).prod(axis=2))

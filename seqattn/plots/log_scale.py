@@ -59,8 +59,8 @@ def set_loss_scale(axes: Axes, losses: Sequence[ArrayLike], *, vertical: bool = 
         vertical: whether the losses are on the vertical axis.
 
     Returns:
-        A note for the label of the axis, such as " (log scale)"; "" for a linear axis. The note
-        contains the number of losses of 0, because a logarithmic axis does not show them.
+        A note for the label of the axis, such as " (log scale)"; "" for a linear axis. If there are
+        losses of 0, the note contains their number, because a logarithmic axis does not show them.
     """
     if not positive_losses(losses).size:
         return ""

@@ -46,7 +46,7 @@ Floats = NDArray[np.floating]
 MAX_TICK_INTERVALS = 5  # on each axis
 TITLE_SIZE, TICK_SIZE = 8.5, 7.0  # points
 PANEL_SIDE, ROW_HEIGHT, LONG_PANEL_WIDTH = 2.15, 1.25, 6.5  # inches
-MATCHES_SIDE = 2.6  # inches, of a panel with a number at each point
+MATCHES_SIDE = 2.6  # inches, of a panel with numbered points or pairs
 MAX_DATE_TICKS = 4
 DATE_SPACE = 0.15  # inches, below an axis of dates, for the part that all dates share
 MAX_MARKED_POINTS = 60  # the markers of a line with more points would overlap
@@ -56,7 +56,7 @@ MAX_LABEL_LETTERS = 20  # longer names of features are shortened
 
 @dataclass(frozen=True)
 class Details:
-    """What is known about the sequences of a figure.
+    """Additional information about the sequences of a figure.
 
     Attributes:
         units: the unit of each feature, by feature name. A feature without a unit has no entry.
@@ -94,10 +94,11 @@ def paths_figure(
 
     If the features are the coordinates of a plane (see `can_share_axes`), each sequence is drawn in
     this plane. Otherwise, each feature is drawn over the steps, or over the times of the steps if
-    these are known. A single feature gets one panel per sequence. If there are
-    several features, each feature gets one row of panels, with the target features first. In this
-    case, only the first sequences and features are drawn. The line of a forecast starts at the last
-    source point of the same feature. A forecast with an unknown target has no error.
+    these are known. A single feature gets one panel per sequence. If there are several features,
+    each feature gets one row of panels, with the target features first. In this case, only the
+    first `MAX_COLUMNS` sequences and the first `MAX_FEATURES` features are drawn. If a forecast is
+    drawn as a line, the line starts at the last source point, if the source has the feature. A
+    forecast with an unknown target has no error.
 
     Args:
         source: one (S, F) array per sequence, without padding.
@@ -109,7 +110,7 @@ def paths_figure(
             the same features.
         use_rmse: whether to write the root mean squared error in the units of the data, instead of
             the mean squared error.
-        details: what else is known about the sequences.
+        details: additional information about the sequences.
     """
     target_features = features if target_features is None else target_features
     details = details or Details()
@@ -149,7 +150,7 @@ class _Example:
 
     @property
     def places(self) -> NDArray[Any]:
-        """The horizontal places (S + T,) of the steps."""
+        """The horizontal positions (S + T,) of the steps."""
         if self.times is None:
             return np.arange(1, len(self) + 1)
         places = self.times[: len(self)]
@@ -205,10 +206,10 @@ def _steps_figure(
     use_rmse: bool,
     units: Units,
 ) -> Figure:
-    """Draw the features over the steps, with one panel for each feature of each sequence.
+    """Draw features over the steps, with one panel for each drawn feature of each drawn sequence.
 
-    If there are several features, each feature has one row. The panels of a single feature may fill
-    several rows.
+    If there are several features, each drawn feature has one row; see `paths_figure`. The panels of
+    a single feature may fill several rows.
     """
     all_features = list(dict.fromkeys([*target_features, *features]))
     names = all_features[:MAX_FEATURES]
@@ -282,7 +283,7 @@ def _tick_label_space(panels: Sequence[Axes]) -> float:
 def _error_line(
     target: Floats | None, forecast: Floats | None, use_rmse: bool, unit: str | None
 ) -> str:
-    """Return the error as a line of a title, or "" if the target is unknown.
+    """Return the error as a line of a title, or "" if no target value is known.
 
     Args:
         target: the target values; None if the feature is not a target feature.
@@ -302,7 +303,8 @@ def _draw_legend(
 ) -> float:
     """Draw the legend, and return the height of the legend in inches.
 
-    If the figure has several columns of panels, the legend has a single row.
+    The entries are in one row if the panels have enough columns, and otherwise one below the other.
+    A legend with a single entry is not drawn.
     """
     has_target = any(len(example.target) for example in examples)
     has_forecast = any(len(example.forecast) for example in examples)
@@ -340,7 +342,7 @@ def _draw_steps(
     target: Floats | None,
     forecast: Floats | None,
 ) -> None:
-    """Draw one feature over the steps, with a dotted line between source and target.
+    """Draw one feature of a sequence, with a dotted line between source and target.
 
     Args:
         axes: the panel.

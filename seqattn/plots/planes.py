@@ -2,9 +2,9 @@
 
 A sequence is drawn in one of three ways:
 
-- as a path that the target and the forecast continue;
+- usually, as a path that the target and the forecast continue;
 - as points, if each target point repeats a source point. A path through the targets would cover the
-  path through the source, so the targets are rings around the source points;
+  path through the source, so the targets are drawn as rings around the source points;
 - as pairs of a key and a value, followed by a query, for the task `recall`.
 """
 
@@ -52,7 +52,8 @@ PAIRS: Styles = {
     "forecast, with a line to its target": ERRORS,
 }
 Numbers = Callable[[], None]
-"""A function that writes the numbers of the points after the layout of the figure is set."""
+"""A function that writes the numbers of the points. It must be called after the layout of the
+figure is set."""
 
 
 def draw_path(axes: Axes, source: Floats, target: Floats, forecast: Floats) -> Numbers:
@@ -70,7 +71,7 @@ def draw_path(axes: Axes, source: Floats, target: Floats, forecast: Floats) -> N
 
 
 def draw_matches(axes: Axes, source: Floats, target: Floats, forecast: Floats) -> Numbers:
-    """Draw source and target as numbered points, and join each forecast to its target."""
+    """Draw source and target as points, and join each forecast to its target."""
     is_numbered = len(source) + len(target) <= MAX_NUMBERED_MATCHES
     size = 4.0 if is_numbered else 2.5
     axes.plot(*source.T, **POINTS, ms=size, zorder=3)
@@ -84,7 +85,7 @@ def draw_matches(axes: Axes, source: Floats, target: Floats, forecast: Floats) -
 
 
 def draw_pairs(axes: Axes, source: Floats, target: Floats, forecast: Floats) -> Numbers:
-    """Draw the keys, the values and the query of the task `recall`, and number the pairs."""
+    """Draw the keys, values and query of the task `recall`, and join each key to its value."""
     keys, values, query = source[0:-1:2], source[1::2], source[-1:]
     size = 5.0
     for key, value in zip(keys, values, strict=True):
@@ -99,7 +100,8 @@ def draw_pairs(axes: Axes, source: Floats, target: Floats, forecast: Floats) -> 
 
 
 def _draw_targets(axes: Axes, target: Floats, forecast: Floats, size: float) -> None:
-    """Draw a ring at each target and a line to its forecast. The target may be unknown."""
+    """Draw a ring at each target, the forecasts, and a line from each target to its forecast. The
+    target may be unknown."""
     axes.plot(*target.T, **RINGS, ms=size + 4, zorder=4)
     for truth, point in zip(target, forecast, strict=False):
         axes.plot(*np.stack([truth, point]).T, **{**ERRORS, "marker": None}, zorder=2)
@@ -113,9 +115,9 @@ def _numbers(
 
     Args:
         axes: the panel.
-        numbers: the text, the point and the colour of each number. A number of a point with an
+        numbers: the text, the point and the color of each number. The number of a point with an
             unobserved coordinate is left out.
-        points: the arrays (n, 2) of all points in the panel. The numbers do not cover them.
+        points: the arrays (n, 2) of all points in the panel. If possible, no number covers a point.
         size: the size of the markers in points.
     """
     axes.set_aspect("equal")

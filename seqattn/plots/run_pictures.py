@@ -37,8 +37,7 @@ WEIGHT_KEYS = {"cross": "weights", "encoder_self": "encoder_self", "decoder_self
 
 
 def draw_run(folder: RunFolder) -> Iterator[Path]:
-    """Write each picture for which the run folder has data, and then yield the path of the
-    picture."""
+    """Write each picture for which the run folder has data, and yield its path."""
     for path, figure in figures_of_run(folder):
         atomic_write(path, as_bytes(figure))
         yield path
@@ -108,7 +107,8 @@ def predictions_picture(
     Args:
         predictions: the arrays of `predictions.npz`.
         summary: the content of `summary.json`. If the loss is in scaled units, the picture shows
-            root mean squared errors in the units of the data, otherwise mean squared errors.
+            root mean squared errors in the units of the data. Otherwise, it shows mean squared
+            errors.
         examples: the maximum number of sequences.
     """
     n = min(examples, len(predictions["ids"]))
@@ -151,7 +151,7 @@ def sequence_times(predictions: Arrays, n: int) -> list[NDArray[Any]] | None:
 
 @dataclass(frozen=True)
 class Panel:
-    """A heatmap of the attention weights that one head assigns for one sequence.
+    """A heatmap of the attention weights of one head for one sequence.
 
     Attributes:
         weights: (rows, columns), the weights without padding.
@@ -181,7 +181,7 @@ def attention_panels(
     layer: int | None = None,
     head: int | None = None,
 ) -> list[Panel]:
-    """Return one panel for each layer and head of the first sequences.
+    """Return a panel for each selected layer and head, for each of the first sequences.
 
     Args:
         attention: the arrays of an attention file, with weights (N, layers, A, T, S).
@@ -241,9 +241,9 @@ def attention_picture(
     head: int | None = None,
     as_grid: bool = False,
 ) -> tuple[Figure, str]:
-    """Draw heatmaps of the first sequences, with one panel for each layer and head.
+    """Draw heatmaps of the first sequences, with a panel for each selected layer and head.
 
-    If there are several layers or heads, the figure has at most `MAX_PANELS` panels. A grid has at
+    If several layers or heads are drawn, the figure has at most `MAX_PANELS` panels. A grid has at
     most `MAX_GRID_PANELS` panels.
 
     Args:
@@ -253,7 +253,8 @@ def attention_picture(
         kind: "cross", "encoder_self" or "decoder_self".
         layer, head: the index of the layer and the index of the head to draw; None for all layers
             or all heads.
-        as_grid: whether to draw all layers as rows and all heads as columns.
+        as_grid: whether to arrange the panels as a grid, with a row for each layer and a column for
+            each head.
 
     Returns:
         The figure, and a sentence that describes the omitted panels; "" if no panels are omitted.
@@ -304,8 +305,8 @@ def _panel_budget(examples: int, maps: int, as_grid: bool) -> tuple[int, int, st
 
     Args:
         examples: the number of available sequences.
-        maps: the number of layers times the number of heads.
-        as_grid: whether to draw all layers and heads.
+        maps: the number of selected layers times the number of selected heads.
+        as_grid: whether the panels form a grid, which omits no layer and no head.
 
     Returns:
         The number of sequences, the number of panels per sequence, and a sentence that describes
@@ -324,7 +325,7 @@ def _selected_indices(option: str, index: int | None, count: int) -> list[int]:
     """Return a list with the index only. If the index is None, return all indices below `count`.
 
     Raises:
-        UsageError: if the index is out of range.
+        UsageError: if the index is not below `count`.
     """
     if index is not None and index >= count:
         raise UsageError(f"{option} {index}: this model has {count}, counted from 0.")
@@ -334,7 +335,8 @@ def _selected_indices(option: str, index: int | None, count: int) -> list[int]:
 def sequence_titles(predictions: Arrays, split: str = "test") -> list[str]:
     """Return the title of each sequence in a picture.
 
-    A title contains the name of the split, and the id and the label of the sequence.
+    A title contains the name of the split, the id of the sequence, which is shortened if it is
+    long, and the label of the sequence, if there is one.
     """
     ids = [str(name) for name in predictions["ids"]]
     labels = [str(label) for label in predictions["labels"]] or [""] * len(ids)
@@ -350,6 +352,6 @@ def _printable_id(name: str) -> str:
 
 
 def _without_padding(rows: NDArray[np.floating]) -> NDArray[np.floating]:
-    """Return the rows that contain no NaN."""
+    """Return the rows that contain only finite values."""
     real: NDArray[np.floating] = rows[np.isfinite(rows).all(axis=-1)]
     return real

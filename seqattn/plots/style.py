@@ -1,6 +1,6 @@
 """Style and layout of all figures.
 
-The line colours are from the colour-blind-safe palette of Okabe and Ito (2008). Lines also differ
+The line colors are from the colorblind-safe palette of Okabe and Ito (2008). Lines also differ
 in their dashes or markers. Names from files are drawn literally: a `$` does not start a formula,
 and control characters are escaped.
 """
@@ -47,7 +47,7 @@ STYLE: Any = {
 DPI = 120
 POINTS_PER_INCH = 72.0
 DATE_OFFSETS = ["", "%Y", "%Y", "%Y-%m-%d", "%Y-%m-%d", "%Y-%m-%d %H:%M"]
-"""The part of the dates below an axis with ticks at years, months, days, hours, minutes and
+"""The format of the date below an axis, for ticks at years, months, days, hours, minutes and
 seconds."""
 FORMATS = ("png", "svg", "pdf")
 """File name endings that `as_bytes` supports."""
@@ -118,7 +118,7 @@ def as_gif(figures: Iterable[Figure], seconds: float = 0.4) -> bytes:
 
 
 def _escape_control(text: str) -> str:
-    """Return the text with all control characters except line breaks escaped."""
+    """Return the text with all unprintable characters except line breaks escaped."""
     return "".join(
         char if char.isprintable() or char == "\n" else char.encode("unicode_escape").decode()
         for char in text
@@ -156,11 +156,11 @@ def set_layout(
     figure: Figure, panel: tuple[float, float], shape: tuple[int, int], *, left: float,
     right: float, bottom: float, top: float, gaps: tuple[float, float] = (0.0, 0.0),
 ) -> None:  # fmt: skip
-    """Set the size and the margins of a figure with equal panels. All lengths are in inches.
+    """Set the size and the margins of a figure with panels of one size. All lengths are in inches.
 
-    Figures use this function instead of a layout engine of matplotlib. A layout engine draws every
-    text several times, and for ten panels, this takes longer than drawing the figure. Callers of
-    this function measure only the labels that differ between figures.
+    Some figures use this function instead of a layout engine of matplotlib. A layout engine draws
+    every text several times, and for ten panels, this takes longer than drawing the figure. Callers
+    of this function measure only the labels that differ between figures.
 
     Args:
         figure: the figure to change.
@@ -221,7 +221,7 @@ def title_height(titles: Iterable[str], size: float) -> float:
 
 
 def shorten_name(name: str, max_letters: int) -> str:
-    """Return a name with at most `max_letters` letters.
+    """Return a name with at most `max_letters` characters.
 
     An ellipsis replaces the middle of a longer name. The end of the name remains, because long
     names often have the same beginning.
@@ -238,7 +238,7 @@ def tick_positions(count: int, max_ticks: int) -> list[int]:
 
 
 def set_date_ticks(axis: Axis, max_ticks: int) -> None:
-    """Set the ticks of an axis of dates. The part that all labels share is below the axis."""
+    """Set the ticks of an axis of dates. The part that all dates share is below the axis."""
     locator = dates.AutoDateLocator(minticks=2, maxticks=max_ticks)  # type: ignore[no-untyped-call]
     axis.set_major_locator(locator)
     axis.set_major_formatter(

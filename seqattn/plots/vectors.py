@@ -36,10 +36,10 @@ def vectors_figure(
 
     The left panel shows the query and the keys. The right panel shows the context as a chain of
     weighted values. Vectors with more than two components are projected onto their first two
-    principal directions, without centring, so that the origin stays fixed. The title of a panel
-    gives the share of the squared length that the projection keeps. A list to the right of each
-    panel gives the numbers. If there are more than `MAX_LISTED` source steps, only those with the
-    largest weights are in the lists, and only these vectors are numbered.
+    principal directions, without centering, so that the origin stays fixed. The title of a panel
+    gives the share of the squared length that a projection keeps. A list beside the right panel
+    gives the weights. If there are more than `MAX_LISTED` source steps, only the vectors with the
+    largest absolute weights are listed and numbered.
 
     Args:
         query: (K,), the query; None if the weights do not depend on a query.
@@ -47,7 +47,8 @@ def vectors_figure(
         context: (V,), the sum of the weighted values.
         weights: (S,), the attention weights.
         title: the title of the figure.
-        cosines: whether to list the cosine of the angle between the query and each key.
+        cosines: whether a list beside the left panel gives the cosine of the angle between the
+            query and each key.
     """
     figure = Figure()
     left, right = figure.subplots(1, 2)
@@ -159,8 +160,8 @@ def _label_tips(
         arrow: the name and the vector of the main arrow of the panel; None if there is none.
         vectors: (S, 2), the numbered vectors.
         listed: the indices of the vectors to label.
-        color: the colour of the numbers.
-        obstacles: (n, 2), further points that the numbers do not cover.
+        color: the color of the numbers.
+        obstacles: (n, 2), further points that the numbers should not cover.
     """
     origin = np.zeros(2)
     labels = [] if arrow is None else [Label(arrow[0], arrow[1], origin, VERMILION)]

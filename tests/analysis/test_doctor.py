@@ -171,6 +171,18 @@ def test_what_is_meant_is_no_illness() -> None:
     assert not found(nothing)
 
 
+def test_partial_weights_are_judged_after_division_by_their_sums() -> None:
+    """As in a local window, whose rows sum to less than 1."""
+    equal = seen_with(np.full((N, 1, 1, T, S), 0.1), meaning="partial")
+    assert CHECK_NAMES[2] in found(equal)
+    (finding,) = [each for each in doctor.examine(equal) if each.name == CHECK_NAMES[2]]
+    assert finding.number == "entropy 100% of the maximum (each row divided by its sum)"
+    assert not found(seen_with(healthy() * 0.01, meaning="partial"))
+    rows = np.array([[0.37, 0.37], [0.0, 0.0]], np.float32)
+    assert doctor.entropy_share(rows[:1]) == pytest.approx(1)
+    assert doctor.entropy_share(rows) == pytest.approx(0.5)
+
+
 def test_without_attention_there_are_no_findings_of_weights() -> None:
     seen = seen_with(healthy(), loss=2.0, loss_teacher_forced=2.0)
     seen = dataclasses.replace(seen, weights=None, override_losses={}, normalizer="")

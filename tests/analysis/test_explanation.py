@@ -149,7 +149,7 @@ def test_a_calculator_gives_what_is_printed(name: str, capsys: pytest.CaptureFix
             same(np.eye(S)[score.argmax()], column(contents, "weight"))
         weights = column(table["Weights"], "weight")
         if by_place and by_place["kind"] == "local":
-            away = np.arange(S) - rows(table["Window centre"])[0, 0]
+            away = np.arange(S) - rows(table["Window center"])[0, 0]
             bell = np.exp(-(away**2) / (2 * 1.5**2))
             same(bell, column(table["Weights"], "window"))
             same(column(contents, "weight") * column(table["Weights"], "window"), weights)

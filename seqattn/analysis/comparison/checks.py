@@ -1,4 +1,5 @@
-"""Functions that check whether the folders of a comparison contain the runs in the manifest."""
+"""Functions that check whether folders contain the runs of a comparison, or the seeds of one
+config."""
 
 from __future__ import annotations
 
@@ -23,8 +24,8 @@ from seqattn.training import file_digests
 from seqattn.training.compatibility import MUTABLE_ON_RESUME
 
 IGNORED_KEYS = frozenset({"name", "seed", *MUTABLE_ON_RESUME}) - {"training.epochs"}
-"""Config keys that may differ between the runs of one config. Except for the seed, these keys do
-not affect the trained weights."""
+"""Config keys that may differ between the runs of one config. Apart from `seed` and `plugins`, they
+do not affect the trained weights."""
 Runs = Mapping[int, RunFolder]
 
 
@@ -47,9 +48,9 @@ def check_seeds(path: Path, runs: Runs) -> None:
         found = _describe_differences(config, configs[seed], harmless)
         if found:
             raise CheckpointError(
-                f"{path}: {folder.path.name} has another config than {runs[first].path.name}"
-                f" ({found}), so they are not seeds of one config. Train them again, or move"
-                " the other runs away."
+                f"{path}: the config of {folder.path.name} differs from that of"
+                f" {runs[first].path.name} ({found}), so they are not seeds of one config. Train"
+                " them again, or move the other runs away."
             )
         _check_seed(folder, configs[seed], seed)
     check_files([(folder, configs[seed]) for seed, folder in runs.items()])
@@ -83,7 +84,7 @@ def check_variants(
 
     Raises:
         CheckpointError: if a run belongs to another variant or seed, if the config of a variant
-            is invalid, or if runs with the same data section were trained on different files.
+            is invalid, or if runs with the same `data` section were trained on different files.
     """
     checked = list[tuple[RunFolder, Config]]()
     for name, plain in variants.items():
@@ -108,7 +109,8 @@ def check_variants(
 
 
 def check_files(runs: Iterable[tuple[RunFolder, Config]]) -> None:
-    """Check that runs with the same data section were trained on the same files.
+    """Check that runs with the same `data` section were trained on the same files. The paths in the
+    sections may differ.
 
     Raises:
         CheckpointError: if the SHA-256 digest of a file differs between two runs.

@@ -1,7 +1,7 @@
 """Tables of a comparison at full precision: one row for each variant, pair of variants or seed.
 
-The CSV files of a comparison, `seqattn table --format csv` and the DataFrames of the Python API
-have these rows.
+The CSV files of a comparison, the output of `seqattn table --format csv` and the DataFrames of the
+Python API contain these rows.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class ResultTable:
     Attributes:
         columns: the names of the columns.
         rows: the rows. A cell is a string, a number, a bool, or None if the value is unknown. The
-            loss of a diverged seed is inf.
+            loss of a diverged seed counts as infinite.
     """
 
     columns: tuple[str, ...]
@@ -67,7 +67,7 @@ def variant_results(result: ComparisonResult) -> ResultTable:
 def pair_results(result: ComparisonResult) -> ResultTable:
     """Return a row for each tested pair of variants: the content of `pairs.csv`.
 
-    The columns `low` and `high` are None if there are too few seeds for an interval.
+    The cells `low` and `high` of a pair are None if the pair has too few seeds for an interval.
     """
     return ResultTable(PAIR_COLUMNS, tuple(
         (pair.first, pair.second, pair.seeds, pair.estimate, *(pair.interval or (None, None)),
@@ -126,8 +126,8 @@ def _variant_row(variant: VariantResult) -> tuple[Any, ...]:
 def _median_value(variant: VariantResult, key: str) -> float | None:
     """Return the median of a loss over the seeds of a variant.
 
-    The loss of a diverged seed is inf. The result is None if the loss of a finished seed is
-    unknown.
+    The loss of a diverged seed counts as infinite. The result is None if the loss of a finished
+    seed is unknown.
 
     Args:
         variant: the results of the variant.

@@ -1,6 +1,6 @@
 """The tables of a comparison, of seeds or of several runs as LaTeX, Markdown and CSV.
 
-LaTeX and Markdown have the cells of the table that `seqattn compare` prints. CSV has all digits.
+LaTeX and Markdown tables contain rounded numbers for display. CSV tables contain all digits.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal, assert_never
+from typing import Literal, assert_never, get_args
 
 from seqattn.analysis.comparison.columns import (
     ResultTable,
@@ -28,6 +28,7 @@ from seqattn.analysis.comparison.tables import (
     reference_losses,
     variant_table,
 )
+from seqattn.errors import UsageError
 
 TableFormat = Literal["latex", "markdown", "csv"]
 TableRows = Literal["variants", "runs", "pairs"]
@@ -45,8 +46,8 @@ LATEX_SPECIALS = {
     "<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}",
     "[": "{[}", "]": "{]}", "*": "{*}",
 }  # fmt: skip
-"""The characters that LaTeX does not print as they are. A row that begins with `[` or `*` would be
-read as an argument of the line break before the row."""
+"""The characters that LaTeX does not print as they are. At the start of a row, LaTeX would read `[`
+or `*` as an argument of the line break before the row."""
 
 
 def table_text(result: ComparisonResult, table_format: TableFormat, rows: TableRows) -> str:
@@ -60,7 +61,14 @@ def table_text(result: ComparisonResult, table_format: TableFormat, rows: TableR
         table_format: "latex" for a booktabs table, "markdown", or "csv" for numbers with all
             digits. In CSV, the first column `kind` is "variant", "run", "pair" or "reference".
         rows: the rows of the table.
+
+    Raises:
+        UsageError: if the format or the rows are unknown.
     """
+    for value, known in ((table_format, TableFormat), (rows, TableRows)):
+        if value not in get_args(known):
+            expected = " or ".join(map(repr, get_args(known)))
+            raise UsageError(f"table: expected {expected}, got {value!r}.")
     if table_format == "csv":
         return _full_precision(result, rows).csv()
     shown = _shown_table(result, rows)
@@ -141,7 +149,7 @@ def _latex_cell(text: str) -> str:
 
 
 def _printable(text: str) -> str:
-    """Replace control characters, such as line breaks."""
+    """Replace each unprintable character, such as a line break, with `?`."""
     return "".join(char if char.isprintable() else "?" for char in text)
 
 

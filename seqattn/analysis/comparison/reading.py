@@ -100,6 +100,7 @@ def read_results(paths: Sequence[Path]) -> ComparisonResult:
     Raises:
         CheckpointError: if a folder cannot be read, or if two runs with the same `data` section
             were trained on different files.
+        UsageError: if a run is given twice.
     """
     folders = [RunFolder(path) for path in paths]
     if len(paths) == 1 and not folders[0].is_run and is_comparison(paths[0]):
@@ -160,7 +161,7 @@ def collect_result(
     *,
     resampled: bool,
 ) -> ComparisonResult:
-    """Test all pairs of variants, and determine which data and units the variants share.
+    """Test all pairs of comparable variants, and determine which data and units the variants share.
 
     Args:
         path: the folder of the comparison.

@@ -5,11 +5,12 @@ from Hodges and Lehmann (1963, Annals of Mathematical Statistics 34:598-611). Th
 and the interval use the Walsh averages, which are the means (d_i + d_j) / 2 of all pairs of
 differences with i <= j. The statistic of the test is the number of Walsh averages above 0. The
 estimate is the median of the Walsh averages. The interval contains the shifts that the test does
-not reject. The test and the interval therefore agree: p < level if and only if the interval
-excludes 0.
+not reject. The test and the interval therefore agree: p <= level if and only if there is an
+interval and it excludes 0.
 
-The level and the coverage are exact for differences that are continuous and symmetric about the
-shift. With ties, the test and the interval are conservative:
+The null distribution assumes that the differences are continuous and symmetric about the shift. It
+is exact for up to `MAX_EXACT_DIFFERENCES` differences. With ties, the test and the interval are
+conservative:
 
 - A difference of 0 has no sign, so the pair is left out.
 - A Walsh average of exactly 0 counts as evidence against both directions.
@@ -76,8 +77,8 @@ def signed_rank(differences: Floats, level: float) -> SignedRank:
 
 
 def smallest_p(pairs: int) -> float:
-    """Return the smallest possible p-value, which is the p-value if all differences have the same
-    sign.
+    """Return the smallest possible exact p-value, which is the p-value if all differences have the
+    same sign.
 
     Args:
         pairs: the number of nonzero differences.
@@ -86,10 +87,10 @@ def smallest_p(pairs: int) -> float:
 
 
 def pairs_needed(level: float) -> int:
-    """Return the smallest number of pairs for which an interval exists and p can be significant.
+    """Return the smallest number of pairs with which an interval exists and p can reach `level`.
 
     Args:
-        level: the highest significant p, which is 1 minus the confidence level of the interval.
+        level: 1 minus the confidence level of the interval.
     """
     return math.ceil(1 - math.log2(level))
 

@@ -67,7 +67,7 @@ def median_interval(values: Floats, level: float = LEVEL) -> Interval | None:
     """Compute a distribution-free confidence interval of the median from two order statistics.
 
     The bounds are the k-th lowest and the k-th highest value for the largest k with 2 P(Binomial(n,
-    1/2) < k) <= level (Conover 1999, Practical Nonparametric Statistics, section 3.2).
+    1/2) < k) < level (Conover 1999, Practical Nonparametric Statistics, section 3.2).
 
     Args:
         values: (n,), the values. A value may be inf.
@@ -106,7 +106,7 @@ class PairedTest:
             the first variant is better in every pair, and 1 if the second variant is better in
             every pair.
         smallest_p: the value that `p_holm` would have if, in every test, all untied differences had
-            the same sign. If this value is 0.05 or more, no difference can be significant.
+            the same sign. If this value is 0.05 or more, the difference cannot be significant.
         ties: the number of pairs with equal losses. A pair in which both runs diverged is tied.
         num_tests: the number of tests of the comparison.
         diverged: the number of diverged seeds of the first variant, and the number of diverged
@@ -159,7 +159,7 @@ class PairedTest:
             one, other = (self.first, self.second) if self.effect < 0 else (self.second, self.first)
             most = max(self.first_wins, self.second_wins)
             words += (
-                f"; the test, which gives large differences more weight, favours {one}"
+                f"; the test, which gives large differences more weight, favors {one}"
                 f" (p = {self.p_holm:.2g}), but {other} is better in {most} of {self.seeds} seeds"
             )
         elif self.p < LEVEL:  # p_holm exceeds p, so there are several tests
@@ -177,10 +177,16 @@ class PairedTest:
         evidence = "" if size_is_known else f" (p = {self.p_holm:.2g}, Holm)"
         ties = f", {self.ties} tied" if self.ties else ""
         estimate = self._describe_estimate(f"{worse} minus {better}", sign)
-        return (
+        words = (
             f"{better} is better than {worse}{evidence}: {estimate};"
             f" {better} is better in {won} of {self.seeds} seeds{ties}"
             f"{self._describe_divergence()}."
+        )
+        if size_is_known or self.interval is None:
+            return words
+        return (
+            f"{words} The interval contains 0 because Bonferroni's correction of the"
+            f" {self.num_tests} intervals is stricter than Holm's correction of the p-values."
         )
 
     def _describe_estimate(self, subtraction: str, sign: int) -> str:
@@ -214,7 +220,7 @@ class PairedTest:
 
 
 def format_number(value: float, spec: str = ".2g") -> str:
-    """Format a number. An infinite number becomes `infinity`.
+    """Format a number. An infinite number becomes `infinity`, with its sign.
 
     Args:
         value: the number.

@@ -47,7 +47,7 @@ def write_tables(result: ComparisonResult) -> bool:
 
 
 def variant_table(variants: Sequence[VariantResult]) -> tuple[list[str], list[list[str]]]:
-    """Return the headings and the rows of a table for display.
+    """Return the headings and the rows of the table of variants for display.
 
     Columns that are empty for all variants are left out.
     """
@@ -168,8 +168,8 @@ def describe_scope(data_of_seeds: DataOfSeeds) -> str:
 def describe_result(result: ComparisonResult) -> list[str]:
     """Return the results as sentences.
 
-    The tests of all pairs come first, with the decided pairs before the undecided pairs. The
-    limitations of the results follow.
+    The tests of the pairs come first, with the decided pairs before the undecided pairs. The
+    limitations and the scope of the results follow.
     """
     words = _describe_pairs(result.pairs) + describe_limits(result)
     return [*words, describe_scope(result.data_of_seeds)]
@@ -207,12 +207,12 @@ def describe_limits(result: ComparisonResult) -> list[str]:
             )
     if not result.same_training_units:
         words.append(
-            "The variants differ in data.normalize, data.scaling or data.relative, so that their"
+            "The variants differ in data.normalize, data.scaling or data.relative, so their"
             " training and validation losses (curves.png) are in different units."
         )
     if not result.same_units:
         words.append(
-            "The variants differ in data.scaling or data.relative, so that their losses are in"
+            "The variants differ in data.scaling or data.relative, so their losses are in"
             " different units: two such variants are not tested against each other. `rmse` in each"
             " run's summary.json is in the units of the data."
         )
@@ -288,6 +288,7 @@ def markdown_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> li
 
 
 def _markdown_cell(text: str) -> str:
-    """Escape the characters of a cell that Markdown or HTML would interpret."""
+    """Replace unprintable characters, and escape characters that Markdown or HTML would
+    interpret."""
     printable = "".join(char if char.isprintable() else "?" for char in text)
     return re.sub(r"[\\`*|<&]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])", r"\\\g<0>", printable)

@@ -1,7 +1,7 @@
 """The doctor, which diagnoses a trained run from its attention weights and losses.
 
-Each finding contains measured values. If the doctor found a problem, the finding also explains the
-consequence of the problem and names the config lines to change.
+Each finding contains measured values, or the reason why a check could not decide. If a check found
+a problem, the finding also explains the consequence and names the config lines to change.
 
 The letters in shapes are N (sequences), L (layers), A (heads), T (target steps) and S (source
 steps).
@@ -28,8 +28,8 @@ CHECKS: tuple[Check, ...] = (
     weights.dead_heads, weights.identical_heads, weights.attention_does_not_matter,
     losses.exposure_bias, losses.seed_spread, losses.overfitting,
 )  # fmt: skip
-"""All checks, in order of priority. Of several problems, the first in this order is the most
-important."""
+"""The checks of seqattn, in order of priority. Of several problems, the first in this order is the
+most important."""
 CHECK_NAMES = tuple(check.name for check in CHECKS)
 WEIGHT_CHECK_NAMES = tuple(check.name for check in CHECKS if check.needs_weights)
 
@@ -41,16 +41,17 @@ PLUGIN_CHECKS: list[Check] = []
 def register_check(
     name: str, *, needs_weights: bool = False
 ) -> Callable[[Callable[[Evidence], Verdict]], Callable[[Evidence], Verdict]]:
-    """Return a decorator that registers a check of the doctor, a function of `Evidence` that
-    returns a tuple with the fields of a `Finding` after the name: ("fine", number), ("unknown",
-    reason) or ("found", number, meaning, change).
+    """Return a decorator that registers a check of the doctor.
+
+    A check is a function of `Evidence`. It returns the fields of a `Finding` after the name, as a
+    tuple: ("fine", number), ("unknown", reason) or ("found", number, meaning, change).
 
     Args:
         name: the name of the problem. The name may contain spaces.
         needs_weights: whether the check reads attention weights.
 
     Raises:
-        PluginError: if the name exists already.
+        PluginError: if the name is not valid or exists already. The decorator raises this error.
     """
 
     def register(judge: Callable[[Evidence], Verdict]) -> Callable[[Evidence], Verdict]:

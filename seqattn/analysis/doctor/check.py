@@ -21,7 +21,7 @@ class Finding:
         name: the name of the problem.
         state: "found" if the run has the problem, "fine" if the run does not have the problem, or
             "unknown" if the check cannot decide.
-        number: the measured values as text.
+        number: the measured values as text, or the reason if the state is "unknown".
         meaning: the consequence of the problem; "" unless the problem was found.
         change: suggested changes of the config or the command line; "" unless the problem was
             found.

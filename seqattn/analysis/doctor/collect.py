@@ -33,22 +33,21 @@ class Evidence:
     Attributes:
         weights: (N, L, A, T, S), the cross-attention weights, with NaN at padding; None if the
             model has no attention.
-        meaning: "distribution", or "strength" for signed weights; see
-            `seqattn.models.AttentionMap`.
+        meaning: "distribution", "partial" or "strength"; see `seqattn.models.AttentionMap`.
         source_lengths: (N,), the number of source steps of each sequence.
         alignment: (N, T), the true source step of each target step, or -1 if a target step has
             none; None if the alignment is unknown.
         padding_mass: the largest total weight that a head puts on padding at one target step.
-        normalizer: the name of the normalizer, such as "softmax"; "" for weights without a
-            normalizer.
+        normalizer: the name of the normalizer, or "softmax" if the config names none; "" if the
+            model has no attention.
         loss: the free-running mean squared error.
         loss_teacher_forced: the teacher-forced mean squared error.
-        override_losses: the free-running losses with replaced attention weights, by the name of the
-            replacement ("uniform" or "shuffled"); empty if the weights cannot be replaced.
+        override_losses: the free-running losses with replaced attention weights, by override mode
+            ("uniform" or "shuffled"); empty if the weights cannot be replaced.
         baseline: the name and the loss of the best parameter-free baseline.
         seeds: the test losses of this run and of the other seeds that were trained together with
             this run; empty for a single run.
-        kind: the kind of model: "recurrent", "transformer" or "fast_weights".
+        kind: the kind of model, such as "recurrent".
         teacher_forcing: the schedule of teacher forcing, and the teacher-forcing probability in
             the last epoch.
         fitted: the name and the loss of the best fitted baseline; None if there is no fitted
@@ -108,10 +107,10 @@ def collect_evidence(
     seeds: Sequence[float] = (),
     history: Sequence[EpochRecord] = (),
 ) -> Evidence:
-    """Run a model on its first `MAX_SEQUENCES` test sequences, and collect the measurements.
+    """Run a model on the first `MAX_SEQUENCES` test sequences, and collect the measurements.
 
-    The model computes free-running forecasts, teacher-forced forecasts, and free-running forecasts
-    with overridden attention weights.
+    The model computes free-running forecasts, teacher-forced forecasts and, if its attention
+    weights can be replaced, free-running forecasts with replaced weights.
 
     Args:
         trained: the model.
@@ -159,7 +158,8 @@ def collect_evidence(
 
 
 def measure_overrides(trained: LoadedModel, data: Splits) -> tuple[float, dict[str, float], int]:
-    """Measure what replaced attention weights change on the first `MAX_SEQUENCES` test sequences.
+    """Measure how replaced attention weights change the loss on the first `MAX_SEQUENCES` test
+    sequences.
 
     Returns:
         the free-running loss with the model's own weights; the losses with replaced weights, by
@@ -189,9 +189,9 @@ def _padding_mass(weights: NDArray[np.float32] | None, part: Sequences) -> float
 
 
 def _override_losses(trained: LoadedModel, part: Sequences, data: Splits) -> dict[str, float]:
-    """Return the free-running loss with each kind of overridden weights, by override mode.
+    """Return the free-running losses with replaced attention weights, by override mode.
 
-    The result is empty if the weights of the model cannot be overridden.
+    The result is empty if the weights of the model cannot be replaced.
     """
     found = dict[str, float]()
     for mode in ("uniform", "shuffled"):
@@ -211,15 +211,15 @@ def _override_losses(trained: LoadedModel, part: Sequences, data: Splits) -> dic
 def read_history(folder: RunFolder) -> list[EpochRecord]:
     """Return the records of the training epochs.
 
-    The list is empty for a checkpoint without a run folder.
+    The list is empty if the folder has no `metrics.csv`.
     """
     return folder.read_metrics() if folder.metrics.exists() else []
 
 
 def sibling_losses(folder: RunFolder) -> list[float]:
-    """Return the test losses of all seeds in the parent folder of a run folder `seed-K`.
+    """Return the test losses of all finished seeds in the parent folder of a run folder `seed-K`.
 
-    The loss of a diverged seed is inf. The list is empty for a single run.
+    The loss of a diverged seed is inf. The list is empty if the run folder has another name.
     """
     path = folder.path
     if not path.name.startswith("seed-"):

@@ -37,12 +37,14 @@ def mass_on_padding(evidence: Evidence) -> Verdict:
 
 @define_check("nearly uniform", needs_weights=True)
 def nearly_uniform(evidence: Evidence) -> Verdict:
-    _require_distribution(evidence)
+    _require_unsigned(evidence)
     shares = _entropy_shares(evidence)
     if not shares:
         return "unknown", NO_CHOICE
     share = float(np.mean(list(shares.values())))
     number = f"entropy {share:.0%} of the maximum"
+    if evidence.meaning == "partial":
+        number += " (each row divided by its sum)"
     if share < MIN_UNIFORM_SHARE:
         return "fine", number
     return (
@@ -55,7 +57,7 @@ def nearly_uniform(evidence: Evidence) -> Verdict:
 
 @define_check("stuck on one source step", needs_weights=True)
 def stuck_on_one_step(evidence: Evidence) -> Verdict:
-    if _require_distribution(evidence).shape[-2] < 2:
+    if _require_unsigned(evidence).shape[-2] < 2:
         return "unknown", "there is only one target step, so one query"
     stuck, shares = list[str](), list[float]()
     for layer, head in evidence.heads():
@@ -106,7 +108,7 @@ def _most_common_position(rows: NDArray[np.float32]) -> tuple[float, str]:
 def alignment_off_by_one(evidence: Evidence) -> Verdict:
     if evidence.alignment is None or not (evidence.alignment >= 0).any():
         return "unknown", "the task has no known alignment"
-    weights, has_alignment = _require_distribution(evidence), evidence.alignment >= 0
+    weights, has_alignment = _require_unsigned(evidence), evidence.alignment >= 0
     true, lengths = (
         np.broadcast_to(values, has_alignment.shape)[has_alignment]
         for values in (evidence.alignment,
@@ -122,13 +124,13 @@ def alignment_off_by_one(evidence: Evidence) -> Verdict:
             neighbour = max(neighbour, (float(np.mean(shifted)) if inside.any() else 0.0, shift))
     share, shift = neighbour
     if share <= at_true or share < 0.5:
-        return "fine", "no neighbour of the true source step has the largest weight more often"
+        return "fine", "no neighbor of the true source step has the largest weight more often"
     side = "before" if shift < 0 else "after"
     return (
         "found",
         f"{share:.0%} of the steps have their largest weight {side} the true source step,"
         f" {at_true:.0%} at it",
-        "The neighbouring recurrent state holds the same information, or the data are shifted by"
+        "The neighboring recurrent state holds the same information, or the data are shifted by"
         " one step. A heatmap of these weights is misleading.",
         "model.bidirectional: false, or model.kind: transformer, where each state belongs to"
         " one point; for your own data check the first step of the target",
@@ -137,7 +139,7 @@ def alignment_off_by_one(evidence: Evidence) -> Verdict:
 
 @define_check("saturated softmax", needs_weights=True)
 def saturated_softmax(evidence: Evidence) -> Verdict:
-    _require_distribution(evidence)
+    _require_unsigned(evidence)
     if evidence.normalizer != "softmax":
         sharp = evidence.normalizer in ("sparsemax", "hard")
         reason = "weights are sharp by design" if sharp else "is not softmax"
@@ -192,9 +194,9 @@ def identical_heads(evidence: Evidence) -> Verdict:
     _, L, A, *_ = _require_several_heads(evidence).shape
     distances = dict[tuple[int, int, int], float]()
     for layer in range(L):
-        heads = [evidence.rows(layer, head) for head in range(A)]
+        heads = [_distributions(evidence.rows(layer, head)) for head in range(A)]
         for i, j in itertools.combinations(range(A), 2):
-            distance = np.nansum(np.abs(heads[i] - heads[j]), axis=1) / 2
+            distance = np.abs(heads[i] - heads[j]).sum(axis=1) / 2
             distances[layer, i, j] = float(distance.mean()) if len(distance) else np.nan
     number = f"the two most similar heads share {1 - min(distances.values()):.1%} of their weight"
     same = [pair for pair, distance in distances.items() if distance < MAX_IDENTICAL_DISTANCE]
@@ -228,15 +230,29 @@ def attention_does_not_matter(evidence: Evidence) -> Verdict:
 def entropy_share(rows: NDArray[np.float32]) -> float:
     """Return the mean ratio of the entropy of a row to the largest possible entropy of this row.
 
-    The largest possible entropy is the logarithm of the number of weights in the row.
+    Each row is divided by its sum. The largest possible entropy is the logarithm of the number of
+    weights in the row.
 
     Args:
         rows: (n, S), the weights of n target steps, with NaN at padding.
     """
-    real = np.isfinite(rows)
-    p = np.where(real, rows, 0.0).astype(np.float64)
+    p = _distributions(rows)
     logs = np.log(np.where(p > 0, p, 1.0))
-    return float(np.mean(-(p * logs).sum(axis=1) / np.log(real.sum(axis=1))))
+    return float(np.mean(-(p * logs).sum(axis=1) / np.log(np.isfinite(rows).sum(axis=1))))
+
+
+def _distributions(rows: NDArray[np.float32]) -> NDArray[np.float64]:
+    """Divide each row by its sum, because the rows of partial weights sum to at most 1.
+
+    Args:
+        rows: (n, S), the weights of n target steps, with NaN at padding.
+
+    Returns:
+        (n, S), with 0 at padding; a row of zeros stays unchanged.
+    """
+    weights = np.where(np.isfinite(rows), rows, 0.0).astype(np.float64)
+    sums = weights.sum(axis=1, keepdims=True)
+    return np.asarray(weights / np.where(sums > 0, sums, 1.0))
 
 
 def _entropy_shares(evidence: Evidence) -> dict[tuple[int, int], float]:
@@ -249,8 +265,9 @@ def _entropy_shares(evidence: Evidence) -> dict[tuple[int, int], float]:
     }
 
 
-def _require_distribution(evidence: Evidence) -> NDArray[np.float32]:
-    """Return the weights, (N, L, A, T, S), which must be a distribution over the source.
+def _require_unsigned(evidence: Evidence) -> NDArray[np.float32]:
+    """Return the weights, (N, L, A, T, S), which must not be signed. The rows of partial weights
+    sum to at most 1.
 
     Raises:
         UndecidableError: if the weights are signed read strengths.
@@ -262,13 +279,13 @@ def _require_distribution(evidence: Evidence) -> NDArray[np.float32]:
 
 
 def _require_several_heads(evidence: Evidence) -> NDArray[np.float32]:
-    """Return the weights, (N, L, A, T, S), of a model with several heads.
+    """Return the weights, (N, L, A, T, S), of a model with several heads in each layer.
 
     Raises:
-        UndecidableError: if the weights are signed read strengths, if there is only one head, or
-            if no source has two or more points.
+        UndecidableError: if the weights are signed read strengths, if each layer has only one head,
+            or if no source has two or more points.
     """
-    weights = _require_distribution(evidence)
+    weights = _require_unsigned(evidence)
     if weights.shape[2] < 2:
         raise UndecidableError("there is only one head")
     if not (evidence.source_lengths > 1).any():

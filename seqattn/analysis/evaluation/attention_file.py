@@ -53,7 +53,7 @@ class AttentionSpool(Spool):
             part: the sequences.
             steps: the number of forecast steps of each sequence. If `steps` is None, the forecast
                 of each sequence has as many steps as the target, and the attention file contains
-                the alignment. In this case, there must be only one part.
+                the alignment, if it is known. In this case, there must be only one part.
         """
         self.ids.append(part.ids)
         if steps is None:
@@ -76,7 +76,7 @@ class AttentionSpool(Spool):
     def write(self, path: Path) -> None:
         """Write the attention file of a run.
 
-        The file is byte-for-byte identical to a file that `write_arrays` writes.
+        The file is byte-for-byte identical to the file that `write_arrays` would write.
         """
         with open_atomic(path) as file:
             self._write(file)
@@ -148,7 +148,8 @@ class _ForwardOnlyFile:
 
 @contextlib.contextmanager
 def open_attention_spool(output: Path | None) -> Iterator[AttentionSpool | None]:
-    """Open an attention spool that writes the user's attention file when the context ends.
+    """Open an attention spool that writes the user's attention file when the context ends without
+    an exception.
 
     If possible, the temporary file is in the folder of the output, because this folder needs enough
     space for the output in any case.

@@ -4,11 +4,11 @@ The file contains rows of attention weights:
 
     {"rows": [{"step": 2, "layer": 0, "head": 0, "weights": [0, 1]}]}
 
-A row replaces the weights of one decoder step in one head of one layer. Steps are counted from 1,
-and layers and heads are counted from 0. The model computes the rest of the forecast from the new
-weights. Without the key `layer`, the row applies to all layers. Without the key `head`, the row
-applies to all heads. Without the key `id`, the row applies to all sequences. A row of zeros gives a
-context of 0. Rows are not normalized.
+A row replaces the attention weights of one decoder step. Steps are counted from 1, and layers and
+heads are counted from 0. The model computes the rest of the forecast with the new weights. Without
+the key `layer`, the row applies to all layers. Without the key `head`, the row applies to all
+heads. Without the key `id`, the row applies to all sequences. A row of zeros gives a context of 0.
+Rows are not normalized.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ KEYS = ("step", "layer", "head", "id", "weights")
 
 @dataclass(frozen=True)
 class ForcedRow:
-    """The weights of one decoder step.
+    """Forced attention weights of one decoder step.
 
     Attributes:
-        place: the file and the index of the row, for messages.
+        place: the origin and the index of the row, for messages.
         step: the decoder step, counted from 1.
         weights: one number for each point of the source.
         layer, head: the index of the layer and the index of the head, counted from 0; None for all
@@ -56,7 +56,7 @@ def read_rows(path: Path) -> tuple[ForcedRow, ...]:
 
     Raises:
         UsageError: if the file cannot be read, or if it does not contain a JSON object of the form
-            `{"rows": [...]}`.
+            `{"rows": [...]}` with valid rows.
     """
     try:
         raw = read_regular_file(path)
@@ -80,7 +80,7 @@ def parse_rows(content: Any, origin: str) -> tuple[ForcedRow, ...]:
         origin: the name of the file or the argument that contains the rows, for messages.
 
     Raises:
-        UsageError: if the content is not an object of the form `{"rows": [...]}`.
+        UsageError: if the content is not an object of the form `{"rows": [...]}` with valid rows.
     """
     if not isinstance(content, Mapping) or "rows" not in content:
         raise UsageError(f"{origin}: expected {EXAMPLE}, found {_shown(content)}.")
@@ -97,7 +97,7 @@ def _parse_row(row: Any, place: str) -> ForcedRow:
 
     Args:
         row: the element of the list.
-        place: the file and the index of the row, for messages.
+        place: the origin and the index of the row, for messages.
 
     Raises:
         UsageError: if the element is not a valid row.
@@ -156,7 +156,7 @@ def _unique_keys(path: Path, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def _shown(value: Any) -> str:
     """Return a value as text for a message.
 
-    Constants have their JSON names, and a long value is truncated.
+    A constant has its JSON name. A list or an object is only named, and a long value is truncated.
     """
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]

@@ -1,4 +1,4 @@
-"""Forced attention weights in the forecasts of many sequences.
+"""Forced attention weights in the forecasts of a set of sequences.
 
 Each forced row replaces the weights of one decoder step. The letters in shapes are N (sequences),
 L (attention layers), A (heads), T (decoder steps) and S (source steps).
@@ -24,16 +24,16 @@ from seqattn.models.attention import AttentionOverride, ForcedWeights, Override
 
 FORCED = "forced:"
 ROUNDING = 1e-4
-"""A row counts as a distribution if its sum differs from 1 by at most this value."""
+"""The sum of a row counts as 1 if it differs from 1 by at most this value."""
 MAX_SHOWN_IDS = 5
 
 
 @dataclass(frozen=True)
 class ForcedRows:
-    """All forced rows of a forecast.
+    """Rows of attention weights that replace the model's own weights in forecasts.
 
     Attributes:
-        rows: the forced rows, in the order of the file.
+        rows: the rows, in the order of the file or of the argument.
     """
 
     rows: tuple[ForcedRow, ...]
@@ -134,7 +134,7 @@ class ForcedRows:
         return ForcedWeights(torch.from_numpy(force))
 
     def meaning(self, of_model: WeightSemantics) -> WeightSemantics:
-        """Return the meaning of attention weights in which the forced rows replace some rows.
+        """Return the meaning of the attention weights after the forced rows replaced some of them.
 
         Args:
             of_model: the meaning of the model's own weights; see `AttentionMap.meaning`.
@@ -148,7 +148,7 @@ class ForcedRows:
 
 
 ForecastOverride = Override | ForcedRows
-"""A replacement of the attention weights in the forecasts of many sequences."""
+"""A replacement of the attention weights in the forecasts of a set of sequences."""
 
 
 def parse_override(text: str) -> ForecastOverride:
@@ -248,8 +248,8 @@ def _claim(taken: dict[str | None, ForcedRow], row: ForcedRow, layer: int, head:
     """Register a row for one step, layer and head.
 
     Args:
-        taken: the rows that were registered earlier, by sequence id. The key None means all
-            sequences. The function adds the new row.
+        taken: the rows that were registered earlier for this step, layer and head, by sequence id.
+            The key None means all sequences. The function adds the new row.
         row: the row to add.
         layer, head: the indices of the layer and the head, for the message.
 

@@ -38,7 +38,8 @@ class FreeRunningForecast:
     Attributes:
         values: (N, T, F), the forecasts in the units of the data.
         maps: the weights of each kind of attention, such as "cross" with the shape
-            (N, layers, A, T, S); empty if the model has no attention. See `AttentionMap`.
+            (N, layers, A, T, S); empty if the model has no attention, or if the weights were not
+            requested. See `AttentionMap`.
         meaning: the meaning of the weights; see `AttentionMap.meaning`.
     """
 
@@ -62,7 +63,7 @@ class FreeRunningForecast:
                 steps are valid.
 
         Raises:
-            ValueError: if the model has no attention.
+            ValueError: if `maps` is empty.
         """
         if not self.maps:
             raise ValueError("a model without attention has no weights")
@@ -137,9 +138,9 @@ class ForecastChunk(NamedTuple):
 
     Attributes:
         places: the slice of the part that contains the sequences.
-        values: (n, T, F), the forecasts in the units of the part.
+        values: (n, T, F), the forecasts in the units of the data.
         maps: the weights of each kind of attention, (n, layers, A, rows, columns); empty if the
-            weights were not requested.
+            model has no attention, or if the weights were not requested.
         meaning: the meaning of the weights; see `AttentionMap.meaning`.
     """
 
@@ -204,8 +205,8 @@ def forecast_loss(
 ) -> float | None:
     """Return the mean squared error of forecasts.
 
-    The result is None if the forecasts and the targets have different lengths, or if the part
-    contains no observed target.
+    The result is None if the number of forecast steps differs from the length of the longest
+    target, or if the part contains no observed target.
     """
     if result.values.shape[1] != part.target_steps or not part.target_cells.any():
         return None
@@ -219,7 +220,7 @@ def teacher_forced_chunks(
 
     Yields:
         The slice of a chunk of n sequences in the part, and the forecasts of these sequences,
-        (n, T, F), in the units of the part.
+        (n, T, F), in the units of the data.
     """
     batch = batch_of(part, *_device_and_type(model), scaling=scaling, keep_tensors=False)
     truth = torch.ones(batch.target_steps, dtype=torch.bool)
@@ -279,7 +280,7 @@ def sequences_per_chunk(steps: int) -> int:
     """Return the number of sequences that are forecast together.
 
     Args:
-        steps: the length of the longest source plus the length of the longest target.
+        steps: the length of the longest source plus the number of forecast steps.
     """
     return max(1, min(MAX_CHUNK_SEQUENCES, MAX_CHUNK_PAIRS // steps**2))
 

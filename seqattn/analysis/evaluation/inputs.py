@@ -15,7 +15,7 @@ from seqattn.data import DataSpec, Sequences
 from seqattn.data.cutting import cut_at_length, cut_series, make_sources
 from seqattn.data.file_dataset import check_observed, rename_features
 from seqattn.data.files import SUFFIXES, Chunk, ReadOptions, read_all, read_chunks
-from seqattn.data.notes import too_short_notes
+from seqattn.data.notes import describe_dropped, describe_dropped_series, too_short_notes
 from seqattn.data.reading import make_read_options
 from seqattn.data.regularize import regularize
 from seqattn.data.series import (
@@ -112,7 +112,7 @@ class InputReader:
             as in the training data.
 
         Raises:
-            DataError: see `read_chunks`.
+            DataError: if the file cannot be read, or if no sequence is left.
             UsageError: see `read_chunks`.
         """
         config, spec = self.config, self.spec
@@ -141,7 +141,9 @@ class InputReader:
                 yield clean, part.select(slice(None)), names
         if not found:
             raise DataError(
-                _all_dropped_message(name, read) if read else f"{name}: has no sequences."
+                _all_dropped_message(name, describe_dropped_series(read))
+                if read
+                else f"{name}: has no sequences."
             )
 
     def read_with_targets(self, file: Path, name: str | None = None) -> Sequences:
@@ -152,7 +154,7 @@ class InputReader:
             name: the name of the file in messages; None for the path.
 
         Raises:
-            DataError: see `read_chunks`.
+            DataError: if the file cannot be read, or if no sequence is left.
             UsageError: see `read_chunks`.
         """
         config, spec, name = self.config, self.spec, name or _display_name(file)
@@ -177,7 +179,7 @@ class InputReader:
         series = regularize(chunk, name, config, spacing, has_key=self.has_key)
         omitted, dropped = LeftOut(), len(series.dropped_names)
         if dropped == len(series):
-            raise DataError(_all_dropped_message(name, dropped))
+            raise DataError(_all_dropped_message(name, describe_dropped(dropped, config)))
         if self.has_key:
             part = cut_series(
                 series, Spans.of_series(series).without_dropped(series), config, omitted
@@ -185,9 +187,9 @@ class InputReader:
         else:
             part = cut_at_length(series, spec.source_length)
         if dropped := dropped + omitted.dropped:
-            self.note(f"{name}: {counted(dropped, 'sequence')} with empty cells dropped.")
+            self.note(f"{name}: dropped {describe_dropped(dropped, config)}.")
         if not len(part):
-            raise DataError(_all_dropped_message(name, dropped))
+            raise DataError(_all_dropped_message(name, describe_dropped(dropped, config)))
         for line in too_short_notes(omitted.too_short):
             self.note(f"{name}: {line}.")
         check_observed(part, name)
@@ -220,8 +222,8 @@ class InputReader:
         """Return the format of a file.
 
         The format is "auto" if the file name has a known ending that differs from the ending of the
-        training file. Otherwise, the new file has the format of the training file. The format of
-        standard input is CSV, unless the training file has another text format.
+        path of the training data. Otherwise, the format is the value of `data.format`. The format
+        of standard input is CSV, unless `data.format` is "tsv" or "jsonl".
         """
         config, ending = self.config, file.suffix.lower()
         if str(file) == "-":
@@ -254,13 +256,13 @@ class InputReader:
             chunk = select_rows(chunk, ~ended)
         last = None if config.window is None else config.window.source
         if last is not None:
-            chunk = keep_last_rows(chunk, last)  # keeps at least the length of the window
+            chunk = keep_last_rows(chunk, last)  # these rows span the source of a window
         chunk = replace(chunk, target=None, where_target=None)
         series = regularize(chunk, name, uncut_config, spacing, has_key=self.has_key, last=last)
         if series.empty:
             self.note(f"{name}: {counted(series.empty, 'empty cell')} interpolated.")
         if dropped := len(series.dropped_names):
-            self.note(f"{name}: {counted(dropped, 'sequence')} with empty cells dropped.")
+            self.note(f"{name}: dropped {describe_dropped_series(dropped)}.")
         return series.without_dropped()
 
 
@@ -295,11 +297,8 @@ def _select_id_parts(chunk: Chunk, ids: Sequence[str]) -> tuple[tuple[str, ...],
     return tuple(parts[name] for name in ids)
 
 
-def _all_dropped_message(name: str, count: int) -> str:
-    return (
-        f"{name}: all of its sequences ({count:,}) have empty cells and were dropped"
-        " (data.missing), so no sequence is left."
-    )
+def _all_dropped_message(name: str, dropped: str) -> str:
+    return f"{name}: dropped {dropped} (data.missing). No sequence is left."
 
 
 def _display_name(file: Path) -> str:

@@ -20,17 +20,18 @@ from seqattn.training import (
 
 
 def open_run(path: Path, epoch: int | None = None) -> tuple[RunFolder, LoadedModel]:
-    """Load a run from a run folder, or from a checkpoint in a run folder.
+    """Load a run from a run folder or a checkpoint.
 
     Args:
-        path: a run folder, or a checkpoint in a run folder.
-        epoch: the number of the epoch from which the function loads the recorded parameters; None
-            to load the parameters from the checkpoint.
+        path: a run folder or a checkpoint. A run folder selects its best checkpoint.
+        epoch: the epoch whose recorded parameters are loaded; None to load the parameters of the
+            checkpoint.
 
     Raises:
         CheckpointError: if the checkpoint is missing or corrupt, or if the checkpoint does not
             match the config in the run folder.
-        UsageError: if the parameters of the epoch were not recorded.
+        UsageError: if the parameters of the epoch were not recorded, or if `epoch` is given with a
+            checkpoint.
     """
     folder, checkpoint = find_run(path)
     if epoch is not None and not path.is_dir():
@@ -67,7 +68,7 @@ def load_splits(trained: LoadedModel) -> Splits:
     part may contain training data. In this case, the function issues a `SplitsChangedWarning`.
 
     Raises:
-        DataError: if a data file is missing, or if it has changed since the training run.
+        DataError: if the data cannot be read, or if a data file has changed since the training run.
     """
     data = load_data(trained.config.data)
     check_data_unchanged(data.digests, trained.spec.digests, "since the training")

@@ -82,7 +82,8 @@ def string_array(*several: Sequence[str]) -> StreamedArray:
 def write_npz(file: BinaryIO, arrays: Mapping[str, NDArray[Any] | StreamedArray]) -> None:
     """Write an NPZ file.
 
-    The file is byte-for-byte identical to a file that `seqattn.runs.storage.save_arrays` writes.
+    The file is byte-for-byte identical to the file that `seqattn.runs.storage.save_arrays` would
+    write.
     """
     packed = sum(one.nbytes for one in arrays.values()) > MIN_COMPRESSED_BYTES
     how = zipfile.ZIP_DEFLATED if packed else zipfile.ZIP_STORED

@@ -19,18 +19,17 @@ PLUGIN_METRICS: dict[str, tuple[Metric, extension.Source]] = {}
 
 
 def register_metric(name: str) -> Callable[[Metric], Metric]:
-    """Return a decorator that registers a metric, a function (forecast, target) that returns a
-    number.
+    """Return a decorator that registers a metric.
 
-    The arguments of the metric are the free-running forecasts and the targets of all sequences, two
-    arrays (N, T, F) in the units of the data. Both arrays are NaN at padding and at unobserved
-    target cells.
+    A metric is a function (forecast, target) that returns a number. Its arguments are the
+    free-running forecasts and the targets of all sequences, two arrays (N, T, F) in the units of
+    the data. Both arrays are NaN at padding and at unobserved target cells.
 
     Args:
         name: the name of the metric in the output of `seqattn evaluate`.
 
     Raises:
-        PluginError: if the name exists already.
+        PluginError: if the name is not valid or exists already. The decorator raises this error.
     """
 
     def register(metric: Metric) -> Metric:

@@ -115,7 +115,8 @@ def _target(some: Sequences, _: slice) -> Floats:
 
 
 def _chunks(part: Sequences) -> Iterator[tuple[Sequences, slice]]:
-    """Yield the sequences of a part in chunks of a few megabytes, each chunk with its slice."""
+    """Yield the sequences of a part in chunks, each chunk with its slice. A chunk contains one
+    sequence, or at most `MAX_CHUNK_NUMBERS` values."""
     numbers = part.source_steps * len(part.features) + part.target_steps * len(part.target_features)
     size = max(1, MAX_CHUNK_NUMBERS // numbers)
     for places, some in part.chunks():

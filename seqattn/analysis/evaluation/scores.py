@@ -157,8 +157,8 @@ def evaluate_and_forecast(
 ) -> tuple[Evaluation, FreeRunningForecast]:
     """Compute the errors of a model, and return them with all forecasts and attention weights.
 
-    The function keeps all forecasts and attention weights in memory. The function `evaluate`
-    describes the arguments.
+    The function keeps all free-running forecasts and attention weights in memory. See `evaluate`
+    for the arguments.
     """
     chunks = list[ForecastChunk]()
     scored = evaluate(model, part, references, scaling, on_chunk=chunks.append)

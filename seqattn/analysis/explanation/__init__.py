@@ -1,7 +1,7 @@
 """An attention step of a trained model as arithmetic that can be repeated on a pocket calculator.
 
 The numbers of each stage are computed from the *printed* numbers of earlier stages
-(`seqattn.models.attention.arithmetic`). The forecast computed in this way therefore differs from
+(`seqattn.models.attention.arithmetic`). The forecast computed in this way may therefore differ from
 the model's forecast by rounding errors, and the explanation shows both forecasts. The classes of
 scores, normalizers and locations explain their own arithmetic, and this package explains the other
 parts of each kind of model.

@@ -20,7 +20,7 @@ def explain_fast_weights(
 ) -> None:  # fmt: skip
     """Explain the last step of a forecast that a fast-weights model computed.
 
-    The function `explain_recurrent` describes the arguments.
+    See `explain_recurrent` for the arguments.
     """
     check_index("--layer", layer, 1)
     check_index("--head", head, 1)
@@ -59,8 +59,8 @@ def explain_fast_weights(
 
 
 def _normalized(record: Explanation, norm: LayerNorm, z: Array) -> tuple[Array, str]:
-    """Explain the layer normalization of a vector, and return the normalized vector with its
-    formula.
+    """Explain the layer normalization of a vector, and return the normalized vector and the formula
+    for it.
 
     Args:
         record: the explanation to which the stages are added.

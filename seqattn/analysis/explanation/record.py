@@ -25,7 +25,7 @@ class Explanation(Record):
         model_prediction: (F,), the point that the model computed.
         vectors: the vectors for a figure, by name: query (K,), keys (S, K), values (S, V), context
             (V,), weights (S,).
-        cosines: whether the score depends on the angle between the query and a key.
+        cosines: whether the score is a dot product or a cosine of query and key.
     """
 
     title: str
@@ -69,7 +69,7 @@ class Explanation(Record):
 
         Args:
             model: the model.
-            vector: (H,), the input of the output layer.
+            vector: the input of the output layer, as a vector.
             name: the name of the vector in the formula.
             features: the names of the target features.
         """

@@ -136,6 +136,6 @@ def _readout(
     if model.combine is None:
         return joined, "[context; h]"
     weight, bias = as_printed(model.combine.weight), as_printed(model.combine.bias)
-    formula = "a = tanh(W_a [context; h] + b_a), W_a and b_a in the checkpoint"
+    formula = "a = tanh(W_a [context; h] + b_a), W_a and b_a are in the checkpoint file of the run"
     attentional = np.tanh(weight @ joined + bias)[None]
     return record.add_from_model("Attentional vector a", formula, attentional, ["a"])[0], "a"

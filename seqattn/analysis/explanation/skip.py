@@ -10,7 +10,12 @@ from torch import Tensor
 
 from seqattn.analysis.explanation.record import Explanation
 from seqattn.models import LinearSkip
-from seqattn.models.attention.arithmetic import MAX_PRINTED_SIDE, as_printed, column_numbers
+from seqattn.models.attention.arithmetic import (
+    IN_CHECKPOINT,
+    MAX_PRINTED_SIDE,
+    as_printed,
+    column_numbers,
+)
 
 
 def explain_skip(
@@ -35,7 +40,7 @@ def explain_skip(
     weight, bias = as_printed(skip.weight[step - 1].flatten(-2)), as_printed(skip.bias[step - 1])
     formula = f"W x + b of this step; x = all {source.shape[1]} source points, one after the other"
     if max(weight.shape) > MAX_PRINTED_SIDE:
-        formula = f"{formula}; the map is in the checkpoint"
+        formula = f"{formula}; {IN_CHECKPOINT}"
         linear = record.add_from_model("Skip's share", formula, share, ["skip"], features)[0]
     else:
         x = record.add_row("Source points in one row", "", "x", as_printed(source[0]).reshape(-1))

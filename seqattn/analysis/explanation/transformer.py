@@ -38,7 +38,10 @@ def explain_transformer(
     context = record.add_context(weights, values)
     contexts = record.add_head_contexts(trace.context[0, :, -1], head, context)
     weight, bias = as_printed(trace.out.weight), as_printed(trace.out.bias)
-    formula = "W_o [contexts] + b_o, W_o and b_o in the checkpoint; the rest of the decoder follows"
+    formula = (
+        "W_o [contexts] + b_o, W_o and b_o are in the checkpoint file of the run; the rest of the"
+        " decoder follows"
+    )
     record.add_from_model(
         "Cross-attention output", formula, (weight @ contexts + bias)[None], ["+"]
     )
