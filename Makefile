@@ -14,7 +14,7 @@ PAGE := seqattn/report/web
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install train docs page page-check package test test-long test-browser test-many test-export test-walks contract project-files lint types format smoke bench figures figures-check torture ci clean
+.PHONY: help install train docs page page-check package test test-long test-browser test-many test-export test-walks coverage contract project-files lint types format smoke bench figures figures-check torture ci clean
 
 help:  ## Say what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -64,6 +64,10 @@ test-export: $(READY)  ## Test that exported graphs say what their models say
 
 test-walks: $(READY)  ## Test every config key and pair of commands in turn: minutes
 	$(PYTEST) tests/walks
+
+coverage: $(READY)  ## Run the tests of test, and list the lines and branches that no test reaches
+	$(PYTEST) --ignore tests/browser --ignore tests/many --ignore tests/export --ignore tests/walks \
+	  --cov --cov-report term --cov-report html:build/coverage
 
 contract: $(READY)  ## Hold every combination of the config to the contract, not only a sample
 	CONTRACT=all $(BIN)/python -m pytest tests/project/test_contract.py
