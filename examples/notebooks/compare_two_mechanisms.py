@@ -14,8 +14,8 @@
 # %% [markdown]
 # # Compare two mechanisms
 #
-# This notebook compares two attention mechanisms over several seeds, tests whether their losses differ, and writes the
-# table of a paper.
+# This notebook compares two attention mechanisms over several seeds, tests whether their losses differ, and writes a
+# table for a paper.
 
 # %%
 # %matplotlib inline
@@ -75,7 +75,7 @@ Path("mechanisms.tex").write_text(table)
 print(table)
 
 # %% [markdown]
-# `comparison.table("pairs")` is the table of the test:
+# `rows="pairs"` selects the table of the tests:
 
 # %%
 print(comparison.table("markdown", rows="pairs"))

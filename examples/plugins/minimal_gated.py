@@ -32,7 +32,7 @@ class MinimalGated(seqattn.Cell):
 def minimal_gated_step(
     projected: Tensor, state: Tensor | None, weight: Tensor, bias: Tensor
 ) -> Tensor:
-    """Compute one step. `projected` is W x + b for both gates, and `weight` is U (..., 2H, H).
+    """Compute one step. `projected` is W x + b for f and n, and `weight` is U (..., 2H, H).
 
     With many narrow runs, the axis of features is not the last axis, so `axis_of_features` finds
     it. A state of None means zeros.
