@@ -4,11 +4,11 @@
     python scripts/bench.py --only A,seeds --json figures.json --peers
 
 The notebook's loop is the usual tutorial code for encoder-decoders with attention. It has a
-DataLoader over a TensorDataset, a GRU module that is called once for each step, a teacher-forcing
+DataLoader over a TensorDataset, a decoder GRU that is called once for each step, a teacher-forcing
 coin flip for each step, `.item()` after every batch, and one validation pass per epoch. seqattn's
-loop does the same work with two validation passes (free running and teacher-forced). Both use one
-thread. Because times drift on a busy machine, the two loops alternate, and the result is the ratio
-of their times. The script measures these rows:
+loop does the same work with two validation passes (free running and teacher-forced). Both loops use
+one thread. Because times drift on a busy machine, the two loops alternate, and the result is the
+ratio of their times. The script measures these rows:
 
     A        hidden width 2, 128 squares, batch size 16, 100 epochs
     B        hidden width 64, 2048 squares, batch size 64, 5 epochs
@@ -21,14 +21,14 @@ of their times. The script measures these rows:
     help     `seqattn --help` against `python -c "import typer"`
     predict  free-running forecasts of 100,000 squares, in microseconds per sequence and step
     film     A with attention recorded every 20 epochs, and squares.yaml with attention recorded
-             every 10 epochs, each against a training without recorded attention
+             every 10 epochs, each against the same training without recorded attention
     report   the HTML report of a run of squares.yaml
     page     the live page in headless Chromium: its size, the seconds until the first drag is
              answered, and the milliseconds of a drag step; only with `--only page`
     saving   B with a checkpoint every epoch, and B with a plain write and fsync of as many bytes
              every epoch, each against B without checkpoints
-    busy     A while another process keeps a core busy, against A alone, with a measured number of
-             threads
+    busy     A while another process keeps a core busy, against A alone; seqattn measures which
+             number of threads is fastest
 """
 
 from __future__ import annotations
@@ -299,7 +299,7 @@ class BenchTable:
             ours: the function that uses seqattn.
             must: the goal for the ratio, which is printed.
             times: True if the ratio is the time of `theirs` divided by the time of `ours`, False if
-                it is the reverse.
+                it is the inverse.
             warm: whether both functions run once before the measurement.
         """
         if warm:
@@ -350,7 +350,8 @@ def predictions(table: BenchTable) -> None:
 
 
 def saving(table: BenchTable, work: Work, folder: Path) -> None:
-    """Measure work B with checkpoints that are written in the background, as in `seqattn train`."""
+    """Measure work B with checkpoints in the background, as `seqattn train` writes them, and with
+    bare writes of as many bytes."""
     from tests.training_session import trained
 
     config = resolve(None, [f"model.hidden_dim={work.hidden}", f"training.epochs={work.epochs}"])

@@ -48,7 +48,7 @@ DRAG = """async (count) => {
 
 
 def bench_pages(folder: Path, repeats: int, add_row: Callable[..., None]) -> None:
-    """Measure the size of pages, the time until the first drag is answered, and each drag step.
+    """Measure the size of pages, the time to the first answer, and the duration of a drag step.
 
     Args:
         folder: where the runs and pages are written.
@@ -93,7 +93,7 @@ def open_and_drag(browser: Any, path: Path) -> tuple[float, list[float]]:
 
     Returns:
         the seconds from the start of the navigation until the page has answered its first drag, and
-        the milliseconds of each of the moves after it.
+        the milliseconds that each later move takes.
     """
     page = browser.new_context(viewport={"width": 1240, "height": 900}).new_page()
     page.goto(path.as_uri(), wait_until="commit")

@@ -3,12 +3,12 @@
 `python scripts/check_names.py` prints a line for each finding and the number of findings in each
 folder. The exit code is 1 if there are findings. The script checks two rules:
 
-- No function, class, parameter, attribute, variable or module has a retired name.
+- No function, class, parameter, attribute, variable or module may have a retired name.
   scripts/retired_names.toml lists the retired words with their replacements. The name of a test is
   a sentence, so only the words `told` and `said` are retired in names of tests.
-- A search for `def name` or `class name` finds one place. This rule applies to public names at
-  module level in seqattn/ and scripts/, to private functions with equal code, and to the names of
-  tests.
+- A search for `def name` or `class name` must find only one place. This rule applies to public
+  names at module level in seqattn/ and scripts/, to private functions and classes with equal code,
+  and to the names of tests.
 
 `--all` adds findings that do not change the exit code: private names and test helpers that several
 files define.
@@ -170,7 +170,7 @@ def module_level(body: Sequence[ast.stmt]) -> Iterator[ast.FunctionDef | ast.Cla
 def shared(trees: Trees) -> Iterator[NameFinding]:
     """Yield a finding for each function or class whose name another file also defines.
 
-    The definition with the best rank keeps the name, and gets no finding; see `rank`.
+    A definition that alone has the lowest rank keeps the name, and gets no finding; see `rank`.
     """
     places = defaultdict[tuple[bool, str], list[Definition]](list)
     for path, tree in trees.items():
@@ -185,9 +185,11 @@ def shared(trees: Trees) -> Iterator[NameFinding]:
 
 
 def rank(path: str) -> int:
-    """Return the rank of a file. If several files define a name, the lowest rank keeps the name.
+    """Return the rank of a file. If several files define a name, the file with the lowest rank
+    keeps it.
 
-    From low to high, the ranks are the public API, the package, its commands, tests and scripts.
+    From low to high, the ranks are the public API, the rest of the package, the commands, and both
+    tests and scripts.
     """
     starts = ("seqattn/experiments/api", "seqattn/cli/", "seqattn/", "tests/", "scripts/")
     order = (0, 2, 1, 3, 3)

@@ -25,7 +25,7 @@ FORBIDDEN = ("node_modules/", "__pycache__/", ".venv/", "shipped/real/", "seqatt
 
 
 def build_package() -> tuple[Path, Path]:
-    """Build both files, and return the paths of the wheel and of the source distribution."""
+    """Build the package, and return the paths of the wheel and of the source distribution."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     OUTPUT.mkdir(parents=True, exist_ok=True)
     for old in OUTPUT.iterdir():
@@ -42,7 +42,7 @@ def build_package() -> tuple[Path, Path]:
 
 
 def find_faults(wheel: Path, sdist: Path) -> list[str]:
-    """Return a sentence for each file that is missing or must not be in a package."""
+    """Return a sentence for each missing or forbidden file, and for a wheel that is too large."""
     wheel_names = set(zipfile.ZipFile(wheel).namelist())
     with tarfile.open(sdist) as archive:
         sdist_names = {name.partition("/")[2] for name in archive.getnames()}
@@ -71,7 +71,7 @@ def find_faults(wheel: Path, sdist: Path) -> list[str]:
 
 
 def main() -> int:
-    """Build and check the package; return 1 if a file is wrong."""
+    """Build and check the package; return 1 if there is a fault."""
     wheel, sdist = build_package()
     faults = find_faults(wheel, sdist)
     print(*faults, sep="\n", file=sys.stderr)

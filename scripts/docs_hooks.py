@@ -2,7 +2,7 @@
 
 - They convert equations between dollar signs to MathML, which browsers draw without a script.
 - They append every command and its options to docs/commands.md, as the command line defines them.
-- They create a page for every YAML file in configs/, and direct links into configs/ to these pages.
+- They create a page for every YAML or Markdown file in configs/, and direct links to these pages.
 """
 
 from __future__ import annotations
@@ -59,7 +59,8 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 def _into_the_site(link: re.Match[str], page: str, files: Files) -> str:
     """Return a link from a page in docs/ into configs/ as a link to the page of the config.
 
-    Other links are returned unchanged.
+    A link to a folder leads to the list of shipped configs. Links within docs/ and links in pages
+    of configs/ are returned unchanged.
     """
     if page.startswith("configs/"):
         return link[0]

@@ -3,10 +3,10 @@
     python scripts/exported.py
 
 The script prints a table, which `make figures` puts into docs/export.md. The columns `forecast` and
-`weights` contain the largest differences between the model and its exported graphs. The differences
-are taken over both ways to run the graphs (`free_running`, or `encoder` and `step`), over 64 test
-sequences, and over 72 random sequences of every length. The column `int8` contains the test loss
-with int8 weights.
+`weights` contain the largest absolute differences between the model and its exported graphs. The
+differences are taken over both ways to run the graphs (`free_running`, or `encoder` and `step`),
+and over the test sequences and random sequences of `seqattn.export.check`. The column `int8`
+contains the test loss with int8 weights.
 """
 
 from __future__ import annotations

@@ -54,7 +54,7 @@ def read_value(spec: dict[str, Any], folder: Path, printed: list[str]) -> float 
         spec: the description of the value. `{file: GLOB, key: [...], reduce: median}` reads JSON
             files. For CSV files, `where: {column: text}` also selects the row.
             `{command: INDEX, match: REGEX}` reads the output of a command with a regular expression
-            of one group.
+            that has one group.
         folder: the folder in which the commands ran.
         printed: the output of each command.
     """
@@ -221,7 +221,7 @@ def without_docstrings(tree: ast.Module) -> ast.Module:
 
 
 def make_group(name: str, group: dict[str, Any], globs: list[str]) -> dict[str, Any]:
-    """Run the commands of a group in an empty folder, and read the figures of the group."""
+    """Run the commands of a group in a folder with a copy of configs/, and read its figures."""
     began = time.perf_counter()
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
@@ -275,7 +275,7 @@ def hash_file(path: Path) -> str:
 
 
 def problems(plan: dict[str, Any], record: dict[str, Any]) -> Iterator[str]:
-    """Yield a line for each figure in the pages that differs from the record or has no command."""
+    """Yield a line for each difference between the plan, the record and the pages."""
     groups = plan["groups"]
     for name, group in groups.items():
         if name not in record:

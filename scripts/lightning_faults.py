@@ -2,10 +2,10 @@
 
     pip install lightning pytest && python scripts/lightning_faults.py
 
-Lightning trains the notebook's model (width 5, the squares of `tests/faults`) in the way that its
-documentation recommends: with `ModelCheckpoint(save_last=True)`, here after every step, and with
-`fit(ckpt_path="last")` to resume. Both tools train a model of the same size for the same number of
-steps, with the same faults, and must meet the same criteria.
+Lightning trains the notebook's model (width 5, 40 squares, as in `tests/faults`) in the way that
+its documentation recommends: with `ModelCheckpoint(save_last=True)`, here after every step, and
+with `fit(ckpt_path="last")` to resume. Both tools train a model of the same size for the same
+number of steps, with the same faults, and must meet the same criteria.
 """
 
 from __future__ import annotations
@@ -142,7 +142,7 @@ def lightning_stopped(steps: list[int]) -> str:
         for k in steps:
             home = Path(place) / str(k)
             lightning_fit(home, steps=k)
-            # In a new process, the random generators have another state, so the seed differs.
+            # Another seed represents the other state of the random generators in a new process.
             same += equal(whole, weights(lightning_fit(home, seed=99, resume=True)))
     return f"{same} of {len(steps)} give the same result"
 

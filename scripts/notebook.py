@@ -2,9 +2,9 @@
 
     python scripts/notebook.py FOLDER
 
-The code has one class for each part of the model, stores state on the modules, computes one step at
-a time, uses a DataLoader over a TensorDataset, and calls `.item()` after every batch. The script
-writes the same kinds of output as `seqattn train configs/notebook.yaml`: weights, losses,
+The code has one class for each part of the model, stores state on the modules, computes one decoder
+step at a time, uses a DataLoader over a TensorDataset, and calls `.item()` after every batch. The
+script writes the same kinds of output as `seqattn train configs/notebook.yaml`: weights, losses,
 forecasts, attention, and three pictures. It does not import seqattn.
 """
 

@@ -3,7 +3,7 @@
     python scripts/pinned.py --write outputs/pinned.json    # with the old code
     python scripts/pinned.py --check outputs/pinned.json    # with the new code
 
-Each training runs in its own process with one thread. The digests cover the tensors in
+Each training runs on its own, with one thread per process. The digests cover the tensors in
 best.safetensors, metrics.csv without its seconds, and predictions.npz. Digests can be compared only
 on the same machine and with the same version of torch, because kernels differ between processors.
 For comparisons between machines, there is another command:
@@ -70,7 +70,7 @@ def trainings() -> dict[str, list[str]]:
 
 
 def digests_of(folder: Path) -> dict[str, str]:
-    """Return the SHA-256 digest of the content of each file, for all runs below a folder."""
+    """Return SHA-256 digests of the weights, predictions and metrics of all runs in a folder."""
     found = {}
     for best in sorted(folder.rglob("best.safetensors")):
         run = best.parents[1]

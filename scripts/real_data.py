@@ -178,9 +178,9 @@ def choose(name: str, windows: WindowArrays, arguments: argparse.Namespace) -> N
 
 
 def ridge(name: str, train: WindowArrays, validation: WindowArrays) -> None:
-    """Print the validation errors of ridge regression with each of `LEVELS`.
+    """Print the lowest validation error of ridge regression for each of `LEVELS`.
 
-    They are a quick guide to the best level.
+    These errors are a quick guide to the best level.
     """
     seen = ~np.isnan(train.target[:, :, 0]).any(axis=1)
     for level in LEVELS:

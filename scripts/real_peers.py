@@ -3,8 +3,9 @@
 The neural models are trained on the training part only. The learning rate, the scaling of windows
 and the number of steps are chosen on the validation part with seed 1, one after the other. Then
 seeds 1 to 5 are trained with the chosen options. Every neural model forecasts each test window from
-the S source points of the window. The statistical models are fitted to all points before the first
-point of the test part that is forecast. They forecast each window from the whole history before it.
+the S source points of the window. AutoETS and AutoARIMA are fitted once, to all points before the
+first forecast point of the test part. The other statistical models are fitted to each history. All
+statistical models forecast the target of a window from the whole history before it.
 """
 
 from __future__ import annotations
@@ -49,7 +50,10 @@ def long_frame(series: list[Floats]) -> Any:
 
 
 class Neural:
-    """A model of neuralforecast for one data set, which is standardized with the training part."""
+    """A model of neuralforecast for one data set.
+
+    The data are standardized with the mean and standard deviation of the training part.
+    """
 
     def __init__(self, name: str, data: DataSet, parts: SeriesParts) -> None:
         self.name, self.data = name, data
@@ -173,7 +177,7 @@ def _models(season: int, fitted: Floats) -> dict[str, Callable[[Floats, int], Fl
 def statistical(data: DataSet, parts: SeriesParts, test: WindowArrays) -> dict[str, Any]:
     """Measure the test error of each statistical model.
 
-    The result is empty if the parts consist of many short series.
+    The result is empty if each part has separate series.
     """
     if parts.whole is None:
         return {}

@@ -215,7 +215,7 @@ def read_demand() -> dict[str, list[Floats]]:
 def read_ts(path: Path) -> list[Floats]:
     """Read the series of a UCR/UEA `.ts` file, each (L, F).
 
-    Colons separate the features of a series, and the class follows after the last colon.
+    Colons separate the features of a series, and the class follows the last colon.
     """
     text = path.read_text(encoding="utf-8")
     rows = text.lower().partition("@data")[2].split()

@@ -2,10 +2,10 @@
 
     python scripts/scale.py docs/images/scale.png          # takes about three minutes
 
-The sizes are N sequences in a batch, S = T source and target length, H state width, F features, and
-R runs in one batch. One size varies at a time. Each point is measured in its own process, because
-the peak memory is known for whole processes only. The memory is the increase of the peak during the
-step.
+The sizes are N sequences in a batch, S = T steps in source and target, a state of width H, F
+features, and R runs in one batch. One size varies at a time. Each point is measured in its own
+process, because the peak memory is known only for whole processes. The memory is the increase of
+the peak while the runs are built and take a few steps.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ def main() -> None:
 def picture(found: dict[str, dict[str, list[dict[str, Any]]]]) -> Figure:
     """Draw a column of panels for each size, with the time above the memory.
 
-    A grey line grows in proportion to the size.
+    A gray line grows in proportion to the size.
     """
     figure = Figure(figsize=(13, 5.2), layout="constrained")
     panels = figure.subplots(2, len(found), squeeze=False)

@@ -15,7 +15,7 @@ BROWSERS = "chromium", "chromium-browser", "google-chrome"
 
 
 def find_browser() -> str:
-    """Return the path of an installed Chromium; without one, end the program with a message."""
+    """Return the path of an installed Chromium or Chrome; exit with a message if there is none."""
     program = next(filter(None, map(shutil.which, BROWSERS)), None)
     if program is None:
         raise SystemExit("Chromium is not installed: make test-browser installs it.")

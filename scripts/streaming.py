@@ -9,16 +9,16 @@ target points, two features, float64). It then runs three measurements, each in 
 - `again` does the same with the cache that `first` wrote.
 - `train` trains an epoch from the cache.
 
-`--only memory` trains an epoch from one file with all sequences, which is read into memory. In all
-measurements, the validation and test parts are the same 10,000 sequences each.
+`--only memory` trains an epoch from one file with all sequences, which is read into memory. The
+validation part and the test part have 10,000 sequences each, which are the same for every size.
 
     python scripts/streaming.py --only windows --into FOLDER
 
 This command writes one series of 147,000 rows as CSV. It trains a model on overlapping windows of
 500 source and 100 target points, scores it, and writes the forecasts without pictures. A larger
-`--stride` gives fewer windows. A short training on a few small windows runs first in the same
-process, so that all libraries and the database are loaded. The measured memory is the increase
-after this first training.
+`--stride` gives fewer windows. A short training on small windows runs first in the same process, so
+that all libraries and the database are loaded. The measured memory is the increase after this first
+training.
 """
 
 from __future__ import annotations
@@ -157,7 +157,7 @@ def group_of(n: int, seed: int) -> pa.Table:
 
 
 def make_files(home: Path, gigabytes: float) -> int:
-    """Write the files, and another file with the rows of all files.
+    """Write the training files, a file with the rows of all of them, and the other two parts.
 
     Returns:
         The number of sequences.

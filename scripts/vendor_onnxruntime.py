@@ -55,7 +55,7 @@ def fetch_files(version: str) -> dict[str, bytes]:
 
 
 def pack_file(name: str, content: bytes) -> bytes:
-    """Compress a file without a time; keep the packed file if it already has this content.
+    """Compress a file without a timestamp, or return the packed file if it has this content.
 
     Different versions of zlib compress to different bytes.
     """
@@ -66,7 +66,7 @@ def pack_file(name: str, content: bytes) -> bytes:
 
 
 def find_differences(found: dict[str, bytes], manifest: dict[str, object]) -> list[str]:
-    """Return a sentence for each file that has another hash than in the manifest."""
+    """Return a sentence for each file whose hash differs from the manifest."""
     wanted = dict[str, str]()
     for group in (manifest["files"], manifest["notices"]):
         assert isinstance(group, dict)

@@ -32,6 +32,13 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
 
 
 @pytest.fixture(autouse=True, scope="session")
+def commands_train_in_their_own_process() -> None:
+    """Many tests run at the same time, so each command trains in one process unless it is given
+    --jobs, as in test_worker_processes.py."""
+    os.environ["SEQATTN_JOBS"] = "1"
+
+
+@pytest.fixture(autouse=True, scope="session")
 def no_waiting_for_the_disk() -> Iterator[None]:
     """What this process writes need not outlast a power cut. Commands in processes of their own sync
     as ever. That there is a sync is held by tests that make it fail: test_files_together.py,

@@ -69,7 +69,7 @@ FAULTS: dict[str, Fault] = {
     ),
     "killed": Fault(
         "SIGKILL arrives at a random moment of a training run, and the run is resumed.",
-        "The final files have the same bytes as without the fault.",
+        "The results are the same, bit for bit, as without the fault.",
         lambda: processes.killed(300),
     ),
     "killed_side_by_side": Fault(
@@ -275,7 +275,7 @@ result that is required after the fault. "The same result" means the same weight
 fault. The column "tried" contains the number of times that the fault was injected. If a fault cannot be injected, the
 attempt counts as skipped, never as passed.
 
-For each fault, a function injects the fault and checks the required result. The test suite tests these functions as
+Each fault has a function that injects the fault and checks the result. The test suite tests these functions as
 well: a test makes a deliberate mistake in seqattn, which the function must detect (`tests/faults/test_faults.py`). The
 same test file also injects each fault a small number of times.
 

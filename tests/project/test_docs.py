@@ -24,6 +24,7 @@ from seqattn.config.shipped_configs import shipped_configs
 from seqattn.runs import METRICS, RunFolder
 from seqattn.runs.json_files import DivergedSummary, Summary
 from tests.conftest import ROOT, Ended
+from tests.plugins.conftest import forget_plugins
 
 DOCS = ROOT / "docs"
 TEN = DOCS / "attention-in-ten-minutes.md"
@@ -130,8 +131,6 @@ def as_run_here(words: list[str]) -> list[str] | None:
         words = words[words.index("-m") + 1 :]
     if words[0] != "seqattn" or words[1:] == ["--help"]:
         return None
-    if words[1] == "check-plugin":  # run by tests/plugins/test_check_plugin.py
-        return None
     less = [word for word in words[1:] if word not in ANOTHER_PROCESS]
     for option in ("--seeds", "--trials"):
         if option in less:
@@ -151,9 +150,17 @@ def as_run_here(words: list[str]) -> list[str] | None:
     return [*less, *(word for each in sets for word in ("--set", each))]
 
 
+@pytest.fixture
+def examples(tmp_path: Path) -> Iterator[None]:
+    """The plugins of the repository, which a page may load."""
+    shutil.copytree(ROOT / "examples", tmp_path / "examples")
+    yield
+    forget_plugins()
+
+
 @pytest.mark.parametrize("page", [page for page in ORDER if page != TEN], ids=lambda p: p.stem)
 def test_every_command_of_a_page_does_what_it_should(
-    page: Path, seqattn: Callable[..., Ended], tmp_path: Path
+    page: Path, seqattn: Callable[..., Ended], tmp_path: Path, examples: None
 ) -> None:
     shutil.copytree(ROOT / "configs", tmp_path / "configs")
     for block in blocks(page, "yaml"):
