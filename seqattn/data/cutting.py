@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -198,22 +199,24 @@ def _build_windows(
     """
     target = series.points if series.target is None or not columns else series.target
     starts = cut.target_starts
-
-    def step(k: int) -> str:
-        return series.step(int(starts[k]), int(cut.series_index[k]))
-
     source_columns = tuple(series.columns.index(name) for name in features.source)
     columns = columns or (0,) * len(features.target)
     windows = Windows(
         RowRanges(series.points.values, source_columns, features.source, cut.source_starts,
                   cut.source_lengths),
         RowRanges(target.values, columns, features.target, starts, cut.target_lengths),
-        WindowNames(series.ids, cut.series_index, step if is_window else None),
+        WindowNames(series.ids, cut.series_index,
+                    partial(_first_target_step, series, cut) if is_window else None),
         SeriesSteps(series.order, series.spacing, cut.series_index),
         has_empty=bool(series.empty),
     )  # fmt: skip
     _check_sources(series, windows)
     return windows
+
+
+def _first_target_step(series: Series, cut: Cut, k: int) -> str:
+    """Return the name of the first target step of sequence k."""
+    return series.step(int(cut.target_starts[k]), int(cut.series_index[k]))
 
 
 def _check_sources(series: Series, part: Windows) -> None:

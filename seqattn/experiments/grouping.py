@@ -42,14 +42,16 @@ def group_jobs(jobs: Sequence[Job]) -> list[list[Job]]:
         if job.state is not None:
             resumed.setdefault((_batch_key_of(job), _saved_group_id(job)), []).append(job)
     groups = [
-        [replace(job, group_id=saved_id or _group_id(group)) for job in group]
+        _with_group_id(group, saved_id or _group_id(group))
         for (_, saved_id), members in resumed.items()
         for group in _resumable_groups(members)
     ]
     new = [[job for job in cohort if job.state is None and job.is_pending] for cohort in cohorts]
-    return groups + [
-        [replace(job, group_id=_group_id(group)) for job in group] for group in new if group
-    ]
+    return groups + [_with_group_id(group, _group_id(group)) for group in new if group]
+
+
+def _with_group_id(jobs: Sequence[Job], group_id: str) -> list[Job]:
+    return [replace(job, group_id=group_id) for job in jobs]
 
 
 def groups_without_checkpoints(jobs: Sequence[Job]) -> Iterator[list[Job]]:

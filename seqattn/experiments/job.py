@@ -52,6 +52,8 @@ class Launch:
             values.
         processes: the processes that train a single run together. This process is process 0. None
             if this process is alone.
+        workers: number of worker processes that train groups of runs at the same time; None to
+            choose the number automatically.
         before_writing: function that is called after all checks and before the first file is
             written.
     """
@@ -71,7 +73,8 @@ class Job:
         resume: whether the command continues runs; `state` and `checkpoint` say from where this run
             continues.
         state: the newest state of the run. Before training, this is the state from which training
-            continues, or None for a new run. After training, this is the final state.
+            continues, or None for a new run. After training in this process, this is the final
+            state.
         checkpoint: the file that training continues from, or None for a run that starts at the
             beginning.
         previous_environment: content of `environment.json` before training starts or continues;

@@ -12,7 +12,6 @@ the first process is killed, its workers end at once, because its locks are rele
 from __future__ import annotations
 
 import contextlib
-import io
 import multiprocessing
 import os
 import pickle
@@ -21,16 +20,17 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from ctypes import c_int
 from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection, wait
 from typing import Any, cast
 
-from seqattn.config import as_plain, from_plain
+from seqattn.config import OwnFile, as_plain
 from seqattn.config.plugins import load_received, plugin_contents
-from seqattn.data import Splits, load_data
-from seqattn.errors import DataError, DistributedError, Interrupted, SeqattnError
+from seqattn.data import Splits
+from seqattn.data.tasks import naive_forecast_of
+from seqattn.errors import DistributedError, Interrupted, SeqattnError
 from seqattn.experiments.group_training import Resources, train_group
 from seqattn.experiments.job import Callbacks, Job
 from seqattn.experiments.memory_estimate import estimate_run_memory
@@ -51,45 +51,47 @@ class _Task:
         configs: the configs as plain data. The section of a plugin could not be received as an
             object before the plugin is loaded.
         plugins: the loaded plugins; see `plugin_contents`.
-        jobs: the jobs without their data, in the format of `_dump_jobs`.
-        digests: the digests of the data files of each job.
+        jobs: the pickled jobs. Their data lack the naive baseline, which may be a function that
+            cannot be pickled.
         resources: the device, threads and environment.
     """
 
     configs: list[dict[str, Any]]
     plugins: dict[str, bytes | None]
     jobs: bytes
-    digests: list[tuple[str, ...]]
     resources: Resources
 
     @classmethod
     def of(cls, jobs: Sequence[Job], resources: Resources) -> _Task:
-        configs = [job.config for job in jobs]
-        return cls(
-            [as_plain(config) for config in configs], plugin_contents(), _dump_jobs(jobs),
-            [job.data.digests for job in jobs], resources,
-        )  # fmt: skip
+        # Plain pickle copies tensors. The pickler of multiprocessing would share their memory,
+        # which ends with the process.
+        content = pickle.dumps(
+            _replace_data(jobs, lambda job: replace(job.data, rule=None)), pickle.HIGHEST_PROTOCOL
+        )
+        return cls([as_plain(job.config) for job in jobs], plugin_contents(), content, resources)
 
     def load_jobs(self) -> list[Job]:
-        """Load the plugins and the data, and return the jobs.
+        """Load the plugins, and return the jobs.
 
         Raises:
-            DataError: if a data file has changed since the command started.
-            SeqattnError: for another error in a plugin or in the data.
+            SeqattnError: for an error in a plugin.
         """
         load_received(self.plugins, self.configs)
-        configs = [from_plain(plain, "the config of the command") for plain in self.configs]
-        data = dict[str, Splits]()
-        for config in configs:
-            if (key := repr(config.data)) not in data:
-                data[key] = load_data(config.data)
-        for config, digests in zip(configs, self.digests, strict=True):
-            if data[repr(config.data)].digests != digests:
-                raise DataError(
-                    f"{config.name}: its data files changed while the command was running. Runs"
-                    " that have ended are kept. Start the command again."
-                )
-        return _load_jobs(self.jobs, [data[repr(config.data)] for config in configs])
+        jobs: list[Job] = pickle.loads(self.jobs)  # noqa: S301 (from a process of this command)
+        return _replace_data(jobs, _with_naive_baseline)
+
+
+def _replace_data(jobs: Sequence[Job], new_data: Callable[[Job], Splits]) -> list[Job]:
+    """Replace the data of each job. Jobs that share their data also share the new data."""
+    data = {id(job.data): new_data(job) for job in jobs}
+    return [replace(job, data=data[id(job.data)]) for job in jobs]
+
+
+def _with_naive_baseline(job: Job) -> Splits:
+    task = job.config.data
+    return job.data if isinstance(task, OwnFile) else replace(
+        job.data, rule=naive_forecast_of(task)
+    )  # fmt: skip
 
 
 @dataclass
@@ -116,7 +118,7 @@ class _Pool:
         resources: see `train_in_workers`.
         callbacks: see `train_in_workers`.
         count: maximum number of workers at the same time.
-        trained: the trained jobs of each group that has ended, by the index of the group.
+        trained: the jobs of each group that has ended, with results, by the index of the group.
         error: the first error of a worker.
         waiting: the indices of the groups that wait for a worker, the longest group last.
         workers: the running workers by the connection on which they report.
@@ -193,7 +195,10 @@ class _Pool:
         """Keep the result of a worker that has ended. After an error, the others are stopped."""
         group = self.groups[worker.group]
         if kind == "trained":
-            self.trained[worker.group] = _load_jobs(content, [job.data for job in group])
+            self.trained[worker.group] = [
+                replace(job, summary=summary, error=error)
+                for job, (summary, error) in zip(group, content, strict=True)
+            ]
         elif kind == "error":
             self._fail(content)
         elif kind == "lost":
@@ -222,7 +227,8 @@ def train_in_workers(
             than half of the memory of the machine.
 
     Returns:
-        the jobs of each group. The jobs of a group that a stop has interrupted are unchanged.
+        the jobs of each group with their summaries or errors, and with the states from which
+        training started. The jobs of a group that a stop has interrupted are unchanged.
 
     Raises:
         DistributedError: if a worker was killed. The other workers have saved their groups.
@@ -250,41 +256,6 @@ def _describe_loss(exit_code: int | None) -> str:
         f"a worker process was ended {reason}. The checkpoints on disk are complete. Repeat the"
         f" compare command, or use train --resume, to continue. {remedy}".rstrip()
     )
-
-
-# --- jobs without their data ----------------------------------------------------------------------
-
-
-def _dump_jobs(jobs: Sequence[Job]) -> bytes:
-    """Pickle jobs without their data, which may be arrays on disk. In place of its data, a job has
-    the index of the first job with these data."""
-    index = {id(job.data): k for k, job in reversed(list(enumerate(jobs)))}
-
-    class Pickler(pickle.Pickler):
-        def persistent_id(self, obj: object) -> int | None:
-            return index[id(obj)] if isinstance(obj, Splits) else None
-
-    file = io.BytesIO()
-    # Plain pickle copies tensors. The pickler of multiprocessing would share their memory, which
-    # ends with the worker.
-    Pickler(file, protocol=pickle.HIGHEST_PROTOCOL).dump(list(jobs))
-    return file.getvalue()
-
-
-def _load_jobs(content: bytes, data: Sequence[Splits]) -> list[Job]:
-    """Load the jobs that `_dump_jobs` pickled.
-
-    Args:
-        content: the jobs. They come from a process of this command.
-        data: the data of each job.
-    """
-
-    class Unpickler(pickle.Unpickler):
-        def persistent_load(self, pid: int) -> Splits:
-            return data[pid]
-
-    jobs: list[Job] = Unpickler(io.BytesIO(content)).load()
-    return jobs
 
 
 # --- the worker -----------------------------------------------------------------------------------
@@ -319,10 +290,8 @@ def _work(task: _Task, connection: Connection, stop: Any) -> None:
     reports = _Reports(connection)
     callbacks = Callbacks(epoch=reports.epoch, message=reports.message, stop=lambda: stop.value)
     try:
-        result: tuple[str, Any] = (
-            "trained",
-            _dump_jobs(train_group(task.load_jobs(), task.resources, callbacks)),
-        )
+        trained = train_group(task.load_jobs(), task.resources, callbacks)
+        result: tuple[str, Any] = "trained", [(job.summary, job.error) for job in trained]
     except Interrupted:
         result = "stopped", None
     except (SeqattnError, OSError) as error:

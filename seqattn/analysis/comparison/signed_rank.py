@@ -27,7 +27,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
+from scipy import special
 
 Floats = NDArray[np.float64]
 MAX_EXACT_DIFFERENCES = 256
@@ -203,7 +203,7 @@ def _upper_tail(finite: int, num_infinite: int) -> Callable[[int], float]:
     if len(scores) > MAX_EXACT_DIFFERENCES:
         mean = sum(scores) / 2
         deviation = math.sqrt(sum(score * score for score in scores)) / 2
-        return lambda twice: float(stats.norm.sf((twice - 1 - mean) / deviation))
+        return lambda twice: float(special.ndtr(-(twice - 1 - mean) / deviation))
     probs = np.ones(1)
     for score in scores:
         before, probs = probs, np.zeros(len(probs) + score)

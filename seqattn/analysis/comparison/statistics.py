@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
+from scipy import special
 
 from seqattn.analysis.comparison.signed_rank import pairs_needed, signed_rank, smallest_p
 
@@ -78,7 +78,8 @@ def median_interval(values: Floats, level: float = LEVEL) -> Interval | None:
         level. A 95% interval needs at least 6 values.
     """
     n = len(values)
-    k = int(stats.binom.ppf(level / 2, n, 0.5))
+    cumulative = special.bdtr(np.arange(n + 1), n, 0.5)  # P(Binomial(n, 1/2) <= k) for each k
+    k = int(np.searchsorted(cumulative, level / 2))
     if k < 1:
         return None
     ordered = np.sort(values)
@@ -299,5 +300,6 @@ def rank_biserial(differences: Floats) -> float:
     nonzero = differences[differences != 0]
     if not len(nonzero):
         return 0.0
-    ranks = stats.rankdata(np.abs(nonzero))
+    _, group, sizes = np.unique(np.abs(nonzero), return_inverse=True, return_counts=True)
+    ranks = (sizes.cumsum() - (sizes - 1) / 2)[group]  # equal numbers share their mean rank
     return float((ranks[nonzero > 0].sum() - ranks[nonzero < 0].sum()) / ranks.sum())
