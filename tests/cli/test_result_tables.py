@@ -39,3 +39,5 @@ def test_a_table_of_variants_cuts_no_number(width: int, monkeypatch: pytest.Monk
     assert "乙" in output
     assert (alike[0] in output) == (width == 200)
     assert all(cell_len(line) <= width for line in output.splitlines())
+    print_variants("t", ["dot", "mine"])  # type: ignore[arg-type]
+    assert "variant" in capsys.readouterr().out  # although the heading is longer than the names
