@@ -152,8 +152,8 @@ def print_variants(title: str, variants: Sequence[VariantResult]) -> None:
 
     headings, rows = variant_table(variants)
     first, *columns = zip(headings, *rows, strict=True)
-    names = [escape_controls(name) for name in first[1:]] if len(rows) > 1 else []
-    longest = max(map(cell_len, [first[0], *names])) if names else 0
+    names = [escape_controls(name) for name in first] if len(rows) > 1 else []  # with the heading
+    longest = max(map(cell_len, names), default=0)
     console = plain_console()
     room = console.width - (4 if names else 1)
     widths = _widths(columns)
@@ -169,8 +169,8 @@ def print_variants(title: str, variants: Sequence[VariantResult]) -> None:
     table = Table(title=title, title_justify="left")
     cells: list[Sequence[str]] = [column[1:] for column in columns]
     if names:
-        table.add_column(first[0], width=max(map(cell_len, [first[0], *names])))
-        cells.insert(0, names)
+        table.add_column(names[0], width=max(map(cell_len, names)))
+        cells.insert(0, names[1:])
     for column, width in zip(columns, widths, strict=True):
         table.add_column(column[0], justify="right", width=width - FRAME_WIDTH)
     for row in zip(*cells, strict=True):
