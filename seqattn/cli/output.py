@@ -66,7 +66,7 @@ def note(text: str) -> None:
 
 
 def show(text: str = "") -> None:
-    """Print a line on stdout."""
+    """Print a line to stdout, with control characters escaped."""
     print(escape_controls(text))
 
 

@@ -1,9 +1,9 @@
 """Affine maps from sources to targets, fitted by least squares or ridge regression.
 
 Ridge regression (Hoerl and Kennard 1970, "Ridge Regression: Biased Estimation for Nonorthogonal
-Problems") is least squares with the rows of the matrix sqrt(penalty) I appended to the design
-matrix. If there are many rows, both methods keep only the R factor of a QR decomposition, which is
-updated block by block.
+Problems") is least squares on an extended design matrix: the rows of sqrt(penalty) times the
+identity matrix are appended, and the target of each appended row is 0. If there are many rows,
+both methods keep only the R factor of a QR decomposition, which is updated block by block.
 
 In shapes, N is the number of sequences, n the number of sequences in a block, S the source length,
 T the target length, F the number of source features, G the number of target features and K the

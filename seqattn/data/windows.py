@@ -192,7 +192,7 @@ class Windows(Sequences):
         return self._gather(indices, self._last_steps(indices), spacing)
 
     def subset(self, indices: Integers) -> Windows:
-        """Return some of the sequences without gathering their values."""
+        """Return the sequences with the given indices, without gathering their values."""
         return Windows(
             self.sources.select(indices), self.targets.select(indices), self.names.select(indices),
             self.steps.select(indices), has_empty=self.has_empty,

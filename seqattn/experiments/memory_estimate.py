@@ -100,9 +100,9 @@ def estimate_training_memory(
 def checkpoint_bytes(job: Job) -> int:
     """Estimate how many bytes of disk space the checkpoints of a run use.
 
-    The estimate counts two checkpoints, and a third one that exists while it is being written. A
-    checkpoint contains the weights, the weights of the best epoch, two moments and the history. The
-    parameter history counts twice.
+    The estimate counts two checkpoints, and a third one that exists while it is being written. For
+    each checkpoint, it counts the weights, the weights of the best epoch, the two moments of Adam,
+    and the history. The parameter history counts twice.
     """
     size = 4 * 4 * job.parameters + 8 * 8 * job.config.training.epochs + 65_536
     return 3 * size + 2 * _history_bytes(job)

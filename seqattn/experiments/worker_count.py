@@ -89,10 +89,10 @@ def _needs_one_thread(jobs: Sequence[Job]) -> bool:
 def _can_be_sent(groups: Sequence[Sequence[Job]], resources: Resources) -> bool:
     """Return whether workers can train the groups.
 
-    A GPU and a run that several processes share need this process. MLflow and Weights & Biases
-    record all runs of a command from one process. Data that are read from disk during training
-    would need another copy on disk for each worker. A worker cannot import a plugin or a main
-    module without a file.
+    Runs on a GPU and runs that several processes share must be trained in this process. MLflow and
+    Weights & Biases record all runs of a command from one process. Data that are read from disk
+    during training would need another copy on disk for each worker. A worker cannot import a plugin
+    or a main module without a file.
     """
     if resources.device.type != "cpu" or resources.processes is not None:
         return False

@@ -1,4 +1,4 @@
-"""The loss of the recurrent models that are compared most, with a hand-written backward pass.
+"""The loss of the most frequently compared recurrent models, with a hand-written backward pass.
 
 Autograd records every operation, and for small models the recording takes longer than the
 arithmetic. This file contains the forward and backward pass of one model family, the GRU

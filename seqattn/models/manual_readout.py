@@ -101,7 +101,7 @@ class NoAttention:
         self.y, self.dy = self.y_steps.permute(1, 2, 0, 3), self.dy_steps.permute(1, 2, 0, 3)
 
     def f3_memory(self) -> None:
-        """The decoder does not read the encoder states."""
+        """Do nothing, because the decoder does not read the encoder states."""
 
     def b3_memory(self) -> None:
         tape, dy = self.tape, self.tape.steps_as_rows(self.dy_steps)

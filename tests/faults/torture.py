@@ -275,8 +275,8 @@ result that is required after the fault. "The same result" means the same weight
 fault. The column "tried" contains the number of times that the fault was injected. If a fault cannot be injected, the
 attempt counts as skipped, never as passed.
 
-Each fault has a function that injects the fault and checks the result. The test suite tests these functions as
-well: a test makes a deliberate mistake in seqattn, which the function must detect (`tests/faults/test_faults.py`). The
+Each fault has a function that injects the fault and checks the result. For most of these functions, the test suite also
+makes a deliberate mistake in seqattn, and the function must detect this mistake (`tests/faults/test_faults.py`). The
 same test file also injects each fault a small number of times.
 
 The columns "worst time" and "worst memory" contain the longest time and the highest memory of any attempt in the row.

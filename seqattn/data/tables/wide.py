@@ -173,10 +173,10 @@ def _is_wide(
 ) -> bool:  # fmt: skip
     """Return whether a table is wide.
 
-    A wide table has no time column, and a feature has two or more steps. The values of the series
-    id column are unique. Without such a column, all columns have steps, and all features have the
-    same consecutive steps. If the options name the features, the table is wide if all of them have
-    steps and long if all of them are columns.
+    A wide table has no time column, and at least one of its features has two or more steps. The
+    values of the series id column are unique. Without such a column, all columns have steps, and
+    all features have the same consecutive steps. If the options name the features, the table is
+    wide if all of them have steps and long if all of them are columns.
     """
     requested = set(options.features or ())
     has_time = bool(known_names(others, TIME_NAMES)) if options.time == "auto" else options.time
