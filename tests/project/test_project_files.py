@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import tomllib
 from typing import Any
 
@@ -101,3 +102,10 @@ def test_dependencies_of_each_kind_are_updated() -> None:
              for entry in read(".github/dependabot.yml")["updates"]}  # fmt: skip
     assert found == {"pip": "/", "npm": "/seqattn/report/web", "github-actions": "/", "docker": "/"}
     assert (ROOT / "seqattn/report/web/package.json").exists()
+
+
+def test_no_page_has_conflict_markers() -> None:
+    pages = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "configs").rglob("*.md")]
+    assert len(pages) > 30
+    marker = re.compile(r"^(<{7}|>{7}) ", re.MULTILINE)
+    assert [page for page in pages if marker.search(page.read_text("utf-8"))] == []
