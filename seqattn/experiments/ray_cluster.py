@@ -379,7 +379,8 @@ def _check_port(address: str) -> None:
     """Check that an address has a valid form and an open port.
 
     Raises:
-        UsageError: if the address is neither `auto` nor of the form host:port.
+        UsageError: if the address is neither `auto` nor of the form host:port or
+            ray://host:port.
         DistributedError: if the port is closed.
     """
     if address == "auto":

@@ -145,7 +145,8 @@ class OutputOfValues:
             tape.record(W_cV.copy_, W_c)
 
     def backward(self, dW_cV: Tensor) -> None:
-        """Compute the gradients of W_c, V and u. The gradient of the output bias must be known."""
+        """Compute the gradient of W_c and, if the values are projected, the gradients of V and u.
+        The gradient of the output bias must be known."""
         tape, w, d = self.tape, self.w, self.d
         dW_c, dbias = d["output.weight"][..., : self.H], d["output.bias"].unsqueeze(2)
         if self.has_value:

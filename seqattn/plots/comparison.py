@@ -137,7 +137,7 @@ def band_figure(
         names: the names of the variants.
         losses: for each variant, the losses (seeds, epochs). The losses are inf after the last
             epoch of a diverged seed.
-        title: the title of the figure.
+        title: the start of the title; the function appends "median and quartiles over seeds".
     """
     figure = Figure(figsize=(7.5, 4.4), layout="constrained")
     axes = figure.add_subplot()
