@@ -114,7 +114,7 @@ class NonFiniteError(SeqattnError):
 
 
 class ContractError(SeqattnError):
-    """The error for a mechanism of a plugin that fails a check of `seqattn check-plugin` (exit code
+    """The error for a plugin's mechanism that fails a check of `seqattn check-plugin` (exit code
     8)."""
 
     exit_code = 8

@@ -101,7 +101,8 @@ def _is_run(path: Path) -> bool:
 
 
 def complete_override(incomplete: str) -> Candidates:
-    """Return the config keys for `--set` that match the typed text, or the values of a key."""
+    """Return the config keys for `--set` that match the typed text. If only one key matches, or if
+    the typed text contains an equals sign, return the values of the key instead."""
     return _complete_key(incomplete, only_reading=False)
 
 

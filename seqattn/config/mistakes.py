@@ -1,5 +1,5 @@
-"""Error messages for the validation errors of pydantic. Most messages contain the actual value and
-the expected value."""
+"""Error messages for pydantic's validation errors. Most messages contain the actual value and the
+expected value."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 A plugin is a Python file or an importable module that registers mechanisms. Only the functions
 `load_plugin`, `load_listed` and `load_received` import code. They are called for plugins that the
-user names, and for plugins that another process of the user sends. They are never called for a
+user names, and for plugins that another of the user's processes sends. They are never called for a
 config that is stored in a run folder or in a checkpoint.
 """
 
@@ -85,7 +85,7 @@ def _load_content(path: Path, content: bytes) -> Source:
     extension.SOURCES[name] = source
     try:
         with _loading(source):
-            # Only plugins that the user names, or that another process of the user sends, lead
+            # Only plugins that the user names, or that another of the user's processes sends, lead
             # here. A run folder cannot.
             exec(compile(content, str(path), "exec"), vars(module))  # noqa: S102
     except BaseException:
@@ -135,8 +135,8 @@ def _digest_of(file: str | None) -> str | None:
 
 @contextlib.contextmanager
 def _loading(source: Source) -> Iterator[None]:
-    """Create a context for loading a plugin. If the plugin is loaded without an error, the names
-    that it registers become available.
+    """Return a context manager for loading a plugin. If the plugin is loaded without an error, the
+    names that it registers become available.
 
     Raises:
         PluginError: if the plugin raises an exception, or if it registers nothing.
@@ -251,7 +251,7 @@ def plugin_contents() -> dict[str, bytes | None]:
 def load_received(
     contents: Mapping[str, bytes | None], configs: Iterable[Mapping[str, Any]]
 ) -> None:
-    """Load the plugins that another process of the user sent.
+    """Load the plugins that another of the user's processes sent.
 
     Args:
         contents: the plugins, from `plugin_contents`.
@@ -323,7 +323,7 @@ def plugin_changes(before: Config, now: Config) -> tuple[str, ...]:
 
     Args:
         before: the config of the checkpoint.
-        now: the current config of the user.
+        now: the user's current config.
     """
     lines = list[str]()
     for new in now.plugins:

@@ -21,7 +21,7 @@ def load_data(config: Data) -> Splits:
         DataError: if the files cannot be used as the config specifies, or if the config gives a
             unit for a feature that does not exist.
         StorageError: if the cache cannot be written or read.
-        PluginError: if the task of a plugin does not generate the requested number of sequences.
+        PluginError: if a plugin task does not generate the requested number of sequences.
     """
     if isinstance(config, OwnFile):
         return file_dataset.load_file_dataset(config)
@@ -36,8 +36,8 @@ def load_data(config: Data) -> Splits:
 def fixed_shape(config: Data) -> tuple[int, int] | None:
     """Return upper bounds on the lengths of the sources and of the targets, in steps.
 
-    Return None for a data set from files and for a task of a plugin, because the lengths are known
-    only after the files are read or the sequences are generated.
+    Return None for a data set from files and for a plugin task, because the lengths are known only
+    after the files are read or the sequences are generated.
     """
     if isinstance(config, OwnFile) or type(config) in PLUGIN_TASKS:
         return None

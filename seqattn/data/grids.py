@@ -101,7 +101,8 @@ class StepRows(NamedTuple):
 
     @property
     def day(self) -> Integers:
-        """Array (N,) with the day of the month of the points of a monthly grid, for each sequence.
+        """Array (N,) with the day of the month on which the grid points of each sequence lie, for a
+        monthly grid.
 
         The day is `LAST_DAY` if each date of a sequence is the last day of a month. Otherwise, the
         day is the latest day of the month among the dates. For numbers, the day is 0.

@@ -43,7 +43,7 @@ class PluginTask:
             found = self.generate(task, n, seed)
         except SeqattnError:
             raise
-        except Exception as error:  # the code of a plugin may raise any exception
+        except Exception as error:  # a plugin's code may raise any exception
             raise PluginError(
                 f"{_place_of(error, owner)}: the task {self.name} raises"
                 f" {type(error).__name__}: {error}"

@@ -1,7 +1,7 @@
 """Scaling from the user's units to the units of the model, and back.
 
 Forecasts, plots and errors are in the user's units. Losses are in the units of the model, so that
-scaled features have similar weights in a loss whatever their units are.
+scaled features have similar weights in a loss regardless of their units.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ def generate(task: Task, n: int, seed: int) -> Sequences:
     """Generate `n` sequences of a task. The result depends only on the task, `n` and the seed.
 
     Raises:
-        PluginError: if the task of a plugin returns anything other than `n` sequences.
+        PluginError: if a plugin task returns anything other than `n` sequences.
     """
     if type(task) in PLUGIN_TASKS:
         return PLUGIN_TASKS[type(task)].sequences(task, n, seed)
@@ -66,7 +66,7 @@ def naive_forecast_of(task: Task) -> tuple[str, NaiveForecast] | None:
 
     The baseline of a built-in task applies the rule of the task to the sources. Return None for
     `copy`, `reverse`, `sort` and `lag`, because the rules of these tasks reach the noise floor.
-    Also return None for a task of a plugin without a baseline.
+    Also return None for a plugin task without a baseline.
     """
     if type(task) in PLUGIN_TASKS:
         return PLUGIN_TASKS[type(task)].baseline
@@ -261,6 +261,7 @@ def _draw_lengths(n: int, seed: int, low: int | None, high: int) -> Integers:
 
 
 def _draw_points(n: int, seed: int, name: str, longest: int, lengths: Integers) -> Floats:
-    """Draw uniform points (n, longest, 2) in the square from -1 to 1. Padding is 0."""
+    """Draw points (n, longest, 2) with coordinates that are uniformly distributed from -1 to 1.
+    Padding is 0."""
     drawn = 2 * rng_for(seed, "data", name).random_sample((n, longest, len(FEATURES))) - 1
     return np.where(valid_mask(lengths, longest)[:, :, None], drawn, 0.0)

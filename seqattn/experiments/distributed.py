@@ -161,7 +161,7 @@ def run_worker(
 
     Args:
         device: "auto", "cpu" or "cuda".
-        threads: number of threads of torch; None means one thread.
+        threads: number of torch threads; None means one thread.
         stop: function that returns the number of the signal that requests a stop, or 0.
 
     Raises:

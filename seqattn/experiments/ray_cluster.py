@@ -191,12 +191,12 @@ def train_on_worker(
     """Train a group on a machine of the cluster. Ray runs this function as a task.
 
     Args:
-        configs: the configs of the group as plain data. An object with the section of a plugin
+        configs: the configs of the group as plain data. An object with a plugin's config section
             could not be unpickled before the plugin is loaded.
         plugins: the loaded plugins with the contents of their files, because this machine may not
             have the files; see `plugin_contents`.
         device: "cpu" or "cuda".
-        threads: number of threads of torch.
+        threads: number of torch threads.
         provenance: see `Launch`.
         folder: working directory of the command, for relative paths of data files.
 
@@ -302,8 +302,8 @@ def _write_run_folders(
 
 @contextlib.contextmanager
 def _ray_connection(address: str | None, callbacks: Callbacks) -> Iterator[Any]:
-    """Return a context that connects to a cluster, or starts a cluster and stops it at the end of
-    the block. The context yields the module `ray`.
+    """Return a context manager that connects to a cluster, or starts a cluster and stops it at the
+    end of the block. The context manager yields the module `ray`.
 
     Raises:
         UsageError: if Ray is not installed, or if the address is invalid.

@@ -1,12 +1,12 @@
 """Training of groups in worker processes, with one process for each group.
 
-A worker trains its group with the function that trains a group in a single process, so the files
-of a run do not depend on the number of workers, if the number of threads is the same. The process
-that starts the workers checks all configs, holds the locks of the run folders, and shows the
-progress. A worker writes the files of its runs.
+A worker trains its group with the function that trains a group in a single process, so the files of
+a run do not depend on the number of workers, if the number of threads is the same. The parent
+process, which starts the workers, checks all configs, holds the locks of the run folders, and shows
+the progress. A worker writes the files of its runs.
 
-A worker ignores stop signals. Instead, the first process tells all workers to save and to end. If
-the first process is killed, its workers end at once, because its locks are released.
+A worker ignores stop signals. Instead, the parent process tells all workers to save and exit. If
+the parent process is killed, its workers end at once, because its locks are released.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class _Task:
     """A group of jobs, as it is sent to a worker.
 
     Attributes:
-        configs: the configs as plain data. The section of a plugin could not be received as an
+        configs: the configs as plain data. A plugin's config section could not be received as an
             object before the plugin is loaded.
         plugins: the loaded plugins; see `plugin_contents`.
         jobs: the pickled jobs. Their data lack the naive baseline, which may be a function that
@@ -209,7 +209,7 @@ class _Pool:
             self._fail(error)
 
     def _fail(self, error: Exception) -> None:
-        """Keep the first error, and tell the workers to save and to end."""
+        """Keep the first error, and tell the workers to save and exit."""
         self.error = self.error or error
         self.stop.value = self.stop.value or signal.SIGTERM
 
@@ -308,8 +308,8 @@ def _work(task: _Task, connection: Connection, stop: Any) -> None:
 
 
 def _picklable(error: Exception) -> Exception:
-    """Return an error that another process can unpickle, with the same message and exit code. The
-    class of a plugin may need other arguments than a message."""
+    """Return an error that another process can unpickle, with the same message and exit code. A
+    plugin's error class may need arguments other than a message."""
     if type(error).__module__ in {"seqattn.errors", "builtins"}:
         return error
     same = SeqattnError(str(error))

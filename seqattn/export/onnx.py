@@ -1,6 +1,6 @@
 """ONNX graphs of the encoder, of one decoder step, and of a free-running forecast.
 
-The exporter of torch traces the encoder and one decoder step. In the free-running graph, an ONNX
+The torch exporter traces the encoder and one decoder step. In the free-running graph, an ONNX
 `Loop` repeats the decoder step. A trace of all steps would take minutes, and its graph would grow
 with the length of the forecast.
 """
@@ -192,7 +192,7 @@ def trace(
     kind: str, graph: Graph, inputs: Tensors, outputs: Tensors, axes: dict[str, dict[int, str]],
     *, optimize: bool = True,
 ) -> ModelProto:  # fmt: skip
-    """Trace a graph with the exporter of torch.
+    """Trace a graph with the torch exporter.
 
     Args:
         kind: the config value of `model.kind`, for messages.

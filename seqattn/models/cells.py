@@ -66,7 +66,7 @@ class Cell(nn.Module, ABC):
 
     @classmethod
     def from_config(cls, config: Any, inputs: int, hidden: int) -> Self:
-        """Build the cell of a plugin from its config section."""
+        """Build a plugin cell from its config section."""
         return cls(inputs, hidden)
 
     @staticmethod

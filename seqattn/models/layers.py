@@ -44,8 +44,8 @@ def at_least_float32(x: Tensor) -> Tensor:
 
 
 def without_autocast(x: Tensor) -> AbstractContextManager[object]:
-    """Return a context that disables autocast, so that products are computed in the dtype of their
-    operands.
+    """Return a context manager that disables autocast, so that products are computed in the dtype
+    of their operands.
 
     Args:
         x: any tensor on the device of the products.
@@ -212,8 +212,8 @@ def init_parameters(model: nn.Module, seed: int) -> None:
         seed: the seed of the run.
 
     Raises:
-        PluginError: if a module with parameters has no initial distribution, such as a module of
-            torch.
+        PluginError: if a module with parameters, such as a torch module, has no initial
+            distribution.
     """
     with torch.no_grad():
         uniform = dict[str, tuple[nn.Parameter, float]]()

@@ -18,15 +18,16 @@ initialized to zero.
   and training does not change them. At the first training step, the gradient of the squared error
   is nonzero only in the output layer.
 - `finetuned`: W and b start from the same ridge regression and are trained with the network. In
-  each step, Adam can change each of the T * G * S * F weights by about the learning rate, however
-  small the gradient of the weight is. A high learning rate therefore destroys a fitted map with
-  many weights.
+  each step, Adam can change each of the T * G * S * F weights by about the learning rate, even if
+  the gradient of the weight is very small. A high learning rate therefore destroys a fitted map
+  with many weights.
 - `learned`: W and b are initialized to zero and trained. With `data.relative`, the initial forecast
   repeats the last source point. Otherwise, the initial forecast is 0 in the units of the model.
 
 `build_model` sets W and b to zero and makes them trainable. Before training,
-`seqattn.experiments.skip_start` fits W and b unless they are `learned`, and freezes them if they
-are `frozen`. If a ridge regression would take too long, W and b are `learned` instead.
+`seqattn.experiments.skip_start` fits W and b unless `model.skip_map` is `learned`, and freezes them
+if it is `frozen`. If a ridge regression would take too long, W and b are initialized and trained as
+with `learned`.
 
 The map has a fixed shape, so all sources must have S points, and all forecasts must have at most T
 points. In free running, each decoder input after the first is the complete forecast of the previous

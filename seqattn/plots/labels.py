@@ -104,8 +104,8 @@ def _candidates(preferred: Floats, half: Floats) -> tuple[Floats, Floats]:
 
 
 def _overlaps(one: Floats, other: Floats) -> Floats:
-    """Return the areas (n, m) that n boxes share with m boxes. Each row of an argument is a box
-    (left, bottom, right, top)."""
+    """Return the overlap areas (n, m) of each of n boxes with each of m boxes. Each row of an
+    argument is a box (left, bottom, right, top)."""
     low = np.maximum(one[:, None, :2], other[None, :, :2])
     high = np.minimum(one[:, None, 2:], other[None, :, 2:])
     return np.asarray(np.clip(high - low, 0, None).prod(axis=2))

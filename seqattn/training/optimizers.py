@@ -1,4 +1,4 @@
-"""Optimizers that apply the fused kernels of torch to the parameters of all runs as one tensor."""
+"""Optimizers that apply torch's fused kernels to the parameters of all runs as one tensor."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def counts_updates(config: Training) -> bool:
 
 
 class Optimizer:
-    """Adam, AdamW or SGD over (R, P) weights, with the defaults of torch.
+    """Adam, AdamW or SGD over (R, P) weights, with torch's defaults.
 
     Attributes:
         buffers: (R, P) buffers by name.
@@ -108,7 +108,7 @@ class Optimizer:
                     "amsgrad": False, "beta1": 0.9, "beta2": 0.999, "eps": 1e-8, "maximize": False,
                     "weight_decay": config.weight_decay,
                 }  # fmt: skip
-                # The public functions of torch add more time to these kernels than the step of a
+                # torch's public functions add more time to these kernels than the step of a
                 # small model takes. The kernels are private, so a version of torch may lack them.
                 kernel = KERNELS[config.optimizer]
                 if kernel is None:

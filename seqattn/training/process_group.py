@@ -2,9 +2,9 @@
 
 Each process computes the gradient of its shard of every batch. The processes sum their gradients
 before each update, so every process makes the same update of the same weights. The order of
-sequences and the teacher forcing are functions of seed and position, and need no communication. The
-class `DistributedDataParallel` of torch would communicate once for each bucket of parameters, but
-here all parameters are already a single tensor.
+sequences and the teacher forcing are functions of seed and position, and need no communication.
+torch's `DistributedDataParallel` would communicate once for each bucket of parameters, but here all
+parameters are already a single tensor.
 """
 
 from __future__ import annotations
@@ -139,10 +139,10 @@ class ProcessGroup:
 
     @contextlib.contextmanager
     def startup(self) -> Iterator[None]:
-        """Return a context for the work before `check_same_training`.
+        """Return a context manager for the work before `check_same_training`.
 
-        If the work of this process fails, the context notifies the other processes, so that they do
-        not wait for this process.
+        If the work of this process fails, the context manager notifies the other processes, so that
+        they do not wait for this process.
         """
         try:
             yield

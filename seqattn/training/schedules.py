@@ -148,9 +148,9 @@ class LearningRate:
         step     learning_rate factor^floor(e / every)
         plateau  learning_rate factor^n
 
-    A cosine equals the `CosineAnnealingLR` of torch with T_max = E and eta_min = m. With m = 0, the
-    last epoch of the cosine, e = E - 1, still has a rate above 0. A step schedule equals the
-    `StepLR` of torch.
+    A cosine equals torch's `CosineAnnealingLR` with T_max = E and eta_min = m. With m = 0, the last
+    epoch of the cosine, e = E - 1, still has a rate above 0. A step schedule equals torch's
+    `StepLR`.
     """
 
     def __init__(self, config: Training, validation_losses: Iterable[float] = ()) -> None:

@@ -104,11 +104,12 @@ class StackedParams:
 
 @contextlib.contextmanager
 def cache_module_attributes(model: nn.Module) -> Iterator[None]:
-    """Return a context in which submodules and parameters are plain attributes of their modules.
+    """Return a context manager. In its block, submodules and parameters are plain attributes of
+    their modules.
 
-    Without this context, torch looks up these attributes in Python at each use. In a small model,
-    these lookups take a twentieth of the time of a training step. Do not replace a submodule or
-    parameter in this context, because the module would still use the old object.
+    Without this context manager, torch looks up these attributes in Python at each use. In a small
+    model, these lookups take a twentieth of the time of a training step. Do not replace a submodule
+    or parameter in the block, because the module would still use the old object.
     """
     modules = list(model.modules())
     for module in modules:

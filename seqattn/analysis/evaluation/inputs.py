@@ -240,8 +240,8 @@ class InputReader:
     def _handle_missing(self, chunk: Chunk, name: str) -> Series:
         """Return the sources of a chunk, and handle empty cells in the same way as during training.
 
-        The function rejects empty cells, fills empty cells, or drops the sequences that contain
-        empty cells.
+        Depending on `data.missing`, the method rejects empty cells, fills them, or drops the
+        sequences that contain them.
         """
         config = self.config
         spacing = infer_spacing(chunk, self._frequency)

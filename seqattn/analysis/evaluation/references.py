@@ -102,7 +102,7 @@ class ReferenceLosses:
         """Compute the reference losses of a part, with baselines from the training part of `data`.
 
         Args:
-            part: a part of `data`, or sequences of the user that were read in the same way as
+            part: a part of `data`, or the user's own sequences that were read in the same way as
                 `data`.
             data: the data on which the model was trained, with the scaling and the units.
             in_training_units: see `from_part`.

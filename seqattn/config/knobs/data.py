@@ -104,7 +104,7 @@ class Polygons(Generated):
 
 
 class Paths(Generated):
-    """The keys of tasks on random points in the square from -1 to 1."""
+    """The keys of the tasks whose sources are random points with coordinates from -1 to 1."""
 
     noise: Noise = 0.0
     """Standard deviation of the normal noise on the target."""
@@ -154,8 +154,8 @@ class Recall(Generated):
     kind: Literal["recall"] = "recall"
     """Name of the task, or `file` for your own sequences."""
     noise: Noise = 0.1
-    """Standard deviation of the normal noise on the copied key. Keys and values are uniformly
-    distributed in the square from -1 to 1."""
+    """Standard deviation of the normal noise on the copied key. The coordinates of keys and values
+    are uniformly distributed from -1 to 1."""
     pairs: Annotated[int, Field(ge=1, le=5000)] = 4
     """Number of pairs in each source, or in the longest source if `min_pairs` is set. A source has
     two steps for each pair, and one step for the copied key."""

@@ -29,7 +29,7 @@ DELIMITERS = {"tsv": "\t"}
 
 @contextlib.contextmanager
 def open_table(path: Path, kind: str, options: ReadOptions) -> Iterator[Table]:
-    """Load a table file into the database.
+    """Load a table file into DuckDB, and yield the table.
 
     Args:
         path: the file.

@@ -50,17 +50,17 @@ class Column:
 
     @property
     def empty_count(self) -> str:
-        """SQL for the number of empty or invalid cells."""
+        """SQL expression that counts the empty or invalid cells."""
         return f"count(*) - count({self.sql})"
 
     @property
     def broken_count(self) -> str:
-        """SQL for the number of cells that are not integers."""
+        """SQL expression that counts the cells that are not integers."""
         return f"count(*) FILTER ({self.sql} IS NULL OR {self.sql} <> round({self.sql}))"
 
     @property
     def range(self) -> tuple[str, str]:
-        """SQL for the smallest and the largest number."""
+        """SQL expressions for the smallest and the largest number."""
         return f"min({self.sql})", f"max({self.sql})"
 
 

@@ -107,7 +107,8 @@ def _named_series(facts: TableFacts, named: Sequence[str]) -> tuple[str, ...]:
 
 def _block_series(facts: TableFacts, named: Sequence[str]) -> tuple[str, ...]:
     """Return a column with the name of an id, such as `trip_id`. The rows with the same value must
-    be contiguous, and each value must have two or more rows on average."""
+    be contiguous, and there must be at least twice as many rows as values. If there is no such
+    column, return ()."""
     for name in named:
         folded = fold_name(name)
         if folded not in SERIES_NAMES[:BLOCK_SERIES] and not folded.endswith("_id"):

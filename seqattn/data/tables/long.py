@@ -75,7 +75,7 @@ def long_chunks(
 
 
 def _series_sql(roles: LongLayout) -> str:
-    """Return SQL for the name of a sequence."""
+    """Return an SQL expression for the name of a sequence."""
     keys = ", ".join(f"s{i}" for i in range(len(roles.series)))
     return f"concat_ws('/', {keys})" if keys else "''"
 

@@ -46,8 +46,8 @@ class PlainColumn:
     between: str = ""
 
     def text(self, cell: str) -> str:
-        """Return SQL for the text of a typed cell, as it is in the file. For a decimal number,
-        return SQL for the canonical text instead."""
+        """Return an SQL expression for the text of a typed cell, as it is in the file. For a
+        decimal number, return an SQL expression for the canonical text instead."""
         if self.type != "TIMESTAMP":
             return f"CAST({cell} AS VARCHAR)"
         text = f"left(CAST({cell} AS VARCHAR), {self.digits})"
@@ -120,7 +120,7 @@ def create_rows(
 
     Args:
         connection: connection to the database.
-        source: SQL for the rows as text, with the columns c0, c1, ...
+        source: SQL table expression for the rows as text, with the columns c0, c1, ...
         header: names of the columns.
         options: the options for reading the file, or None to keep all columns as text.
 
@@ -185,6 +185,7 @@ def _check_all_rows(
 
 
 def _cast_sql(source: str, plain: dict[int, PlainColumn]) -> str:
-    """Return SQL for the rows as text, plus the columns v0, v1, ... of the typed plain columns."""
+    """Return an SQL subquery that selects all columns of `source`, plus a column v{i} with the
+    typed values of each plain column i."""
     typed = "".join(f", TRY_CAST(c{i} AS {column.type}) AS v{i}" for i, column in plain.items())
     return f"(SELECT *{typed} FROM {source})"

@@ -8,7 +8,8 @@ from seqattn.data.tables.table import ROW, ROWS, Table
 
 
 def distinct(*sql: str) -> str:
-    """Return SQL for the number of distinct combinations of values, compared by a 64-bit hash."""
+    """Return an SQL expression that counts the distinct combinations of values, compared by a
+    64-bit hash."""
     return f"count(DISTINCT hash({', '.join(sql)}))"
 
 

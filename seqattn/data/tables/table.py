@@ -84,11 +84,11 @@ class Table:
         self.known.clear()
 
     def column(self, name: str) -> str:
-        """Return SQL for the cells of a column."""
+        """Return an SQL expression for the cells of a column."""
         return f"c{self.header.index(name)}"
 
     def text(self, name: str) -> str:
-        """Return SQL for the cells of a column as text."""
+        """Return an SQL expression for the cells of a column as text."""
         if name in self.texts:
             return self.texts[name]
         cell = self.column(name)

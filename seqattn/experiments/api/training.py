@@ -98,7 +98,7 @@ def train_seeds(
         seeds: the number of seeds. The first seed is `seed` of the config.
         threads: number of CPU threads; None to choose the number automatically.
         workers: number of worker processes, as `--jobs`; None for as many as cores, if this saves
-            time. With another value than 1, a script needs the guard
+            time. With any value other than 1, a script needs the guard
             `if __name__ == "__main__":`.
         config, output_dir, resume, overwrite, progress, **overrides: see `train`.
 

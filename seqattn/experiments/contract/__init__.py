@@ -1,7 +1,7 @@
 """The contract that every mechanism must fulfill, as functions that check mechanisms.
 
-`check_plugin` checks all mechanisms of a plugin. The tests of seqattn call the same functions for
-the mechanisms of the package.
+`check_plugin` checks all mechanisms of a plugin. seqattn's own tests call the same functions for
+the built-in mechanisms.
 """
 
 from seqattn.experiments.contract.case import ContractCase

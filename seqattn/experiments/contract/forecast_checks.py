@@ -1,7 +1,7 @@
 """Checks of shapes, padding, batches and weights in forecasts.
 
-The tests of seqattn call the same functions for the mechanisms of the package. A check returns its
-result as text, or raises one of the errors in `result`.
+seqattn's own tests call the same functions for the built-in mechanisms. A check returns its result
+as text, or raises one of the errors in `result`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Checks of the metrics and of the doctor checks of a plugin, which are single functions."""
+"""Checks of a plugin's metrics and doctor checks, which are single functions."""
 
 from __future__ import annotations
 

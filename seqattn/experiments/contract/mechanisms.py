@@ -261,7 +261,7 @@ def run_check(name: str, function: Callable[[], str], file: str) -> tuple[CheckR
         return CheckRow(name, "warning", str(error)), False
     except NotApplicableError as error:
         return CheckRow(name, "not applicable", str(error)), False
-    except Exception as error:  # the code of a plugin may raise any exception
+    except Exception as error:  # a plugin's code may raise any exception
         return CheckRow(name, "failed", _describe_exception(error, file)), name in (
             "build",
             "shapes",

@@ -30,7 +30,7 @@ EPOCHS, STOPS = 2, (1, 4)
 """Number of epochs, and the numbers of training steps after which training is stopped. An epoch has
 three steps."""
 EXPORTABLE = "exportable"
-"""The class attribute with which the mechanism of a plugin claims that it can be exported."""
+"""The class attribute with which a plugin's mechanism claims that it can be exported."""
 
 
 class _StopAfter(Session):
@@ -162,6 +162,6 @@ def check_export(case: ContractCase, config: Config) -> str:
 
 
 def claims_export(module: nn.Module) -> bool:
-    """Return whether a mechanism claims that it can be exported. All mechanisms of seqattn do."""
+    """Return whether a mechanism claims that it can be exported. All built-in mechanisms do."""
     is_own = type(module).__module__.startswith("seqattn.")
     return bool(getattr(type(module), EXPORTABLE, is_own))

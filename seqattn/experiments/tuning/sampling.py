@@ -1,4 +1,4 @@
-"""The values of a trial: a proposal of Optuna, or an untried combination.
+"""The values of a trial: the sampler's proposal or, if it was tried before, an untried combination.
 
 The values are a function of the seed of the search, the number of the trial and the trials before
 it. No combination of values is tried twice, unless its trial was interrupted. Several processes can
@@ -138,8 +138,8 @@ def _distribution(param_range: Range) -> BaseDistribution:
 
 
 def suggest_value(trial: Trial, param_range: Range) -> None:
-    """Store the value of a key in a trial. The value is the queued value of the trial, or a value
-    of the sampler."""
+    """Store the value of a key in a trial. The value is the trial's queued value or the sampler's
+    value."""
     path, low, high = param_range.path, param_range.low, param_range.high
     log = param_range.kind == "log"
     if param_range.kind == "choice":

@@ -119,6 +119,6 @@ def _open_study(
 
 
 def _shared_lock(path: Path, storage: str | None) -> contextlib.AbstractContextManager[None]:
-    """Return a context that locks the folder for a short write if several processes can share the
-    folder."""
+    """Return a context manager that locks the folder for a short write if several processes can
+    share the folder."""
     return contextlib.nullcontext() if storage is None else folder_lock(path, LOCK_TIMEOUT_SECONDS)

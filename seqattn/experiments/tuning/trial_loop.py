@@ -141,7 +141,7 @@ class TrialLoop:
 
 @contextlib.contextmanager
 def database_errors() -> Iterator[None]:
-    """Return a context that converts errors of Optuna's storage and of SQLAlchemy to a
+    """Return a context manager that converts errors of Optuna's storage and of SQLAlchemy to a
     `StorageError` with a message for the user.
 
     Raises:

@@ -30,8 +30,8 @@ class Location(nn.Module, ABC):
     """The interface of every location. A location is a method of location-based addressing.
 
     A subclass registers the config section that selects the subclass, as in `class
-    LocalWindow(Location, knobs=LocalWindowConfig)`. A subclass that overrides `attention_weights`
-    must also override `explain`; otherwise, the arithmetic of the subclass is not explained.
+    LocalWindow(Location, knobs=LocalWindowConfig)`. If a subclass overrides `attention_weights` but
+    not `explain`, the explanation contains its weights without their arithmetic.
 
     Attributes:
         meaning: the meaning of the weights, which `seqattn.models.base.AttentionMap` describes.

@@ -71,7 +71,7 @@ class Normalizer(nn.Module, ABC):
 
     @classmethod
     def from_config(cls, config: Any) -> Self:
-        """Build the normalizer of a plugin from its config section."""
+        """Build a plugin normalizer from its config section."""
         return cls()
 
     @abstractmethod
@@ -190,7 +190,7 @@ class Reinforce(Hard, name="hard", estimator="reinforce"):
 
 def build_normalizer(config: AttentionKnobs) -> Normalizer:
     """Build the normalizer that a config selects."""
-    section: Any = config.normalizer  # the section of a plugin is not part of the static type
+    section: Any = config.normalizer  # a plugin's section is not part of the static type
     if isinstance(section, Section):
         return PLUGIN_NORMALIZERS[type(section)].from_config(section)
     return NORMALIZERS[section, config.estimator]()

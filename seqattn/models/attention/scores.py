@@ -333,7 +333,7 @@ def build_score(config: AttentionKnobs, hidden: int) -> Score:
     """Build the score that a config section selects, for states of width `hidden`.
 
     Raises:
-        ConfigError: if the score of a plugin has another number of heads than the config.
+        ConfigError: if a plugin score has a different number of heads than the config.
     """
     score = SCORES[type(config)].from_config(config, hidden)
     if score.heads != config.heads:

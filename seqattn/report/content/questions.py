@@ -25,7 +25,7 @@ OPPOSITE = {"yes": "no", "no": "yes"}
 
 def ask(finding: Mapping[str, Any]) -> dict[str, Any]:
     """Return a finding with its question and the answer to this question. The question about a
-    check of a plugin is whether the run has the problem that the check finds.
+    plugin check is whether the run has the problem that the check finds.
 
     Args:
         finding: a `Finding` as a mapping.

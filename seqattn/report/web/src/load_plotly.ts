@@ -36,7 +36,7 @@ export async function loadPlotly(): Promise<boolean> {
   return true;
 }
 
-/** Wait until the reader has made no input for some time. Loading plotly blocks the page, which would interrupt a drag. */
+/** Wait for a time without any input from the reader. Loading plotly blocks the page, which would interrupt a drag. */
 export function waitForPause(source: EventTarget = window, pause = PAUSE): Promise<void> {
   return new Promise((resolve) => {
     const kinds = ["pointerdown", "pointermove", "pointerup", "pointercancel", "keydown", "wheel"];
