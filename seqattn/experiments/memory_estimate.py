@@ -33,7 +33,7 @@ COPIES_OF_CHUNK = 6
 def memory_budget() -> int:
     """Return how many bytes a group of runs may use: a quarter of the memory of the machine, but at
     most 1 GiB."""
-    return min(physical_memory() // 4, 2**30)
+    return min(physical_memory() // 4, 2**29)
 
 
 def estimate_run_memory(job: Job) -> int:

@@ -20,6 +20,8 @@ state. With lengths, D = S + 1, and slot D contains a copy of the state at the l
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import torch
 from torch import Tensor, nn
 
@@ -36,7 +38,13 @@ from seqattn.models.batch_buffers import BatchBuffers, BufferShape, FlatGradient
 from seqattn.models.cells import GRU
 from seqattn.models.layers import Linear
 from seqattn.models.manual_additive import AdditiveScores
-from seqattn.models.manual_readout import BilinearScores, NoAttention, Readout, Recurrence
+from seqattn.models.manual_readout import (
+    BilinearScores,
+    NoAttention,
+    Readout,
+    ReadoutOfAllSteps,
+    Recurrence,
+)
 from seqattn.models.op_tape import GRUGates, OpTape
 from seqattn.models.recurrent import RecurrentModel
 from seqattn.models.teacher_forcing import Segment, segments
@@ -260,50 +268,71 @@ class ForwardBackward:
 
     def f4_decode(self, plan: tuple[Segment, ...]) -> None:
         run, T, D = self.tape.run, self.batch.shape.T, self.batch.shape.start
-        is_stepwise = all(last - first == 1 for first, last, _ in plan)
+        all_steps = self.readout_of_all_steps(plan)
         for first, last, feed in plan:
             if feed != "forced":
                 run(self.f4_input, first, feed)
             for slot in range(D + first, D + last):
                 run(self.gru.step, slot, "decoder")
-            if is_stepwise or last < T:  # the next step reads this output
-                run(self.readout.f4_read, last - 1, last)
-        if not is_stepwise:  # recomputes the steps that were computed above
-            run(self.readout.f4_read, 0, T)
+            if all_steps is None:
+                for block in self.blocks(first, last):
+                    run(self.readout.f4_read, *block)
+            elif last < T:  # the next step reads this output
+                run(all_steps.f4_read, last - 1, last)
+        if all_steps is not None:  # recomputes the steps that were computed above
+            run(all_steps.f4_read, 0, T)
 
     def b4_decode(self, plan: tuple[Segment, ...]) -> None:
         run, T, D = self.tape.run, self.batch.shape.T, self.batch.shape.start
-        is_stepwise = all(last - first == 1 for first, last, _ in plan)
-        if not is_stepwise:
-            run(self.readout.b4_read, 0, T)
+        all_steps = self.readout_of_all_steps(plan)
+        if all_steps is not None:
+            run(all_steps.b4_read, 0, T)
         for first, last, feed in reversed(plan):
-            if is_stepwise:
-                run(self.readout.b4_read, first, last)
+            if all_steps is None:
+                for block in self.blocks(first, last):
+                    run(self.readout.b4_read, *block)
             for slot in reversed(range(D + first, D + last)):
                 run(self.gru.step_backward, slot, "decoder")
             if feed != "forced":
-                run(self.b4_input, first, feed, is_stepwise)
+                run(self.b4_input, first, feed, all_steps is not None)
+
+    def readout_of_all_steps(self, plan: tuple[Segment, ...]) -> ReadoutOfAllSteps | None:
+        """Return the readout if it reads all steps at once, after the last segment of the plan.
+        Return None if it reads the steps of each segment at the end of the segment."""
+        is_stepwise = all(last - first == 1 for first, last, _ in plan)
+        if is_stepwise or not isinstance(self.readout, BilinearScores | NoAttention):
+            return None
+        return self.readout
+
+    def blocks(self, first: int, last: int) -> Iterator[tuple[int, int]]:
+        """Split the steps `first` to `last - 1` into blocks of the readout. The blocks end at
+        multiples of the block size, so the tape records few different blocks."""
+        while first < last:
+            end = min(last, first - first % self.readout.block + self.readout.block)
+            yield first, end
+            first = end
 
     def f4_input(self, t: int, feed: str) -> None:
         """Compute gi = W x + b, where x is the previous output or the previous target."""
         x = self.batch.feed(t, self.readout.y[:, :, t - 1], mixed=feed == "mixed")
         self.gru.affine(self.gru.gi_of_slot[self.batch.shape.start + t], x, "decoder", "ih")
 
-    def b4_input(self, t: int, feed: str, is_stepwise: bool) -> None:
+    def b4_input(self, t: int, feed: str, all_steps: bool) -> None:
         tape, slot = self.tape, self.batch.shape.start + t
         self.gru.gates.inputs_backward(slice(slot, slot + 1))
         dgi = self.gru.gates.dgi[:, slot].flatten(2, 3)
         weight, dy = self.gru.weight["decoder.weight_ih"], self.readout.dy[:, :, t - 1]
-        if is_stepwise and feed == "free":
+        if not all_steps and feed == "free":
             tape.matmul(dy, dgi, weight, dy)
             return
         tape.matmul(self.dfed, dgi, weight)
         if feed == "mixed":
             tape.record(self.dfed.masked_fill_, self.batch.forced[t], 0)
-        if is_stepwise:  # B4 of step t - 1 follows
-            tape.record(dy.add_, self.dfed)
-        else:  # B4 of step t - 1 has run without dfed
+        if all_steps:  # B4 of step t - 1 has run without dfed
+            assert isinstance(self.readout, BilinearScores | NoAttention)
             self.readout.b4_add(t - 1, self.dfed)
+        else:  # B4 of step t - 1 follows
+            tape.record(dy.add_, self.dfed)
 
 
 def build_readout(

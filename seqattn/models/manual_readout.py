@@ -63,10 +63,12 @@ class Readout(Protocol):
 
     Attributes:
         y, dy: the outputs and their gradients, (R, N, T, F). The caller fills `dy`.
+        block: the number of steps that fit into one call of `f4_read` or `b4_read`.
     """
 
     y: Tensor
     dy: Tensor
+    block: int
 
     def f3_memory(self) -> None:
         """Compute what the decoder reads from the encoder states."""
@@ -80,6 +82,11 @@ class Readout(Protocol):
 
     def b4_read(self, first: int, last: int) -> None:
         """Add the gradients of the outputs of these steps to the gradients of their states."""
+
+
+class ReadoutOfAllSteps(Readout, Protocol):
+    """A readout that can read all steps at once. In training, this saves operations, although the
+    backward pass then starts before the gradients of all outputs are complete."""
 
     def b4_add(self, t: int, dy: Tensor) -> None:
         """Add another gradient, (R, N, F), of the output of step t, for which `b4_read` has been
@@ -97,6 +104,7 @@ class NoAttention:
         )
         self.bias, self.dbias = (of["output.bias"] for of in (parameters.weight, parameters.grad))
         R, N, _, T, F, *_ = states.batch.shape
+        self.block = T
         self.y_steps, self.dy_steps = (tape.new(T, R, N, F, runs=1) for _ in range(2))
         self.y, self.dy = self.y_steps.permute(1, 2, 0, 3), self.dy_steps.permute(1, 2, 0, 3)
 
@@ -179,7 +187,7 @@ class BilinearScores:
     ) -> None:
         self.tape, self.states, self.w, self.d = tape, states, parameters.weight, parameters.grad
         R, N, S, T, F, H, *_ = states.batch.shape
-        new, P = tape.new, H + 1 + F
+        new, P, self.block = tape.new, H + 1 + F, T
         self.is_general = type(score) is GeneralScore
         self.is_projected = "attention.score.query.weight" in self.w
         self.output = OutputOfValues(tape, parameters, R, F, H)

@@ -23,10 +23,15 @@ from seqattn.data import load_data
 from seqattn.errors import ConfigError, UsageError
 from seqattn.experiments import group_training
 from seqattn.experiments import resume as resume_module
-from seqattn.models import RecurrentModel, build_model
+from seqattn.models import RecurrentModel, build_model, manual_additive
 from seqattn.models import layers as layers_module
 from seqattn.models.attention import normalizers
-from seqattn.models.manual_backward import ManualLoss, prefers_runs_innermost, supports
+from seqattn.models.manual_backward import (
+    ForwardBackward,
+    ManualLoss,
+    prefers_runs_innermost,
+    supports,
+)
 from seqattn.runs import RunFolder
 from seqattn.training import (
     Batch,
@@ -147,6 +152,25 @@ def test_derived_gradients_are_autograds(
                 slopes[name], torch.zeros_like(parameter) if other is None else other,
                 atol=scale, rtol=0, msg=lambda text, name=name: f"{name}: {text}",
             )  # fmt: skip
+
+
+@pytest.mark.parametrize("coin", ["step", "element", "always", "never"])
+@pytest.mark.parametrize("ragged", [False, True])
+@pytest.mark.parametrize("steps", [1, 2])
+def test_an_additive_score_in_blocks_of_few_steps(
+    steps: int, ragged: bool, coin: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    blocks = set[int]()
+
+    def checked(self: ForwardBackward, plan: Any) -> None:
+        blocks.add(self.readout.block)
+        backward(self, plan)
+
+    backward = ForwardBackward.backward
+    monkeypatch.setattr(manual_additive, "MAX_BLOCK_SIZE", steps * RUNS * N * S * H)
+    monkeypatch.setattr(ForwardBackward, "backward", checked)
+    test_derived_gradients_are_autograds("additive", RUNS, ragged, coin)
+    assert blocks == {steps} and steps < T
 
 
 @pytest.mark.parametrize("ragged", [False, True])
