@@ -15,10 +15,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-import torch
 
 from seqattn.analysis.comparison.statistics import SeedSummary, paired_tests
-from seqattn.training.checksummed import load_checksummed, save_checksummed
+from seqattn.runs.checksummed import load_checksummed, save_checksummed
 from seqattn.training.data_loader import epoch_permutations
 
 
@@ -31,7 +30,6 @@ def timed(name: str, what: Callable[[], object]) -> None:
 
 
 def main() -> None:
-    torch.set_num_threads(1)
     numbers = np.random.RandomState(0)
     for n in (10**6, 10**7, 10**8):
         timed(f"an epoch's order of {n:,} sequences", lambda: epoch_permutations([1], 1, n))  # noqa: B023
@@ -43,7 +41,7 @@ def main() -> None:
         file, metadata = Path(place) / "c.safetensors", {"version": 3}
         for parameters in (10**6, 10**7, 10**8):
             write = functools.partial(
-                save_checksummed, file, {"w": torch.zeros(parameters)}, metadata
+                save_checksummed, file, {"w": np.zeros(parameters, dtype=np.float32)}, metadata
             )
             timed(f"a checkpoint of {parameters:,} numbers written", write)
             timed(f"a checkpoint of {parameters:,} numbers read", lambda: load_checksummed(file, 3))

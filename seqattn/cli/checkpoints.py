@@ -32,7 +32,7 @@ def inspect(
     import json
 
     from seqattn.runs import find_run
-    from seqattn.training.checkpoints import describe_checkpoint
+    from seqattn.runs.checkpoint_file import describe_checkpoint
 
     end_on_closed_pipe()
     _, path = find_run(file)

@@ -9,15 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import torch
 
 from seqattn.config import Config
 from seqattn.errors import Interrupted, UsageError
 from seqattn.experiments import Callbacks, train_many
 from seqattn.experiments.trackers import without_trackers
 from seqattn.runs import METRICS, RunFolder
-from seqattn.training.checkpoint_file import VERSION
-from seqattn.training.checksummed import load_checksummed
+from seqattn.runs.checkpoint_file import VERSION
+from seqattn.runs.checksummed import load_checksummed
 
 SECONDS_COLUMN = METRICS.index("seconds")
 """Column of the wall time in `metrics.csv` and in the history of a checkpoint."""
@@ -120,11 +119,11 @@ def first_difference(one: RunFolder, other: RunFolder) -> tuple[int, str | None]
     for name in sorted(tensors):
         a, b = tensors[name], other_tensors[name]
         if name == "history":
-            a, b = a.clone(), b.clone()
+            a, b = a.copy(), b.copy()
             a[:, SECONDS_COLUMN] = b[:, SECONDS_COLUMN] = 0
         compared += 1
-        if a.shape != b.shape or not torch.equal(a, b):
-            how = f"by up to {float((a - b).abs().max()):.3g}" if a.shape == b.shape else "in shape"
+        if a.shape != b.shape or not np.array_equal(a, b):
+            how = f"by up to {float(np.abs(a - b).max()):.3g}" if a.shape == b.shape else "in shape"
             return compared, f"{name} differs {how}"
     for key in sorted(metadata.keys() | other_metadata.keys()):
         if key != "seconds":

@@ -128,9 +128,10 @@ def export(
     card = _build_card(trained, checkpoint)
     with _replace_folder(output) as folder:
         if export_format == "safetensors":
-            from seqattn.training.checksummed import write_plain
+            from seqattn.runs.checksummed import write_plain
+            from seqattn.training.checkpoints import as_arrays
 
-            write_plain(folder / "weights.safetensors", trained.model.state_dict())
+            write_plain(folder / "weights.safetensors", as_arrays(trained.model.state_dict()))
             atomic_write(folder / "config.yaml", to_yaml(remove_paths(trained.config)).encode())
             card["tensors"] = {
                 name: list(tensor.shape) for name, tensor in trained.model.state_dict().items()

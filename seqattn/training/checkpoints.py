@@ -14,19 +14,17 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
+from torch import Tensor
 
-from seqattn.config import Config, as_plain
+from seqattn.config import Config
 from seqattn.data import DataSpec
 from seqattn.errors import CheckpointError, UsageError
 from seqattn.models import FeatureSpec, Lengths, Seq2SeqModel, build_model
 from seqattn.runs import EpochRecord, RunFolder
-from seqattn.training.checkpoint_file import (
-    CheckpointFile,
-    read_checkpoint,
-    without_place,
-    write_checkpoint,
-)
+from seqattn.runs.checkpoint_file import CheckpointFile, read_checkpoint, write_checkpoint
 from seqattn.training.compatibility import (
     check_same_model,
     fill_model,
@@ -76,7 +74,7 @@ def save_best(path: Path, state: RunState, config: Config, spec: DataSpec) -> No
         "epoch": state.best_epoch,
         "validation_loss": state.best_loss,
     }
-    write_checkpoint(path, state.best_weights, config, spec, metadata)
+    write_checkpoint(path, as_arrays(state.best_weights), config, spec, metadata)
 
 
 def save_state(
@@ -102,9 +100,9 @@ def save_state(
     tensors |= {f"best.{k}": v for k, v in state.best_weights.items()}
     for name, buffers in state.buffers.items():
         tensors |= {f"optimizer.{name}.{k}": v for k, v in buffers.items()}
+    arrays = as_arrays(tensors)
     if state.history:
-        records = [record.as_row() for record in state.history]
-        tensors["history"] = torch.tensor(records, dtype=torch.float64)
+        arrays["history"] = np.array([record.as_row() for record in state.history], dtype=float)
     metadata: dict[str, Any] = {
         "kind": "training",
         "epoch": state.epoch,
@@ -118,7 +116,17 @@ def save_state(
     if state.slot is not None:
         slot = state.slot
         metadata["slot"] = {"group": slot.group_id, "row": slot.row, "rows": slot.group_size}
-    write_checkpoint(path, tensors, config, spec, metadata, backup_path)
+    write_checkpoint(path, arrays, config, spec, metadata, backup_path)
+
+
+def as_arrays(tensors: Mapping[str, Tensor]) -> dict[str, NDArray[Any]]:
+    """Return tensors as NumPy arrays, which share the memory of tensors on the CPU."""
+    return {name: tensor.detach().cpu().numpy() for name, tensor in tensors.items()}
+
+
+def as_tensors(arrays: Mapping[str, NDArray[Any]]) -> dict[str, Tensor]:
+    """Return arrays as tensors that share their memory."""
+    return {name: torch.from_numpy(array) for name, array in arrays.items()}
 
 
 def _device_and_version(state: RunState) -> dict[str, Any]:
@@ -152,7 +160,7 @@ def load_model(path: Path, *, expected: Config | None = None) -> LoadedModel:
     spec = file.spec
     lengths = Lengths(spec.source_length, spec.target_length)
     model = build_model(config.model, FeatureSpec.of(spec), config.seed, lengths)
-    fill_model(model, file.weights, path)
+    fill_model(model, as_tensors(file.weights), path)
     return LoadedModel(model.eval(), config, spec, file.epoch, streamed=file.was_streamed)
 
 
@@ -194,30 +202,6 @@ def _epochs_in_words(epochs: list[int]) -> str:
     if len(epochs) == 1:
         return f"epoch {epochs[0]} only"
     return f"epochs {', '.join(map(str, epochs[:-1]))} and {epochs[-1]}"
-
-
-def describe_checkpoint(path: Path) -> dict[str, Any]:
-    """Return the file size, the metadata, and a description of each tensor of a checkpoint as plain
-    values.
-
-    Raises:
-        CheckpointError: if the file cannot be read; see `read_checkpoint`.
-    """
-    file = read_checkpoint(path)
-    _ = file.config, file.spec  # raises an error if config or spec cannot be read
-    tensors = [
-        {
-            "name": name,
-            "shape": list(tensor.shape),
-            "type": str(tensor.dtype).removeprefix("torch."),
-            "numbers": tensor.numel(),
-            "min": float(tensor.min()) if tensor.numel() else 0.0,
-            "max": float(tensor.max()) if tensor.numel() else 0.0,
-        }
-        for name, tensor in sorted(file.tensors.items())
-    ]
-    metadata = {**file.metadata, "config": without_place(as_plain(file.config))}
-    return {"bytes": path.stat().st_size, **metadata, "tensors": tensors}
 
 
 def file_digests(path: Path) -> tuple[str, ...]:
@@ -275,11 +259,12 @@ def restore_state(file: CheckpointFile, model: Seq2SeqModel) -> RunState:
     Raises:
         CheckpointError: if the tensors do not fit the model, or if the state is incomplete.
     """
-    best, weights, metadata = file.below("best."), file.weights, file.metadata
+    best, weights = as_tensors(file.below("best.")), as_tensors(file.weights)
+    metadata = file.metadata
     if best:
         fill_model(model, best, file.path)  # this only checks the best weights
     fill_model(model, weights, file.path)
-    buffers = optimizer_buffers(file, model, file.config.training)
+    buffers = optimizer_buffers(file, as_tensors(file.tensors), model)
     history = file.tensors.get("history")
     try:
         state = RunState(

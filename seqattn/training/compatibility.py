@@ -7,10 +7,10 @@ from pathlib import Path
 
 from torch import Tensor
 
-from seqattn.config import PATH_KEYS, Config, Logging, Training, config_differences
+from seqattn.config import PATH_KEYS, Config, Logging, config_differences
 from seqattn.errors import CheckpointError, DataError, counted
 from seqattn.models import Seq2SeqModel
-from seqattn.training.checkpoint_file import CheckpointFile
+from seqattn.runs.checkpoint_file import CheckpointFile
 from seqattn.training.optimizers import buffer_names, counts_updates
 
 NOT_OF_THE_MODEL = (*PATH_KEYS, "model.skip_map", "data.units")
@@ -99,20 +99,26 @@ def fill_model(model: Seq2SeqModel, weights: Mapping[str, Tensor], path: Path) -
 
 
 def optimizer_buffers(
-    file: CheckpointFile, model: Seq2SeqModel, config: Training
+    file: CheckpointFile, tensors: Mapping[str, Tensor], model: Seq2SeqModel
 ) -> dict[str, dict[str, Tensor]]:
     """Return the buffers of the optimizer by parameter name and buffer name.
+
+    Args:
+        file: a checkpoint with a training state.
+        tensors: all tensors of the checkpoint.
+        model: a model of the config in the checkpoint.
 
     Raises:
         CheckpointError: if names or shapes do not fit the optimizer in the config, or if the
             buffers of a parameter are missing.
     """
+    config = file.config.training
     wanted = {*buffer_names(config), *(["step"] if counts_updates(config) else [])}
     buffers: dict[str, dict[str, Tensor]] = {}
     for name, parameter in model.named_parameters():
         found = {
             key.rpartition(".")[2]: tensor
-            for key, tensor in file.tensors.items()
+            for key, tensor in tensors.items()
             if key.startswith(f"optimizer.{name}.")
         }
         for key, tensor in found.items():

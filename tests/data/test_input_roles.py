@@ -15,8 +15,8 @@ import pytest
 from seqattn.config import resolve
 from seqattn.data import DataSpec, load_data
 from seqattn.data.column_roles import ColumnRoles
+from seqattn.runs.checksummed import load_checksummed, save_checksummed
 from seqattn.training import load_model
-from seqattn.training.checksummed import load_checksummed, save_checksummed
 from tests.conftest import Ended
 
 Run = Callable[..., Ended]

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors.numpy import load_file
 
 from seqattn import experiments
 from seqattn.config import resolve
@@ -20,9 +20,9 @@ from seqattn.experiments.folder_session import FolderSession
 from seqattn.experiments.run_environment import rounding_change
 from seqattn.models import build_model
 from seqattn.runs import RunFolder
+from seqattn.runs.checkpoint_file import read_checkpoint
+from seqattn.runs.checksummed import save_checksummed
 from seqattn.training import batches, load_state
-from seqattn.training.checkpoint_file import read_checkpoint
-from seqattn.training.checksummed import save_checksummed
 from tests.real_files import FOLDER
 
 SMALL = ["data.n_train=12", "data.n_validation=6", "data.n_test=6", "training.epochs=2",

@@ -20,8 +20,8 @@ from seqattn.experiments import Callbacks, group_training
 from seqattn.experiments.resume import check_same_rates
 from seqattn.models import build_model
 from seqattn.runs import RunFolder
+from seqattn.runs.checkpoint_file import read_checkpoint
 from seqattn.training import compiling, objective
-from seqattn.training.checkpoint_file import read_checkpoint
 from seqattn.training.compiling import StepCompiler
 from seqattn.training.objective import AutogradLoss
 from tests.conftest import SMALL

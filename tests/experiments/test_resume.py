@@ -17,9 +17,9 @@ from seqattn.config import Config, resolve
 from seqattn.errors import CheckpointError, Interrupted, StorageError
 from seqattn.experiments import Callbacks, run_folders, seeds_of, train_many
 from seqattn.runs import RunFolder
+from seqattn.runs.checkpoint_file import describe_checkpoint
 from seqattn.runs.storage import limits
 from seqattn.runs.storage.atomic import _PendingFile
-from seqattn.training.checkpoints import describe_checkpoint
 
 Runs = list[tuple[Config, RunFolder]]
 SETS = ["data.n_train=64", "data.n_validation=16", "data.n_test=8", "training.epochs=8",

@@ -11,8 +11,8 @@ import pytest
 
 from seqattn.experiments.run_environment import rounding_change
 from seqattn.runs import RunFolder
-from seqattn.training.checkpoint_file import read_checkpoint
-from seqattn.training.checksummed import save_checksummed
+from seqattn.runs.checkpoint_file import read_checkpoint
+from seqattn.runs.checksummed import save_checksummed
 from tests.conftest import Ended
 
 Command = Callable[..., Ended]

@@ -212,8 +212,8 @@ def _named(home: Path, word: str, made: Path) -> None:
     from seqattn.plots import as_bytes
     from seqattn.plots.run_pictures import attention_picture, predictions_picture, sequence_titles
     from seqattn.runs import attention_arrays
+    from seqattn.runs.checkpoint_file import describe_checkpoint
     from seqattn.training import load_model
-    from seqattn.training.checkpoints import describe_checkpoint
 
     lines = [
         json.dumps({"id": f"{word}{k}", "source": [[0.1, k], [k, 1]], "target": [[k, 0]]})

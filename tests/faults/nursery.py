@@ -174,8 +174,9 @@ def _become(asked: dict[str, Any], stderr_fd: int) -> None:
 def _plan(plan: dict[str, Any]) -> None:
     from seqattn.experiments import train_runs
     from seqattn.plots import run_pictures
+    from seqattn.runs import checksummed
     from seqattn.runs.storage import arrays, atomic, files, locks
-    from seqattn.training import checksummed, loop
+    from seqattn.training import loop
 
     if plan.get("no_precheck"):
         train_runs.check_free_space = lambda *_: None

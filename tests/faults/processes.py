@@ -21,9 +21,9 @@ import numpy as np
 
 from seqattn.experiments.verify_resume import first_difference
 from seqattn.runs import RunFolder
+from seqattn.runs.checkpoint_file import VERSION
+from seqattn.runs.checksummed import load_checksummed
 from seqattn.training import load_model, save_state
-from seqattn.training.checkpoint_file import VERSION
-from seqattn.training.checksummed import load_checksummed
 from tests.conftest import ROOT
 from tests.faults import Tally, render_exit_codes
 from tests.faults.nursery import FIRED, SIGNALS, Ended, Nursery

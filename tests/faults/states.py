@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -78,17 +79,17 @@ class Bench:
 def same(one: Path, other: Path) -> str | None:
     """The first difference of two checkpoints; wall time is none."""
     from seqattn.experiments.verify_resume import SECONDS_COLUMN
-    from seqattn.training.checkpoint_file import VERSION
-    from seqattn.training.checksummed import load_checksummed
+    from seqattn.runs.checkpoint_file import VERSION
+    from seqattn.runs.checksummed import load_checksummed
 
     (first, tensors), (second, others) = (load_checksummed(path, VERSION) for path in (one, other))
     for name in sorted(tensors.keys() | others.keys()):
         if name not in tensors or name not in others:
             return name
-        a, b = tensors[name].clone(), others[name].clone()
+        a, b = tensors[name].copy(), others[name].copy()
         if name == "history":
             a[:, SECONDS_COLUMN] = b[:, SECONDS_COLUMN] = 0
-        if a.shape != b.shape or not torch.equal(a, b):
+        if a.shape != b.shape or not np.array_equal(a, b):
             return name
     for key in sorted(first.keys() | second.keys()):
         if key != "seconds" and first.get(key) != second.get(key):

@@ -172,7 +172,7 @@ def test_mistakes_in_this_process_are_noticed(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     from seqattn.config import draft, mistakes
-    from seqattn.training import checkpoint_file, checksummed
+    from seqattn.runs import checkpoint_file, checksummed
 
     with monkeypatch.context() as patch:
         patch.setattr(checksummed, "_check_checksum", passes)

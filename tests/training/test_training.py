@@ -17,6 +17,8 @@ from seqattn.errors import CheckpointError, NonFiniteError
 from seqattn.models import Seq2SeqModel, build_model
 from seqattn.rng import rng_for
 from seqattn.runs import EpochRecord
+from seqattn.runs.checkpoint_file import VERSION
+from seqattn.runs.checksummed import load_checksummed, save_checksummed
 from seqattn.training import (
     Batch,
     LearningRate,
@@ -35,9 +37,7 @@ from seqattn.training import (
     to_tensors,
 )
 from seqattn.training.batches import chunk_slices
-from seqattn.training.checkpoint_file import VERSION
 from seqattn.training.checkpoints import read_training
-from seqattn.training.checksummed import load_checksummed, save_checksummed
 from seqattn.training.data_loader import epoch_permutations, shuffled_batches
 from seqattn.training.objective import AutogradLoss
 from seqattn.training.optimizers import Optimizer
@@ -580,7 +580,7 @@ def test_a_strangers_safetensors_is_refused(checkpoint: Path) -> None:
 def rewritten(file: Path, change: dict[str, Tensor | None], **metadata: Any) -> None:
     """A checkpoint with something else in it, and a checksum that says it is whole."""
     described, tensors = load_checksummed(file, VERSION)
-    tensors |= {key: tensor for key, tensor in change.items() if tensor is not None}
+    tensors |= {key: tensor.numpy() for key, tensor in change.items() if tensor is not None}
     kept = {key: tensor for key, tensor in tensors.items() if change.get(key, tensor) is not None}
     save_checksummed(file, kept, described | metadata)
 
@@ -607,7 +607,7 @@ def test_checkpoints_of_before_are_read(checkpoint: Path, version: int) -> None:
     """They had no checksum; the first had one list of features, and no scaling."""
     import json
 
-    from safetensors.torch import save_file
+    from safetensors.numpy import save_file
 
     new = load_model(checkpoint)
     described, tensors = load_checksummed(checkpoint, VERSION)

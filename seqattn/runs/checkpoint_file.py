@@ -1,7 +1,8 @@
 """The format of checkpoints: a safetensors file with tensors and with metadata in JSON.
 
 A checkpoint contains no code and no paths of data files. The metadata is a single JSON text under a
-single key, so that equal checkpoints have equal bytes.
+single key, so that equal checkpoints have equal bytes. This file does not import torch, and its
+tensors are NumPy arrays.
 """
 
 from __future__ import annotations
@@ -12,13 +13,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from torch import Tensor
+from numpy.typing import NDArray
 
 from seqattn.config import Config, as_plain, from_plain, without_paths
 from seqattn.data import DataSpec
 from seqattn.data.file_dataset import UNKNOWN
 from seqattn.errors import CheckpointError, ConfigError
-from seqattn.training.checksummed import load_checksummed, save_checksummed
+from seqattn.runs.checksummed import load_checksummed, save_checksummed
 
 VERSION = 3
 
@@ -36,7 +37,7 @@ class CheckpointFile:
 
     path: Path
     metadata: dict[str, Any]
-    tensors: dict[str, Tensor]
+    tensors: dict[str, NDArray[Any]]
 
     @property
     def epoch(self) -> int:
@@ -53,7 +54,7 @@ class CheckpointFile:
         return bool(self.metadata["kind"] == "training")
 
     @property
-    def weights(self) -> dict[str, Tensor]:
+    def weights(self) -> dict[str, NDArray[Any]]:
         """Weights by parameter name. In a checkpoint with a training state, these are the newest
         weights, not the weights of the best epoch."""
         return self.below("model.") if self.is_training else self.tensors
@@ -94,7 +95,7 @@ class CheckpointFile:
                 f"{self.path}: its metadata do not describe the training data."
             ) from None
 
-    def below(self, prefix: str) -> dict[str, Tensor]:
+    def below(self, prefix: str) -> dict[str, NDArray[Any]]:
         """Return the tensors whose names start with a prefix, by name without this prefix."""
         return {
             name.removeprefix(prefix): tensor
@@ -105,7 +106,7 @@ class CheckpointFile:
 
 def write_checkpoint(
     path: Path,
-    tensors: Mapping[str, Tensor],
+    tensors: Mapping[str, NDArray[Any]],
     config: Config,
     spec: DataSpec,
     metadata: Mapping[str, Any],
@@ -149,6 +150,30 @@ def read_checkpoint(path: Path) -> CheckpointFile:
     ):
         raise CheckpointError(f"{path}: its metadata do not contain the kind of the checkpoint.")
     return CheckpointFile(path, metadata, tensors)
+
+
+def describe_checkpoint(path: Path) -> dict[str, Any]:
+    """Return the file size, the metadata, and a description of each tensor of a checkpoint as plain
+    values.
+
+    Raises:
+        CheckpointError: if the file cannot be read; see `read_checkpoint`.
+    """
+    file = read_checkpoint(path)
+    _ = file.config, file.spec  # raises an error if config or spec cannot be read
+    tensors = [
+        {
+            "name": name,
+            "shape": list(tensor.shape),
+            "type": str(tensor.dtype),
+            "numbers": tensor.size,
+            "min": float(tensor.min()) if tensor.size else 0.0,
+            "max": float(tensor.max()) if tensor.size else 0.0,
+        }
+        for name, tensor in sorted(file.tensors.items())
+    ]
+    metadata = {**file.metadata, "config": without_place(as_plain(file.config))}
+    return {"bytes": path.stat().st_size, **metadata, "tensors": tensors}
 
 
 def without_place(plain: dict[str, Any]) -> dict[str, Any]:

@@ -2,7 +2,8 @@
 
 The JSON text in the metadata contains the SHA-256 digest of the whole file, which is computed with
 64 zeros in place of the checksum. The checksum covers every bit, including header and padding, so
-a read detects a flipped bit, a truncation or a swapped tensor before any tensor is used.
+a read detects a flipped bit, a truncation or a swapped tensor before any tensor is used. In this
+file, tensors are NumPy arrays, so that checkpoints can be read without torch.
 """
 
 from __future__ import annotations
@@ -13,11 +14,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import safetensors
+import numpy as np
 import safetensors.numpy
-import safetensors.torch
-import torch
-from torch import Tensor
+from numpy.typing import NDArray
 
 from seqattn.errors import CheckpointError
 from seqattn.runs.storage import atomic_write, physical_memory, read_regular_file
@@ -31,7 +30,7 @@ FIRST_VERSION_WITH_CHECKSUM = 3
 
 def save_checksummed(
     path: Path,
-    tensors: Mapping[str, Tensor],
+    tensors: Mapping[str, NDArray[Any]],
     metadata: Mapping[str, Any],
     backup_path: Path | None = None,
 ) -> None:
@@ -48,7 +47,7 @@ def save_checksummed(
         ValueError: if a number in the metadata is not finite.
     """
     text = json.dumps({**metadata, CHECKSUM: PLACEHOLDER}, sort_keys=True, allow_nan=False)
-    owned = {key: tensor.cpu().contiguous().numpy() for key, tensor in tensors.items()}
+    owned = {key: np.asarray(tensor, order="C") for key, tensor in tensors.items()}
     raw = safetensors.numpy.save(owned, {METADATA_KEY: text})
     at = raw.index(PLACEHOLDER.encode())
     digest = hashlib.sha256(raw).hexdigest().encode()
@@ -57,17 +56,17 @@ def save_checksummed(
     )
 
 
-def write_plain(path: Path, tensors: Mapping[str, Tensor]) -> None:
+def write_plain(path: Path, tensors: Mapping[str, NDArray[Any]]) -> None:
     """Write tensors for other programs, without metadata.
 
     Raises:
         OSError: if writing fails.
     """
-    owned = {key: tensor.cpu().contiguous().numpy() for key, tensor in tensors.items()}
+    owned = {key: np.asarray(tensor, order="C") for key, tensor in tensors.items()}
     atomic_write(path, safetensors.numpy.save(owned))
 
 
-def load_checksummed(path: Path, newest: int) -> tuple[dict[str, Any], dict[str, Tensor]]:
+def load_checksummed(path: Path, newest: int) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     """Check a file, and read its metadata and tensors.
 
     If a file of a version before `FIRST_VERSION_WITH_CHECKSUM` has no checksum, the function does
@@ -96,11 +95,11 @@ def load_checksummed(path: Path, newest: int) -> tuple[dict[str, Any], dict[str,
     if version >= FIRST_VERSION_WITH_CHECKSUM or checksum is not None:
         _check_checksum(path, raw, length, checksum)
     try:
-        tensors = safetensors.torch.load(raw)
-    except Exception as error:  # safetensors and torch raise errors of several classes
+        tensors = safetensors.numpy.load(raw)
+    except Exception as error:  # safetensors and NumPy raise errors of several classes
         raise _corrupt(path, str(error)) from None
     for name, tensor in tensors.items():
-        if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
+        if not np.isfinite(tensor).all():
             raise CheckpointError(
                 f"{path}: {name} contains numbers that are not finite. Use another checkpoint."
             )
