@@ -109,6 +109,22 @@ def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("seqattn.plots.run_pictures.draw_run", lambda folder: iter(()))
 
 
+@pytest.fixture
+def untraced_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pages contain empty graphs instead of traced models, for tests of other parts of a page. To
+    trace a model takes five seconds; tests/export and tests/browser do so."""
+    import onnx
+
+    from seqattn.export import live
+    from seqattn.training import LoadedModel
+
+    def graph_without_nodes(trained: LoadedModel) -> live.LiveGraph:
+        shapes = {name: tuple(value.shape) for name, value in trained.model.named_parameters()}
+        return live.LiveGraph(onnx.ModelProto(), shapes)
+
+    monkeypatch.setattr(live, "trace_live", graph_without_nodes)
+
+
 @dataclass(frozen=True)
 class Ended:
     """How a command ended."""

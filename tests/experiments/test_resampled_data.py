@@ -33,6 +33,8 @@ from seqattn.runs import RunFolder, attention_arrays
 from seqattn.runs.storage import read_arrays, write_arrays
 from tests.conftest import Ended
 
+pytestmark = pytest.mark.usefixtures("untraced_graphs")
+
 Command = Callable[..., Ended]
 TEXT = """
 name: mine

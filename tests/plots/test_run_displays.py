@@ -44,6 +44,8 @@ from seqattn.runs import EpochRecord, RunFolder
 from seqattn.runs.storage import read_arrays
 from tests.conftest import ROOT, Ended
 
+pytestmark = pytest.mark.usefixtures("untraced_graphs")
+
 SMALL = ["data.n_train=40", "data.n_validation=12", "data.n_test=15", "training.epochs=4",
          "training.batch_size=8", "training.record_attention=2"]  # fmt: skip
 

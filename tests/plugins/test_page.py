@@ -9,9 +9,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.conftest import ROOT
 from tests.plugins.conftest import forget_plugins
 from tests.project.test_docs import as_run_here, blocks, typed
+
+pytestmark = pytest.mark.usefixtures("untraced_graphs")
 
 PAGE = ROOT / "docs/plugins.md"
 

@@ -26,6 +26,8 @@ from seqattn.runs.json_files import DivergedSummary, Summary
 from tests.conftest import ROOT, Ended
 from tests.plugins.conftest import forget_plugins
 
+pytestmark = pytest.mark.usefixtures("untraced_graphs")
+
 DOCS = ROOT / "docs"
 TEN = DOCS / "attention-in-ten-minutes.md"
 PAGES = [ROOT / "README.md", *sorted(DOCS.glob("*.md"))]

@@ -9,9 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnx
 import pytest
-import torch
 
 import seqattn.export.live as live_export
 from seqattn import experiments
@@ -30,15 +28,7 @@ TINY = ["training.epochs=2", "training.batch_size=8", "data.n_train=16", "data.n
         "data.n_test=8", "model.hidden_dim=4"]  # fmt: skip
 
 
-def graph_without_nodes(trained: LoadedModel) -> LiveGraph:
-    shapes = {name: tuple(value.shape) for name, value in trained.model.named_parameters()}
-    return LiveGraph(onnx.ModelProto(), shapes)
-
-
-@pytest.fixture(autouse=True)
-def untraced(monkeypatch: pytest.MonkeyPatch) -> None:
-    torch.set_num_threads(1)
-    monkeypatch.setattr(live_export, "trace_live", graph_without_nodes)
+pytestmark = pytest.mark.usefixtures("untraced_graphs")
 
 
 def train(home: Path, name: str, *sets: str) -> RunFolder:

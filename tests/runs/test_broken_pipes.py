@@ -14,6 +14,8 @@ from seqattn.errors import StorageError
 from seqattn.runs.output_files import write_output
 from tests.conftest import Ended
 
+pytestmark = pytest.mark.usefixtures("untraced_graphs")
+
 
 @contextmanager
 def read_in_part(pipe: Path) -> Iterator[None]:

@@ -23,6 +23,8 @@ from seqattn.runs import (
 from seqattn.runs.storage import read_arrays
 from tests.conftest import SMALL, Ended
 
+pytestmark = pytest.mark.usefixtures("untraced_graphs")
+
 Command = Callable[..., Ended]
 REMOVED = object()
 OPTIONAL = {"skipped_checkpoints", "interrupted", "task"}  # earlier versions do not write them

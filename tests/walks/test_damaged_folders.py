@@ -14,6 +14,8 @@ from matplotlib.figure import Figure
 
 from tests.conftest import SMALL, Ended
 
+pytestmark = pytest.mark.usefixtures("untraced_graphs")
+
 Command = Callable[..., Ended]
 SETS = [word for each in [*SMALL, "training.epochs=2"] for word in ("--set", each)]
 VARY = ["--vary", "training.learning_rate=0.01,0.02", "--seeds", "2", "--name", "two", "-q"]

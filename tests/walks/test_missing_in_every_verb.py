@@ -12,6 +12,8 @@ import pytest
 from seqattn.training import load_model
 from tests.conftest import Ended
 
+pytestmark = pytest.mark.usefixtures("untraced_graphs")
+
 CONFIG = """
 name: m
 data:

@@ -14,6 +14,8 @@ import pytest
 from seqattn.cli.output import escape_controls
 from tests.conftest import Ended
 
+pytestmark = pytest.mark.usefixtures("untraced_graphs")
+
 Command = Callable[..., Ended]
 NAMES = ["[bold]", "flow [/s]", "[link=http://x]y[/link]", "\x1b[31mred", "100%", "{}", ":smile: 🙂", "ש‮rtl"]  # fmt: skip
 SHOWN = [escape_controls(name) for name in NAMES]
