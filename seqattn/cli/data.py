@@ -275,7 +275,7 @@ def _show_features(side: str, ragged: Ragged) -> None:
 
 def _draw_sequences(chunk: Chunk, picture: Path) -> None:
     from seqattn.plots import Details, paths_figure, run_pictures
-    from seqattn.plots.style import shorten_name
+    from seqattn.runs.titles import shorten_name
 
     n = min(10, len(chunk))
     paths = [chunk.points.of(k)[:MAX_DRAWN_STEPS] for k in range(n)]

@@ -123,16 +123,18 @@ def explain_command(
     The command prints the keys, query, scores, weights, context and output. You can compute each
     number from the numbers printed above it. The end of the output lists the exceptions.
     """
-    from seqattn.plots import run_pictures
     from seqattn.runs.output_files import check_outputs
 
     if figure is not None:
+        from seqattn.plots import run_pictures
+
         run_pictures.picture_ending(figure)
     check_outputs({"--figure": figure}, protected_files(run))
 
     from seqattn.analysis.evaluation.load_run import load_splits, open_run
     from seqattn.analysis.explanation import explain
     from seqattn.data.files.writing import forecast_arrays
+    from seqattn.runs.titles import sequence_titles
 
     _, trained = open_run(run)
     require_attention(run, trained.config.model)
@@ -147,7 +149,7 @@ def explain_command(
     scaled, _ = trained.spec.scaling.transform(sequence)
     source = scaled[0, : sequence.source_lengths[0]].astype("float64")
     arrays = forecast_arrays(sequence, sequence.target, with_target=False)
-    title = run_pictures.sequence_titles(arrays)[0]
+    title = sequence_titles(arrays)[0]
     explanation = explain(
         trained.model, source, step=step, layer=options.layer, head=options.head,
         features=trained.spec.source_features, target_features=trained.spec.target_features,

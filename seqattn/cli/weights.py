@@ -40,8 +40,8 @@ def read_weights(
         of a picture, and the default folder of the picture.
     """
     from seqattn.config import read_stored
-    from seqattn.plots import run_pictures
     from seqattn.runs import find_run
+    from seqattn.runs.titles import sequence_titles
 
     folder, checkpoint = find_run(run)
     if input_file is None and checkpoint.resolve() == folder.best.resolve():
@@ -49,7 +49,7 @@ def read_weights(
             require_attention(run, read_stored(folder.config).model)
         max_rows = None if every_sequence else examples
         weights = folder.read_attention(max_rows)
-        titles = run_pictures.sequence_titles(folder.read_predictions(max_rows))
+        titles = sequence_titles(folder.read_predictions(max_rows))
         return weights, titles, ["attention"], folder.path
     from seqattn.analysis.evaluation import free_run
     from seqattn.analysis.evaluation.load_run import load_splits, open_run
@@ -68,7 +68,7 @@ def read_weights(
     result = free_run(trained.model, part, steps, scaling=trained.spec.scaling)
     weights = result.attention_arrays(part, steps_real=not is_own)
     arrays = forecast_arrays(part, result.values, with_target=False)
-    titles = run_pictures.sequence_titles(arrays, "sequence" if is_own else "test")
+    titles = sequence_titles(arrays, "sequence" if is_own else "test")
     output_folder = folder.path if folder.is_run else checkpoint.parent
     return weights, titles, ["attention", "input" if is_own else checkpoint.stem], output_folder
 

@@ -5,7 +5,7 @@ from seqattn.plots.attention import attention_figure
 from seqattn.plots.comparison import band_figure, comparison_figure, sweep_figure
 from seqattn.plots.curves import LossHistory, importance_figure, loss_figure
 from seqattn.plots.paths import Details, paths_figure
-from seqattn.plots.style import as_bytes, as_gif, shorten_name
+from seqattn.plots.style import as_bytes, as_gif
 from seqattn.plots.vectors import vectors_figure
 
 __all__ = [
@@ -19,7 +19,6 @@ __all__ = [
     "importance_figure",
     "loss_figure",
     "paths_figure",
-    "shorten_name",
     "sweep_figure",
     "vectors_figure",
 ]

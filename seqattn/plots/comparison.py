@@ -26,9 +26,9 @@ from seqattn.plots.style import (
     PURPLE,
     SKY,
     VERMILION,
-    shorten_name,
     with_style,
 )
+from seqattn.runs.titles import shorten_name
 
 MAX_NAME_LETTERS = 34  # longer names of variants are shortened
 COLORS = (BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY, BLACK, GREY)

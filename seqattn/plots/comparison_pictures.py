@@ -23,11 +23,11 @@ from seqattn.plots import (
     attention_figure,
     band_figure,
     comparison_figure,
-    shorten_name,
     sweep_figure,
 )
 from seqattn.runs import read_lengths
 from seqattn.runs.storage import atomic_write
+from seqattn.runs.titles import shorten_name
 
 MAX_TITLE_LETTERS = 24  # longer names of variants are shortened
 MAX_DISTANCE = 8  # largest distance from the true step in a picture of attention weights

@@ -36,11 +36,11 @@ from seqattn.plots.style import (
     panel_grid,
     set_date_ticks,
     set_layout,
-    shorten_name,
     tick_width,
     title_height,
     with_style,
 )
+from seqattn.runs.titles import shorten_name
 
 Floats = NDArray[np.floating]
 MAX_TICK_INTERVALS = 5  # on each axis

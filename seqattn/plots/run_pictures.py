@@ -23,10 +23,11 @@ from seqattn.plots import (
 )
 from seqattn.plots.attention import MAP_AXES, Layout, index_offsets
 from seqattn.plots.paths import Details
-from seqattn.plots.style import FORMATS, shorten_name
+from seqattn.plots.style import FORMATS
 from seqattn.runs import RunFolder
 from seqattn.runs.output_files import write_output
 from seqattn.runs.storage import atomic_write
+from seqattn.runs.titles import sequence_titles as sequence_titles
 
 Arrays = Mapping[str, NDArray[Any]]
 EXAMPLES = 10
@@ -330,25 +331,6 @@ def _selected_indices(option: str, index: int | None, count: int) -> list[int]:
     if index is not None and index >= count:
         raise UsageError(f"{option} {index}: this model has {count}, counted from 0.")
     return list(range(count)) if index is None else [index]
-
-
-def sequence_titles(predictions: Arrays, split: str = "test") -> list[str]:
-    """Return the title of each sequence in a picture.
-
-    A title contains the name of the split, the id of the sequence, which is shortened if it is
-    long, and the label of the sequence, if there is one.
-    """
-    ids = [str(name) for name in predictions["ids"]]
-    labels = [str(label) for label in predictions["labels"]] or [""] * len(ids)
-    return [
-        f"{split} {_printable_id(name)}" + (f"\n{label}" if label else "")
-        for name, label in zip(ids, labels, strict=True)
-    ]
-
-
-def _printable_id(name: str) -> str:
-    printable = "".join(char if char.isprintable() else "?" for char in name)
-    return shorten_name(printable, 20)
 
 
 def _without_padding(rows: NDArray[np.floating]) -> NDArray[np.floating]:

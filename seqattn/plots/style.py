@@ -220,18 +220,6 @@ def title_height(titles: Iterable[str], size: float) -> float:
     return (lines * size * 1.2 + 7) / POINTS_PER_INCH
 
 
-def shorten_name(name: str, max_letters: int) -> str:
-    """Return a name with at most `max_letters` characters.
-
-    An ellipsis replaces the middle of a longer name. The end of the name remains, because long
-    names often have the same beginning.
-    """
-    if len(name) <= max_letters:
-        return name
-    half = max_letters // 2
-    return f"{name[: max_letters - half - 1]}…{name[-half:]}"
-
-
 def tick_positions(count: int, max_ticks: int) -> list[int]:
     """Return at most `max_ticks` evenly spaced indices below `count`, starting at 0."""
     return list(range(0, count, max(1, math.ceil(count / max_ticks))))

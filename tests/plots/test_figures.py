@@ -28,12 +28,12 @@ from seqattn.plots import (
     comparison_figure,
     loss_figure,
     paths_figure,
-    shorten_name,
     vectors_figure,
 )
 from seqattn.plots.attention import Layout
-from seqattn.plots.run_pictures import picture_ending, sequence_titles
+from seqattn.plots.run_pictures import picture_ending
 from seqattn.plots.style import FORMATS
+from seqattn.runs.titles import sequence_titles, shorten_name
 
 WEIGHTS = np.array([[0.9, 0.1, np.nan], [0.25, 0.75, np.nan]])
 

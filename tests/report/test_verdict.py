@@ -153,8 +153,8 @@ def test_close_losses_are_no_claim() -> None:
     assert "Each of these runs has one seed." in text and "times as large" not in text
     assert [command for _, command in commands] == [
         "seqattn compare configs/bottleneck/copy.yaml",
-        "seqattn compare outputs/squares/config.yaml --vary 'model.attention=null,{score:"
-        " scaled_dot}' --seeds 8 --name with-and-without",
+        "seqattn compare outputs/squares/config.yaml --set 'compare.variants={with_attention: {},"
+        " without_attention: {model.attention: null}}' --seeds 8 --name with-and-without",
     ]
 
 
@@ -184,7 +184,7 @@ def test_commands_have_the_path_of_the_run(tmp_path: Path, monkeypatch: pytest.M
         " --name without-attention"
     )
     assert both.startswith("seqattn report 'outputs/my run' outputs/without-attention --output")
-    assert "--vary" in compare
+    assert compare.startswith("seqattn compare 'outputs/my run/config.yaml' --set 'compare.")
     plain = commands_for_other_model(folder, config("model.attention=null"))
     assert "model.attention={score: scaled_dot}" in plain[0][1] and len(plain) == 2
     assert (

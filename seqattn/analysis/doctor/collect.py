@@ -93,12 +93,14 @@ class Evidence:
         """Return the weights of a head, (n, S), at n target steps.
 
         The n target steps are the valid target steps of all sequences with two or more source
-        steps.
+        steps, without the steps at which all weights of this head are 0. Two heads may therefore
+        have different target steps.
         """
         assert self.weights is not None
         has_choice = self.source_lengths > 1
         rows = self.weights[has_choice, layer, head].reshape(-1, self.weights.shape[-1])
-        return np.asarray(rows[np.isfinite(rows).any(axis=1)], dtype=np.float32)
+        has_weight = (np.isfinite(rows) & (rows != 0)).any(axis=1)
+        return np.asarray(rows[has_weight], dtype=np.float32)
 
 
 def collect_evidence(

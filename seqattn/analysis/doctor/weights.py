@@ -14,12 +14,13 @@ from seqattn.analysis.doctor.collect import Evidence
 MIN_UNIFORM_SHARE = 0.95  # entropy / maximum entropy
 MIN_DEAD_SHARE = 0.99  # entropy / maximum entropy
 MIN_STUCK_SHARE = 0.95  # share of the steps with the largest weight at the same source step
-MAX_IDENTICAL_DISTANCE = 0.02  # mean total variation distance between two heads
+MAX_IDENTICAL_DISTANCE = 0.02  # mean share of the weight that two heads do not share
 SATURATED_WEIGHT = 0.999  # a step is saturated if its largest weight exceeds this value
 MIN_SATURATED_SHARE = 0.95  # share of saturated steps
 MAX_PADDING_MASS = 1e-6
 MAX_LOSS_RATIO = 1.02  # loss with overridden weights / loss with the model's own weights
 NO_CHOICE = "no source has two or more points"
+NO_WEIGHT = "all weights are 0"
 
 
 @define_check("mass on padding", needs_weights=True)
@@ -38,13 +39,9 @@ def mass_on_padding(evidence: Evidence) -> Verdict:
 @define_check("nearly uniform", needs_weights=True)
 def nearly_uniform(evidence: Evidence) -> Verdict:
     _require_unsigned(evidence)
-    shares = _entropy_shares(evidence)
-    if not shares:
-        return "unknown", NO_CHOICE
-    share = float(np.mean(list(shares.values())))
-    number = f"entropy {share:.0%} of the maximum"
-    if evidence.meaning == "partial":
-        number += " (each row divided by its sum)"
+    shares = [entropy_share(rows) for rows in _rows_of_heads(evidence).values()]
+    share = float(np.mean(shares))
+    number = f"entropy {share:.0%} of the maximum{_note_division(evidence)}"
     if share < MIN_UNIFORM_SHARE:
         return "fine", number
     return (
@@ -60,14 +57,11 @@ def stuck_on_one_step(evidence: Evidence) -> Verdict:
     if _require_unsigned(evidence).shape[-2] < 2:
         return "unknown", "there is only one target step, so one query"
     stuck, shares = list[str](), list[float]()
-    for layer, head in evidence.heads():
-        rows = evidence.rows(layer, head)
-        if not len(rows):
-            return "unknown", NO_CHOICE
+    for head, rows in _rows_of_heads(evidence).items():
         share, position = _most_common_position(rows)
         shares.append(share)
         if share >= MIN_STUCK_SHARE and entropy_share(rows) < MIN_UNIFORM_SHARE:
-            name = evidence.head_name(layer, head)
+            name = evidence.head_name(*head)
             stuck.append(f"{share:.0%} of the steps at {position}" + f" ({name})" * bool(name))
     if len(stuck) == len(shares):
         return (
@@ -116,7 +110,7 @@ def alignment_off_by_one(evidence: Evidence) -> Verdict:
     )  # fmt: skip
     at_true, neighbour = 0.0, (0.0, 0)
     for layer, head in evidence.heads():
-        largest = np.nan_to_num(weights[:, layer, head], nan=-1.0).argmax(axis=-1)[has_alignment]
+        largest = _largest_positions(weights[:, layer, head])[has_alignment]
         at_true = max(at_true, float(np.mean(largest == true)))
         for shift in (-1, 1):
             inside = (true + shift >= 0) & (true + shift < lengths)
@@ -144,11 +138,10 @@ def saturated_softmax(evidence: Evidence) -> Verdict:
         sharp = evidence.normalizer in ("sparsemax", "hard")
         reason = "weights are sharp by design" if sharp else "is not softmax"
         return "unknown", f"{evidence.normalizer} {reason}"
-    heads = [rows for head in evidence.heads() if len(rows := evidence.rows(*head))]
-    if not heads:
-        return "unknown", NO_CHOICE
-    share = float(np.mean([np.mean(np.nanmax(rows, axis=1) > SATURATED_WEIGHT) for rows in heads]))
+    heads = [_distributions(rows).max(axis=1) for rows in _rows_of_heads(evidence).values()]
+    share = float(np.mean([np.mean(largest > SATURATED_WEIGHT) for largest in heads]))
     number = f"{share:.0%} of the steps have a weight above {SATURATED_WEIGHT}"
+    number += _note_division(evidence)
     if share < MIN_SATURATED_SHARE:
         return "fine", number
     if _alignment_accuracy(evidence) >= MIN_UNIFORM_SHARE:
@@ -168,22 +161,32 @@ def _alignment_accuracy(evidence: Evidence) -> float:
     weights, true = evidence.weights, evidence.alignment
     if weights is None or true is None or not (true >= 0).any():
         return 0.0
-    largest = (np.nan_to_num(weights[:, i, j], nan=-1.0).argmax(axis=-1)
-               for i, j in evidence.heads())  # fmt: skip
+    largest = (_largest_positions(weights[:, i, j]) for i, j in evidence.heads())
     return max(float(np.mean(steps[true >= 0] == true[true >= 0])) for steps in largest)
+
+
+def _largest_positions(weights: NDArray[np.float32]) -> NDArray[np.int64]:
+    """Return the source position of the largest weight of each row, (N, T). The position is -1 if
+    all weights of the row are 0 or NaN.
+
+    Args:
+        weights: (N, T, S), the weights of a head, with NaN at padding.
+    """
+    known = np.nan_to_num(weights, nan=0.0)
+    return np.where(known.any(axis=-1), known.argmax(axis=-1), -1)
 
 
 @define_check("dead heads", needs_weights=True)
 def dead_heads(evidence: Evidence) -> Verdict:
-    _require_several_heads(evidence)
-    shares = _entropy_shares(evidence)
-    dead = [head for head, share in shares.items() if share >= MIN_DEAD_SHARE]
-    if not dead or len(dead) == len(shares):
+    _, L, A, *_ = _require_several_heads(evidence).shape
+    heads = _rows_of_heads(evidence)
+    dead = [head for head, rows in heads.items() if entropy_share(rows) >= MIN_DEAD_SHARE]
+    if not dead or len(dead) == len(heads):
         of_all = ", see nearly uniform" if dead else ""
-        return "fine", f"{len(dead)} of {len(shares)} heads have almost equal weights{of_all}"
+        return "fine", f"{len(dead)} of {L * A} heads have almost equal weights{of_all}"
     names = ", ".join(evidence.head_name(*head) for head in dead[:6])
     return (
-        "found", f"{names} of {len(shares)} heads have almost equal weights",
+        "found", f"{names} of {L * A} heads have almost equal weights",
         "A head with equal weights gives every step the same mean of the values.",
         "heads: (fewer), or training.epochs: (more)",
     )  # fmt: skip
@@ -191,13 +194,17 @@ def dead_heads(evidence: Evidence) -> Verdict:
 
 @define_check("identical heads", needs_weights=True)
 def identical_heads(evidence: Evidence) -> Verdict:
-    _, L, A, *_ = _require_several_heads(evidence).shape
+    weights = _require_several_heads(evidence)
+    _, L, A, *_ = weights.shape
     distances = dict[tuple[int, int, int], float]()
     for layer in range(L):
-        heads = [_distributions(evidence.rows(layer, head)) for head in range(A)]
+        known = np.nan_to_num(weights[evidence.source_lengths > 1, layer], nan=0.0)
         for i, j in itertools.combinations(range(A), 2):
-            distance = np.abs(heads[i] - heads[j]).sum(axis=1) / 2
-            distances[layer, i, j] = float(distance.mean()) if len(distance) else np.nan
+            found = _unshared_weight(known[:, i], known[:, j])
+            if len(found):
+                distances[layer, i, j] = float(found.mean())
+    if not distances:
+        raise UndecidableError(NO_WEIGHT)
     number = f"the two most similar heads share {1 - min(distances.values()):.1%} of their weight"
     same = [pair for pair, distance in distances.items() if distance < MAX_IDENTICAL_DISTANCE]
     if not same:
@@ -208,6 +215,26 @@ def identical_heads(evidence: Evidence) -> Verdict:
         "Heads with equal weights do what one head would do, with more parameters.",
         "heads: (fewer), or training.epochs: (more) if they are similar at the start",
     )  # fmt: skip
+
+
+def _unshared_weight(one: NDArray[np.float32], other: NDArray[np.float32]) -> NDArray[np.float64]:
+    """Return the share of the weight that two heads do not share, at n target steps.
+
+    At each step, two heads share the smaller of their two weights at each source point. The share
+    is a share of the mean of the sums of their rows, so it is 0 only if the weights, and not only
+    the rows divided by their sums, are equal. If both rows sum to 1, the share is the total
+    variation distance.
+
+    Args:
+        one, other: (N, T, S), the weights of two heads, with 0 at padding.
+
+    Returns:
+        (n,), the shares at the target steps at which at least one head has a weight that is not 0.
+    """
+    first, second = (weights.astype(np.float64) for weights in (one, other))
+    total = (first + second).sum(axis=-1)
+    difference = np.abs(first - second).sum(axis=-1)
+    return np.asarray(difference[total > 0] / total[total > 0])
 
 
 @define_check("attention does not matter", needs_weights=True)
@@ -255,14 +282,22 @@ def _distributions(rows: NDArray[np.float32]) -> NDArray[np.float64]:
     return np.asarray(weights / np.where(sums > 0, sums, 1.0))
 
 
-def _entropy_shares(evidence: Evidence) -> dict[tuple[int, int], float]:
-    """Return the entropy share of each head, by layer index and head index.
+def _rows_of_heads(evidence: Evidence) -> dict[tuple[int, int], NDArray[np.float32]]:
+    """Return the result of `Evidence.rows` for each head, by layer index and head index. A head
+    whose weights are all 0 has no entry.
 
-    A head has no entry if `Evidence.rows` returns no rows for this head.
+    Raises:
+        UndecidableError: if no head has rows.
     """
-    return {
-        head: entropy_share(rows) for head in evidence.heads() if len(rows := evidence.rows(*head))
-    }
+    found = {head: rows for head in evidence.heads() if len(rows := evidence.rows(*head))}
+    if not found:
+        raise UndecidableError(NO_WEIGHT if (evidence.source_lengths > 1).any() else NO_CHOICE)
+    return found
+
+
+def _note_division(evidence: Evidence) -> str:
+    """Return a note for a number that is computed from rows of partial weights."""
+    return " (each row divided by its sum)" if evidence.meaning == "partial" else ""
 
 
 def _require_unsigned(evidence: Evidence) -> NDArray[np.float32]:

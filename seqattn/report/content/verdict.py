@@ -32,6 +32,8 @@ LONG_SOURCES = "seqattn compare configs/bottleneck/copy.yaml"
 WITHOUT_EFFECT = ("name", "logging", "training.record_attention", "training.checkpoint_seconds",
                   "training.compile")  # fmt: skip
 """Config keys that do not change what a model learns."""
+NEEDED_WITHOUT = {"context": "output", "input_feeding": False, "readout": "linear"}
+"""Keys of a recurrent model, with the only values that they can have without attention."""
 
 Commands = list[list[str]]
 """Pairs of a sentence about a command and the command."""
@@ -92,13 +94,17 @@ def commands_for_other_model(folder: RunFolder, config: Config | None) -> Comman
         return []
     path, has_attention = shown_path(folder.path), config.model.has_attention
     name = "without-attention" if has_attention else "with-attention"
-    change = "model.attention=null" if has_attention else "model.attention={score: scaled_dot}"
+    changes, note = ["model.attention={score: scaled_dot}"], ""
+    if has_attention:
+        changes = [f"{key}={value}" for key, value in _changes_without(config).items()]
+        note = _note_changes(config)
     plugins = plugin_words(config)
-    train = ["seqattn", "train", f"{path}/{folder.config.name}", "--set", change, "--name", name]
+    sets = [word for change in changes for word in ("--set", change)]
+    train = ["seqattn", "train", f"{path}/{folder.config.name}", *sets, "--name", name]
     both = ["seqattn", "report", path, f"outputs/{name}", "--output", "both.html"]
     commands = [
         [
-            f"Train the same model {WITHOUT if has_attention else WITH}:",
+            f"Train the same model {WITHOUT if has_attention else WITH}{note}:",
             shlex.join([*train, *plugins]),
         ],
         ["Put both models on one page:", shlex.join([*both, *plugins])],
@@ -132,16 +138,34 @@ def shown_path(path: Path) -> str:
 
 
 def _compare_command(path: str, config: Config) -> list[str]:
-    attention = getattr(config.model, "attention", None)
-    assert attention is not None
-    chosen = {"score": attention.score} | attention.model_dump(
-        mode="json", exclude_defaults=True, exclude={"score"}
-    )
-    # --vary reads YAML, so the value needs no quotation marks.
-    value = json.dumps(chosen).replace('"', "")
-    words = ["seqattn", "compare", f"{path}/config.yaml", "--vary", f"model.attention=null,{value}",
+    """Return the command that compares a model with attention with the same model without it."""
+    without = ", ".join(f"{key}: {value}" for key, value in _changes_without(config).items())
+    variants = f"{{with_attention: {{}}, without_attention: {{{without}}}}}"
+    words = ["seqattn", "compare", f"{path}/config.yaml", "--set", f"compare.variants={variants}",
              "--seeds", "8", "--name", "with-and-without", *plugin_words(config)]  # fmt: skip
-    return ["Compare the two kinds of model with eight seeds each:", shlex.join(words)]
+    note = _note_changes(config)
+    if note:
+        note += f" for the model {WITHOUT}"
+    return [f"Compare the two kinds of model with eight seeds each{note}:", shlex.join(words)]
+
+
+def _changes_without(config: Config) -> dict[str, str]:
+    """Return the changes that remove the attention of a recurrent model: values as YAML, by dotted
+    path."""
+    changed = {
+        f"model.{key}": json.dumps(value).strip('"')
+        for key, value in NEEDED_WITHOUT.items()
+        if getattr(config.model, key) != value
+    }
+    return {"model.attention": "null"} | changed
+
+
+def _note_changes(config: Config) -> str:
+    """Return words about what else changes in a recurrent model if its attention is removed; "" if
+    nothing else changes."""
+    _, *others = _changes_without(config).items()
+    named = [f"{key.removeprefix('model.')}: {value}" for key, value in others]
+    return f", with {' and '.join(named)}" if named else ""
 
 
 # --- several runs ---------------------------------------------------------------------------------
@@ -314,13 +338,13 @@ def _contrast(attending: RunResult, plain: RunResult, losses: str) -> str:
 
 
 def _other_differences(one: RunResult, other: RunResult) -> list[str]:
-    """Return the config keys in which two runs differ, without those of attention and those in
-    `WITHOUT_EFFECT`."""
+    """Return the config keys in which two runs differ, without those in `WITHOUT_EFFECT` and those
+    of attention. `model.context` has no effect in a model without attention."""
     differences = config_differences(one.run.trained.config, other.run.trained.config)
     return [
         key
         for key in differences
-        if not key.startswith("model.attention")
+        if not key.startswith(("model.attention", "model.context"))
         and not any(key == each or key.startswith(f"{each}.") for each in WITHOUT_EFFECT)
     ]
 
