@@ -26,6 +26,9 @@ from seqattn.data.sequences import MAX_BLOCK_VALUES, Floats, Sequences, row_bloc
 LEAST_SQUARES = "linear least squares (fitted)"
 MAX_ROWS_PER_COLUMN = 2
 """Number of rows per column above which the R factor of a QR decomposition replaces the rows."""
+RANK_TOLERANCE = 1e-10
+"""Ratio of the smallest to the largest diagonal element of an R factor. Above this ratio, the
+matrix counts as having full rank."""
 
 
 def least_squares(
@@ -158,6 +161,10 @@ def _solve(triangle: Floats, width: int, penalty: float, unit: Floats) -> Floats
         weights = _penalty_weights(triangle[:, :width], rows, unit)
         np.fill_diagonal(below, np.sqrt(penalty) * weights)
         triangle = np.vstack([triangle, below])
+        factor = np.linalg.qr(triangle, mode="r")[:width]
+        diagonal = np.abs(np.diag(factor[:, :width]))
+        if diagonal.min() > RANK_TOLERANCE * diagonal.max():  # full rank: an SVD is not necessary
+            return np.asarray(np.linalg.solve(factor[:, :width], factor[:, width:]))
     return np.asarray(np.linalg.lstsq(triangle[:, :width], triangle[:, width:], rcond=None)[0])
 
 
