@@ -54,14 +54,14 @@ def measure(kind: str, N: int, S: int, H: int, F: int, R: int) -> dict[str, floa
     config = Training(batch_size=N, learning_rate=1e-3)
     model = Recurrent(hidden_dim=H, attention=attention)
     warm = RunProgress(TrainingRun(build_model(model, F, 0), small, small, config, 0))
-    state, learner = build_group([warm], manual_backward=kind == "manual")
+    state, learner = build_group([warm], manual_backward=kind != "autograd")
     # Take one step first, to exclude one-time costs of torch and the allocator.
     train_step(state, learner, learner.plan_epoch(state))
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     runs = [
         RunProgress(TrainingRun(build_model(model, F, k), data, small, config, k)) for k in range(R)
     ]
-    state, learner = build_group(runs, manual_backward=kind == "manual")
+    state, learner = build_group(runs, manual_backward=kind != "autograd")
     plan = learner.plan_epoch(state)
     taken = []
     for _ in range(6):

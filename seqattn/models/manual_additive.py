@@ -32,6 +32,10 @@ class AdditiveScores:
     D = dscore s (1 - s), the gradient of v is 2 sum dscore s, the gradient of W h is 4 v sum_s D,
     and the gradient of U e is 4 v sum_t D.
 
+    In float32, the gradient of v is less precise than with tanh if W h + U e + b is near 0 for all
+    pairs, because s is then near 1/2. With W, U and b at a hundredth of their initial values, the
+    relative error of this gradient was 3e-4, and 6e-7 with autograd.
+
     The array `s` is the largest of the model. Therefore the passes of a block of steps use the part
     of `s` for these steps while it is in the cache, and s (1 - s) exists for one block only.
 

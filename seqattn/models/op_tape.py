@@ -20,7 +20,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-# Measured thresholds. No threshold changes a result by more than rounding.
+# Measured thresholds. No threshold changes a result by more than rounding; for `tanh_`, this is the
+# rounding of numbers near 1, so the relative error of a tanh near 0 is larger.
 MAX_PROGRAMS = 4096  # largest number of programs of a tape
 MAX_NARROW = 8  # largest k or n of a product for which one bmm is not fastest
 MAX_PRODUCT_TERMS = 200_000  # largest R * m * k * n of an elementwise product
