@@ -99,8 +99,9 @@ class Draft:
     Attributes:
         path: the path of the file, "the config" for a mapping, or None for the defaults.
         content: the plain data of the config.
-        places: the origin of each key from a file or an override, by the path of keys. An origin is
-            "FILE:LINE" or the override, such as "--set PATH=VALUE".
+        places: the origin of each key that a file or an override sets, as a mapping from the path
+            of the key to the origin. An origin is "FILE:LINE" or the override, such as
+            "--set PATH=VALUE".
         mistakes: the mistakes found so far.
         is_own: whether the config is the user's own config. If it is, `resolve` lists the plugins
             that the config uses in the key `plugins`.

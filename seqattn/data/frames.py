@@ -114,8 +114,8 @@ def _describe_columns(connection: Any) -> list[tuple[str, str]]:
 
 
 def _arrow_cell(name: str, kind: str) -> str:
-    """Return an SQL expression for a column, with a cast if Parquet or the readers do not support
-    its type."""
+    """Return an SQL expression for a column. The expression converts the column if Parquet or the
+    readers do not support the type of the column."""
     cell = quote_name(name)
     if kind == "INTERVAL":
         return f"epoch({cell}) AS {cell}"

@@ -53,8 +53,8 @@ class Sequences:
             NaN.
 
     Raises:
-        DataError: if a source has no steps, if a length exceeds the array, or if a value is not
-            finite.
+        DataError: if a source has no steps, if a length is greater than S or T, or if a value is
+            not finite, except in unobserved target cells.
         ValueError: if the shapes of the arrays disagree.
     """
 
@@ -105,8 +105,8 @@ class Sequences:
             observed: mask (N, L, F) that is True at cells that must be finite; None for all cells.
 
         Raises:
-            DataError: if a length is below `min_length` or exceeds the array, or if a value is not
-                finite.
+            DataError: if a length is below `min_length` or above L, or if a cell that must be
+                finite is not finite.
             ValueError: if `lengths` has the wrong shape.
         """
         N, max_length, _ = points.shape

@@ -191,8 +191,8 @@ def train_on_worker(
     """Train a group on a machine of the cluster. Ray runs this function as a task.
 
     Args:
-        configs: the configs of the group as plain data. An object with a plugin's config section
-            could not be unpickled before the plugin is loaded.
+        configs: the configs of the group as plain data, because a config object with the section of
+            a plugin can be unpickled only after the plugin is loaded.
         plugins: the loaded plugins with the contents of their files, because this machine may not
             have the files; see `plugin_contents`.
         device: "cpu" or "cuda".

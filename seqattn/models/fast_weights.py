@@ -14,13 +14,13 @@ Here f = tanh, and LN is layer normalization, which is optional. Encoder and dec
 slow weights and share one memory, from which the decoder reads the encoder's states.
 
 Reading is a form of attention (section 3): A(t) h is the sum of the past states h(tau), each
-multiplied by its read weight:
+multiplied by its read strength:
 
     rate * decay^(t - tau) * (h(tau) . h)
 
 A list of the past states can therefore replace the matrix A (H, H), and is smaller as long as fewer
-than H states have been written. The attention weights of this model are the read weights of the
-source states in the last iteration of the inner loop. Read weights are signed and not normalized.
+than H states have been written. The attention weights of this model are the read strengths of the
+source states in the last iteration of the inner loop. Read strengths are signed and not normalized.
 
 In shapes, N is the number of sequences, S the source length, T the target length, F the number of
 features, H the width of the state, L the number of states in memory, and `...` an optional leading
@@ -63,14 +63,14 @@ class StateMemory(NamedTuple):
     factors: Tensor
 
     def read(self, state: Tensor) -> tuple[Tensor, Tensor]:
-        """Compute A h for a state h (..., N, H). Return the product, and the read weights of the
+        """Compute A h for a state h (..., N, H). Return the product, and the read strengths of the
         written states, (..., N, L)."""
         weights = self.factors * matmul(self.states, state.unsqueeze(-1)).squeeze(-1)
         return matmul(weights.unsqueeze(-2), self.states).squeeze(-2), weights
 
     def write(self, state: Tensor, keep: Tensor | None, decay: float, rate: float) -> StateMemory:
-        """Return the memory after a write of a state (..., N, H). The write changes only the
-        sequences for which `keep` (..., N) is True, or all sequences if `keep` is None."""
+        """Return the memory after a write of a state (..., N, H). If `keep` (..., N) is given,
+        the write changes only the memory of the sequences for which `keep` is True."""
         valid = state.new_ones(state.shape[:-1]) if keep is None else keep.to(state.dtype)
         factors = self.factors * (1 - valid * (1 - decay)).unsqueeze(-1)
         return StateMemory(
@@ -90,12 +90,12 @@ class MatrixMemory(NamedTuple):
 
     def read(self, state: Tensor) -> tuple[Tensor, None]:
         """Compute A h for a state h (..., N, H). The second result is None, because the read
-        weights of single states cannot be computed from the matrix."""
+        strengths of single states cannot be computed from the matrix."""
         return matmul(self.A, state.unsqueeze(-1)).squeeze(-1), None
 
     def write(self, state: Tensor, keep: Tensor | None, decay: float, rate: float) -> MatrixMemory:
-        """Return the memory after a write of a state (..., N, H). The write changes only the
-        sequences for which `keep` (..., N) is True, or all sequences if `keep` is None."""
+        """Return the memory after a write of a state (..., N, H). If `keep` (..., N) is given,
+        the write changes only the memory of the sequences for which `keep` is True."""
         A = decay * self.A + rate * state.unsqueeze(-1) * state.unsqueeze(-2)
         return MatrixMemory(A if keep is None else A.where(keep[..., None, None], self.A))
 
@@ -122,7 +122,7 @@ class FastWeightsModel(Seq2SeqModel):
 
     def attention_shape(self) -> tuple[int, int]:
         raise UsageError(
-            "model.kind fast_weights has signed read weights, not a distribution over the"
+            "model.kind fast_weights has signed read strengths, not a distribution over the"
             " source, so no other distribution can replace them."
         )
 
@@ -137,7 +137,7 @@ class FastWeightsModel(Seq2SeqModel):
             norm: the layer normalization LN; None for no normalization.
 
         Returns:
-            the new state (..., N, H), and the read weights of the last iteration, (..., N, L), or
+            the new state (..., N, H), and the read strengths of the last iteration, (..., N, L), or
                 None if the memory is a matrix.
         """
         query = self.iterate_inner_loop(preactivation, memory, self.inner_steps - 1, norm)
@@ -198,7 +198,7 @@ class FastWeightsModel(Seq2SeqModel):
             memory: the memory before the step.
 
         Returns:
-            the output (..., N, F) without the skip connection; the new state; the read weights of
+            the output (..., N, F) without the skip connection; the new state; the read strengths of
                 all states in memory, (..., N, L), or None if the memory is a matrix; and the memory
                 after the write of the new state.
         """

@@ -177,8 +177,8 @@ class BilinearScores:
         y      = (state's term) + softmax(scores) values
 
     Attributes:
-        memory: array (S + F, R, N, H + 1 + F). The last axis has the key (H), the bias (1) and the
-            value (F).
+        memory: array (S + F, R, N, H + 1 + F). The last axis contains the key (H numbers), the
+            bias (1 number) and the value (F numbers).
         joint, djoint: `joint` and its gradient, (R, N, T, S + F). The last F columns are dy.
     """
 

@@ -102,7 +102,7 @@ class LinearSkip(nn.Module):
 
         Raises:
             DataError: if the length of a source is not S.
-            UsageError: if there are more than T steps.
+            UsageError: if `steps` is greater than T.
         """
         *_, L, _ = source.shape
         self.check_steps(steps)
@@ -146,7 +146,7 @@ class LinearSkip(nn.Module):
         """Check that the map has weights for all forecast steps.
 
         Raises:
-            UsageError: if there are more than T steps.
+            UsageError: if `steps` is greater than T.
         """
         _, T = self.lengths
         if steps > T:

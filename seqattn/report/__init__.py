@@ -112,7 +112,7 @@ def report_side_by_side(runs: Sequence[Path], output: Path) -> Path:
 
 
 def _check_finished(result: ComparisonResult) -> None:
-    """Check that no seed is being trained, because the page in the folder would become outdated.
+    """Check that no seed is being trained, because a page written now would soon be outdated.
 
     Raises:
         FolderLockedError: if a seed is being trained.

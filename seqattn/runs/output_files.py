@@ -100,8 +100,8 @@ def _descriptor(path: Path) -> int | None:
     """Return the open descriptor of this process that a path such as /dev/stdout names, or None if
     the path does not name a descriptor.
 
-    The output is written to the descriptor itself. If the descriptor is redirected to a regular
-    file, opening the path would overwrite the file from the beginning.
+    The caller writes the output to the descriptor itself. If the descriptor is redirected to a
+    regular file, opening the path would overwrite the file from the beginning.
     """
     for _ in range(MAX_LINKS):
         parent = os.path.realpath(path.parent)

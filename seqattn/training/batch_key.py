@@ -23,7 +23,7 @@ All runs must still have the same `teacher_forcing.coin`, which determines the s
 
 
 def batch_key(features: FeatureSpec, config: Training, parts: Sequence[BatchShape]) -> str:
-    """Return a text that is equal for two runs if they can be trained side by side.
+    """Return a text that must be equal for two runs that are trained side by side.
 
     The runs must also have equal `model` sections.
 

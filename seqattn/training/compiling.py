@@ -14,10 +14,10 @@ class StepCompiler:
 
     Only the steps of `AutogradLoss` can be compiled. In mode "on", the step is compiled before the
     first epoch of a group, and in mode "off", it is never compiled. In mode "auto", it is compiled
-    as soon as the remaining epochs will probably take longer than a compilation. In the epoch after
-    the compilation, torch also compiles for other shapes, such as a smaller last batch, so the
-    duration of this epoch is not used. If the second epoch after the compilation takes longer than
-    the last eager epoch, the compiler returns to eager steps.
+    at the end of an epoch if the remaining epochs will probably take longer than a compilation. In
+    the epoch after the compilation, torch also compiles for other shapes, such as a smaller last
+    batch, so the duration of this epoch is not used. If the second epoch after the compilation
+    takes longer than the last eager epoch, the compiler returns to eager steps.
 
     Args:
         log: function that receives a line whenever the backend of the gradients changes.
@@ -35,7 +35,8 @@ class StepCompiler:
         self._write, self._logged_backend = log, ""
 
     def _log(self, addition: str = "") -> None:
-        """Log the backend, and remember it, so that a smaller group does not log it again."""
+        """Log the backend, and store its name, so that a smaller group with the same backend does
+        not log it again."""
         self._logged_backend = self.loss_fn.name
         self._write(self.loss_fn.name + addition)
 

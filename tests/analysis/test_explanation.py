@@ -350,7 +350,7 @@ def test_what_cannot_be_overridden() -> None:
     with pytest.raises(UsageError, match="has 4 points, so K must lie within 0 and 3"):
         Override.parse("one_hot:4").check(4, (1, 1))
     Override.parse("one_hot:3").check(4, (1, 1))
-    with pytest.raises(UsageError, match="signed read weights"):
+    with pytest.raises(UsageError, match="signed read strengths"):
         model_of(KINDS["fast weights"]).forecast(
             torch.zeros(1, S, F, dtype=torch.float64), 2, override=Override.parse("uniform")
         )

@@ -258,7 +258,7 @@ def test_the_meaning_of_zeros_is_partial(attention_run: Path) -> None:
 
 def test_runs_without_weights_to_replace(plain_run: Path, tmp_path: Path) -> None:
     fast = train_small(tmp_path, "fast", "model.kind=fast_weights")
-    for path, message in ((plain_run, "no attention"), (fast, "signed read weights")):
+    for path, message in ((plain_run, "no attention"), (fast, "signed read strengths")):
         with pytest.raises(UsageError, match=message):
             forecast(path, [ROW])
 

@@ -276,8 +276,8 @@ fault. The column "tried" contains the number of times that the fault was inject
 attempt counts as skipped, never as passed.
 
 Each fault has a function that injects the fault and checks the result. For most of these functions, the test suite also
-makes a deliberate mistake in seqattn, and the function must detect this mistake (`tests/faults/test_faults.py`). The
-same test file also injects each fault a small number of times.
+inserts a deliberate mistake into seqattn, which the function must detect (`tests/faults/test_faults.py`). The same test
+file also injects each fault a small number of times.
 
 The columns "worst time" and "worst memory" contain the longest time and the highest memory of any attempt in the row.
 The memory is that of seqattn's own processes. Two faults were tested at a time on two cores, and other programs may

@@ -256,7 +256,7 @@ def test_models_without_weights_to_replace() -> None:
     plain: Model = TypeAdapter(Model).validate_python({"attention": None, "hidden_dim": 6})
     fast: Model = TypeAdapter(Model).validate_python({"kind": "fast_weights", "hidden_dim": 6})
     source = torch.zeros(2, 3, F).double()
-    for config, message in ((plain, "no attention"), (fast, "signed read weights")):
+    for config, message in ((plain, "no attention"), (fast, "signed read strengths")):
         model = build_model(config, F, 3).double()
         with pytest.raises(UsageError, match=message):
             model.attention_shape()

@@ -50,7 +50,7 @@ class PluginMetrics:
         self.chunks: list[tuple[Floats, Floats]] = []
 
     def add(self, part: Sequences, forecast: Floats) -> None:
-        """Add the forecasts (n, T, F) of n sequences."""
+        """Add the forecasts (n, T, F) and the targets of n sequences."""
         if PLUGIN_METRICS:
             cells = part.target_cells
             self.chunks.append(
