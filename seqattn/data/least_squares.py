@@ -161,7 +161,7 @@ def _solve(triangle: Floats, width: int, penalty: float, unit: Floats) -> Floats
         weights = _penalty_weights(triangle[:, :width], rows, unit)
         np.fill_diagonal(below, np.sqrt(penalty) * weights)
         triangle = np.vstack([triangle, below])
-        factor = np.linalg.qr(triangle, mode="r")[:width]
+        factor = np.asarray(np.linalg.qr(triangle, mode="r"))[:width]
         diagonal = np.abs(np.diag(factor[:, :width]))
         if diagonal.min() > RANK_TOLERANCE * diagonal.max():  # full rank: an SVD is not necessary
             return np.asarray(np.linalg.solve(factor[:, :width], factor[:, width:]))

@@ -225,10 +225,7 @@ def _log_errors(jobs: Sequence[Job]) -> Iterator[None]:
     try:
         yield
     except BaseException as error:
-        name = str(error) if isinstance(error, SeqattnError) else type(error).__name__
-        for job in jobs:
-            with contextlib.suppress(OSError):  # the disk itself may have failed
-                job.folder.log_line(f"ended: {name}")
+        log_end(jobs, error)
         # A broken pipe comes from a reader of the output, not from a file.
         if isinstance(error, OSError) and not isinstance(error, BrokenPipeError):
             place = error.filename or jobs[0].folder.path
@@ -238,6 +235,14 @@ def _log_errors(jobs: Sequence[Job]) -> Iterator[None]:
                 " compare command."
             ) from None
         raise
+
+
+def log_end(jobs: Sequence[Job], error: BaseException) -> None:
+    """Write the error that has ended the training of jobs to their logs."""
+    name = str(error) if isinstance(error, SeqattnError) else type(error).__name__
+    for job in jobs:
+        with contextlib.suppress(OSError):  # the disk itself may have failed
+            job.folder.log_line(f"ended: {name}")
 
 
 def _finish_jobs(

@@ -28,7 +28,7 @@ from seqattn.experiments.run_folders import (
 )
 from seqattn.experiments.skip_start import fit_skip_maps
 from seqattn.experiments.trackers import check_trackers
-from seqattn.experiments.worker_count import worker_count
+from seqattn.experiments.worker_count import reason_for_one_process, worker_count
 from seqattn.experiments.worker_processes import train_in_workers
 from seqattn.runs import RunFolder, check_folder_available
 from seqattn.runs.storage import allow_open_files, check_free_space
@@ -186,6 +186,9 @@ def _train_groups(
         pending = [job for group in trained for job in group if job.is_pending]
         raise_if_stopped(callbacks, pending, STOPPED_HINT)
         return trained
+    if workers is not None and workers > 1 and sum(map(len, groups)) > 1:
+        reason = reason_for_one_process(groups, resources)
+        callbacks.message(f"{workers} workers were requested, but none is started: {reason}.")
     trained = []
     for group in groups:
         if trained:

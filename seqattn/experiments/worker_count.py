@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from seqattn.config import extension
+from seqattn.data import Splits, Windows
 from seqattn.experiments.group_training import Resources
 from seqattn.experiments.job import Job
 from seqattn.models.memory import activations_per_sequence
@@ -60,7 +61,7 @@ def worker_count(groups: Sequence[Sequence[Job]], resources: Resources, jobs: in
         resources: the device and the threads of each group.
         jobs: the requested number of workers; None to choose it.
     """
-    if jobs == 1 or len(groups) <= 1 or not _can_be_sent(groups, resources):
+    if jobs == 1 or reason_for_one_process(groups, resources) is not None:
         return 1
     if jobs is not None:
         return min(jobs, len(groups), MAX_WORKERS)
@@ -86,28 +87,44 @@ def _needs_one_thread(jobs: Sequence[Job]) -> bool:
     return 3 * len(jobs) * jobs[0].parameters * steps < MIN_MULTIPLICATIONS
 
 
-def _can_be_sent(groups: Sequence[Sequence[Job]], resources: Resources) -> bool:
-    """Return whether workers can train the groups.
+def reason_for_one_process(groups: Sequence[Sequence[Job]], resources: Resources) -> str | None:
+    """Return why workers cannot train the groups, as the end of a sentence; None if they can.
 
     Runs on a GPU and runs that several processes share must be trained in this process. MLflow and
     Weights & Biases record all runs of a command from one process. Data that are read from disk
     during training would need another copy on disk for each worker. A worker cannot import a plugin
     or a main module without a file.
     """
-    if resources.device.type != "cpu" or resources.processes is not None:
-        return False
+    if len(groups) <= 1:
+        return "the runs are trained side by side, as one group"
+    if resources.device.type != "cpu":
+        return "the device is not the CPU"
+    if resources.processes is not None:
+        return "several processes share the run"
+    if (reason := _reason_of_main_module()) is not None:
+        return reason
+    jobs = [job for group in groups for job in group]
+    if any(job.config.logging.mlflow or job.config.logging.wandb for job in jobs):
+        return "MLflow or Weights & Biases records the runs"
+    if any(map(_stays_here, {id(job.data): job.data for job in jobs}.values())):
+        return "the data are read from the disk cache, or are too large for memory"
+    return None
+
+
+def _reason_of_main_module() -> str | None:
     main = getattr(sys.modules["__main__"], "__file__", None)
-    if main is not None and not Path(main).is_file():  # the script came from standard input
-        return False
+    if main is not None and not Path(main).is_file():
+        return "the main script has no file, for example because it comes from standard input"
     if any(
         source.module == "__main__" and not source.path for source in extension.SOURCES.values()
     ):
-        return False
-    return not any(
-        job.config.logging.mlflow
-        or job.config.logging.wandb
-        or is_gathered(job.data.train)
-        or is_gathered(job.data.validation)
-        for group in groups
-        for job in group
-    )
+        return "a plugin is defined in a notebook or in an interactive session"
+    return None
+
+
+def _stays_here(data: Splits) -> bool:
+    """Return whether data must not be copied to workers."""
+    if is_gathered(data.train) or is_gathered(data.validation):
+        return True
+    parts = (data.train, data.validation, data.test, data.baseline_part)
+    return any(isinstance(part, Windows) and part.is_on_disk for part in parts)

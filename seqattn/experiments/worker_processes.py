@@ -5,93 +5,34 @@ a run do not depend on the number of workers, if the number of threads is the sa
 process, which starts the workers, checks all configs, holds the locks of the run folders, and shows
 the progress. A worker writes the files of its runs.
 
+The start of a worker carries only small objects, because the start of a process that ends too early
+could otherwise block the parent process. A worker reports when it is ready, and then receives its
+task.
+
 A worker ignores stop signals. Instead, the parent process tells all workers to save and exit. If
 the parent process is killed, its workers end at once, because its locks are released.
 """
 
 from __future__ import annotations
 
-import contextlib
-import multiprocessing
-import os
-import pickle
+import atexit
 import signal
-import sys
-import threading
 import time
-import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from ctypes import c_int
 from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection, wait
 from typing import Any, cast
 
-from seqattn.config import OwnFile, as_plain
-from seqattn.config.plugins import load_received, plugin_contents
-from seqattn.data import Splits
-from seqattn.data.tasks import naive_forecast_of
-from seqattn.errors import DistributedError, Interrupted, SeqattnError
-from seqattn.experiments.group_training import Resources, train_group
+from seqattn.errors import DistributedError
+from seqattn.experiments.group_training import Resources, log_end
 from seqattn.experiments.job import Callbacks, Job
 from seqattn.experiments.memory_estimate import estimate_run_memory
 from seqattn.experiments.worker_count import expected_seconds
-from seqattn.runs import EpochRecord
-from seqattn.runs.fork_server import ignore_stop_signals, start_fork_server
+from seqattn.experiments.worker_main import ENDING_SECONDS, POLL_INTERVAL_SECONDS, work
+from seqattn.experiments.worker_task import WorkerTask
+from seqattn.runs.fork_server import blocked_stop_signals, start_fork_server
 from seqattn.runs.storage import physical_memory
-
-POLL_INTERVAL_SECONDS = 0.1
-"""Time in seconds between two checks of the stop signal, and between two reports of a worker."""
-
-
-@dataclass(frozen=True)
-class _Task:
-    """A group of jobs, as it is sent to a worker.
-
-    Attributes:
-        configs: the configs as plain data. A plugin's config section could not be received as an
-            object before the plugin is loaded.
-        plugins: the loaded plugins; see `plugin_contents`.
-        jobs: the pickled jobs. Their data lack the naive baseline, which may be a function that
-            cannot be pickled.
-        resources: the device, threads and environment.
-    """
-
-    configs: list[dict[str, Any]]
-    plugins: dict[str, bytes | None]
-    jobs: bytes
-    resources: Resources
-
-    @classmethod
-    def of(cls, jobs: Sequence[Job], resources: Resources) -> _Task:
-        # Plain pickle copies tensors. The pickler of multiprocessing would share their memory,
-        # which ends with the process.
-        content = pickle.dumps(
-            _replace_data(jobs, lambda job: replace(job.data, rule=None)), pickle.HIGHEST_PROTOCOL
-        )
-        return cls([as_plain(job.config) for job in jobs], plugin_contents(), content, resources)
-
-    def load_jobs(self) -> list[Job]:
-        """Load the plugins, and return the jobs.
-
-        Raises:
-            SeqattnError: for an error in a plugin.
-        """
-        load_received(self.plugins, self.configs)
-        jobs: list[Job] = pickle.loads(self.jobs)  # noqa: S301 (from a process of this command)
-        return _replace_data(jobs, _with_naive_baseline)
-
-
-def _replace_data(jobs: Sequence[Job], new_data: Callable[[Job], Splits]) -> list[Job]:
-    """Replace the data of each job. Jobs that share their data also share the new data."""
-    data = {id(job.data): new_data(job) for job in jobs}
-    return [replace(job, data=data[id(job.data)]) for job in jobs]
-
-
-def _with_naive_baseline(job: Job) -> Splits:
-    task = job.config.data
-    return job.data if isinstance(task, OwnFile) else replace(
-        job.data, rule=naive_forecast_of(task)
-    )  # fmt: skip
 
 
 @dataclass
@@ -102,11 +43,15 @@ class _Worker:
         process: the process.
         group: the index of its group.
         memory: the estimated memory of the group in bytes.
+        task: the task, until it is sent.
+        is_ready: whether the worker has reported that it is ready.
     """
 
     process: Any
     group: int
     memory: int
+    task: WorkerTask | None
+    is_ready: bool = False
 
 
 @dataclass
@@ -121,6 +66,7 @@ class _Pool:
         trained: the jobs of each group that has ended, with results, by the index of the group.
         error: the first error of a worker.
         waiting: the indices of the groups that wait for a worker, the longest group last.
+        next_task: the task of the last group in `waiting`; None if it is not pickled yet.
         workers: the running workers by the connection on which they report.
     """
 
@@ -131,6 +77,7 @@ class _Pool:
     trained: dict[int, list[Job]] = field(default_factory=dict)
     error: Exception | None = None
     waiting: list[int] = field(default_factory=list)
+    next_task: WorkerTask | None = None
     workers: dict[Connection, _Worker] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -142,42 +89,104 @@ class _Pool:
 
     def train(self) -> None:
         """Train all groups, until a worker fails or a stop is requested."""
+        atexit.register(self._kill)  # Python may exit while another thread waits here
         try:
             while self.workers or (self.waiting and not self.stop.value):
                 self._start_workers()
-                for connection in wait([*self.workers], timeout=POLL_INTERVAL_SECONDS):
-                    self._receive(cast(Connection, connection))
+                self._receive_reports()
                 self.stop.value = self.stop.value or self.callbacks.stop()
+        except BaseException as error:  # of a callback, or KeyboardInterrupt
+            self._end_workers(error)
+            raise
         finally:
-            for worker in self.workers.values():  # none is left, unless a callback failed
-                worker.process.kill()
-            for worker in self.workers.values():
-                worker.process.join()
+            self._kill()
+            atexit.unregister(self._kill)
+            for connection in self.workers:
+                connection.close()
+            self.workers.clear()
+
+    def _end_workers(self, error: BaseException) -> None:
+        """Tell the workers to save and exit, wait for a short time, kill the other workers, and
+        log the error."""
+        running = [worker.group for worker in self.workers.values()]
+        self.callbacks = Callbacks()
+        self.stop.value = self.stop.value or signal.SIGTERM
+        end = time.monotonic() + ENDING_SECONDS
+        try:
+            while self.workers and time.monotonic() < end:
+                self._receive_reports()
+        finally:
+            self._kill()
+            for group in running:
+                if group not in self.trained:
+                    log_end(self.groups[group], error)
+
+    def _kill(self) -> None:
+        """Kill the workers that are left, and start no more."""
+        self.stop.value = self.stop.value or signal.SIGTERM
+        left = [*self.workers.values()]
+        for worker in left:
+            worker.process.kill()
+        for worker in left:
+            worker.process.join()
 
     def _start_workers(self) -> None:
         while self.waiting and not self.stop.value and len(self.workers) < self.count:
             group = self.groups[self.waiting[-1]]
-            memory = len(group) * estimate_run_memory(group[0])
+            try:
+                task = self.next_task = self.next_task or WorkerTask.of(group, self.resources)
+            except Exception as error:  # data or a state of a plugin may not be picklable
+                self._fail(
+                    DistributedError(
+                        f"{group[0].folder.path}: the run cannot be sent to a worker process"
+                        f" ({type(error).__name__}: {error}). --jobs 1 uses no worker."
+                    )
+                )
+                return
+            # A worker has the pickled jobs and the jobs at the same time.
+            memory = len(group) * estimate_run_memory(group[0]) + 2 * len(task.jobs)
             used = sum(worker.memory for worker in self.workers.values())
             if self.workers and used + memory > physical_memory() // 2:
                 return
-            here, there = self.context.Pipe(duplex=False)
-            process = self.context.Process(
-                target=_work, args=(_Task.of(group, self.resources), there, self.stop), daemon=True
-            )
             try:
-                process.start()
+                self._start_worker(task, memory)
             except (EOFError, OSError) as error:
                 self._fail(DistributedError(f"a worker process cannot be started: {error}."))
                 return
-            self.workers[here] = _Worker(process, self.waiting.pop(), memory)
+
+    def _start_worker(self, task: WorkerTask, memory: int) -> None:
+        """Start a worker for the last group in `waiting`.
+
+        Raises:
+            EOFError, OSError: if the process cannot be started.
+        """
+        here, there = self.context.Pipe()
+        process = self.context.Process(target=work, args=(there, self.stop))
+        try:
+            with blocked_stop_signals():
+                process.start()
+        except BaseException:
+            here.close()
+            raise
+        finally:
             there.close()  # otherwise the end of the worker would not close the connection
+        self.workers[here] = _Worker(process, self.waiting.pop(), memory, task)
+        self.next_task = None
+
+    def _receive_reports(self) -> None:
+        for connection in wait([*self.workers], timeout=POLL_INTERVAL_SECONDS):
+            self._receive(cast(Connection, connection))
 
     def _receive(self, connection: Connection) -> None:
         """Receive a report of a worker, or notice its end."""
         worker = self.workers[connection]
         try:
             kind, content = connection.recv()
+            if kind == "ready":
+                worker.is_ready = True
+                connection.send(worker.task)
+                worker.task = None
+                return
         except (EOFError, OSError):
             kind, content = "lost", None
         if kind == "message":
@@ -202,11 +211,13 @@ class _Pool:
         elif kind == "error":
             self._fail(content)
         elif kind == "lost":
-            error = DistributedError(_describe_loss(worker.process.exitcode))
-            for job in group:
-                with contextlib.suppress(OSError):
-                    job.folder.log_line(f"ended: {error}")
+            error = DistributedError(
+                _describe_loss(worker.process.exitcode, was_ready=worker.is_ready)
+            )
+            log_end(group, error)
             self._fail(error)
+        else:
+            assert kind == "stopped"  # the group is saved, and the caller reports the stop
 
     def _fail(self, error: Exception) -> None:
         """Keep the first error, and tell the workers to save and exit."""
@@ -220,7 +231,7 @@ def train_in_workers(
     """Train groups in worker processes, each with one thread unless `resources` has a number.
 
     Args:
-        groups: the groups. Their run folders are locked by this process and prepared.
+        groups: the groups. This process has already locked and prepared their run folders.
         resources: the device and the threads of each worker.
         callbacks: progress callbacks and the stop signal.
         count: number of workers at the same time. Fewer workers run if their groups would use more
@@ -231,7 +242,8 @@ def train_in_workers(
         training started. The jobs of a group that a stop has interrupted are unchanged.
 
     Raises:
-        DistributedError: if a worker was killed. The other workers have saved their groups.
+        DistributedError: if a worker was killed or cannot be started. The other workers have saved
+            their groups.
         SeqattnError: see `train_group`.
     """
     pool = _Pool(groups, replace(resources, workers=count), callbacks, count)
@@ -241,86 +253,29 @@ def train_in_workers(
     return [pool.trained.get(k, list(group)) for k, group in enumerate(groups)]
 
 
-def _describe_loss(exit_code: int | None) -> str:
+def _describe_loss(exit_code: int | None, *, was_ready: bool) -> str:
+    remedy = ""
     if exit_code is not None and exit_code < 0:
-        name = signal.Signals(-exit_code).name
-        remedy = "--jobs 1 uses less memory." if name == "SIGKILL" else ""
-        reason = f"by {name}{', perhaps because memory ran out' if remedy else ''}"
+        name = _signal_name(-exit_code)
+        reason = f"by {name}"
+        if name == "SIGKILL":
+            reason = f"{reason}, perhaps because memory ran out"
+            remedy = "--jobs 1 uses less memory."
     else:
         reason = f"with exit code {exit_code}"
-        remedy = (
-            'In a Python script, workers need the guard if __name__ == "__main__":, and workers=1'
-            " needs none."
-        )
+        if not was_ready:  # for example, because the main script starts workers itself
+            remedy = (
+                'In a Python script, workers need the guard if __name__ == "__main__":, and'
+                " workers=1 needs none."
+            )
     return (
         f"a worker process was ended {reason}. The checkpoints on disk are complete. Repeat the"
         f" compare command, or use train --resume, to continue. {remedy}".rstrip()
     )
 
 
-# --- the worker -----------------------------------------------------------------------------------
-
-
-class _Reports:
-    """The reports of a worker to the process that started it. Epochs are sent together."""
-
-    def __init__(self, connection: Connection) -> None:
-        self.connection, self.records = connection, list[EpochRecord]()
-        self.sent_at = time.monotonic()
-
-    def epoch(self, record: EpochRecord) -> None:
-        self.records.append(record)
-        if time.monotonic() - self.sent_at > POLL_INTERVAL_SECONDS:
-            self.send_epochs()
-
-    def send_epochs(self) -> None:
-        if self.records:
-            self.connection.send(("epochs", self.records))
-        self.records, self.sent_at = [], time.monotonic()
-
-    def message(self, line: str) -> None:
-        self.send_epochs()
-        self.connection.send(("message", line))
-
-
-def _work(task: _Task, connection: Connection, stop: Any) -> None:
-    """Train a group and send the result. This function is the main function of a worker."""
-    ignore_stop_signals()
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-    reports = _Reports(connection)
-    callbacks = Callbacks(epoch=reports.epoch, message=reports.message, stop=lambda: stop.value)
+def _signal_name(number: int) -> str:
     try:
-        trained = train_group(task.load_jobs(), task.resources, callbacks)
-        result: tuple[str, Any] = "trained", [(job.summary, job.error) for job in trained]
-    except Interrupted:
-        result = "stopped", None
-    except (SeqattnError, OSError) as error:
-        result = "error", _picklable(error)
-    except Exception:
-        result = "error", RuntimeError(f"a worker process failed:\n{traceback.format_exc()}")
-    reports.send_epochs()
-    connection.send(result)
-    connection.close()
-    for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(OSError, ValueError, AttributeError):
-            stream.flush()
-    os._exit(0)  # the files are closed, and the ordinary end of a process with torch takes longer
-
-
-def _picklable(error: Exception) -> Exception:
-    """Return an error that another process can unpickle, with the same message and exit code. A
-    plugin's error class may need arguments other than a message."""
-    if type(error).__module__ in {"seqattn.errors", "builtins"}:
-        return error
-    same = SeqattnError(str(error))
-    same.exit_code = getattr(error, "exit_code", SeqattnError.exit_code)
-    return same
-
-
-def _end_with_parent() -> None:
-    """End this process when the process that started it has ended. No state is saved, as if this
-    process had been killed, too."""
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-    parent.join()
-    os._exit(1)
+        return signal.Signals(number).name
+    except ValueError:  # the real-time signals have no names
+        return f"signal {number}"

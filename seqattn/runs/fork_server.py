@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import multiprocessing
+import os
 import signal
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from multiprocessing.context import ForkServerContext, SpawnContext
@@ -30,7 +32,7 @@ def start_fork_server() -> ForkServerContext | SpawnContext:
     context.set_forkserver_preload(PRELOADED)
     try:
         resource_tracker.ensure_running()  # changes the blocked signals itself
-        with _blocked_stop_signals():
+        with blocked_stop_signals():
             forkserver.ensure_running()
     except OSError:  # for example, the path of the server's socket is too long
         return multiprocessing.get_context("spawn")
@@ -38,9 +40,12 @@ def start_fork_server() -> ForkServerContext | SpawnContext:
 
 
 @contextlib.contextmanager
-def _blocked_stop_signals() -> Iterator[None]:
+def blocked_stop_signals() -> Iterator[None]:
     """Block stop signals in the `with` block. A process that starts in the block inherits this, so
     a signal to the whole process group cannot end it."""
+    if not hasattr(signal, "pthread_sigmask"):  # Windows
+        yield
+        return
     before = signal.pthread_sigmask(
         signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
     )
@@ -51,7 +56,32 @@ def _blocked_stop_signals() -> Iterator[None]:
 
 
 def ignore_stop_signals() -> None:
-    """Ignore stop signals in this process. A worker calls this function at its start."""
-    for name in ("SIGINT", "SIGTERM", "SIGHUP"):  # Windows has no SIGHUP
-        if hasattr(signal, name):
-            signal.signal(getattr(signal, name), signal.SIG_IGN)
+    """Ignore stop signals in this process. A worker calls this function at its start.
+
+    Processes that a plugin starts from this process can be terminated. They would inherit `SIG_IGN`
+    and blocked signals, so SIGINT and SIGTERM have a handler that does nothing and are not blocked,
+    and a fork restores the default of SIGTERM.
+    """
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _do_nothing)
+        if hasattr(signal, "siginterrupt"):
+            signal.siginterrupt(number, False)  # system calls go on
+    if not hasattr(signal, "pthread_sigmask"):  # Windows
+        return
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
+
+    def restore_in_child() -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        unblock()
+
+    block, unblock = (
+        partial(signal.pthread_sigmask, how, {signal.SIGTERM})
+        for how in (signal.SIG_BLOCK, signal.SIG_UNBLOCK)
+    )
+    # A signal that arrives before the default is restored must wait.
+    os.register_at_fork(before=block, after_in_parent=unblock, after_in_child=restore_in_child)
+
+
+def _do_nothing(number: int, frame: Any) -> None:
+    pass

@@ -11,7 +11,9 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
+import warnings
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -19,17 +21,21 @@ from typing import Any
 import pytest
 import torch
 
+import seqattn
 from seqattn.cli import comparing
 from seqattn.config import Config, resolve
 from seqattn.config.comparing import plan_comparison
 from seqattn.config.plugins import load_plugin
-from seqattn.errors import DataError, DistributedError, Interrupted, StorageError
-from seqattn.experiments import Callbacks, Launch, train_many, worker_processes
+from seqattn.errors import DataError, DistributedError, Interrupted, StorageError, UsageError
+from seqattn.experiments import Callbacks, Launch, train_many, worker_main, worker_processes
 from seqattn.experiments import worker_count as choice
 from seqattn.experiments.group_training import Resources
 from seqattn.experiments.grouping import group_jobs
+from seqattn.experiments.memory_estimate import estimate_run_memory
 from seqattn.experiments.prepare import prepare_jobs
+from seqattn.experiments.worker_task import SILENT_WARNINGS, WorkerTask
 from seqattn.runs import RunFolder, fork_server
+from seqattn.runs.storage import atomic
 from seqattn.training.threads import core_count
 from tests.conftest import ROOT
 from tests.faults.disk import mounted
@@ -445,10 +451,10 @@ def test_an_error_of_a_plugin_keeps_its_message_and_exit_code() -> None:
         def __init__(self, name: str, number: int) -> None:
             super().__init__(f"{name}: {number}")
 
-    sent = pickle.loads(pickle.dumps(worker_processes._picklable(MineError("a", 3))))
+    sent = pickle.loads(pickle.dumps(worker_main._picklable(MineError("a", 3))))
     assert (str(sent), sent.exit_code) == ("a: 3", 3)
     full = OSError(28, "No space left on device", "file")
-    assert worker_processes._picklable(full) is full
+    assert worker_main._picklable(full) is full
 
 
 def test_a_bug_in_a_worker_shows_its_traceback(tmp_path: Path) -> None:
@@ -474,3 +480,263 @@ def test_jobs_are_read_from_the_environment(tmp_path: Path) -> None:
     )  # fmt: skip
     assert done.returncode == 2
     assert "Invalid value for '--jobs'" in done.stderr
+
+
+WINDOWED = "window: {source: 4, target: 2}, split: {by: time}"
+
+
+def file_runs(table: Path, home: Path, layout: str, cache: str) -> Runs:
+    return [
+        (resolve(None, [
+            f"model.attention.score={score}", "training.epochs=1", f"name={score}",
+            f"data={{kind: file, path: {table}, cache: {cache}, {layout}}}",
+        ]).config, RunFolder(home / score)) for score in SCORES[:2]
+    ]  # fmt: skip
+
+
+def test_data_on_disk_are_trained_in_one_process(tmp_path: Path) -> None:
+    """The mapped file of a cache cannot be pickled, and a copy would need memory."""
+    table, messages = tmp_path / "data.csv", list[str]()
+    rows = [f"{s},{t},{s * t % 7}" for s in range(12) for t in range(60)]
+    table.write_text("\n".join(["series,time,value", *rows]))
+    here = Resources(torch.device("cpu"), 1, {})
+    for layout in (WINDOWED, "source_length: 8"):
+        for cache in ("always", "never"):
+            groups = group_jobs(
+                prepare_jobs(file_runs(table, tmp_path, layout, cache), resume=False)
+            )
+            assert choice.worker_count(groups, here, 2) == (1 if cache == "always" else 2), layout
+    mapped = file_runs(table, tmp_path, WINDOWED, "always")
+    jobs = train(mapped, 2, callbacks=Callbacks(message=messages.append))
+    assert all(job.summary is not None for job in jobs)
+    assert [line for line in messages if "2 workers were requested" in line] == [
+        "2 workers were requested, but none is started: the data are read from the disk cache, or"
+        " are too large for memory."
+    ]
+
+
+def test_the_reason_for_one_process_is_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def reason(*more: str, device: str = "cpu", variants: Iterable[str] = SCORES) -> str:
+        these = runs(tmp_path, *more, variants=variants, seeds=1)
+        groups = group_jobs(prepare_jobs(these, resume=False))
+        return str(choice.reason_for_one_process(groups, Resources(torch.device(device), 1, {})))
+
+    assert reason() == "None"
+    assert "one group" in reason(variants=["general"])
+    assert "not the CPU" in reason(device="meta")
+    assert "MLflow" in reason("logging.mlflow=true")
+    monkeypatch.setattr(sys.modules["__main__"], "__file__", "<stdin>", raising=False)
+    assert "standard input" in reason()
+
+
+def test_data_that_cannot_be_sent_stop_the_other_workers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, sent = WorkerTask.of, list[WorkerTask]()
+
+    def of(jobs: Any, resources: Resources) -> WorkerTask:
+        if sent:
+            raise TypeError("cannot pickle 'mmap.mmap' object")
+        sent.append(real(jobs, resources))
+        return sent[0]
+
+    monkeypatch.setattr(WorkerTask, "of", of)
+    parted = slow(runs(tmp_path, seeds=1))
+    with pytest.raises(DistributedError, match=r"cannot be sent .*mmap.*--jobs 1 uses no worker"):
+        train(parted, 2)
+    assert not multiprocessing.active_children()
+    logs = [folder.path / "train.log" for _, folder in parted]
+    assert [log.read_text().splitlines()[-1][-7:] for log in logs if log.exists()] == ["stopped"]
+
+
+@pytest.mark.parametrize("method", ["spawn", "forkserver"])
+def test_a_worker_that_ends_before_its_task_is_read_is_an_error(
+    method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The main script of such a worker fails, for example because it has no guard. The task is
+    larger than the buffer of a pipe."""
+    script = tmp_path / "script.py"
+    script.write_text("import os\nos._exit(3)\n")
+    context = fork_server.start_fork_server()
+    if method == "spawn":
+        context = multiprocessing.get_context("spawn")
+    monkeypatch.setattr(worker_processes, "start_fork_server", lambda: context)
+    parted = runs(tmp_path, "data.n_train=5000", seeds=1)
+    main = sys.modules["__main__"]
+    with monkeypatch.context() as patch:
+        patch.setattr(main, "__spec__", None)
+        patch.setattr(main, "__file__", str(script), raising=False)
+        with pytest.raises(DistributedError, match="with exit code 3.* if __name__ == "):
+            train(parted, 2)
+    assert not multiprocessing.active_children()
+
+
+def test_stop_signals_are_blocked_while_a_worker_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker that spawn starts imports torch before it can ignore signals. A worker that cannot
+    start leaves no open connection."""
+    blocked, ends = set[int](), list[Any]()
+
+    class Context:
+        RawValue = staticmethod(multiprocessing.get_context("spawn").RawValue)
+
+        @staticmethod
+        def Pipe() -> Any:  # noqa: N802
+            ends.extend(multiprocessing.Pipe())
+            return ends
+
+        @staticmethod
+        def Process(**_: Any) -> Any:  # noqa: N802
+            return Context
+
+        @staticmethod
+        def start() -> None:
+            blocked.update(signal.pthread_sigmask(signal.SIG_BLOCK, []))
+            raise OSError("no process")
+
+    monkeypatch.setattr(worker_processes, "start_fork_server", Context)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [])
+    with pytest.raises(DistributedError, match="a worker process cannot be started: no process"):
+        train(runs(tmp_path, seeds=1), 2)
+    assert blocked >= {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
+    assert signal.pthread_sigmask(signal.SIG_BLOCK, []) == before
+    assert [end.closed for end in ends] == [True, True]
+
+
+def test_the_loss_of_a_worker_is_described() -> None:
+    def describe(code: int, *, was_ready: bool = True) -> str:
+        return worker_processes._describe_loss(code, was_ready=was_ready)
+
+    assert "ended by signal 45." in describe(-45)
+    assert "ended by SIGSEGV." in describe(-11)
+    assert "--jobs 1 uses less memory" in describe(-9)
+    assert "__main__" in describe(1, was_ready=False)
+    assert "__main__" not in describe(3) + describe(-9, was_ready=False)
+
+
+STARTS = """
+import multiprocessing, os, signal, subprocess
+import seqattn
+
+def serve(connection):
+    connection.send(1.0)
+
+@seqattn.register_metric("starts")
+def starts(forecast, target):
+    mode = os.environ["STARTS_MODE"]
+    if mode == "exit":
+        raise SystemExit(3)
+    here, there = multiprocessing.Pipe()
+    multiprocessing.Process(target=serve, args=(there,)).start()
+    waiting = multiprocessing.Process(target=signal.pause)
+    waiting.start()
+    waiting.terminate()
+    waiting.join()
+    program = subprocess.Popen(["sleep", "60"])
+    program.terminate()
+    multiprocessing.Process(target=signal.pause, daemon=True).start()  # ends with this process
+    return here.recv() + float(mode) - waiting.exitcode - program.wait()
+"""
+
+
+def test_a_plugin_starts_processes_and_exits_as_in_one_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fork_server.start_fork_server()
+    monkeypatch.setenv("STARTS_MODE", "2.0")  # is newer than the fork server
+    (tmp_path / "starts.py").write_text(STARTS)
+    load_plugin(tmp_path / "starts.py")
+    which: dict[str, Any] = {"variants": SCORES[:2], "seeds": 1}
+    for job in train(runs(tmp_path / "two", "training.epochs=1", **which), 2):
+        assert job.summary["plugin_metrics"]["starts"] == 1.0 + 2.0 + 2 * signal.SIGTERM
+    monkeypatch.setenv("STARTS_MODE", "exit")
+    with pytest.raises(RuntimeError, match=r"(?s)a worker process failed:.*SystemExit: 3"):
+        train(runs(tmp_path / "exit", "training.epochs=1", **which), 2)
+
+
+def test_a_worker_has_the_settings_of_the_parent_and_no_warnings_of_configs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("ONLY_IN_THE_WORKER", "1")
+    monkeypatch.setattr(multiprocessing, "set_start_method", lambda *_, **__: None)
+    wanted = {**os.environ, "ONLY_IN_THE_PARENT": "1"}
+    del wanted["ONLY_IN_THE_WORKER"]
+    monkeypatch.setattr(os, "environ", dict(os.environ))
+    task = WorkerTask([], {}, b"", Resources(torch.device("cpu"), 1, {}), wanted, None)
+    with warnings.catch_warnings(record=True) as shown:
+        warnings.simplefilter("always")
+        task.set_up_process()
+        for category in (*SILENT_WARNINGS, UserWarning):
+            warnings.warn("text", category, stacklevel=1)
+    assert [warning.category for warning in shown] == [UserWarning]
+    assert os.environ == wanted
+
+
+def test_a_worker_that_ends_with_its_parent_removes_its_temporary_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Parent:
+        def join(self) -> None:
+            pass
+
+    def leave(_: int) -> None:
+        assert not part.exists()
+        raise SystemExit
+
+    part = tmp_path / ".last.safetensors.1.part"
+    part.touch()
+    monkeypatch.setattr(atomic, "_unfinished", {part})
+    monkeypatch.setattr(multiprocessing, "parent_process", Parent)
+    monkeypatch.setattr(os, "_exit", leave)
+    monkeypatch.setattr(atomic, "_creation", threading.RLock())
+    with pytest.raises(SystemExit):
+        worker_main._end_with_parent()
+    late = threading.Thread(target=atomic.atomic_write, args=(tmp_path / "late", b""), daemon=True)
+    late.start()
+    late.join(0.05)
+    assert not [*tmp_path.iterdir()], "a file was created after the others were removed"
+    atomic._creation.release()
+    late.join()
+
+
+def test_an_interrupt_in_python_saves_and_is_logged(tmp_path: Path) -> None:
+    parted = slow(runs(tmp_path, variants=SCORES[:2], seeds=1))
+
+    def interrupt(_: Any) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train(parted, 2, callbacks=Callbacks(epoch=interrupt))
+    assert not multiprocessing.active_children()
+    logs = [(folder.path / "train.log").read_text() for _, folder in parted]
+    assert all(log.splitlines()[-1].endswith("ended: KeyboardInterrupt") for log in logs)
+    assert any(folder.last.exists() for _, folder in parted)
+
+
+@pytest.mark.parametrize("workers", [0, -1, 1.0, 2.5, "2", 10**7])
+def test_the_number_of_workers_in_python_is_checked(workers: Any, tmp_path: Path) -> None:
+    for function, more in ((seqattn.compare, {}), (seqattn.train_seeds, {"seeds": 2})):
+        with pytest.raises(UsageError, match="workers .*: expected"):
+            function("compare/scores", output_dir=tmp_path, workers=workers, **more)
+    assert not [*tmp_path.iterdir()]
+
+
+def test_the_memory_of_a_worker_includes_its_task_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started = list[tuple[WorkerTask, int]]()
+
+    def start(pool: Any, task: WorkerTask, memory: int) -> None:
+        started.append((task, memory))
+        pool.stop.value = 1
+
+    monkeypatch.setattr(worker_processes._Pool, "_start_worker", start)
+    groups = group_jobs(prepare_jobs(runs(tmp_path), resume=False))
+    pool = worker_processes._Pool(groups, Resources(torch.device("cpu"), 1, {}), Callbacks(), 2)
+    group = groups[pool.waiting[-1]]
+    pool._start_workers()
+    ((task, memory),) = started
+    assert memory == 2 * estimate_run_memory(group[0]) + 2 * len(task.jobs)

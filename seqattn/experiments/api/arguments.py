@@ -12,6 +12,7 @@ import numpy as np
 
 from seqattn.config import Config, Override
 from seqattn.errors import UsageError
+from seqattn.experiments.worker_count import MAX_WORKERS
 
 if TYPE_CHECKING:
     from seqattn.analysis.evaluation import ForecastOverride
@@ -81,6 +82,18 @@ def check_step_count(steps: int | None) -> int | None:
     if steps is not None and as_integer(steps, "steps") < 1:
         raise UsageError(f"steps {steps}: expected 1 or more.")
     return steps
+
+
+def check_worker_count(workers: int | None) -> int | None:
+    """Check that a number of workers is None or a whole number that `--jobs` accepts, and return
+    it.
+
+    Raises:
+        UsageError: if `workers` is not a whole number from 1 to `MAX_WORKERS`.
+    """
+    if workers is not None and not 1 <= as_integer(workers, "workers") <= MAX_WORKERS:
+        raise UsageError(f"workers {workers}: expected 1 to {MAX_WORKERS}.")
+    return workers
 
 
 def as_integer(number: Any, name: str) -> int:

@@ -17,6 +17,7 @@ from seqattn.experiments.api.arguments import (
     as_config_value,
     as_integer,
     as_override_list,
+    check_worker_count,
     warn,
 )
 from seqattn.experiments.api.comparison import Comparison
@@ -108,6 +109,7 @@ def train_seeds(
     """
     if not 1 <= as_integer(seeds, "seeds") <= 100_000:
         raise UsageError(f"seeds {seeds}: expected 1 to 100000.")
+    workers = check_worker_count(workers)
     source = _config_source(config)
     changes = as_override_list(overrides)
     if isinstance(source, Config):
@@ -163,6 +165,7 @@ def compare(
     Raises:
         SeqattnError: for an error that a user can correct.
     """
+    workers = check_worker_count(workers)
     source = _config_source(config)
     if source is None or isinstance(source, Config):
         raise UsageError(

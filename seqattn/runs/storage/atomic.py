@@ -77,6 +77,8 @@ class _WriteTransaction(threading.local):
 
 _transaction = _WriteTransaction()
 _unfinished = set[Path]()
+_creation = threading.RLock()
+"""The lock for creating a temporary file, which `remove_unfinished` never releases."""
 
 
 @contextlib.contextmanager
@@ -170,9 +172,9 @@ def open_atomic(
         if not stat.S_ISREG(path.stat().st_mode):  # never replace a device or a pipe
             raise OSError(errno.EINVAL, "Exists and is not a regular file", str(path))
     temporary = path.with_name(f".{path.name}.{os.getpid()}{TMP_SUFFIX}")
-    with _reraise_for(path):
+    with _reraise_for(path), _creation:
         descriptor = _create(temporary)
-    _unfinished.add(temporary)
+        _unfinished.add(temporary)
     try:
         with os.fdopen(descriptor, "wb") as file:
             yield file
@@ -237,8 +239,9 @@ def _fsync_folder(folder: Path) -> None:
 
 
 def remove_unfinished() -> None:
-    """Remove the temporary files of this process. Call this function before an exit that skips all
-    other cleanup."""
+    """Remove the temporary files of this process, and prevent other threads from creating new ones.
+    Call this function before an exit that skips all other cleanup."""
+    _creation.acquire(timeout=1)  # the disk of another thread may not respond
     for temporary in tuple(_unfinished):
         with contextlib.suppress(OSError):
             temporary.unlink()
