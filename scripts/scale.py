@@ -1,6 +1,6 @@
 """Measure time and peak memory of a training step for several sizes, for a table and a picture.
 
-    python scripts/scale.py docs/images/scale.png          # takes about three minutes
+    python scripts/scale.py docs/images/scale.png          # takes about five minutes
 
 The sizes are N sequences in a batch, S = T steps in source and target, a state of width H, F
 features, and R runs in one batch. One size varies at a time. Each point is measured in its own
