@@ -3,6 +3,9 @@
     make bench                                       # or: python scripts/bench.py --repeats 5
     python scripts/bench.py --only A,seeds --json figures.json --peers
 
+The script prints the machine, the versions and the git revision. It writes these and all times to
+outputs/bench.json, and a picture of the ratios to outputs/bench.png.
+
 The notebook's loop is the usual tutorial code for encoder-decoders with attention. It has a
 DataLoader over a TensorDataset, a decoder GRU that is called once for each step, a teacher-forcing
 coin flip for each step, `.item()` after every batch, and one validation pass per epoch. seqattn's
@@ -53,7 +56,9 @@ from unittest import mock
 import notebook
 import numpy as np
 import plain
+import practised
 import torch
+from bench_results import conditions_text, describe_conditions, ratio_figure
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
@@ -62,6 +67,7 @@ from seqattn.analysis.evaluation import free_run
 from seqattn.config import Recurrent, Squares, Training, resolve
 from seqattn.data import DataSpec, load_data, squares
 from seqattn.models import build_model
+from seqattn.plots import as_bytes
 from seqattn.runs.storage import BackgroundWriter
 from seqattn.training import (
     Batch,
@@ -120,6 +126,14 @@ def plain_loop(work: Work, runs: int = 1) -> None:
     plain.train_plain(
         work.data.source, work.data.target, hidden=work.hidden, batch_size=work.batch_size,
         epochs=work.epochs, runs=runs,
+    )  # fmt: skip
+
+
+def practised_loop(work: Work) -> None:
+    """Train as a practised user of torch would; see scripts/practised.py."""
+    practised.train_practised(
+        work.data.source, work.data.target, hidden=work.hidden, batch_size=work.batch_size,
+        epochs=work.epochs,
     )  # fmt: skip
 
 
@@ -450,8 +464,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--repeats", type=int, default=5, help="number of timed runs (default 5)")
     parser.add_argument("--only", help="names of rows, separated by commas")
-    parser.add_argument("--peers", action="store_true", help="also measure Lightning and JAX")
-    parser.add_argument("--json", type=Path, help="also write the figures to this file")
+    parser.add_argument("--peers", action="store_true",
+                        help="also measure practised torch, Lightning and JAX")  # fmt: skip
+    parser.add_argument("--json", type=Path, default=ROOT / "outputs/bench.json",
+                        help="file for the figures; the picture is beside it")  # fmt: skip
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     selected = set(arguments.only.split(",")) if arguments.only else None
@@ -459,8 +475,8 @@ def main() -> None:
     def is_selected(name: str) -> bool:
         return selected is None or name in selected
 
-    print(f"torch {torch.__version__}, Python {sys.version.split()[0]}, one thread,"
-          f" {arguments.repeats} repeats, median [least, most]\n")  # fmt: skip
+    conditions = describe_conditions() | {"repeats": arguments.repeats}
+    print(f"{conditions_text(conditions)}\n{arguments.repeats} repeats, median [least, most]\n")
     table = BenchTable(arguments.repeats)
     goals = {"A": (8, 2.2), "B": (3.5, 1.9), "C": (2.5, 1.3)}
     by_name = {work.name: work for work in workloads()}
@@ -526,13 +542,20 @@ def main() -> None:
             bench_busy_process(table, folder)
     if arguments.peers:
         peers(table, [work for name, work in by_name.items() if is_selected(name)])
-    if arguments.json:
-        arguments.json.write_text(json.dumps(table.rows, indent=2) + "\n")
+    content = {"conditions": conditions, "rows": table.rows}
+    arguments.json.write_text(json.dumps(content, indent=2) + "\n")
+    title = f"{conditions['processor']}, torch {conditions['packages']['torch']}, one thread"
+    picture = arguments.json.with_suffix(".png")
+    picture.write_bytes(as_bytes(ratio_figure(table.rows, title)))
+    print(f"\nwritten: {arguments.json}, {picture}")
 
 
 def peers(table: BenchTable, chosen: list[Work]) -> None:
-    """Measure Lightning and JAX on the same work, if they are installed."""
+    """Measure a practised user's model in torch on the same work, and Lightning and JAX if they are
+    installed."""
     for work in chosen:
+        table.pair(f"{work.name}, practised torch / manual", lambda: practised_loop(work),  # noqa: B023
+                   lambda: seqattn_loop(work), "")  # noqa: B023  # fmt: skip
         if importlib.util.find_spec("lightning") is None:
             print("lightning is not installed")
         else:

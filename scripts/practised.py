@@ -1,0 +1,70 @@
+"""The notebook's model as a practised user of torch writes it: a reference for the benchmark.
+
+    python scripts/bench.py --only A,B,C --peers
+
+One call of nn.GRU encodes all source steps, and one matrix product computes the keys. The decoder
+calls nn.GRUCell once for each step. The optimizer is fused. There is no DataLoader, no `.item()` in
+the loop and no validation.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+
+class PractisedModel(nn.Module):
+    """A GRU encoder-decoder with scaled dot-product attention.
+
+    Args:
+        features: F, the number of features.
+        hidden: H, the width of the recurrent state.
+    """
+
+    def __init__(self, features: int, hidden: int) -> None:
+        super().__init__()
+        self.encoder = nn.GRU(features, hidden, batch_first=True)
+        self.decoder = nn.GRUCell(features, hidden)
+        self.query, self.key = nn.Linear(hidden, hidden), nn.Linear(hidden, hidden)
+        self.output = nn.Linear(2 * hidden, features)
+
+    def forward(self, source: Tensor, target: Tensor, forced: list[bool]) -> Tensor:
+        """Return the outputs (N, T, F).
+
+        Args:
+            source, target: (N, S, F) and (N, T, F), the sequences.
+            forced: for each step, whether its input is the previous target.
+        """
+        encoded, last = self.encoder(source)
+        keys = self.key(encoded).mT / math.sqrt(encoded.shape[-1])
+        state, x, outputs = last[0], source[:, -1], list[Tensor]()
+        for t in range(target.shape[1]):
+            if t > 0:
+                x = target[:, t - 1] if forced[t] else outputs[-1]
+            state = self.decoder(x, state)
+            scores = self.query(state).unsqueeze(1) @ keys
+            context = (scores.softmax(-1) @ encoded).squeeze(1)
+            outputs.append(self.output(torch.cat([context, state], dim=-1)))
+        return torch.stack(outputs, dim=1)
+
+
+def train_practised(
+    source: Tensor, target: Tensor, *, hidden: int, batch_size: int, epochs: int
+) -> float:
+    """Train with Adam at learning rate 0.01, and return the loss of the last batch.
+
+    A coin flip for each step decides whether the step is teacher-forced.
+    """
+    model = PractisedModel(source.shape[-1], hidden)
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01, fused=True)
+    loss = source.new_zeros(())
+    for _ in range(epochs):
+        for rows in torch.randperm(len(source)).split(batch_size):
+            optimizer.zero_grad()
+            forced = (torch.rand(target.shape[1]) < 0.5).tolist()
+            loss = nn.functional.mse_loss(model(source[rows], target[rows], forced), target[rows])
+            loss.backward()
+            optimizer.step()
+    return loss.item()
