@@ -106,7 +106,7 @@ def doctor(
 
 
 def _note_missing_weights(names: Sequence[str]) -> None:
-    """Print that some checks do not apply if no finding is about attention weights."""
+    """If no finding is about attention weights, print that the checks of weights do not apply."""
     from seqattn.analysis.doctor import WEIGHT_CHECK_NAMES
 
     if names and not set(names) & set(WEIGHT_CHECK_NAMES):
