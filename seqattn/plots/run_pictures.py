@@ -27,7 +27,7 @@ from seqattn.plots.style import FORMATS
 from seqattn.runs import RunFolder
 from seqattn.runs.output_files import write_output
 from seqattn.runs.storage import atomic_write
-from seqattn.runs.titles import sequence_titles as sequence_titles
+from seqattn.runs.titles import sequence_titles
 
 Arrays = Mapping[str, NDArray[Any]]
 EXAMPLES = 10

@@ -210,9 +210,10 @@ def _named(home: Path, word: str, made: Path) -> None:
     from seqattn.data.files.writing import forecast_arrays
     from seqattn.models import FeatureSpec, build_model
     from seqattn.plots import as_bytes
-    from seqattn.plots.run_pictures import attention_picture, predictions_picture, sequence_titles
+    from seqattn.plots.run_pictures import attention_picture, predictions_picture
     from seqattn.runs import attention_arrays
     from seqattn.runs.checkpoint_file import describe_checkpoint
+    from seqattn.runs.titles import sequence_titles
     from seqattn.training import load_model
 
     lines = [

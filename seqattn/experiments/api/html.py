@@ -16,6 +16,7 @@ from seqattn.analysis.comparison import ComparisonResult, describe_result
 from seqattn.analysis.comparison.tables import describe_references, variant_table
 from seqattn.errors import SeqattnError
 from seqattn.runs import RunFolder
+from seqattn.runs.titles import sequence_titles
 
 PNG = b"\x89PNG\r\n\x1a\n"
 MAX_PICTURE_BYTES = 4_000_000
@@ -94,7 +95,7 @@ def run_pictures_of(folder: RunFolder, *, only_losses: bool) -> Iterator[tuple[s
 
     def attention() -> bytes:
         examples = run_pictures.EXAMPLES
-        titles = run_pictures.sequence_titles(folder.read_predictions(examples))
+        titles = sequence_titles(folder.read_predictions(examples))
         arrays = folder.read_attention(examples)
         return as_bytes(run_pictures.attention_picture(arrays, titles, examples)[0])
 

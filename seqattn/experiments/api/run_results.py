@@ -54,11 +54,12 @@ def weights_figure(
     """Plot the attention weights of test sequences; see `Run.plot_attention`."""
     from seqattn.plots import run_pictures
     from seqattn.runs.array_files import PER_SEQUENCE
+    from seqattn.runs.titles import sequence_titles
 
     if not run.trained.has_attention:
         raise UsageError(f"{run.folder.path}: its model has no attention.")
     weights = run.folder.read_attention()
-    titles = run_pictures.sequence_titles(run.folder.read_predictions())
+    titles = sequence_titles(run.folder.read_predictions())
     indices = [as_integer(k, "example") for k in np.atleast_1d(np.asarray(example, dtype=object))]
     if not indices:
         raise UsageError("example: expected a test sequence, counted from 0, or several.")
