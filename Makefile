@@ -14,7 +14,7 @@ PAGE := seqattn/report/web
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install train docs page page-check package test test-long test-browser test-many test-export test-walks coverage contract project-files lint types format smoke bench figures figures-check torture ci clean
+.PHONY: help install train docs page page-check package test test-long test-browser test-many test-export test-gpu test-walks coverage contract project-files lint types format smoke bench bench-gpu figures figures-check torture ci clean
 
 help:  ## Say what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -47,10 +47,10 @@ train: $(READY)  ## Train the default config (configs/squares.yaml) into outputs
 	$(BIN)/seqattn train configs/squares.yaml --overwrite
 
 test: $(READY)  ## Run the tests, a process a core
-	$(PYTEST) --ignore tests/browser --ignore tests/many --ignore tests/export --ignore tests/walks
+	$(PYTEST) --ignore tests/browser --ignore tests/many --ignore tests/export --ignore tests/gpu --ignore tests/walks
 
 test-long: $(READY)  ## Run the tests of test and test-walks in one session
-	$(PYTEST) --ignore tests/browser --ignore tests/many --ignore tests/export
+	$(PYTEST) --ignore tests/browser --ignore tests/many --ignore tests/export --ignore tests/gpu
 
 test-many: $(READY)  ## Test trainings over several processes
 	$(BIN)/python -m pytest tests/many -n auto --maxprocesses 2
@@ -62,11 +62,14 @@ test-browser: $(READY) docs  ## Test the pages of seqattn report and the site of
 test-export: $(READY)  ## Test that exported graphs say what their models say
 	$(PYTEST) tests/export
 
+test-gpu: $(READY)  ## Test training on a GPU, on a machine that has one
+	$(PYTEST) tests/gpu
+
 test-walks: $(READY)  ## Test every config key and pair of commands in turn: minutes
 	$(PYTEST) tests/walks
 
 coverage: $(READY)  ## Run the tests of test, and list the lines and branches that no test reaches
-	$(PYTEST) --ignore tests/browser --ignore tests/many --ignore tests/export --ignore tests/walks \
+	$(PYTEST) --ignore tests/browser --ignore tests/many --ignore tests/export --ignore tests/gpu --ignore tests/walks \
 	  --cov --cov-report term --cov-report html:build/coverage
 
 contract: $(READY)  ## Hold every combination of the config to the contract, not only a sample
@@ -89,6 +92,9 @@ smoke: $(READY)  ## Run train, predict and plot-attention once, small, in a temp
 
 bench: $(READY)  ## Time the training loop against a notebook's loop
 	$(BIN)/python scripts/bench.py
+
+bench-gpu: $(READY)  ## Time training steps on a GPU against plain torch
+	$(BIN)/python scripts/bench_gpu.py
 
 figures: $(READY)  ## Make the measured figures of README.md and docs/ anew: half an hour
 	$(BIN)/python scripts/figures.py

@@ -1,10 +1,11 @@
-"""The notebook's model as a practised user of torch writes it: a reference for the benchmark.
+"""Two models as a practised user of torch writes them: references for the benchmarks.
 
-    python scripts/bench.py --only A,B,C --peers
+    python scripts/bench.py --only A,B,C,transformer --peers
 
-One call of nn.GRU encodes all source steps, and one matrix product computes the keys. The decoder
-calls nn.GRUCell once for each step. The optimizer is fused. There is no DataLoader, no `.item()` in
-the loop and no validation.
+`PractisedModel` is the notebook's model. One call of nn.GRU encodes all source steps, and one
+matrix product computes the keys. The decoder calls nn.GRUCell once for each step.
+`PractisedTransformer` is torch's own nn.Transformer. The optimizer is fused. There is no
+DataLoader, no `.item()` in the loop and no validation.
 """
 
 from __future__ import annotations
@@ -48,6 +49,52 @@ class PractisedModel(nn.Module):
             context = (scores.softmax(-1) @ encoded).squeeze(1)
             outputs.append(self.output(torch.cat([context, state], dim=-1)))
         return torch.stack(outputs, dim=1)
+
+
+class PractisedTransformer(nn.Module):
+    """A pre-norm nn.Transformer between two linear layers, with sinusoidal positions.
+
+    Args:
+        features: F, the number of features.
+        width: D, the width of every layer.
+        heads: number of attention heads.
+        layers: number of layers in the encoder and in the decoder.
+        feedforward: width of the hidden layer in each feed-forward sublayer.
+        longest: length of the longest sequence.
+    """
+
+    positions: Tensor
+    ahead: Tensor
+
+    def __init__(
+        self, features: int, width: int, heads: int, layers: int, feedforward: int, longest: int
+    ) -> None:
+        super().__init__()
+        self.source_in, self.target_in = (nn.Linear(features, width) for _ in range(2))
+        self.transformer = nn.Transformer(
+            width, heads, layers, layers, feedforward, dropout=0.0, batch_first=True,
+            norm_first=True,
+        )  # fmt: skip
+        self.output = nn.Linear(width, features)
+        place = torch.arange(longest).unsqueeze(-1)
+        angles = place * torch.exp(torch.arange(0, width, 2) * (-math.log(10_000.0) / width))
+        waves = torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(-2)
+        self.register_buffer("positions", waves)
+        ahead = nn.Transformer.generate_square_subsequent_mask(longest)
+        self.register_buffer("ahead", ahead)
+
+    def forward(self, source: Tensor, target: Tensor) -> Tensor:
+        """Return the outputs (N, T, F) for sources (N, S, F) and targets (N, T, F), with teacher
+        forcing at every step."""
+        S, T = source.shape[1], target.shape[1]
+        shifted = torch.cat([source[:, -1:], target[:, :-1]], dim=1)
+        output: Tensor = self.transformer(
+            self.source_in(source) + self.positions[:S],
+            self.target_in(shifted) + self.positions[:T],
+            tgt_mask=self.ahead[:T, :T], tgt_is_causal=True,
+        )  # fmt: skip
+        values: Tensor = self.output(output)
+        return values
 
 
 def train_practised(

@@ -42,7 +42,7 @@ class ConfigError(SeqattnError):
 
 
 class PluginError(SeqattnError):
-    """The error for a plugin that is missing or cannot be loaded (exit code 2)."""
+    """The error for a plugin that is missing or cannot be used (exit code 2)."""
 
     exit_code = 2
 

@@ -3,11 +3,11 @@
 The numbers of a generator do not depend on draws from other generators. Code that uses an
 additional generator therefore changes no other draw, and a resumed run has no generator state to
 restore. The numbers come from Philox (Salmon et al. 2011, "Parallel Random Numbers: As Easy as 1,
-2, 3"). The key of Philox is a function of the seed and the stream. The highest word of its counter
-is the position, or a hash of the position if the position is a name. The generators are instances
-of NumPy's class `RandomState`, because NumPy guarantees that the numbers of this class are the same
-in every version (NEP 19). The numbers of the newer class `Generator` may change from version to
-version.
+2, 3"). The key of Philox is a function of the seed and the stream. The highest word of the counter
+of Philox is the position, or a hash of the position if the position is a name. The generators are
+instances of NumPy's class `RandomState`, because NumPy guarantees that the numbers of this class
+are the same in every version (NEP 19). The numbers of the newer class `Generator` may change from
+version to version.
 """
 
 from __future__ import annotations

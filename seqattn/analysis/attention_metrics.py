@@ -27,10 +27,11 @@ class AttentionMetrics:
         entropy_bits: (L, A), the mean entropy of the weights at a target step, in bits; None if the
             weights at a target step do not sum to 1.
         entropy_share: (L, A), the mean ratio of the entropy to the maximum entropy, which is log2
-            of the source length. The mean covers the sequences with two or more source steps. It is
-            None if there are no such sequences, or if the weights at a target step do not sum to 1.
+            of the source length. The mean covers the sequences with two or more source steps. The
+            value is None if there are no such sequences, or if the weights at a target step do not
+            sum to 1.
         padding_mass: the largest total weight that a head puts on padding at one target step; 0 if
-            the mask is correct.
+            the attention mask is correct.
         steps: the number of valid target steps.
         aligned: the number of aligned target steps, which are the valid target steps with a true
             source step.

@@ -48,8 +48,8 @@ def require_attention(run: Path, model: Model) -> None:
         model: the `model` section of the run.
 
     Raises:
-        UsageError: if the model has no attention. The message contains the config value that
-            removes the attention, if the model has this key.
+        UsageError: if the model has no attention. If the model has the key `model.attention`, the
+            message contains `model.attention: null`.
     """
     if not model.has_attention:
         removed = " (model.attention: null)" if hasattr(model, "attention") else ""

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from seqattn.cli.completion import complete_run
-from seqattn.cli.options import ConfigFile, JsonFlag, Overrides, Quiet
+from seqattn.cli.options import ConfigFile, Device, JsonFlag, Overrides, Quiet
 from seqattn.cli.output import end_on_closed_pipe, ignore_closed_pipe, note, plain_console, show
 from seqattn.errors import CheckpointError, counted
 
@@ -80,6 +80,7 @@ def verify_resume_command(
     stops: Annotated[
         int, typer.Option("--stops", metavar="N", min=1, max=1000, help="Number of stops.")
     ] = 5,
+    device: Device = "auto",
     quiet: Quiet = False,
 ) -> None:
     """Test that a resumed run equals an uninterrupted run.
@@ -96,8 +97,9 @@ def verify_resume_command(
     resolved = resolve(config, overrides or []).config
     with tempfile.TemporaryDirectory(prefix="seqattn-") as folder:
         result = verify_resume(
-            resolved, Path(folder), stops=stops, message=(lambda line: None) if quiet else note
-        )
+            resolved, Path(folder), stops=stops, device=device,
+            message=(lambda line: None) if quiet else note,
+        )  # fmt: skip
     steps = f"{', '.join(map(str, result.stops))} of {result.steps}"
     if result.difference is not None:
         raise CheckpointError(

@@ -135,7 +135,7 @@ def _start_workers_early(plan: ComparisonPlan, output_dir: Path, jobs: int | Non
     Args:
         plan: the variants and seeds.
         output_dir: the parent of the comparison folder.
-        jobs: the requested number of workers; None to choose it.
+        jobs: the requested number of workers; None to let the program choose the number.
     """
     from seqattn.runs import RunFolder
     from seqattn.runs.fork_server import start_fork_server

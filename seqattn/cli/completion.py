@@ -26,8 +26,8 @@ def join_bash_words() -> None:
     """Join the words that bash split at equals signs, before typer reads them.
 
     bash passes `--set model.cell=gr` as the four words `--set`, `model.cell`, `=` and `gr`, and
-    replaces only the last of them. The function joins the words of each value. From the word to
-    complete, it moves the key to the environment variable `KEY_VARIABLE`.
+    replaces only the last of them. The function joins the words of each value. It moves the key of
+    the word to complete to the environment variable `KEY_VARIABLE`.
     """
     if os.environ.get(VARIABLE) != "complete_bash":
         return
@@ -71,8 +71,8 @@ def complete_shipped(incomplete: str) -> Candidates:
 
 
 def complete_run(incomplete: str) -> Candidates:
-    """Return the run folders that match the typed text, the folders that contain runs, and these
-    runs.
+    """Return the run folders that match the typed text, the matching folders that contain runs, and
+    these runs.
 
     If the text contains no slash, the function searches in `outputs`, the default folder of runs.
     """
@@ -107,7 +107,8 @@ def complete_override(incomplete: str) -> Candidates:
 
 
 def complete_reading(incomplete: str) -> Candidates:
-    """Return the same as `complete_override`, but only the keys that define how a file is read."""
+    """Return the same candidates as `complete_override`, but only for the keys that define how a
+    file is read."""
     return _complete_key(incomplete, only_reading=True)
 
 
@@ -128,6 +129,6 @@ def _complete_key(incomplete: str, *, only_reading: bool) -> Candidates:
 
 
 def _one_line(text: str) -> str:
-    """Shorten a description, because typer wraps a long one, and a shell reads one candidate per
-    line."""
+    """Shorten a description to one line, because typer wraps a long description, and a shell reads
+    one candidate per line."""
     return textwrap.shorten(text, 70, placeholder=" ...")

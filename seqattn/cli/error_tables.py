@@ -63,7 +63,8 @@ def error_cells(scored: Mapping[str, Any], loss: float, name: str) -> list[str]:
 
 
 def feature_tables(scored: Mapping[str, Any]) -> list[Table]:
-    """Return one table per feature, with the errors of all forecasts.
+    """Return a table for each of the first `MAX_FEATURES_SHOWN` features, with the errors of all
+    forecasts.
 
     The list of tables is empty if there is only one feature, or if the results do not contain the
     MAE, RMSE and MASE.

@@ -208,8 +208,8 @@ def print_explanation(explanation: Explanation, form: str, units: DataUnits | No
 
 
 def _cells(stage: Stage) -> tuple[list[str], list[list[str]]]:
-    """Return the headings and the rows of the table of a stage. A wide table with few rows is
-    transposed."""
+    """Return the headings and the rows of the table of a stage. A table with more than
+    `MAX_COLUMNS` columns is transposed if it has fewer rows than columns."""
     from seqattn.analysis.explanation import DECIMALS
 
     headings = ["", *stage.columns]

@@ -108,7 +108,8 @@ def _plugin_option() -> Any:
 def _simplify(text: str) -> str:
     """Remove the range of a number and the parentheses around a default from a help text.
 
-    If a user gives a number out of range, the error message states the range.
+    The help text does not need the range, because the error message for a number out of range
+    states the range.
     """
     text = re.sub(r"(; |\s*\[)(\d+<=)?x[<>]=\d+\]$", lambda match: "]" * (match[1] == "; "), text)
     return re.sub(r"\[default: \((.*)\)\]$", r"[default: \1]", text)

@@ -146,7 +146,7 @@ class ForecastWriter:
     def _rounded(self, values: Floats, part: Sequences) -> NDArray[np.floating]:
         """Round values to the precision of float32.
 
-        The scale of a sequence determines the number of decimals.
+        If the data are scaled, the scale of each sequence determines the number of decimals.
         """
         if self.scaling.is_identity:
             return round_forecast(values)
@@ -207,8 +207,8 @@ def predict_file(
         form: the format of the forecasts.
         steps: the number of steps to forecast.
         override: the replacement of the attention weights; None for the model's own weights.
-        attention: the file for the attention weights; None to write no weights. Until the end,
-            large weights are kept on disk.
+        attention: the file for the attention weights; None to write no weights. The function keeps
+            large weights on disk until the end.
     """
     from tqdm import tqdm
 

@@ -89,15 +89,18 @@ class RunOptions:
         return [*(self.overrides or []), *name]
 
 
+Device = Annotated[Literal["auto", "cpu", "cuda"], typer.Option(
+    "--device", help="Device; auto uses a GPU if there is one."
+)]  # fmt: skip
+
+
 @dataclass(frozen=True)
 class ComputeOptions:
     """The options for the device and the number of threads."""
 
     heading: ClassVar = "Compute options"
 
-    device: Annotated[Literal["auto", "cpu", "cuda"], typer.Option(
-        "--device", help="Device; auto uses a GPU if there is one."
-    )] = "auto"  # fmt: skip
+    device: Device = "auto"
     threads: Annotated[int | None, typer.Option(
         "--threads", metavar="N", min=1, max=1024, help="CPU threads.",
         show_default="1 for small models, or the fastest in a measurement",
@@ -150,8 +153,8 @@ class InputOptions:
 def grouped_options(command: Callable[..., None]) -> Callable[..., None]:
     """Replace each dataclass parameter of a command with the fields of the dataclass.
 
-    The returned function has the attribute `headings`. It contains the heading of each option from
-    a dataclass, by parameter name.
+    The returned function has the attribute `headings`. This attribute contains the heading of each
+    option from a dataclass, by parameter name.
 
     Raises:
         ValueError: if two parameters of the command have the same name.

@@ -1,7 +1,7 @@
 """Functions that write to standard output and standard error.
 
 Names, ids and paths may contain any characters. Console markup and emoji codes in them have no
-effect. Control characters are escaped, except in data that is written to a file or a pipe.
+effect. Control characters are escaped, except in data that are written to a file or a pipe.
 """
 
 from __future__ import annotations

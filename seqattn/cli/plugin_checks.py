@@ -62,7 +62,7 @@ def _show_report(report: MechanismReport) -> None:
 
 
 def _summarize(failed: Sequence[MechanismReport]) -> str:
-    """Return a text with the failed checks of each mechanism."""
+    """Return the failed checks of each mechanism as text."""
     parts = []
     for report in failed:
         names = [row.check for row in report.rows if row.state == "failed"]

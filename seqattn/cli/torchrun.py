@@ -37,7 +37,7 @@ def check_not_distributed(command: str) -> None:
 
 
 def launcher_id() -> str:
-    """Return a string with the host and the process id of torchrun.
+    """Return a string with the host name and the process id of torchrun.
 
     The string remains the same if torchrun restarts the training processes.
     """

@@ -131,7 +131,8 @@ def train_command(
 def _before_writing(
     folder: Path, configs: Sequence[tuple[Config, RunFolder]], existing: ExistingRun, *, many: bool
 ) -> None:
-    """Check that there is a run if `--resume` is given, and create the folders of many seeds."""
+    """If `--resume` is given, check that a run exists. If there are many seeds, create their
+    folders."""
     from seqattn import experiments
     from seqattn.runs import check_run_exists
 

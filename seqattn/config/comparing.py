@@ -119,8 +119,8 @@ def plan_comparison(
     seeds: int | None = None,
     resample_data: bool | None = None,
 ) -> ComparisonPlan:
-    """Read a config, and plan the comparison that it describes. The other arguments replace values
-    in the config.
+    """Read a config, and plan the comparison that it describes. The arguments after `source`
+    replace values in the config.
 
     Args:
         source: the config file, or a mapping with the same keys.
@@ -338,8 +338,8 @@ def _parse_section(section: Any, path: str) -> Compare:
 
 
 def _parse_grid(given: Grid, option: str, mistakes: list[str]) -> dict[str, list[Any]]:
-    """Parse the texts `PATH=A,B,...` of the option `--vary` or `--along`. Each value in a text is
-    YAML. A mapping is returned as a dict of lists."""
+    """Parse the strings `PATH=A,B,...` of the option `--vary` or `--along`. Each value in a string
+    is YAML. If `given` is a mapping, convert it to a dict of lists."""
     if isinstance(given, Mapping):
         return {key: list(values) for key, values in given.items()}
     grid: dict[str, list[Any]] = {}
@@ -386,7 +386,7 @@ def _combinations(grid: Mapping[str, Sequence[Any]]) -> list[tuple[str, Mapping[
 
 def _value_name(key: str, value: Any) -> str:
     """Return a name for a value of a key, such as `dot` for a string, or `hidden_dim-16` for a
-    number. Each run of characters that a name cannot contain becomes a hyphen."""
+    number. Consecutive characters that a name cannot contain become one hyphen."""
     if isinstance(value, dict):
         value = "-".join(str(inner) for inner in value.values())
     elif not isinstance(value, str):

@@ -63,7 +63,7 @@ def resolve(source: ConfigSource, overrides: Sequence[Override] = ()) -> Resolve
         overrides: the changed values; see `Override`.
 
     Raises:
-        ConfigError: if there are mistakes in the file or the overrides, which the error lists, or
+        ConfigError: if there are mistakes in the file or the overrides (the error lists them), or
             if the config describes a comparison.
         PluginError: if a plugin of the config cannot be loaded.
     """
@@ -103,8 +103,8 @@ class Draft:
             of the key to the origin. An origin is "FILE:LINE" or the override, such as
             "--set PATH=VALUE".
         mistakes: the mistakes found so far.
-        is_own: whether the config is the user's own config. If it is, `resolve` lists the plugins
-            that the config uses in the key `plugins`.
+        is_own: whether the config is the user's own config. If it is, `resolve` extends the key
+            `plugins` with the plugins that the config uses.
     """
 
     path: Path | str | None
@@ -253,8 +253,9 @@ def _line(mistake: str) -> tuple[bool, int]:
 def _place(at: KeyPath, places: Mapping[KeyPath, str], path: Path | str | None) -> str:
     """Return the origin of the value at a path, which is "FILE:LINE" or an override.
 
-    If the value has no origin of its own, the result is "default" if `path` is None. Otherwise, it
-    is the origin of the innermost section around the value or, if there is none, the path.
+    For a value without its own origin, the result is "default" if `path` is None. If `path` is not
+    None, the result is the origin of the innermost section around the value that has an origin, or
+    `path` if no section has one.
     """
     if at in places:
         return places[at]

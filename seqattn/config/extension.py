@@ -275,7 +275,7 @@ def _with_subclasses(section: type[Section]) -> Iterator[type[Section]]:
 
 
 def _has_texts(annotation: Any) -> bool:
-    """Return whether an annotation names its choices as texts, as in `Literal["gru", "lstm",
+    """Return whether an annotation lists its choices as strings, as in `Literal["gru", "lstm",
     "rnn"]`."""
     return bool(choices(annotation))
 
@@ -296,10 +296,10 @@ def _with_variant(annotation: Any, name: str, section: type[Section]) -> Any:
 
 
 def _with_choice(annotation: Any, name: str, section: type[Section]) -> Any:
-    """Add a name to an annotation that names its choices as texts.
+    """Add a name to an annotation that lists its choices as strings.
 
-    A config gives the new name as a text, or as the key `name` of the section. The text alone
-    selects the section with its defaults.
+    A config gives the new name as a string, or as the value of the key `name` in the section. The
+    string alone selects the section with its defaults.
     """
     texts = (*choices(annotation), name)
     sections = {**variants(annotation), name: section}

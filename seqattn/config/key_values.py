@@ -17,10 +17,10 @@ from seqattn.config.sections import all_keys, choices, field_variants
 def key_values(*, only_reading: bool = False) -> Mapping[str, Mapping[str, str]]:
     """Return the values that completion suggests for the config keys, by dotted key.
 
-    The values are YAML texts, each with the first sentence of the description of the key. If a key
-    has no fixed set of values, the function suggests its default if this is a number or a text, and
-    "" otherwise. It also suggests `null` if the key accepts `null`. The section `compare` is left
-    out.
+    The values are YAML texts, each with the first sentence of the description of the key. If the
+    value of a key is not a section and has no fixed choices, the function suggests the default of
+    the key if this default is a number or a string, and "" otherwise. It also suggests `null` if
+    the key accepts `null`. The section `compare` is left out.
 
     Args:
         only_reading: whether to return only the keys that define how a data file is read.
@@ -39,8 +39,8 @@ def key_values(*, only_reading: bool = False) -> Mapping[str, Mapping[str, str]]
 
 
 def _values(field: FieldInfo, is_section: bool) -> Iterator[str]:
-    """Yield the values of a key as YAML texts. For a section, yield only its names, if it has any,
-    and `null`, if the key accepts it."""
+    """Yield the values of a key as YAML texts. If the value is a section, yield only the names that
+    the key accepts instead of a section, and `null` if the key accepts `null`."""
     types = (field.annotation, *get_args(field.annotation))
     yield from map(as_value, choices(field.annotation))
     if bool in types:

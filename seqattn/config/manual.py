@@ -74,7 +74,7 @@ def _default_text(value: Any, found: Mapping[str, Any]) -> str:
 
 
 def _value_types(found: Mapping[str, Any]) -> str:
-    """Return a description of the allowed values."""
+    """Return a Markdown description of the allowed values of a key."""
     if "const" in found:
         return f"`{found['const']}`"
     if "enum" in found:

@@ -129,8 +129,8 @@ def to_yaml(config: Config, origins: Mapping[str, str] | None = None) -> str:
 
     Args:
         config: the config.
-        origins: the origin of each value by dotted path, which becomes a comment beside the value;
-            None for text without comments.
+        origins: the origin of each value, by dotted path, for a comment beside the value; None for
+            text without comments.
     """
     lines: list[tuple[str, str]] = []
 

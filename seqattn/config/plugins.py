@@ -35,7 +35,7 @@ class PluginChangedWarning(UserWarning):
 
 def load_plugin(plugin: str | Path) -> Source:
     """Load a plugin, so that configs can contain the names that the plugin registers. A plugin that
-    is loaded already is not loaded again.
+    is already loaded is not loaded again.
 
     Args:
         plugin: the path of a Python file, the name of an importable module, or the name of an entry
@@ -46,7 +46,7 @@ def load_plugin(plugin: str | Path) -> Source:
 
     Raises:
         PluginError: if the plugin cannot be found or loaded, if it registers nothing, or if it
-            registers a name that exists already.
+            registers a name that already exists.
     """
     if isinstance(plugin, Path) or is_file_name(plugin):
         return _load_file(Path(plugin))
@@ -233,11 +233,12 @@ def with_used_plugins(config: Config) -> Config:
 
 
 def plugin_contents() -> dict[str, bytes | None]:
-    """Return the loaded plugins, with which another process can load them by `load_received`.
+    """Return the contents of the loaded plugins, so that another process can load the plugins with
+    `load_received`.
 
     Returns:
         the content of each file by path, and None for each module by name, in the order in which
-        they were loaded. Plugins that are neither a file nor a module are left out.
+        the plugins were loaded. Plugins that are neither a file nor a module are left out.
     """
     return {
         str(source.path) if source.sha256 in _contents else source.module: _contents.get(
@@ -278,7 +279,7 @@ def load_received(
 
 
 def require_plugins(content: Mapping[str, Any], origin: str) -> None:
-    """Check that each plugin that an invalid config lists is loaded.
+    """Check that every plugin listed in an invalid config is loaded.
 
     Args:
         content: the plain data of the config.
@@ -337,7 +338,7 @@ def plugin_changes(before: Config, now: Config) -> tuple[str, ...]:
 
 def _loaded(entry: Mapping[str, Any]) -> Source | None:
     """Return the loaded plugin with the digest of an entry. If there is none, return the loaded
-    plugin with the same file name or module, or None if this is also missing."""
+    plugin with the same file name or module, or None if there is no such plugin either."""
     sources, digest = extension.SOURCES.values(), entry.get("sha256")
     same = [source for source in sources if digest is not None and source.sha256 == digest]
     name = _short_name(entry)
@@ -359,7 +360,7 @@ def _warn_changed(entry: Mapping[str, Any], source: Source) -> None:
 
 
 def describe_change(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
-    """Return a sentence about two versions of a plugin, without the final period."""
+    """Return a sentence with the digests of two versions of a plugin, without the final period."""
     return (
         f"plugin {_short_name(old)}: the run was trained with SHA-256 {old.get('sha256')}, and the"
         f" loaded {_short_name(new)} has SHA-256 {new.get('sha256')}"

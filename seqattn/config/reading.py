@@ -101,8 +101,8 @@ def _similar_files(path: Path) -> list[str]:
     """Return the YAML files with names that are similar to the name of a missing file.
 
     The function searches the folder of the missing file, then `configs/`, and then the shipped
-    configs, and returns the files of the first place with similar names. A shipped config is
-    returned by its name.
+    configs, and stops at the first place that contains similar names. The result contains the name
+    of a shipped config instead of its path.
     """
     by_file = [
         {str(file): file.stem for file in sorted(files)}
@@ -182,8 +182,8 @@ def shorten_text(text: str, size: int = 60) -> str:
 
 
 def _check_yaml_features(text: str, origin: str) -> None:
-    """Check the events of the YAML parser before data are built from them. The check itself is not
-    recursive.
+    """Check the events of the YAML parser before data are built from them. The check is not
+    recursive, so deep nesting cannot exceed Python's recursion limit.
 
     Raises:
         ConfigError: if the text has tags, anchors, aliases, several documents or too many levels.
@@ -253,7 +253,8 @@ def _to_plain(
 
 
 def _parse_scalar(node: yaml.ScalarNode) -> Any:
-    """Return the value of a scalar; see the start of this module. Quoted scalars are strings.
+    """Return the value of a scalar, by the rules at the start of this module. Quoted scalars are
+    strings.
 
     Raises:
         ValueError: if the scalar is an integer with too many digits.

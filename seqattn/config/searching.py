@@ -248,8 +248,8 @@ def _to_integer_range(found: Range, config: TrialConfig) -> Range:
 
 
 def _check_values(found: Range, config: TrialConfig) -> list[str]:
-    """Return the mistakes in the bounds or values of a range. Two values with the same config are
-    also a mistake."""
+    """Return the mistakes in the bounds or values of a range. Two values that give the same config
+    are also a mistake."""
     ends = found.values or (found.low, found.high)
     mistakes = [words for end in ends for words in _config_mistakes(config, found.path, end)]
     if mistakes:

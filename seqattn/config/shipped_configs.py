@@ -19,8 +19,8 @@ DATA_PATHS = ("path", "validation_path", "test_path")
 
 
 def shipped_folder() -> Path:
-    """Return the folder of the shipped configs. The path is relative if the current folder contains
-    the folder."""
+    """Return the folder of the shipped configs. The path is relative if this folder is inside the
+    current folder."""
     inside = Path(__file__).parent / "shipped"
     folder = inside if inside.is_dir() else Path(__file__).parents[2] / CLONE_FOLDER
     here = Path.cwd()
@@ -44,7 +44,7 @@ def shipped_configs() -> dict[str, Path]:
 
 def config_description(text: str) -> str:
     """Return the description at the start of a config: the first sentence of its comments, without
-    the line for editors."""
+    the line that configures the YAML language server."""
     words = list[str]()
     for line in text.splitlines():
         comment = line.lstrip("#").strip()
@@ -64,8 +64,8 @@ def has_comparison(text: str) -> bool:
 def find_config(path: Path) -> Path:
     """Find the config that a user asks for by a path or by the name of a shipped config.
 
-    An existing file or folder always has priority. Next comes an existing file with one of
-    `SUFFIXES`: the path `my` selects `my.yaml`. Otherwise, the name of a shipped config selects
+    An existing file or folder always has priority. An existing file with one of `SUFFIXES` has the
+    next priority: the path `my` selects `my.yaml`. Otherwise, the name of a shipped config selects
     this config, and so does its path in a clone (`configs/NAME.yaml`) if there is no folder
     `configs`.
 

@@ -33,7 +33,7 @@ class Starter:
     Attributes:
         file: the name of the config file.
         text: the content of the config file.
-        command: the command that trains the config, "train" or "compare".
+        command: the seqattn command that runs the config, "train" or "compare".
         data_files: the data files of the config, in the folder of the shipped configs. Copies of
             these files belong in the folder of the config file.
     """

@@ -157,7 +157,7 @@ class ColumnRoles:
     def _with_role(
         self, options: ReadOptions, role: str, name: str, header: Sequence[str]
     ) -> ReadOptions:
-        """Return the options with the columns of one role set.
+        """Set the columns of one role in the options, and return the new options.
 
         Args:
             options: the options before the role is set.

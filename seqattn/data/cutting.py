@@ -36,7 +36,8 @@ def cut_series(series: Series, spans: Spans, config: OwnFile, left_out: LeftOut)
 
     Raises:
         DataError: if all series are too short, if a source or a target has too few values, if the
-            config does not define how to cut, or if it does although the file has separate targets.
+            config does not define how to cut the series, or if it defines this although the file
+            has separate targets.
     """
     names, target = series.columns, series.target
     features = _Features(names, names)
@@ -79,7 +80,7 @@ def cut_at_length(series: Series, source_length: int) -> Windows:
     each whole series is a source and its separate target is the target.
 
     Raises:
-        DataError: if a series has too few steps, or no observed source value of a feature.
+        DataError: if a series has too few steps, or if a source has no observed value of a feature.
     """
     spans, names = Spans.of_series(series), series.columns
     if series.target is not None:

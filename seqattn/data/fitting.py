@@ -1,4 +1,4 @@
-"""Functions that fit the scaling of a data set from files to its training part."""
+"""Functions that fit the scaling of a data set to its training part, for data sets from files."""
 
 from __future__ import annotations
 

@@ -210,8 +210,8 @@ class StepRows(NamedTuple):
         return np.where(counted, plain, unit), np.where(counted, fits[plain].step, step)
 
     def assume_most_frequent(self, unit: Integers, step: Floats) -> tuple[Integers, Floats]:
-        """Return the units and steps of all sequences. A sequence with one row, or with two rows
-        that fit, gets the most frequent interval of the longer sequences."""
+        """Return the units and steps of all sequences. A sequence with one or two rows gets the
+        most frequent interval of the longer sequences if its rows fit this interval."""
         lengths = np.diff(self.offsets)
         if (lengths > 2).all():
             return unit, step

@@ -36,13 +36,13 @@ def too_short_notes(names: Sequence[str]) -> list[str]:
 
 
 def describe_dropped_series(count: int) -> str:
-    """Return the number of series that `data.missing: drop_sequence` drops, and the reason."""
+    """Return text that states how many series `data.missing: drop_sequence` drops, and why."""
     return f"{counted(count, 'sequence')} with empty cells or missing rows"
 
 
 def describe_dropped(count: int, config: OwnFile) -> str:
-    """Return the number of series or windows that are dropped because of `data.missing`, and the
-    reason."""
+    """Return text that states how many series or windows are dropped because of `data.missing`, and
+    why."""
     if config.window is None:
         return describe_dropped_series(count)
     if config.missing == "drop_sequence":

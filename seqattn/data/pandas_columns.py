@@ -1,4 +1,5 @@
-"""Conversion of the columns and index of a pandas DataFrame to NumPy. pandas is not imported."""
+"""Conversion of the columns and index of a pandas DataFrame to NumPy. This module does not import
+pandas."""
 
 from __future__ import annotations
 
@@ -181,7 +182,7 @@ def _microsecond_dates(name: str, values: NDArray[Any]) -> NDArray[Any]:
     """Convert dates to microseconds.
 
     Raises:
-        DataError: if a date is outside the range of microseconds.
+        DataError: if a date is outside the range of `datetime64[us]`.
     """
     unit = np.datetime_data(values.dtype)[0]
     if unit in MICROSECONDS:

@@ -71,8 +71,8 @@ def _find_in_folder(folder: Path, form: str) -> list[Path]:
 def file_series_names(path: str, files: Sequence[Path]) -> list[str]:
     """Return one name per file, for naming series that have no ids.
 
-    A series gets the name of its file without the suffix. If several files have the same name, the
-    name of the folder precedes the name of the file. If these names are not unique, because some
+    A series gets the name of its file without the suffix. If several files have this name, the
+    series gets the path of its file without the suffix. If these names are not unique, because some
     files differ only in their suffixes, each series gets the path of its file with the suffix.
 
     Args:

@@ -64,7 +64,8 @@ class PluginTask:
 
 
 def _place_of(error: Exception, owner: extension.Source) -> str:
-    """Return the file of a plugin, and the last line of this file in the traceback, if any."""
+    """Return the file of a plugin, with the number of the last line of this file in the traceback,
+    if any."""
     lines = [
         frame.lineno for frame in traceback.extract_tb(error.__traceback__)
         if frame.filename == str(owner.path)
@@ -91,7 +92,7 @@ def register_task(
 
     Raises:
         PluginError: if the config class is not a subclass of `seqattn.TaskConfig`, or if the name
-            is invalid or exists already. The decorator raises this error.
+            is invalid or already exists. The decorator raises this error.
     """
 
     def register(generate: Generate) -> Generate:

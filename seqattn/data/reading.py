@@ -254,8 +254,8 @@ class _FileReader:
 
     def _with_unique_names(self, file: Path, chunk: Chunk) -> Chunk:
         """Make sequence names unique across several files without series ids. A name that only
-        counts the sequences gets the file name as a prefix. If a table has a single sequence, its
-        name is the file name."""
+        counts the sequences gets the file name as a prefix. If a long table has a single sequence,
+        the sequence gets the file name."""
         if len(self.files) == 1 or chunk.style.series:
             return chunk
         called, ids = self.called[file], chunk.ids

@@ -54,7 +54,7 @@ def find_season(series: SeriesCollection, longest: int | None = None) -> Season 
 
     - Among the lags m/2 to 3m/2, the autocorrelation is highest at lag m. The lag m is therefore a
       local maximum.
-    - At a shorter lag, the autocorrelation is at or below 0, because the autocorrelation of a
+    - At some shorter lag, the autocorrelation is at or below 0, because the autocorrelation of a
       season sums to 0 over the season.
     - At lag m, the autocorrelation exceeds the upper 95% bound of a process with short memory only.
       The bound is z sqrt((1 + 2 (r_1^2 + ... + r_q^2)) / n). This is Bartlett's formula for the

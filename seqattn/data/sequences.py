@@ -244,7 +244,7 @@ def row_blocks(values: NDArray[np.floating]) -> Iterator[tuple[int, NDArray[np.f
 
 
 def pad_sequences(rows: Sequence[Floats], features: int) -> tuple[Floats, Integers]:
-    """Pad arrays (L, F) of different lengths L with 0.
+    """Pad arrays (L, F) of different lengths L with zeros to the longest length.
 
     Returns:
         one array (N, longest L, F), and the lengths (N,).

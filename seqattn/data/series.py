@@ -151,7 +151,7 @@ def infer_spacing(chunk: Chunk, trained: Frequency | None = None) -> Spacing | N
 def select_rows(chunk: Chunk, keep: NDArray[np.bool_]) -> Chunk:
     """Return the chunk with only the rows for which `keep` is True, and without separate targets.
 
-    If the chunk has no times, the times are row numbers that count from 1 in each sequence.
+    If the chunk has no times, the result has row numbers as times, counted from 1 in each sequence.
     """
     points = chunk.points
     rows, series_index = np.flatnonzero(keep), np.repeat(np.arange(len(points)), points.lengths)

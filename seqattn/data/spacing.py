@@ -42,7 +42,8 @@ class Frequency(NamedTuple):
         unit: one of `UNITS` except "unknown".
         step: interval, counted in `unit`. If the unit is "time", the interval is in microseconds.
         day: day of the month if the unit is "month" and the day is one of `END_DAYS`, otherwise 0.
-            If there are few rows, such a day may look like the last day of the month.
+            This day is stored because, in a sequence of few rows, it can also be the last day of
+            every month.
     """
 
     unit: str
@@ -109,9 +110,9 @@ class Spacing(NamedTuple):
 
         For each sequence, the grid with the fewest missing rows is chosen. The interval is the
         smallest distance between two consecutive rows on this grid; for numbers that are not
-        integers, the mean distance gives a more precise value. A sequence of one or two rows shows
-        no gaps. Such a sequence takes the most frequent interval of the longer sequences if its
-        rows are on the grid of that interval.
+        integers, the mean distance gives a more precise value. A sequence of one or two rows
+        does not show whether rows are missing. Such a sequence takes the most frequent interval of
+        the longer sequences if its rows are on the grid of that interval.
 
         Args:
             order: (rows,) numbers or dates that increase within each sequence.

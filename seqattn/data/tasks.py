@@ -65,7 +65,8 @@ def naive_forecast_of(task: Task) -> tuple[str, NaiveForecast] | None:
     """Return the name and the forecast function of the naive baseline of a task.
 
     The baseline of a built-in task applies the rule of the task to the sources. Return None for
-    `copy`, `reverse`, `sort` and `lag`, because the rules of these tasks reach the noise floor.
+    `copy`, `reverse`, `sort` and `lag`, because the rules of these tasks give the lowest possible
+    error, which is the noise floor.
     Also return None for a plugin task without a baseline.
     """
     if type(task) in PLUGIN_TASKS:
@@ -145,7 +146,7 @@ def _lagged_order(lengths: Integers, lag: int, steps: int) -> Integers:
 
 
 def _gather_points(source: Floats, alignment: Integers) -> Floats:
-    """Return the source steps at the indices (N, T) as an array (N, T, F), with 0 at index -1."""
+    """Return the source steps at the indices (N, T) as an array (N, T, F), with 0 for index -1."""
     points = source[np.arange(len(source))[:, None], np.maximum(alignment, 0)]
     return np.where(alignment[:, :, None] >= 0, points, 0.0)
 
@@ -174,8 +175,8 @@ def _generate_recall(task: Recall, n: int, seed: int) -> Sequences:
 
 
 def nearest_key_value(source: Floats, lengths: Integers, steps: int) -> Floats:
-    """Forecast the task `recall` from the source alone. The forecast of every step is the value of
-    the key that is nearest to the query.
+    """Forecast the targets of `recall` from the sources alone. The forecast of every step is the
+    value of the key that is nearest to the query.
 
     Args:
         source: (N, S, F) alternating keys and values, followed by the query.
@@ -230,8 +231,8 @@ def _generate_polygons(task: Polygons, n: int, seed: int) -> Sequences:
 
 
 def rotate_on(source: Floats, lengths: Integers, steps: int) -> Floats:
-    """Forecast the task `polygons` from the source alone. Each forecast corner is the previous
-    corner, rotated about the center by the angle between the last two source corners.
+    """Forecast the targets of `polygons` from the sources alone. Each forecast corner is the
+    previous corner, rotated about the center by the angle between the last two source corners.
 
     Args:
         source: (N, S, 2) corners.

@@ -37,7 +37,7 @@ TRAINED = b"trained already"
 def share_start(processes: ProcessGroup, job: Job) -> Job | None:
     """Exchange all messages before the first step. Every process calls this function.
 
-    The messages are, in this order:
+    The exchange consists of these parts, in this order:
 
     1. All processes compare digests of config and data.
     2. Process 0 sends the content of its checkpoint file, or an empty message for a new run. If
@@ -73,7 +73,7 @@ def share_start(processes: ProcessGroup, job: Job) -> Job | None:
 
 
 def share_skip_map(processes: ProcessGroup, job: Job) -> Job:
-    """Send the map that process 0 has fitted to the other processes.
+    """Send the fitted map of process 0 to the other processes.
 
     Another machine may round differently, so the other processes do not fit the map.
 

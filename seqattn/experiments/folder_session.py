@@ -53,8 +53,8 @@ class RunWriter:
         self.trackers.log_epochs(state.history)
 
     def _write_parameters(self, state: RunState) -> None:
-        """Write the parameter history if it has changed, and log a message if it leaves out
-        frames."""
+        """Write the parameter history if it has changed. If the history lacks some of the requested
+        epochs, log a message."""
         history = state.parameter_history
         shapes = {name: tuple(tensor.shape) for name, tensor in state.weights.items()}
         epochs = [frame.epoch for frame in history]

@@ -46,8 +46,8 @@ class Resources:
         environment: entries of `environment.json` that all runs share.
         processes: the processes that share every batch of a single run; None if this process is
             alone.
-        workers: number of processes that train groups at the same time. With several, each has one
-            thread, unless `threads` is given.
+        workers: number of processes that train groups at the same time. With several workers, each
+            worker has one thread unless `threads` is given.
     """
 
     device: torch.device
@@ -238,7 +238,7 @@ def _log_errors(jobs: Sequence[Job]) -> Iterator[None]:
 
 
 def log_end(jobs: Sequence[Job], error: BaseException) -> None:
-    """Write the error that has ended the training of jobs to their logs."""
+    """Add a line with the error that has ended the training to the log of each job."""
     name = str(error) if isinstance(error, SeqattnError) else type(error).__name__
     for job in jobs:
         with contextlib.suppress(OSError):  # the disk itself may have failed

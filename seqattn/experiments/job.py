@@ -1,4 +1,5 @@
-"""The job, which describes the training of one run, and the callbacks and launch of its caller."""
+"""The job, which describes the training of one run, and the callbacks and launch settings that a
+caller passes."""
 
 from __future__ import annotations
 
@@ -46,8 +47,8 @@ class Launch:
     """The command that starts the runs.
 
     Attributes:
-        config_path: path of the config file, or None if there is no file. The git revision of the
-            repository of this file is recorded.
+        config_path: path of the config file, or None if there is no file. `environment.json`
+            contains the git revision of the repository that contains this file.
         provenance: entries of `environment.json` with the command and the origins of the config
             values.
         processes: the processes that train a single run together. This process is process 0. None
@@ -70,8 +71,8 @@ class Job:
     """The training of one run, with its config, data, run folder and progress.
 
     Attributes:
-        resume: whether the command continues runs; `state` and `checkpoint` say from where this run
-            continues.
+        resume: whether the command continues runs; `state` and `checkpoint` determine where this
+            run continues.
         state: the newest state of the run. Before training, this is the state from which training
             continues, or None for a new run. After training in this process, this is the final
             state.
@@ -111,7 +112,7 @@ class Job:
 
     @property
     def environment_of_state(self) -> Mapping[str, Any]:
-        """The entries of `environment.json` with which the state was trained.
+        """The entries of `environment.json` that describe how the state was trained.
 
         `environment.json` describes the last start of the run, which may have ended before its
         first save. The entries of the checkpoint therefore replace the entries of the file.

@@ -32,8 +32,8 @@ COPIES_OF_CHUNK = 6
 
 def memory_budget() -> int:
     """Return how many bytes a group of runs may use: a quarter of the memory of the machine, but at
-    most 512 MiB. The runs of a larger group do not train faster than smaller groups, because their
-    arrays do not fit into the cache, and fewer groups use fewer cores."""
+    most 512 MiB. Larger groups do not train faster than smaller groups, because the arrays of a
+    larger group do not fit into the cache, and fewer groups use fewer cores."""
     return min(physical_memory() // 4, 2**29)
 
 
@@ -65,8 +65,8 @@ def estimate_training_memory(
 
     The estimate is the sum of the sequences, the parameters with their copies, and the larger of
     two numbers: the activations of a batch during training, and the attention weights of the test
-    sequences after training. These attention weights count up to `MAX_MEMORY_BYTES`, because larger
-    weights are moved to a file.
+    sequences after training. The estimate includes at most `MAX_MEMORY_BYTES` for these attention
+    weights, because larger weights are moved to a file.
 
     Args:
         S, T: lengths of the longest source and the longest target.
@@ -103,7 +103,7 @@ def checkpoint_bytes(job: Job) -> int:
 
     The estimate counts two checkpoints, and a third one that exists while it is being written. For
     each checkpoint, it counts the weights, the weights of the best epoch, the two moments of Adam,
-    and the history. The parameter history counts twice.
+    and the history. In addition, the estimate counts two copies of the parameter history.
     """
     size = 4 * 4 * job.parameters + 8 * 8 * job.config.training.epochs + 65_536
     return 3 * size + 2 * _history_bytes(job)
@@ -123,7 +123,8 @@ def check_memory(config: Config, data: Splits | None = None) -> None:
             as with a data file, nothing is checked.
 
     Raises:
-        UsageError: if training needs more memory; the message contains the estimate.
+        UsageError: if training needs more memory than the machine has; the message contains the
+            estimate.
     """
     if data is not None:
         parts = data.train, data.validation, data.test
@@ -149,7 +150,8 @@ def check_memory_of_runs(configs: Sequence[Config]) -> None:
     fit into memory together. Data whose size is not in the config are not checked.
 
     Raises:
-        UsageError: if the runs need more memory; the message contains the estimate.
+        UsageError: if the runs need more memory than the machine has; the message contains the
+            estimate.
     """
     # Configs that differ only in their seeds have the same size.
     for config in {repr((c.data, c.model, c.training.batch_size)): c for c in configs}.values():

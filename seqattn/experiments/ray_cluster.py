@@ -164,7 +164,7 @@ def _gpus_per_task(ray: Any, device: str, threads: int) -> int:
 
     Raises:
         UsageError: if no machine has enough cores, or if `device` is "cuda" and no machine has a
-            GPU. Otherwise, a task would wait forever.
+            GPU. Without these errors, a task would wait forever.
     """
     gpus = int(device != "cpu" and ray.cluster_resources().get("GPU", 0) > 0)
     if device == "cuda" and not gpus:

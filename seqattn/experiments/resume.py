@@ -79,8 +79,8 @@ def load_checkpoint(path: Path, job: Job) -> tuple[RunState, Config]:
 
 
 def _changed_files(job: Job) -> str:
-    """Return a sentence about the files that have changed since training began. The sentence is
-    empty if each path of the config is a single file.
+    """Return a sentence about the files that have changed since training began. Return an empty
+    string if each path in the config refers to a single file, or if no file has changed.
     """
     before, now = job.folder.read_data_files(), job.data.digests_by_file
     if not before or not now:

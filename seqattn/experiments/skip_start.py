@@ -12,8 +12,8 @@ from seqattn.models import Seq2SeqModel
 
 
 def fit_skip_maps(groups: Sequence[Sequence[Job]]) -> list[list[Job]]:
-    """Fit the initial map of each new job whose linear skip starts from ridge regression. A resumed
-    job needs no fit, because its checkpoint contains the map.
+    """Fit the initial map of each new job whose linear skip starts from a map that ridge regression
+    fits. A resumed job needs no fit, because its checkpoint contains the map.
     """
     fitted: dict[int, RidgeMap] = {}
 

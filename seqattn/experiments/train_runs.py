@@ -1,4 +1,4 @@
-"""Training of models from configs, side by side if their shapes match."""
+"""Training of models from configs. Runs that can share every step are trained side by side."""
 
 from __future__ import annotations
 
@@ -83,16 +83,17 @@ def train_many(
     callbacks: Callbacks | None = None,
     launch: Launch | None = None,
 ) -> list[Job]:
-    """Train a model for each config in its run folder, side by side if their shapes match.
+    """Train a model for each config in its run folder.
 
-    The configs, data, device and folders are checked before the first file is written. Torch's
-    number of threads is restored at the end.
+    Runs that can share every step are trained side by side; see `group_jobs`. The configs, data,
+    device and folders are checked before the first file is written. Torch's number of threads is
+    restored at the end.
 
     Args:
         configs: each config with its run folder.
         device: "cpu", "cuda" or "auto".
         threads: number of threads that torch uses on the CPU; None to choose the number
-            automatically. A resumed run then keeps its number.
+            automatically. With None, a resumed run keeps its number of threads.
         resume: whether to continue existing runs.
         overwrite: whether to replace existing runs.
         plots: whether to draw the pictures of each run.

@@ -44,6 +44,7 @@ def verify_resume(
     folder: Path,
     *,
     stops: int,
+    device: str = "cpu",
     message: Callable[[str], None] = lambda line: None,
 ) -> VerifyResult:
     """Train a model twice, once without stops and once with stops after random steps, and compare
@@ -52,6 +53,7 @@ def verify_resume(
     Args:
         config: config of both runs.
         folder: an empty folder, in which both run folders are created.
+        device: "cpu", "cuda" or "auto".
         stops: number of stops. There are fewer stops if the run has too few steps.
         message: function that is called with a line for each stop.
 
@@ -62,7 +64,7 @@ def verify_resume(
     uninterrupted, resumed = RunFolder(folder / "at-once"), RunFolder(folder / "with-stops")
     config = without_trackers(config)
     message("Training without a stop.")
-    (job,) = train_many([(config, uninterrupted)], threads=1)
+    (job,) = train_many([(config, uninterrupted)], device=device, threads=1)
     if job.error is not None:
         raise job.error
     batches = job.data.batches(config.training.batch_size)
@@ -81,6 +83,7 @@ def verify_resume(
         try:
             train_many(
                 [(config, resumed)],
+                device=device,
                 threads=1,
                 resume=done > 0,
                 callbacks=Callbacks(stop=_stop_after(calls)),

@@ -1,10 +1,11 @@
 """The number of worker processes that train groups of runs at the same time.
 
-The expected time of a group follows from the sizes of its data and its model. The two constants of
-time were fitted to the works A, B, C and 64 seeds of A of `scripts/bench.py` with manual gradients,
-where the estimates are between 0.8 and 1.2 of the measured times. Models that are trained by
-autograd need two to four times as long. The estimates decide only which groups start first, and
-whether workers are worth their start, so their errors do not change results.
+The expected time of a group follows from the sizes of its data and its model. The two time
+constants were fitted to the workloads A, B, C and 64 seeds of A of `scripts/bench.py` with manual
+gradients. For these workloads, the estimates are 0.8 to 1.2 times the measured times. Models that
+are trained by autograd need two to four times as long. The estimates decide only which groups start
+first, and whether workers save more time than their start takes, so errors of the estimates do not
+change results.
 """
 
 from __future__ import annotations
@@ -82,7 +83,8 @@ def _threads_before(job: Job) -> int | None:
 
 
 def _needs_one_thread(jobs: Sequence[Job]) -> bool:
-    """Return whether a group is so small that it is trained with one thread without a trial."""
+    """Return whether a group is so small that it is trained with one thread, without timing more
+    threads."""
     steps = sum(jobs[0].lengths) * jobs[0].config.training.batch_size
     return 3 * len(jobs) * jobs[0].parameters * steps < MIN_MULTIPLICATIONS
 

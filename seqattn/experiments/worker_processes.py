@@ -5,12 +5,13 @@ a run do not depend on the number of workers, if the number of threads is the sa
 process, which starts the workers, checks all configs, holds the locks of the run folders, and shows
 the progress. A worker writes the files of its runs.
 
-The start of a worker carries only small objects, because the start of a process that ends too early
-could otherwise block the parent process. A worker reports when it is ready, and then receives its
-task.
+The parent process starts a worker with small objects only, because large objects for a process
+that ends too early could block the parent process. A worker reports when it is ready, and then
+receives its task.
 
 A worker ignores stop signals. Instead, the parent process tells all workers to save and exit. If
-the parent process is killed, its workers end at once, because its locks are released.
+the parent process is killed, its workers end at once, because the locks of the run folders are then
+released and another process may write to these folders.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ class _Worker:
         process: the process.
         group: the index of its group.
         memory: the estimated memory of the group in bytes.
-        task: the task, until it is sent.
+        task: the task; None after the task is sent.
         is_ready: whether the worker has reported that it is ready.
     """
 
@@ -65,7 +66,8 @@ class _Pool:
         count: maximum number of workers at the same time.
         trained: the jobs of each group that has ended, with results, by the index of the group.
         error: the first error of a worker.
-        waiting: the indices of the groups that wait for a worker, the longest group last.
+        waiting: the indices of the groups that wait for a worker, in the order of their expected
+            times; the longest time is last.
         next_task: the task of the last group in `waiting`; None if it is not pickled yet.
         workers: the running workers by the connection on which they report.
     """
@@ -106,8 +108,8 @@ class _Pool:
             self.workers.clear()
 
     def _end_workers(self, error: BaseException) -> None:
-        """Tell the workers to save and exit, wait for a short time, kill the other workers, and
-        log the error."""
+        """Tell the workers to save and exit, wait for a short time, kill the workers that still
+        run, and log the error."""
         running = [worker.group for worker in self.workers.values()]
         self.callbacks = Callbacks()
         self.stop.value = self.stop.value or signal.SIGTERM
@@ -201,7 +203,7 @@ class _Pool:
             self._end(worker, kind, content)
 
     def _end(self, worker: _Worker, kind: str, content: Any) -> None:
-        """Keep the result of a worker that has ended. After an error, the others are stopped."""
+        """Keep the result of a worker that has ended. After an error, stop the other workers."""
         group = self.groups[worker.group]
         if kind == "trained":
             self.trained[worker.group] = [
@@ -228,7 +230,8 @@ class _Pool:
 def train_in_workers(
     groups: Sequence[Sequence[Job]], resources: Resources, callbacks: Callbacks, count: int
 ) -> list[list[Job]]:
-    """Train groups in worker processes, each with one thread unless `resources` has a number.
+    """Train groups in worker processes. Each worker uses one thread, unless `resources` contains a
+    number of threads or a resumed run keeps its earlier number.
 
     Args:
         groups: the groups. This process has already locked and prepared their run folders.
@@ -242,8 +245,8 @@ def train_in_workers(
         training started. The jobs of a group that a stop has interrupted are unchanged.
 
     Raises:
-        DistributedError: if a worker was killed or cannot be started. The other workers have saved
-            their groups.
+        DistributedError: if a worker was killed or cannot be started, or if a group cannot be
+            pickled. The other workers have saved their groups.
         SeqattnError: see `train_group`.
     """
     pool = _Pool(groups, replace(resources, workers=count), callbacks, count)

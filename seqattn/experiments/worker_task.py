@@ -28,8 +28,8 @@ class WorkerTask:
     """A group of jobs, as it is sent to a worker.
 
     Attributes:
-        configs: the configs as plain data. A plugin's config section could not be received as an
-            object before the plugin is loaded.
+        configs: the configs as plain data, because a worker cannot unpickle a plugin's config
+            section before it has loaded the plugin.
         plugins: the loaded plugins; see `plugin_contents`.
         jobs: the pickled jobs. Their data lack the naive baseline, which may be a function that
             cannot be pickled.
@@ -37,7 +37,8 @@ class WorkerTask:
         variables: the environment variables of the parent process. A worker starts with the
             variables of the fork server, which may be older.
         start_method: the method that the parent process has selected for its own processes; None
-            for the default of the system. A worker starts with the method by which it was started.
+            for the default of the system. Without this value, the start method in a worker would be
+            the method that started the worker.
     """
 
     configs: list[dict[str, Any]]
@@ -64,7 +65,7 @@ class WorkerTask:
         )
 
     def set_up_process(self) -> None:
-        """Make the settings of this process those of the parent process, for the plugins."""
+        """Give this process the settings of the parent process, which plugins may depend on."""
         for name in set(os.environ) - set(self.variables):
             del os.environ[name]
         os.environ.update(self.variables)

@@ -2,8 +2,8 @@
 
 Inputs and outputs of a graph are named tensors; None and other objects are not possible. A graph
 has no axis of runs, and the encoder always takes lengths. Sources and points are in the units of
-the data. The *memory* consists of the encoder outputs that all steps read, and the *state* of the
-tensors that each step passes to the next step.
+the data. The *memory* consists of the encoder outputs that all steps read. The *state* consists of
+the tensors that each step passes to the next step.
 
 In shapes, N is the number of sequences, S the source length, T the target length, F the number of
 features, H the width of the state, A the number of heads, and t the number of previous steps.
@@ -101,7 +101,8 @@ class Parts(ABC):
         """Run one decoder step with the input `point` (N, F)."""
 
     def intervention(self, memory: Tensors) -> WeightIntervention | None:
-        """Return what replaces the weights of a step; see `AttentionMemory.intervention`."""
+        """Return the intervention that replaces the weights of a step, or None; see
+        `AttentionMemory.intervention`."""
         return None
 
 
@@ -162,8 +163,9 @@ class RecurrentParts(Parts):
 
 
 class FastWeightsParts(Parts):
-    """The parts of the model with fast weights. The memory is a list of states, summed in the order
-    of `StateMemory`, because an inner loop of layer norms amplifies rounding errors."""
+    """The parts of the model with fast weights. The memory is a list of states. Their sum has the
+    same order as in `StateMemory`, because the layer norms of the inner loop amplify rounding
+    errors."""
 
     growing = frozenset({"written", "written_factors"})
 

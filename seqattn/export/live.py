@@ -1,8 +1,8 @@
 """The live graph of a run: one ONNX graph that a report page evaluates in the browser.
 
 Parameters are inputs, so one graph serves all seeds of a group and all recorded epochs of a run.
-Attention weights can be forced, except in a model with fast weights. Intermediate results are
-outputs (`seqattn.export.live_parts`).
+Attention weights can be forced, that is, replaced by given weights, except in a model with fast
+weights. Intermediate results are outputs; see `seqattn.export.live_parts`.
 
 In shapes, N is the number of sequences, S the source length, T the number of steps, F the number of
 source features, G the number of target features, A the number of heads, and P the number of
@@ -45,8 +45,9 @@ class LiveGraph:
     Attributes:
         graph: source (N, S, F), source_lengths (N,), parameters (P,), steps () and force (T, N,
             layers, A, S) -> forecast (N, T, G), weights (N, layers, A, T, S), the other weights of
-            a Transformer, and intermediate results. Results of steps have an axis of T before the
-            last. Graphs of models without attention have no force and no weights.
+            a Transformer, and intermediate results. Results of steps have an axis of size T before
+            the last axis. Graphs of models without attention have no force and no weights. Graphs
+            of models with fast weights have no force.
         shapes: name -> shape of each parameter, in the order of the flat vector.
     """
 

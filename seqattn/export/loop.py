@@ -28,15 +28,15 @@ def build_loop(
 
     The inputs include those of the encoder. The outputs are the forecast, the weights and the
     other results of all steps, and the encoder outputs that no step reads. The results of steps
-    have an axis of steps before the last, such as (N, layers, A, queries, keys) for weights.
+    have an axis of steps before the last axis, such as (N, layers, A, queries, keys) for weights.
 
     Args:
-        encoder, step: the graphs. Each input of the step that is neither its state nor in
-            `per_step` refers to the value with the same name in the result.
+        encoder, step: the graphs. Each input of the step, except `point`, the state and the inputs
+            in `per_step`, refers to the value with the same name in the free-running graph.
         state: names of tensors that each step passes to the next.
-        steps: the number of steps; None for an input `steps` of the result.
-        per_step: names of inputs of the step that the result takes for all steps at once, with a
-            first axis of steps.
+        steps: the number of steps. With None, the free-running graph has an input `steps`.
+        per_step: names of inputs of the step that the free-running graph takes for all steps at
+            once, with a first axis of steps.
     """
     inner = compose.add_prefix(step, STEP, rename_inputs=False, rename_outputs=False).graph
     carried = [POINT, *state]

@@ -172,7 +172,8 @@ class BatchBuffers:
         `Seq2SeqModel.forward`."""
         T, R, N, _ = self.forced.shape
         forced = teacher_forcing.expand(*teacher_forcing.shape[:-2], N, T)
-        self.forced.copy_(forced.expand(R, N, T).permute(2, 0, 1).unsqueeze(-1))
+        forced = forced.expand(R, N, T).permute(2, 0, 1).unsqueeze(-1)
+        self.forced.copy_(forced, non_blocking=True)
 
 
 class MeanSquaredError:

@@ -116,9 +116,9 @@ class Cell(nn.Module, ABC):
         """Apply `project` to L known inputs (..., N, L, inputs) at once, and return the projected
         inputs of the L steps.
 
-        Before the product, while the rows are still narrow, the axis of steps is moved in front of
-        the axis of sequences. The product can then be split into steps without a copy, and the
-        backward pass only concatenates the gradients of the steps.
+        Before the product, while the rows are still narrow, the method moves the axis of steps in
+        front of the axis of sequences. It can then split the product into steps without a copy, and
+        the backward pass only concatenates the gradients of the steps.
         """
         *_, N, L, _ = inputs.shape
         if L == 1:
@@ -236,9 +236,9 @@ class Bidirectional(nn.Module):
         output_s = M [forwards_s; backwards_s] + m
         last     = tanh(B [forwards_L; backwards_1] + b)
 
-    The vector `last` initializes the decoder, as in Bahdanau et al. 2015, appendix A.2.2. The paper
-    computes `last` from backwards_1 alone. The memory cell of an LSTM has its own projection,
-    without the tanh.
+    The vector `last` initializes the decoder, as in Bahdanau et al. 2015, appendix A.2.2, but the
+    paper computes this vector from backwards_1 alone. The memory cell of an LSTM has its own
+    projection, without the tanh.
     """
 
     def __init__(self, cell: CellFactory, inputs: int, hidden: int) -> None:

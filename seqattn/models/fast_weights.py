@@ -10,8 +10,8 @@ An inner loop that reads the memory computes the next state:
     z    = W h(t) + C x(t)                                   (constant during the inner loop)
     h_0  = f(LN(z)),    h_(s+1) = f(LN(z + A(t) h_s))                   (eq. 2 and section 3.1)
 
-Here f = tanh, and LN is layer normalization, which is optional. Encoder and decoder have separate
-slow weights and share one memory, from which the decoder reads the encoder's states.
+Here f = tanh, and LN is layer normalization, which is optional. The encoder and the decoder have
+separate slow weights and share one memory, from which the decoder reads the encoder's states.
 
 Reading is a form of attention (section 3): A(t) h is the sum of the past states h(tau), each
 multiplied by its read strength:
@@ -90,7 +90,7 @@ class MatrixMemory(NamedTuple):
 
     def read(self, state: Tensor) -> tuple[Tensor, None]:
         """Compute A h for a state h (..., N, H). The second result is None, because the read
-        strengths of single states cannot be computed from the matrix."""
+        strengths of individual states cannot be computed from the matrix."""
         return matmul(self.A, state.unsqueeze(-1)).squeeze(-1), None
 
     def write(self, state: Tensor, keep: Tensor | None, decay: float, rate: float) -> MatrixMemory:

@@ -13,8 +13,8 @@ operations on the states of cells preserve the layout, and give correct results 
 
 Under `torch.autocast`, matrix products are computed in bfloat16, and the results are converted to
 float32 (`at_least_float32`). Everything between two products is therefore in float32: states,
-positions, lengths, norms, softmax and losses. bfloat16 has only 8 significant bits, so it cannot
-represent the number 257.
+positions, lengths, norms, softmax and losses. A bfloat16 number has only 8 significant bits, so the
+position 257, for example, has no exact bfloat16 value.
 """
 
 from __future__ import annotations
@@ -167,7 +167,7 @@ class LearnedVector(nn.Module):
         self.init = init
 
     def broadcast_to(self, x: Tensor) -> Tensor:
-        """Return the only element, in a shape that broadcasts to x.
+        """Return the element of a vector of size 1, in a shape that broadcasts to x.
 
         Args:
             x: (...), or (R, ...) if each of R runs has its own element.
@@ -212,8 +212,8 @@ def init_parameters(model: nn.Module, seed: int) -> None:
         seed: the seed of the run.
 
     Raises:
-        PluginError: if a module with parameters, such as a torch module, has no initial
-            distribution.
+        PluginError: if a module with parameters has no initial distribution. This is the case for
+            torch's own modules.
     """
     with torch.no_grad():
         uniform = dict[str, tuple[nn.Parameter, float]]()

@@ -1,12 +1,12 @@
-"""The loss of the most frequently compared recurrent models, with a hand-written backward pass.
+"""The loss of a common family of recurrent models, with a hand-written backward pass.
 
 Autograd records every operation, and for small models the recording takes longer than the
-arithmetic. This file contains the forward and backward pass of one model family, the GRU
-encoder-decoder of `recurrent.py` with `readout: linear`, without attention or with `context:
-output` and one head of a uniform, dot-product or additive score. The function `supports` checks all
-conditions. Each forward stage below (F1, F2) is followed by its backward stage (B1, B2). The stages
-F3 and F4 are in `manual_readout.py` and `manual_additive.py`. The file is optional: without it,
-autograd computes the gradient.
+arithmetic. This file contains the forward and backward passes of one model family: the GRU
+encoder-decoder of `recurrent.py` with `readout: linear`, either without attention, or with
+`context: output` and one head of a uniform, dot-product or additive score. The function `supports`
+checks all conditions. Each forward stage below (F1, F2) is followed by its backward stage (B1, B2).
+The stages F3 and F4 are in `manual_readout.py` and `manual_additive.py`. The file is optional:
+without it, autograd computes the gradient.
 
 The letters in shapes are defined in `seqattn.models.op_tape`. For any x, dx is the gradient of the
 loss with respect to x. A step maps the state in a slot to the state in the next slot:

@@ -1,4 +1,5 @@
-"""The readouts of `manual_backward.py`: from decoder states to outputs, forward and backward.
+"""The readouts of `manual_backward.py`, which map decoder states to outputs, and their backward
+passes.
 
 Three classes compute the outputs y (R, N, T, F), with the methods of `Readout`:
 
@@ -18,7 +19,7 @@ Three identities simplify the passes with attention.
 
    Softmax is invariant to a term that is equal for all e, so the gradient of b is zero. For
    `general` (h^T W e; Luong et al. 2015, section 3.1), M is its matrix W, and v = 0. For `uniform`,
-   M = 0. Without projections, M is a multiple of the identity.
+   M = 0. For dot products without projections, M is a multiple of the identity.
 2. Weights sum to 1, so the output projection W_c of the context can be applied to the values:
    W_c sum_s w_s (V e_s + u) = sum_s w_s (W_c V e_s) + W_c u.
 3. The state's term of the output, W_h h + b, is one more linear map of the state, so it is computed
@@ -71,7 +72,7 @@ class Readout(Protocol):
     block: int
 
     def f3_memory(self) -> None:
-        """Compute what the decoder reads from the encoder states."""
+        """Compute, from the encoder states, the memory that the decoder reads."""
 
     def b3_memory(self) -> None:
         """Compute the gradients of the parameters, and add to the gradients of the encoder
@@ -154,7 +155,7 @@ class OutputOfValues:
 
     def backward(self, dW_cV: Tensor) -> None:
         """Compute the gradient of W_c and, if the values are projected, the gradients of V and u.
-        The gradient of the output bias must be known."""
+        The gradient of the output bias must already be computed."""
         tape, w, d = self.tape, self.w, self.d
         dW_c, dbias = d["output.weight"][..., : self.H], d["output.bias"].unsqueeze(2)
         if self.has_value:
@@ -285,8 +286,8 @@ class BilinearScores:
         self.tape.record(self.djoint[:, :, t : t + 1].add_, djoint)
 
     def add_gradients(self, first: int, last: int, djoint: Tensor) -> None:
-        """Compute the first S columns of djoint (R, N, steps, S + F) from the last F, and add to
-        dh."""
+        """Compute the first S columns of djoint (R, N, steps, S + F) from the last F columns, and
+        add the gradient of the queries to dh."""
         tape, (_, _, S, *_) = self.tape, self.states.batch.shape
         weights, total = self.weights[:, :, first:last], self.total[:, :, first:last]
         tape.matmul(djoint[..., :S], djoint[..., S:], self.values.mT)

@@ -11,7 +11,7 @@ gradient, a comment gives the forward step.
     output, cache = attention_forward(query, key, value, weights)
     gradients = attention_backward(doutput, cache)
 
-Most gradients follow from three rules. For a loss L, `dx` means dL/dx and has the shape of x:
+For a loss L, `dx` means dL/dx and has the shape of x. Most gradients follow from three rules:
 
     y = a @ b       da = dy @ b^T,  db = a^T @ dy       (matrix product)
     y = f(x)        dx = dy * f'(x)                     (elementwise function)
@@ -179,8 +179,7 @@ def softmax_forward(scores: Array, keep: Bools | None = None) -> tuple[Array, Ca
     """Compute w = exp(score) / sum of exp(score) over the valid keys, and w = 0 where `keep` is
     False.
 
-    The largest score of each row is subtracted first. The subtraction changes no weight and
-    prevents overflow.
+    Subtracting the largest score of each row first changes no weight and prevents overflow.
 
     Args:
         scores: the scores (N..., T, S).
@@ -206,7 +205,8 @@ def softmax_forward(scores: Array, keep: Bools | None = None) -> tuple[Array, Ca
 def softmax_backward(dweights: Array, cache: Cache) -> Array:
     """Return the gradient dscores of `softmax_forward`.
 
-    The Jacobian is dw_i/dscore_j = w_i (1 if i = j else 0) - w_i w_j. The sum over i gives
+    The Jacobian J of the weights is J_ij = w_i (1 if i = j else 0) - w_i w_j. The gradient is the
+    sum of dw_i J_ij over i:
 
         dscore_j = w_j dw_j - w_j sum_i w_i dw_i = w_j (dw_j - sum_i w_i dw_i),
 

@@ -67,9 +67,9 @@ class OpTape:
         """Replay the record of `function(*arguments)`. If there is no record, execute and record
         the call.
 
-        Within another `run`, the operations are added to the record of that outer call. The key of
-        a record consists of the function's qualified name and the arguments, so that a tape has no
-        reference to the objects that use the tape.
+        In a call within another `run`, the operations are added to the record of the outer call.
+        The key of a record consists of the function's qualified name and the arguments, so that a
+        tape has no reference to the objects that use the tape.
         """
         if self.recording is not None:
             function(*arguments)

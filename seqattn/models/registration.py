@@ -36,8 +36,8 @@ def register_score(name: str, config: type[AttentionKnobs]) -> Decorator[Any]:
             adds the key `score` to this section.
 
     Raises:
-        PluginError: if the class is not a complete score, or if the name or the config section
-            is invalid or already in use.
+        PluginError: if the class is not a subclass of `seqattn.Score` or does not implement all
+            abstract methods, or if the name or the config section is invalid or already in use.
     """
     return _decorator(extension.SCORE, name, config, Score, SCORES)
 
@@ -52,8 +52,8 @@ def register_normalizer(name: str, config: type[NormalizerKnobs] | None = None) 
             for a normalizer without keys.
 
     Raises:
-        PluginError: if the class is not a complete normalizer, or if the name or the config section
-            is invalid or already in use.
+        PluginError: if the class is not a subclass of `seqattn.Normalizer` or does not implement
+            all abstract methods, or if the name or the config section is invalid or already in use.
     """
     section = config or _empty_section(NormalizerKnobs, name)
     return _decorator(extension.NORMALIZER, name, section, Normalizer, PLUGIN_NORMALIZERS)
@@ -64,13 +64,13 @@ def register_location(name: str, config: type[LocationKnobs]) -> Decorator[Any]:
     `seqattn.Location`.
 
     Args:
-        name: the value of `model.attention.location.kind` that selects the location.
-        config: the config section of the location, a subclass of `seqattn.LocationConfig`. The
+        name: the value of `model.attention.location.kind` that selects the method.
+        config: the config section of the method, a subclass of `seqattn.LocationConfig`. The
             decorator adds the key `kind` to this section.
 
     Raises:
-        PluginError: if the class is not a complete location, or if the name or the config section
-            is invalid or already in use.
+        PluginError: if the class is not a subclass of `seqattn.Location` or does not implement all
+            abstract methods, or if the name or the config section is invalid or already in use.
     """
     return _decorator(extension.LOCATION, name, config, Location, LOCATIONS)
 
@@ -84,8 +84,8 @@ def register_cell(name: str, config: type[CellKnobs] | None = None) -> Decorator
             without keys.
 
     Raises:
-        PluginError: if the class is not a complete cell, or if the name or the config section
-            is invalid or already in use.
+        PluginError: if the class is not a subclass of `seqattn.Cell` or does not implement all
+            abstract methods, or if the name or the config section is invalid or already in use.
     """
     section = config or _empty_section(CellKnobs, name)
     return _decorator(extension.CELL, name, section, Cell, PLUGIN_CELLS)
@@ -102,8 +102,8 @@ def register_model(name: str, config: type[ModelKnobs]) -> Decorator[Any]:
             adds the key `kind` to this section.
 
     Raises:
-        PluginError: if the class is not a complete model, or if the name or the config section
-            is invalid or already in use.
+        PluginError: if the class is not a subclass of `seqattn.Seq2SeqModel` or does not implement
+            all abstract methods, or if the name or the config section is invalid or already in use.
     """
     return _decorator(extension.MODEL, name, config, Seq2SeqModel, PLUGIN_MODELS)
 

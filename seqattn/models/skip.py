@@ -9,8 +9,7 @@ of the map.
 
 The weight and the bias of the network's output layer are initialized to zero, so the initial
 forecast is the output of the map alone. ReZero (Bachlechner et al. 2020, "ReZero is All You Need")
-initializes a residual branch to zero with a scalar factor; here, the last layer of the branch is
-initialized to zero.
+instead multiplies a residual branch by a scalar that is initialized to zero.
 
 `model.skip_map` selects how W and b are determined:
 
@@ -19,15 +18,15 @@ initialized to zero.
   is nonzero only in the output layer.
 - `finetuned`: W and b start from the same ridge regression and are trained with the network. In
   each step, Adam can change each of the T * G * S * F weights by about the learning rate, even if
-  the gradient of the weight is very small. A high learning rate therefore destroys a fitted map
+  the gradient of the weight is very small. A high learning rate can therefore destroy a fitted map
   with many weights.
 - `learned`: W and b are initialized to zero and trained. With `data.relative`, the initial forecast
   repeats the last source point. Otherwise, the initial forecast is 0 in the units of the model.
 
 `build_model` sets W and b to zero and makes them trainable. Before training,
-`seqattn.experiments.skip_start` fits W and b unless `model.skip_map` is `learned`, and freezes them
-if it is `frozen`. If a ridge regression would take too long, W and b are initialized and trained as
-with `learned`.
+`seqattn.experiments.skip_start` fits W and b unless `model.skip_map` is `learned`, and freezes W
+and b if `model.skip_map` is `frozen`. If a ridge regression would take too long, W and b are
+initialized and trained as with `learned`.
 
 The map has a fixed shape, so all sources must have S points, and all forecasts must have at most T
 points. In free running, each decoder input after the first is the complete forecast of the previous

@@ -54,12 +54,19 @@ def select_decoder_input(
         step: the step that receives the input, 1 or more.
     """
     forced = teacher_forcing if teacher_forcing.shape[-1] == 1 else teacher_forcing[..., step, None]
-    return torch.where(forced.to(target.device), target.select(-2, step - 1), output)
+    forced = forced.to(target.device, non_blocking=True)
+    return torch.where(forced, target.select(-2, step - 1), output)
 
 
 def find_forced_steps(teacher_forcing: Tensor, steps: int) -> tuple[list[bool], list[bool]]:
     """Return two lists with one value per step: whether all sequences of all runs are
-    teacher-forced, and whether any sequence is teacher-forced."""
+    teacher-forced, and whether any sequence is teacher-forced.
+
+    The function does not read a mask on a GPU, because the CPU would have to wait for the GPU.
+    Instead, it assumes that such a mask is True for some but not all sequences of each step.
+    """
+    if has_unknown_values(teacher_forcing):
+        return [False] * steps, [True] * steps
     if teacher_forcing.dim() == 1:
         forced = teacher_forcing.tolist()
         forced = forced * steps if len(forced) == 1 else forced
@@ -67,6 +74,11 @@ def find_forced_steps(teacher_forcing: Tensor, steps: int) -> tuple[list[bool], 
     rows = teacher_forcing.flatten(0, -2)
     counts = rows.sum(dim=0).tolist() * (steps // rows.shape[-1])
     return [count == len(rows) for count in counts], [count > 0 for count in counts]
+
+
+def has_unknown_values(mask: Tensor) -> bool:
+    """Return whether the CPU cannot read the values of a mask without waiting for the GPU."""
+    return mask.device.type != "cpu"
 
 
 InputMode = Literal["forced", "free", "mixed"]

@@ -234,8 +234,9 @@ class DecoderLayer(nn.Module):
         Returns:
             the output (..., N, L, D); the weights over the target (..., N, A, L, t), where t is the
                 number of steps in the new cache; the weights over the source (..., N, A, L, S); and
-                the new cache, which is `prev` extended by the keys and values of x. The weights are
-                None if they were neither requested nor replaced.
+                the new cache, which is `prev` extended by the keys and values of x. The weights
+                over the target are None if no weights were requested. The weights over the source
+                are None if they were neither requested nor replaced.
         """
         inner = self.attend_norm(x) if self.pre_norm else x
         cache = self.attend.cache(inner)

@@ -38,9 +38,10 @@ MAP_AXES: dict[str, tuple[Side, Side]] = {
     "encoder_self": ("source", "source"),
     "decoder_self": ("target", "target"),
 }
-"""For each kind of heatmap, what the rows and the columns are: source points or target points."""
+"""For each kind of heatmap, whether the rows are source or target points, and the same for the
+columns."""
 MAX_NUMBERED_CELLS = 12  # with more rows or columns, the numbers would be too small to read
-MAX_NAMED_TICKS = 4  # an axis with more ticks has the labels "3" instead of "Point 3"
+MAX_NAMED_TICKS = 4  # an axis with more positions has labels like "3" instead of "Point 3"
 MAX_TICKS = 8
 MIN_UNIT_SCALE_WEIGHT = 0.5
 """If the largest weight is below this value, most of a scale that ends at 1 would be unused, so the
@@ -89,9 +90,10 @@ def attention_figure(
     scale ends at the largest weight, and the label of the color bar states this weight. For signed
     read strengths, the scale is symmetric about 0. Cells at padding (NaN) are hatched.
 
-    The target points are numbered after the source points. For example, after a source of 2 points,
-    the first target point has the number 3. In cross-attention with an alignment, the target steps
-    are counted from 1, so target step t and source point t have the same number.
+    The numbers of the target points continue after the last source point. For example, after a
+    source of 2 points, the first target point has the number 3. In cross-attention with an
+    alignment, the target steps are counted from 1, so target step t and source point t have the
+    same number.
 
     Args:
         weights: one array per panel, with the shape (T, S), (S, S) or (T, T).
@@ -134,8 +136,8 @@ def index_offsets(kind: str, source_length: int, *, is_aligned: bool) -> tuple[i
     """Return the number of points before the first row of a heatmap, and the number of points
     before its first column.
 
-    The target points are numbered after the source points. In cross-attention with an alignment,
-    the target steps are counted from 1.
+    The numbers of the target points continue after the last source point. In cross-attention with
+    an alignment, the target steps are counted from 1.
 
     Args:
         kind: the kind of heatmap; see `attention_figure`.
@@ -276,7 +278,7 @@ def _set_ticks(axes: Axes, weights: Weights, kind: str, offsets: tuple[int, int]
 
     Args:
         axes: the panel.
-        weights: (rows, columns), the weights.
+        weights: the weights, (rows, columns).
         kind: the kind of heatmap; see `attention_figure`.
         offsets: the number of points before the first row, and the number of points before the
             first column; see `index_offsets`.

@@ -1,4 +1,4 @@
-"""Figures that show the losses, learning curves and sweeps of several variants over seeds."""
+"""Figures that show the losses, learning curves and sweeps of variants with several seeds."""
 
 from __future__ import annotations
 
@@ -59,8 +59,8 @@ def comparison_figure(
             bound of the interval. Both bounds are NaN if there is no interval. An interval with the
             upper bound inf ends at the right edge of the axes.
         lines: the names and values of the reference losses, which are drawn as vertical lines. On a
-            logarithmic axis, a reference loss of 0, or far below the other losses, appears only in
-            the legend.
+            logarithmic axis, a reference loss that is 0 or far below the other losses appears only
+            in the legend.
         title: the title of the figure.
         no_interval_reason: the reason that the legend gives if no variant has an interval.
     """
@@ -96,7 +96,7 @@ def comparison_figure(
 
 
 def _draw_cut_intervals(axes: Axes, intervals: Sequence[tuple[float, float, float]]) -> None:
-    """Draw the intervals that begin at 0 or end at infinity, as far as the edges of the axes.
+    """Draw the intervals that begin at 0 or end at infinity, up to the edges of the axes.
 
     A logarithmic axis cannot show these bounds.
     """
@@ -257,9 +257,9 @@ def _draw_medians(
 def _set_log_ticks(axes: Axes, *, vertical: bool = False) -> None:
     """Set the ticks of a logarithmic axis, with labels in the format `g`, such as 0.05 and 1e-05.
 
-    The ticks are at 1, 2 and 5 times powers of ten, or at equal differences if fewer than three of
-    these ticks are visible. The caller must not change the limits of the axis later. A linear axis
-    is not changed.
+    The ticks are at 1, 2 and 5 times powers of ten, or at values with equal differences if fewer
+    than three of these ticks are visible. The caller must not change the limits of the axis later.
+    A linear axis is not changed.
     """
     if (axes.get_yscale() if vertical else axes.get_xscale()) != "log":
         return

@@ -88,8 +88,8 @@ def median_attention_figure(variants: Sequence[VariantResult]) -> Figure | None:
     weights.
 
     If the true step of a target step differs between sequences or seeds, and each drawn variant has
-    a known alignment, the columns are the distances to the true step. Otherwise, the averages would
-    mix weights on the true step with weights on other steps.
+    a known alignment, the columns are the distances to the true step. If the columns were source
+    steps, the averages would mix weights on the true step with weights on other steps.
     """
     medians = [median for variant in variants if (median := median_attention(variant)) is not None]
     if not medians:

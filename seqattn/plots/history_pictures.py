@@ -1,5 +1,5 @@
-"""Functions that draw the attention history of a run: as a picture with one column per drawn epoch,
-and as an animation."""
+"""Functions that draw the attention history of a run as a picture with one column per drawn epoch,
+or as an animation."""
 
 from __future__ import annotations
 

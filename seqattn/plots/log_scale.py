@@ -1,4 +1,4 @@
-"""Logarithmic axes of losses. A logarithmic axis cannot show a loss of 0."""
+"""Logarithmic axes for losses. A logarithmic axis cannot show a loss of 0."""
 
 from __future__ import annotations
 

@@ -96,9 +96,9 @@ def paths_figure(
     this plane. Otherwise, each feature is drawn over the steps, or over the times of the steps if
     these are known. A single feature gets one panel per sequence. If there are several features,
     each feature gets one row of panels, with the target features first. In this case, only the
-    first `MAX_COLUMNS` sequences and the first `MAX_FEATURES` features are drawn. If a forecast is
-    drawn as a line, the line starts at the last source point, if the source has the feature. A
-    forecast with an unknown target has no error.
+    first `MAX_COLUMNS` sequences and the first `MAX_FEATURES` features are drawn. The line of a
+    forecast starts at the last source point if the source has the feature. If the target of a
+    sequence is unknown, the title contains no error.
 
     Args:
         source: one (S, F) array per sequence, without padding.
@@ -303,7 +303,7 @@ def _draw_legend(
 ) -> float:
     """Draw the legend, and return the height of the legend in inches.
 
-    The entries are in one row if the panels have enough columns, and otherwise one below the other.
+    The entries are in one row if the grid has enough columns, and otherwise one below the other.
     A legend with a single entry is not drawn.
     """
     has_target = any(len(example.target) for example in examples)

@@ -71,7 +71,7 @@ def draw_path(axes: Axes, source: Floats, target: Floats, forecast: Floats) -> N
 
 
 def draw_matches(axes: Axes, source: Floats, target: Floats, forecast: Floats) -> Numbers:
-    """Draw source and target as points, and join each forecast to its target."""
+    """Draw the source as points and the target as rings, and join each forecast to its target."""
     is_numbered = len(source) + len(target) <= MAX_NUMBERED_MATCHES
     size = 4.0 if is_numbered else 2.5
     axes.plot(*source.T, **POINTS, ms=size, zorder=3)
@@ -100,8 +100,8 @@ def draw_pairs(axes: Axes, source: Floats, target: Floats, forecast: Floats) -> 
 
 
 def _draw_targets(axes: Axes, target: Floats, forecast: Floats, size: float) -> None:
-    """Draw a ring at each target, the forecasts, and a line from each target to its forecast. The
-    target may be unknown."""
+    """Draw the forecasts, a ring at each target, and a line from each target to its forecast. If
+    the target is unknown, draw only the forecasts."""
     axes.plot(*target.T, **RINGS, ms=size + 4, zorder=4)
     for truth, point in zip(target, forecast, strict=False):
         axes.plot(*np.stack([truth, point]).T, **{**ERRORS, "marker": None}, zorder=2)

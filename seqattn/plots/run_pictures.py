@@ -182,7 +182,7 @@ def attention_panels(
     layer: int | None = None,
     head: int | None = None,
 ) -> list[Panel]:
-    """Return a panel for each selected layer and head, for each of the first sequences.
+    """Return the panels of the first sequences, with one panel for each selected layer and head.
 
     Args:
         attention: the arrays of an attention file, with weights (N, layers, A, T, S).
@@ -244,8 +244,8 @@ def attention_picture(
 ) -> tuple[Figure, str]:
     """Draw heatmaps of the first sequences, with a panel for each selected layer and head.
 
-    If several layers or heads are drawn, the figure has at most `MAX_PANELS` panels. A grid has at
-    most `MAX_GRID_PANELS` panels.
+    If several layers or heads are drawn without a grid, the figure has at most `MAX_PANELS` panels.
+    A grid has at most `MAX_GRID_PANELS` panels.
 
     Args:
         attention: the arrays of an attention file, with weights (N, layers, A, T, S).

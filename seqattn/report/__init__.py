@@ -161,7 +161,7 @@ def _pack_script(script: str) -> str:
 def _mark_terms(text: str) -> Markup:
     """Return a text as HTML in which the terms of the glossary are marked.
 
-    The script of the page turns them into buttons.
+    The script of the page turns the marked terms into buttons.
     """
     from markupsafe import Markup, escape
 

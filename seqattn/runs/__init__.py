@@ -6,7 +6,7 @@
       train.log          the events of the run, one line each, with times
       metrics.csv        one row for each epoch
       checkpoints/       best.safetensors, last.safetensors, previous.safetensors
-      split.csv          the part of each sequence of your own files, unless there are too many
+      split.csv          the range of each series in each part of your files (up to 100,000 ranges)
       files.csv          the data files with SHA-256 digests, if a path covers several files
       summary.json       losses, baselines and noise floor, or the epoch of the divergence
       predictions.npz    test sequences and their free-running forecasts

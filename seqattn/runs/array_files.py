@@ -180,8 +180,8 @@ def read_attention(path: Path, max_rows: int | None = None) -> Arrays:
 
 
 def read_matching_attention(predictions: Path, path: Path, max_rows: int | None = None) -> Arrays:
-    """Read an attention file, and check that it contains the same sequences as the predictions
-    file, if there is one.
+    """Read an attention file. If the predictions file exists, check that both files contain the
+    same sequences.
 
     Args:
         predictions: the predictions file.

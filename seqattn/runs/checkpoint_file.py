@@ -1,8 +1,8 @@
 """The format of checkpoints: a safetensors file with tensors and with metadata in JSON.
 
 A checkpoint contains no code and no paths of data files. The metadata is a single JSON text under a
-single key, so that equal checkpoints have equal bytes. This file does not import torch, and its
-tensors are NumPy arrays.
+single key, so that equal checkpoints have equal bytes. This module does not import torch, and
+represents tensors as NumPy arrays.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class CheckpointFile:
 
     @property
     def was_streamed(self) -> bool:
-        """Whether an earlier version trained the model on `data.kind: stream`."""
+        """Whether an earlier version of seqattn trained the model on `data.kind: stream`."""
         section = self.metadata["config"].get("data")
         return isinstance(section, dict) and section.get("kind") == "stream"
 

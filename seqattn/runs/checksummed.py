@@ -1,9 +1,10 @@
 """Safetensors files with a checksum.
 
-The JSON text in the metadata contains the SHA-256 digest of the whole file, which is computed with
-64 zeros in place of the checksum. The checksum covers every bit, including header and padding, so
-a read detects a flipped bit, a truncation or a swapped tensor before any tensor is used. In this
-file, tensors are NumPy arrays, so that checkpoints can be read without torch.
+The checksum is part of the JSON text in the metadata. It is the SHA-256 digest of the whole file,
+computed with 64 zeros in place of the checksum. The checksum covers every bit, including the header
+and the padding, so a read detects a flipped bit, a truncation or a swapped tensor before any tensor
+is used. This module represents tensors as NumPy arrays, so that checkpoints can be read without
+torch.
 """
 
 from __future__ import annotations

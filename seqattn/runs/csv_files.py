@@ -49,7 +49,7 @@ class EpochRecord:
 
         Raises:
             ValueError: if a number is not finite, or if the epoch is not an integer.
-            TypeError: if the row has more or fewer numbers than `METRICS`.
+            TypeError: if the number of values in the row is not the length of `METRICS`.
         """
         epoch, *rest = row
         if not (all(map(math.isfinite, row)) and float(epoch).is_integer()):

@@ -18,11 +18,12 @@ PRELOADED = ["seqattn.cli", "seqattn.experiments.worker_processes"]
 
 
 def start_fork_server() -> ForkServerContext | SpawnContext:
-    """Start the fork server, unless it is running, and return the context that starts workers.
+    """Start the fork server, unless it is already running, and return the context that starts
+    workers.
 
-    The server imports torch, which takes about two seconds. This function does not wait for it. If
-    the system has no fork server, or if the server cannot start, the context starts each worker as
-    a new process, which imports torch itself.
+    The server imports torch, which takes about two seconds. This function does not wait for the
+    import. If the system has no fork server, or if the server cannot start, the context starts each
+    worker as a new process, which imports torch itself.
     """
     if "forkserver" not in multiprocessing.get_all_start_methods():
         return multiprocessing.get_context("spawn")
@@ -41,8 +42,8 @@ def start_fork_server() -> ForkServerContext | SpawnContext:
 
 @contextlib.contextmanager
 def blocked_stop_signals() -> Iterator[None]:
-    """Block stop signals in the `with` block. A process that starts in the block inherits this, so
-    a signal to the whole process group cannot end it."""
+    """Block stop signals in the `with` block. A process that starts in the block inherits the
+    signal mask, so a stop signal to the whole process group cannot end this process."""
     if not hasattr(signal, "pthread_sigmask"):  # Windows
         yield
         return
@@ -58,9 +59,9 @@ def blocked_stop_signals() -> Iterator[None]:
 def ignore_stop_signals() -> None:
     """Ignore stop signals in this process. A worker calls this function at its start.
 
-    Processes that a plugin starts from this process can be terminated. They would inherit `SIG_IGN`
-    and blocked signals, so SIGINT and SIGTERM have a handler that does nothing and are not blocked,
-    and a fork restores the default of SIGTERM.
+    SIGINT and SIGTERM are not blocked, and have a handler that does nothing instead of `SIG_IGN`,
+    because child processes would inherit `SIG_IGN` and blocked signals. A fork restores the default
+    of SIGTERM, so that processes that a plugin starts from this process can be terminated.
     """
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _do_nothing)

@@ -80,8 +80,8 @@ class FeatureErrors(_Stored):
 
 
 class Metrics(_Stored):
-    """The schema of the forecast errors of a run on a user's own data, which are defined in
-    `seqattn.data.metrics`."""
+    """The schema of the forecast errors of a run on a user's own data. The module
+    `seqattn.data.metrics` defines these errors."""
 
     season: Positive | None
     season_origin: Literal["given", "found"] | None
@@ -208,7 +208,7 @@ class Environment(_Stored):
 
 
 class StoredTracker(_Stored):
-    """The schema of a record in `trackers.json`, which `TrackedRun.previous_id` describes."""
+    """The schema of a record in `trackers.json`; see `TrackedRun.previous_id`."""
 
     place: Text
     run_id: Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
@@ -249,7 +249,7 @@ class Manifest(_Stored):
 
 
 class StoredRange(_Stored):
-    """The schema of a range of a search, which `seqattn.config.searching.Range` describes."""
+    """The schema of a range of a search; see `seqattn.config.searching.Range`."""
 
     path: Text
     kind: Literal["uniform", "log", "choice"]

@@ -13,8 +13,8 @@ MAX_ID_LETTERS = 20
 def sequence_titles(arrays: Mapping[str, NDArray[Any]], split: str = "test") -> list[str]:
     """Return the title of each sequence in a picture or in a text.
 
-    A title contains the name of the split, the id of the sequence, which is shortened if it is
-    long, and the label of the sequence, if there is one.
+    A title contains the name of the split, the id of the sequence (shortened if it is long), and
+    the label of the sequence, if it has one.
 
     Args:
         arrays: arrays with the keys "ids" and "labels", such as those of `predictions.npz`.

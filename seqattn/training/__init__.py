@@ -8,13 +8,14 @@ file. The code of training uses these terms:
   of a run on this axis.
 - A position is the pair (number of finished epochs, number of finished steps in the current epoch).
 - A state contains everything that changes during training. A `RunState` is the state of one run,
-  and a `TrainState` is the state of a group. A checkpoint is a file that contains a `RunState`.
+  and a `TrainState` is the state of a group. A checkpoint is a file that contains a `RunState`, or
+  only the weights of the best epoch.
 - A run is active until it has an ending (`RunProgress.ending`). The ending is "all epochs", "early
   stopping" or "diverged". `RunProgress.is_finished` is True if the run ended without diverging.
 - `seqattn.experiments.job.Job` describes a run in its folder. `Job.is_trained` is True if no epoch
   is left to train after the checkpoint. `Job.is_pending` is True if the folder contains neither
   results nor the error of a divergence. A trained run without results is therefore pending.
-- A shard is the share of one process in a batch.
+- A shard is the part of a batch that one process trains on.
 - A state snapshot is a copy of the state of a group within an epoch, to which the loop can return.
   An attention snapshot contains the attention weights of a few sequences after an epoch.
 - The environment of a run is the content of its file `environment.json`, such as the device, the

@@ -52,7 +52,7 @@ def probe_batch(validation: Batch | GatheredBatch) -> Batch:
 
 
 def attention_snapshots(model: Seq2SeqModel, probe: Batch, epoch: int) -> list[AttentionSnapshot]:
-    """Compute a snapshot for each run. For a model without attention, the list is empty.
+    """Compute a snapshot for each run. For a model without attention, return an empty list.
 
     The forecasts are free running and draw no random numbers, so recording does not affect
     training.
@@ -98,8 +98,9 @@ def write_attention_history(
 def read_attention_history(folder: RunFolder, epoch: int) -> list[AttentionSnapshot]:
     """Read the snapshots up to an epoch.
 
-    If the run has no file with snapshots, the list is empty. If the file cannot be read, the
-    function logs the reason and returns an empty list, and the next save replaces the file.
+    If the run has no file with snapshots, the function returns an empty list. If the file cannot be
+    read, the function logs the reason and returns an empty list, and the next save replaces the
+    file.
     """
     if not folder.film.exists():
         return []

@@ -126,8 +126,8 @@ class Batch:
     def contiguous(self) -> Batch:
         """Return a batch in which every run has its own memory.
 
-        Kernels may treat shared memory differently, and the result of a run must not depend on
-        whether other runs share its data.
+        A kernel may return slightly different results for tensors that share memory, and the result
+        of a run must not depend on whether other runs share its data.
         """
         return self.map(Tensor.contiguous)
 
@@ -175,7 +175,7 @@ class GatheredBatch:
     """A batch of windows that are converted to tensors on demand.
 
     Training can use a `GatheredBatch` in place of a `Batch` with all training or validation
-    sequences. The class has only those members of `Batch` that training needs.
+    sequences. Of the members of `Batch`, the class has only those that training needs.
 
     Args:
         part: the windows.

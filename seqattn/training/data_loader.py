@@ -55,7 +55,7 @@ class DataLoader:
         """Shuffle the sequences of each run for an epoch. Their order depends on seed and epoch.
 
         Returns:
-            A function that takes the number of a step, and returns the share of this process in the
+            A function that takes the number of a step, and returns this process's share of the
             batch of this step.
         """
         permutations = epoch_permutations(seeds, epoch, self.n)
@@ -86,8 +86,8 @@ def shuffled_batches(
 ) -> Callable[[int], Batch]:
     """Return a function that maps the number of a batch to its tensors, (n, ...) or (R, n, ...).
 
-    Gathering all sequences at once is fastest. If this copy would be large, or if the sequences are
-    in a `GatheredBatch`, the function gathers each batch separately.
+    Gathering all sequences at once is fastest. If the copy of all sequences would be large, or if
+    the sequences are in a `GatheredBatch`, the function gathers each batch separately.
 
     Args:
         sequences: sequences that all runs share, or sequences with a leading axis of runs.

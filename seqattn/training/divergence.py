@@ -37,7 +37,7 @@ class NonFinite:
 def find_non_finite(
     active_rows: Sequence[int], losses: Sequence[float], norms: Sequence[float]
 ) -> list[NonFinite]:
-    """Find the first non-finite value of each run.
+    """Find the first non-finite value of each active run.
 
     Args:
         active_rows: rows of the active runs.

@@ -24,8 +24,8 @@ class EpochPlan:
     """The batches and settings of an epoch for all runs of a group.
 
     Attributes:
-        fetch: function that takes the number of a step, and returns the share of this process in
-            the batch of this step.
+        fetch: function that takes the number of a step, and returns this process's share of the
+            batch of this step.
         teacher_forcing: a mask for each batch, which is True at the steps that receive the true
             target. Its shape is (T,), (n, 1) or (n, T), depending on
             `training.teacher_forcing.coin`; see `sample_teacher_forcing`. For several runs, the

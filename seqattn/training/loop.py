@@ -228,8 +228,8 @@ def _end_finished(state: TrainState, learner: Learner) -> list[int]:
 def end_diverged(
     state: TrainState, learner: Learner, plan: EpochPlan, snapshot: StateSnapshot, session: Session
 ) -> None:
-    """End the runs that have a non-finite value, and save the state of each of these runs before
-    that value.
+    """End the runs that have a non-finite value, and save the state that each of these runs had
+    before that value.
 
     The function replays the steps since the snapshot, up to the first step with a non-finite value.
     If all values of the replay are finite, no run ends.

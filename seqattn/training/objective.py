@@ -31,13 +31,11 @@ COMPILE_SECONDS = 40.0
 
 
 class LossFn(Protocol):
-    """The interface of a training loss, which also computes the two validation losses.
+    """The interface of a training loss, which also computes the two validation losses."""
 
-    Attributes:
-        name: name of the gradient backend in the log.
-    """
-
-    name: str
+    @property
+    def name(self) -> str:
+        """Name of the gradient backend in the log."""
 
     def value_and_grad(
         self, batch: Batch, teacher_forcing: Tensor, rng: RNG | None = None

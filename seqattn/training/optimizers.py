@@ -21,7 +21,7 @@ KERNELS = {
 
 
 def buffer_names(config: Training) -> tuple[str, ...]:
-    """Return the names that torch gives to the optimizer's buffers of a parameter."""
+    """Return the names in torch of the buffers that the optimizer keeps for each parameter."""
     if config.optimizer != "sgd":
         return ("exp_avg", "exp_avg_sq")
     return ("momentum_buffer",) if config.momentum else ()
@@ -48,8 +48,8 @@ class Optimizer:
             config: the section `training`.
             weights: (R, P) weights, updated in place.
             gradient: (R, P) gradient.
-            frozen: columns of the weights that keep their values. Weight decay would change them,
-                although their gradient is zero.
+            frozen: columns of the weights that keep their values. Otherwise, weight decay would
+                change them, although their gradient is zero.
         """
         self.config, self.frozen = config, frozen
         self.weights, self.gradient = weights, gradient
@@ -80,7 +80,8 @@ class Optimizer:
         # is therefore scaled by the learning rate of each run.
         self.before.copy_(self.weights)
         self._update(1.0)
-        shares = torch.tensor(learning_rates, dtype=self.weights.dtype, device=self.weights.device)
+        shares = torch.tensor(learning_rates, dtype=self.weights.dtype)
+        shares = shares.to(self.weights.device, non_blocking=True)
         self.weights.copy_(torch.lerp(self.before, self.weights, shares.unsqueeze(1)))
 
     def _kernel(self) -> Callable[[float], None]:

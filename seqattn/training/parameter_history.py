@@ -46,7 +46,7 @@ class ParameterSnapshot:
 
 
 def recording_interval(every: int, epoch: int, P: int) -> int | None:
-    """Return the number of epochs between two frames of a run that has reached an epoch.
+    """Return the number of epochs between two frames of a run that has finished `epoch` epochs.
 
     The interval is `every`, doubled until all frames up to the epoch fit into `MAX_BYTES`. It
     depends only on the arguments, so a resumed run has the same interval.
@@ -147,9 +147,9 @@ def load_parameter_history(
 ) -> list[ParameterSnapshot]:
     """Read the frames up to an epoch.
 
-    If the run has no file with frames, the list is empty. If the file cannot be read or belongs to
-    another model, the function logs the reason and returns an empty list, and the next save
-    replaces the file.
+    If the run has no file with frames, the function returns an empty list. If the file cannot be
+    read or belongs to another model, the function logs the reason and returns an empty list, and
+    the next save replaces the file.
 
     Args:
         folder: run folder.

@@ -36,7 +36,7 @@ FAILED = bytes(64)
 
 
 class Shard(NamedTuple):
-    """The share of one process in n sequences.
+    """The share of n sequences that belongs to one process.
 
     Attributes:
         n: number of sequences that the processes share.
@@ -49,8 +49,8 @@ class Shard(NamedTuple):
 
 
 def shard_of(processes: ProcessGroup | None, n: int) -> Shard:
-    """Return the share of this process in n sequences. Without a process group, this process has
-    all n sequences."""
+    """Return this process's share of n sequences. Without a process group, this process has all n
+    sequences."""
     rank, size = (0, 1) if processes is None else (processes.rank, processes.size)
     return Shard(n, slice(rank * n // size, (rank + 1) * n // size))
 

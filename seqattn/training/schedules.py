@@ -1,8 +1,8 @@
 """Schedules of teacher forcing and learning rate, and early stopping.
 
-Each schedule is a function of the config and the epoch. Plateaus and early stopping also depend on
-the validation losses so far. The schedules have no other state, so a resumed run has the same
-schedules as an uninterrupted run.
+Each schedule is a function of the config and the epoch. The plateau schedule and early stopping
+also depend on the validation losses so far. The schedules have no other state, so a resumed run has
+the same schedules as an uninterrupted run.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ def teacher_forcing_probability(config: TeacherForcing, epoch: int, epochs: int)
     Args:
         config: the section `training.teacher_forcing`.
         epoch: number of the epoch, from 0.
-        epochs: value of `training.epochs`. A linear schedule spans all epochs unless it has
-            `over_epochs`.
+        epochs: value of `training.epochs`. A linear schedule spans all epochs unless `over_epochs`
+            is set.
     """
     match config:
         case ConstantForcing():
@@ -148,9 +148,9 @@ class LearningRate:
         step     learning_rate factor^floor(e / every)
         plateau  learning_rate factor^n
 
-    A cosine equals torch's `CosineAnnealingLR` with T_max = E and eta_min = m. With m = 0, the last
-    epoch of the cosine, e = E - 1, still has a rate above 0. A step schedule equals torch's
-    `StepLR`.
+    For e <= E, a cosine equals torch's `CosineAnnealingLR` with T_max = E and eta_min = m. With
+    m = 0, the last epoch of the cosine, e = E - 1, still has a rate above 0. A step schedule equals
+    torch's `StepLR`.
     """
 
     def __init__(self, config: Training, validation_losses: Iterable[float] = ()) -> None:

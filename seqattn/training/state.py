@@ -63,8 +63,8 @@ class TrainingRecord:
         loss_sum: sum over the steps of the current epoch; the summand of a step is the product of
             its mean loss and its loss count.
         loss_count: sum of the loss counts of these steps; see `Batch.loss_counts`.
-        attention_history: attention snapshots of `training.record_attention`.
-        parameter_history: parameter snapshots of `training.record_attention`.
+        attention_history: attention snapshots; empty unless `training.record_attention` is set.
+        parameter_history: parameter snapshots; empty unless `training.record_attention` is set.
     """
 
     history: list[EpochRecord] = field(default_factory=list)

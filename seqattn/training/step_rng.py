@@ -27,7 +27,7 @@ class StepRNG:
         epoch: number of finished epochs.
         step: number of finished steps in the current epoch.
         like: tensor that has the type and device of the numbers.
-        shard: share of this process in the batch; None for the whole batch.
+        shard: this process's share of the batch; None for the whole batch.
     """
 
     def __init__(
@@ -63,4 +63,4 @@ class StepRNG:
         if self.shard is not None:
             drawn = [numbers[self.shard.places] for numbers in drawn]
         array = drawn[0] if len(drawn) == 1 else np.stack(drawn)
-        return torch.from_numpy(array).to(self.like)
+        return torch.from_numpy(array).to(self.like, non_blocking=True)

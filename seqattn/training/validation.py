@@ -33,8 +33,8 @@ def validate(
 ) -> tuple[list[float], list[float]]:
     """Compute the mean squared errors of the validation part, free running and teacher-forced.
 
-    The gap between the two errors is the exposure bias (Bengio et al. 2015, "Scheduled Sampling",
-    section 1).
+    The gap between the two errors measures the exposure bias (Bengio et al. 2015, "Scheduled
+    Sampling", section 1).
 
     Args:
         loss_fn: the loss of the group.

@@ -74,7 +74,8 @@ def is_resampled(configs: Sequence[Config]) -> bool:
 def check_variants(
     manifest: Path, variants: Mapping[str, Any], runs: Mapping[str, Runs], *, resampled: bool
 ) -> None:
-    """Check the folders `VARIANT/seed-K` of a comparison.
+    """Check that the folders `VARIANT/seed-K` of a comparison contain the runs of the variants and
+    seeds in their names.
 
     Args:
         manifest: the path of the comparison's `comparison.json`.
@@ -113,7 +114,8 @@ def check_files(runs: Iterable[tuple[RunFolder, Config]]) -> None:
     sections may differ.
 
     Raises:
-        CheckpointError: if the SHA-256 digest of a file differs between two runs.
+        CheckpointError: if the SHA-256 digest of a file differs between two runs with the same
+            section.
     """
     seen = dict[str, tuple[RunFolder, tuple[str, ...]]]()
     for folder, config in runs:

@@ -59,7 +59,8 @@ def table_text(result: ComparisonResult, table_format: TableFormat, rows: TableR
     Args:
         result: the results.
         table_format: "latex" for a booktabs table, "markdown", or "csv" for numbers with all
-            digits. In CSV, the first column `kind` is "variant", "run", "pair" or "reference".
+            digits. In CSV, the first column is `kind`, and each of its cells is "variant", "run",
+            "pair" or "reference".
         rows: the rows of the table.
 
     Raises:
@@ -119,7 +120,8 @@ class _ShownTable:
         return [*markdown_table(self.headings, rows), *notes]
 
     def latex(self) -> str:
-        """Return a `tabular` environment with the rules of booktabs. The notes are comments."""
+        """Return a `tabular` environment with the rules of booktabs. The notes become comments
+        above it."""
 
         def line(cells: Iterable[str]) -> str:
             return " & ".join(_latex_cell(cell) for cell in cells) + r" \\"

@@ -161,7 +161,8 @@ def collect_result(
     *,
     resampled: bool,
 ) -> ComparisonResult:
-    """Test all pairs of comparable variants, and determine which data and units the variants share.
+    """Test all pairs of comparable variants, and determine whether the variants share their data
+    and units.
 
     Args:
         path: the folder of the comparison.

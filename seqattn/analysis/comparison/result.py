@@ -120,7 +120,7 @@ class ComparisonResult:
             different units are not paired.
         same_training_units: whether the training and validation losses of all variants have the
             same unit.
-        data_of_seeds: the kind of data on which the seeds are trained; see `DataOfSeeds`.
+        data_of_seeds: the kind of data that the seeds use; see `DataOfSeeds`.
         sweep_key: the swept config key; "" if the comparison is not a sweep.
     """
 

@@ -59,7 +59,8 @@ class SignedRank:
 
 
 def signed_rank(differences: Floats, level: float) -> SignedRank:
-    """Compute the signed-rank test of a shift, and the estimate and the interval of the shift.
+    """Test whether the shift of the differences is 0, and compute the estimate and the confidence
+    interval of the shift.
 
     Args:
         differences: (n,), the differences of the pairs. The differences may be inf or -inf, but not
@@ -132,8 +133,8 @@ def _estimate(nonzero: Floats) -> float:
 
 
 def _split_infinite(nonzero: Floats) -> tuple[Floats, int, int]:
-    """Return the finite differences, twice the rank sum of the differences of +inf, and the number
-    of infinite differences."""
+    """Return the finite differences, twice the rank sum of the differences that are +inf, and the
+    number of infinite differences."""
     finite = nonzero[np.isfinite(nonzero)]
     num_infinite = len(nonzero) - len(finite)
     return (

@@ -34,7 +34,7 @@ class SeedSummary:
             for fewer than 6 seeds.
         mean: the mean over all seeds; None if a seed diverged. The mean has no interval, because
             losses over seeds are skewed, and neither Student's t nor a bootstrap reaches its
-            nominal coverage with so few seeds.
+            nominal coverage with few seeds.
         best, worst: the lowest value and the highest value.
         best_seed, worst_seed: the seed with the lowest value and the seed with the highest value.
     """
@@ -96,8 +96,8 @@ class PairedTest:
             variant minus the loss of the second variant. The difference is negative if the first
             variant is better.
         seeds: the number of pairs.
-        estimate: the Hodges-Lehmann estimate of the difference over the pairs that are not tied;
-            see `SignedRank`.
+        estimate: the Hodges-Lehmann estimate of the difference over the pairs that are not tied,
+            as in `SignedRank`; 0 if all pairs are tied.
         interval: the simultaneous 95% interval of the difference, with a Bonferroni correction for
             all tests of the comparison; None if there are too few pairs.
         first_wins: the number of pairs in which the first variant has the lower loss.
@@ -135,8 +135,8 @@ class PairedTest:
 
     @property
     def is_decided(self) -> bool:
-        """Whether the test is significant, and the better variant wins at least as many pairs as
-        the other variant."""
+        """Whether the test is significant, and the variant that the test favors wins at least as
+        many pairs as the other variant."""
         more = self.second_wins - self.first_wins
         return self.p_holm < LEVEL and more * self.effect >= 0
 
@@ -221,7 +221,7 @@ class PairedTest:
 
 
 def format_number(value: float, spec: str = ".2g") -> str:
-    """Format a number. An infinite number becomes `infinity`, with its sign.
+    """Format a number. An infinite number becomes `infinity` or `-infinity`.
 
     Args:
         value: the number.
@@ -266,7 +266,7 @@ def paired_tests(groups: Iterable[Mapping[str, Mapping[int, float]]]) -> list[Pa
 
 
 def subtract_pairs(first: Floats, second: Floats) -> Floats:
-    """Return the losses of the first runs minus the losses of the second runs of n pairs, (n,).
+    """Return the loss of the first run minus the loss of the second run for each of n pairs, (n,).
 
     The difference is 0 if both runs of a pair diverged, and inf or -inf if only one run of a pair
     diverged.

@@ -33,8 +33,8 @@ def write_tables(result: ComparisonResult) -> bool:
     """Write `variants.csv`, `pairs.csv`, `seeds.csv` and `comparison.md`.
 
     Returns:
-        Whether `seeds.csv` changed. If it changed, the files describe other runs or losses than
-        before.
+        Whether `seeds.csv` changed. If it changed, the files describe different runs or results
+        than before.
     """
     seeds_file = result.path / "seeds.csv"
     before = read_regular_file(seeds_file) if seeds_file.is_file() else None

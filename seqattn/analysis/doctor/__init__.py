@@ -43,8 +43,9 @@ def register_check(
 ) -> Callable[[Callable[[Evidence], Verdict]], Callable[[Evidence], Verdict]]:
     """Return a decorator that registers a check of the doctor.
 
-    A check is a function of `Evidence`. It returns the fields of a `Finding` after the name, as a
-    tuple: ("fine", number), ("unknown", reason) or ("found", number, meaning, change).
+    A check is a function that takes an `Evidence` object. It returns a tuple of the fields of a
+    `Finding` that follow the name: ("fine", number), ("unknown", reason) or ("found", number,
+    meaning, change).
 
     Args:
         name: the name of the problem. The name may contain spaces.

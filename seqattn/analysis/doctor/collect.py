@@ -160,13 +160,13 @@ def collect_evidence(
 
 
 def measure_overrides(trained: LoadedModel, data: Splits) -> tuple[float, dict[str, float], int]:
-    """Measure how replaced attention weights change the loss on the first `MAX_SEQUENCES` test
-    sequences.
+    """Measure how the replacement of the attention weights changes the loss on the first
+    `MAX_SEQUENCES` test sequences.
 
     Returns:
-        the free-running loss with the model's own weights; the losses with replaced weights, by
-        override mode, which are empty if the weights cannot be replaced; and the number of
-        sequences.
+        The free-running loss with the model's own weights; a dictionary of the losses with replaced
+        weights, by override mode, which is empty if the weights cannot be replaced; and the number
+        of sequences.
 
     Raises:
         DataError: if these test sequences contain no observed target.

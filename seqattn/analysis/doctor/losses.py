@@ -73,7 +73,7 @@ def exposure_bias(evidence: Evidence) -> Verdict:
 
 
 def _reduce_teacher_forcing(kind: str, schedule: str, probability: float) -> str:
-    """Return suggested config lines against exposure bias.
+    """Return suggested config lines that reduce exposure bias.
 
     Args:
         kind: the kind of model.

@@ -14,7 +14,7 @@ from seqattn.analysis.doctor.collect import Evidence
 MIN_UNIFORM_SHARE = 0.95  # entropy / maximum entropy
 MIN_DEAD_SHARE = 0.99  # entropy / maximum entropy
 MIN_STUCK_SHARE = 0.95  # share of the steps with the largest weight at the same source step
-MAX_IDENTICAL_DISTANCE = 0.02  # mean share of the weight that two heads do not share
+MAX_IDENTICAL_DISTANCE = 0.02  # mean fraction of the weight that two heads do not share
 SATURATED_WEIGHT = 0.999  # a step is saturated if its largest weight exceeds this value
 MIN_SATURATED_SHARE = 0.95  # share of saturated steps
 MAX_PADDING_MASS = 1e-6
@@ -218,18 +218,19 @@ def identical_heads(evidence: Evidence) -> Verdict:
 
 
 def _unshared_weight(one: NDArray[np.float32], other: NDArray[np.float32]) -> NDArray[np.float64]:
-    """Return the share of the weight that two heads do not share, at n target steps.
+    """Return the fraction of the weight that two heads do not share, at n target steps.
 
-    At each step, two heads share the smaller of their two weights at each source point. The share
-    is a share of the mean of the sums of their rows, so it is 0 only if the weights, and not only
-    the rows divided by their sums, are equal. If both rows sum to 1, the share is the total
-    variation distance.
+    At each source point, two heads share the smaller of their two weights. The fraction is relative
+    to the mean of the sums of the two rows. It is 0 only if the weights are equal; two rows that
+    are only proportional to each other give a fraction above 0. If both rows sum to 1, the fraction
+    is the total variation distance.
 
     Args:
         one, other: (N, T, S), the weights of two heads, with 0 at padding.
 
     Returns:
-        (n,), the shares at the target steps at which at least one head has a weight that is not 0.
+        (n,), the fraction at each target step at which at least one head has a weight that is not
+        0.
     """
     first, second = (weights.astype(np.float64) for weights in (one, other))
     total = (first + second).sum(axis=-1)

@@ -156,7 +156,8 @@ def _unique_keys(path: Path, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def _shown(value: Any) -> str:
     """Return a value as text for a message.
 
-    A constant has its JSON name. A list or an object is only named, and a long value is truncated.
+    A constant has its JSON name, a list or an object becomes "a list" or "an object", and a long
+    value is truncated.
     """
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]

@@ -134,7 +134,7 @@ class ForcedRows:
         return ForcedWeights(torch.from_numpy(force))
 
     def meaning(self, of_model: WeightSemantics) -> WeightSemantics:
-        """Return the meaning of the attention weights after the forced rows replaced some of them.
+        """Return the meaning of the attention weights after the forced rows replace some of them.
 
         Args:
             of_model: the meaning of the model's own weights; see `AttentionMap.meaning`.

@@ -112,7 +112,7 @@ class InputReader:
             as in the training data.
 
         Raises:
-            DataError: if the file cannot be read, or if no sequence is left.
+            DataError: if the file cannot be read, or if it contains no usable sequence.
             UsageError: see `read_chunks`.
         """
         config, spec = self.config, self.spec
@@ -154,7 +154,7 @@ class InputReader:
             name: the name of the file in messages; None for the path.
 
         Raises:
-            DataError: if the file cannot be read, or if no sequence is left.
+            DataError: if the file cannot be read, or if it contains no usable sequence.
             UsageError: see `read_chunks`.
         """
         config, spec, name = self.config, self.spec, name or _display_name(file)

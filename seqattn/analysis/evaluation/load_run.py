@@ -23,7 +23,8 @@ def open_run(path: Path, epoch: int | None = None) -> tuple[RunFolder, LoadedMod
     """Load a run from a run folder or a checkpoint.
 
     Args:
-        path: a run folder or a checkpoint. A run folder selects its best checkpoint.
+        path: a run folder or a checkpoint. From a run folder, the function uses the best
+            checkpoint.
         epoch: the epoch whose recorded parameters are loaded; None to load the parameters of the
             checkpoint.
 

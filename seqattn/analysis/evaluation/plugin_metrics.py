@@ -44,7 +44,7 @@ def register_metric(name: str) -> Callable[[Metric], Metric]:
 
 class PluginMetrics:
     """The forecasts and targets of all sequences, from which the metrics of plugins are computed.
-    Without such metrics, nothing is stored."""
+    If no plugin registers a metric, the object stores nothing."""
 
     def __init__(self) -> None:
         self.chunks: list[tuple[Floats, Floats]] = []

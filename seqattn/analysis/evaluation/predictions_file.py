@@ -74,7 +74,8 @@ class ForecastSpool(Spool):
             write_npz(file, contents)
 
     def _times(self) -> dict[str, StreamedArray]:
-        """Return the times of the steps by array name; nothing if the steps are counted from 1."""
+        """Return the times of the steps, by array name. The result is empty if the part has no
+        times."""
         part = self.part
         if (first := part.times(slice(0, 1))) is None:
             return {}

@@ -69,7 +69,7 @@ class Explanation(Record):
 
         Args:
             model: the model.
-            vector: the input of the output layer, as a vector.
+            vector: the printed input of the output layer.
             name: the name of the vector in the formula.
             features: the names of the target features.
         """

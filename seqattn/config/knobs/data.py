@@ -28,7 +28,7 @@ from seqattn.config.knobs.section import (
 
 
 class Generated(Section):
-    """The numbers of sequences and the seeds of all generated tasks."""
+    """The keys that all generated tasks have: the numbers of sequences and the seeds."""
 
     n_train: Count = 256
     """Number of training sequences."""
@@ -238,7 +238,7 @@ class Split(Section):
 
 
 def column_names(given: list[str] | None) -> tuple[str, ...]:
-    """Return the columns that a value names. For `auto` and `null`, return an empty tuple."""
+    """Return the columns that a key names. For `[auto]` and `null`, return an empty tuple."""
     return () if given is None or given == ["auto"] else tuple(given)
 
 

@@ -187,7 +187,8 @@ class ModelKnobs(Section):
         return 0
 
     def attention_weights_per_sequence(self, S: int, T: int) -> int:
-        """Count the attention weights of one sequence. See `activations_per_sequence`.
+        """Count the attention weights of one sequence. See `activations_per_sequence` for the
+        arguments.
 
         The result is correct for one layer with one head. A plugin with more layers or heads must
         override this method.

@@ -38,7 +38,8 @@ class Section(BaseModel):
 
 
 def name_of(value: Section | str) -> str:
-    """Return the name of a value that is a name, or a section with the key `name`."""
+    """Return the value itself if it is a name, or the value of its key `name` if it is a
+    section."""
     return value if isinstance(value, str) else str(getattr(value, "name"))  # noqa: B009
 
 

@@ -26,7 +26,7 @@ def write_sequences(
             written as one series. Otherwise, the target gets separate columns.
 
     Returns:
-        the content of the file, and the keys that a `data:` section needs to read the file.
+        the content of the file, and the keys that a `data:` section needs for reading the file.
 
     Raises:
         UsageError: if the format cannot represent the sequences, or if the format is Arrow and

@@ -144,8 +144,8 @@ class TableFile:
             self.discard()
 
     def discard(self) -> None:
-        """Close the database and all temporary files without writing the remaining content. An
-        Arrow file uses neither."""
+        """Close the database and all temporary files without writing the remaining content. The
+        writer of an Arrow file has neither a database nor temporary files."""
         if self.form != "arrow":
             self.database.close()
             if self.spool is not None:

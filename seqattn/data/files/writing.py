@@ -21,7 +21,7 @@ FLOAT32_DIGITS = 8  # number of significant digits of float32
 
 
 class ForecastSteps:
-    """The times of forecasts, which continue each sequence at its own step interval.
+    """The times of forecast steps, which continue each sequence at its own step interval.
 
     Args:
         last: (N,) time of the last step, as numbers or dates.
@@ -149,12 +149,12 @@ class TableWriter:
         self.table.close()
 
     def discard(self) -> None:
-        """Discard the remaining content of the file without writing it."""
+        """Close the writer without writing the remaining content of the file."""
         self.table.discard()
 
 
 def _unused_name(name: str, taken: Sequence[str]) -> str:
-    """Return `name`, with underscores appended until no column has this name."""
+    """Append underscores to `name` until no column has this name, and return the result."""
     while name in taken:
         name += "_"
     return name

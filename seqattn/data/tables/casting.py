@@ -101,8 +101,8 @@ def _cleaned_text(table: Table, name: str, options: ReadOptions) -> str:
 
 
 def _is_clean(table: Table, cell: str, empty: Sequence[str]) -> bool:
-    """Return whether no cell has surrounding spaces or contains a usual spelling of an empty
-    cell."""
+    """Return whether no cell has surrounding spaces, and no cell is a usual spelling of a word in
+    `empty`."""
     cases = {each for word in empty for each in (word, word.upper(), word.capitalize())}
     written = sorted({*cases, "NaN"})
     spaces = literal(f"^[{SPACES}]|[{SPACES}]$")
@@ -126,7 +126,7 @@ def _is_number(word: str) -> bool:
 
 
 def _typed_column(table: Table, name: str, options: ReadOptions) -> Column | None:
-    """Return a column that has a type in the file, or None if this type is text."""
+    """Return a column whose type in the database is not text, or None for a text column."""
     cell, kind = table.column(name), table.types[table.header.index(name)]
     if kind == "VARCHAR":
         return None

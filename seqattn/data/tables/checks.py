@@ -12,7 +12,7 @@ from seqattn.errors import AmbiguousData
 
 
 def check_cells(table: Table, column: Column) -> None:
-    """Check the cells of a column.
+    """Check that a column has no invalid cells and no ambiguous commas.
 
     Raises:
         AmbiguousData: if a cell is neither empty nor a value of the same kind as most cells, or if
@@ -42,8 +42,8 @@ def check_cells(table: Table, column: Column) -> None:
 
 
 def first_non_number(table: Table, column: Column, options: ReadOptions) -> str:
-    """Describe the first cell of a column that does not contain a number, and the location of this
-    cell in the file."""
+    """Describe the first cell without a number in a column, and the location of this cell in the
+    file."""
     text = column.text
     numerals = [f"({numeral.sql(text)}) IS NOT NULL" for numeral in allowed_numerals(options)]
     rows = table.query(

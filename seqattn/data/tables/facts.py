@@ -59,7 +59,7 @@ class TableFacts:
         return int(self.table.measure(sql)[0])
 
     def distinct(self, *sql: str) -> int:
-        """Return the number of distinct combinations of values."""
+        """Return the number of distinct combinations of the values of SQL expressions."""
         return self.count(distinct(*sql))
 
     def is_integer(self, name: str) -> bool:
@@ -118,8 +118,8 @@ class TableFacts:
         return in_order or self.distinct(*texts, time.sql) == self.rows
 
     def is_constant_in(self, series: Sequence[str], column: Column) -> bool:
-        """Return whether a column without empty cells has a single value in each of several series.
-        Some series must have more than one row."""
+        """Return whether a column has no empty cells and a single value in each of several series.
+        If each series has only one row, return False."""
         texts = [self.columns[name].text for name in series]
         first = " AND ".join(
             f"{text} = (SELECT {text} FROM {ROWS} ORDER BY {ROW} LIMIT 1)" for text in texts
@@ -135,7 +135,7 @@ class TableFacts:
         )
 
     def to_time_column(self, name: str) -> TimeColumn:
-        """Convert a column to the times of the rows with the function `to_time_column`."""
+        """Use the function `to_time_column` to convert a column to the times of the rows."""
         return to_time_column(self.table, self.columns[name], self.options)
 
     def find_counter(self, series: Sequence[str]) -> TimeColumn | None:

@@ -92,7 +92,7 @@ def _named_series(facts: TableFacts, named: Sequence[str]) -> tuple[str, ...]:
     """Return the column with an unambiguous name for series ids.
 
     A column with a different value in each row is rejected if the table has at least `MIN_ROWS`
-    rows or the column counts the rows.
+    rows or if the values increase by one in every row.
     """
     name = next((name for name in named if fold_name(name) in SERIES_NAMES[:SURE_SERIES]), None)
     if name is None:
@@ -107,8 +107,8 @@ def _named_series(facts: TableFacts, named: Sequence[str]) -> tuple[str, ...]:
 
 def _block_series(facts: TableFacts, named: Sequence[str]) -> tuple[str, ...]:
     """Return a column with the name of an id, such as `trip_id`. The rows with the same value must
-    be contiguous, and there must be at least twice as many rows as values. If there is no such
-    column, return ()."""
+    be contiguous, and there must be at least twice as many rows as distinct values. If there
+    is no such column, return ()."""
     for name in named:
         folded = fold_name(name)
         if folded not in SERIES_NAMES[:BLOCK_SERIES] and not folded.endswith("_id"):
@@ -196,10 +196,10 @@ def _series_without_time(
 ) -> tuple[tuple[str, ...], TimeColumn | None]:
     """Infer the series id columns of a table without a time column.
 
-    A series id column either has a usual name or contains words or integers. Without a usual name,
-    the rows with the same word or integer must be contiguous, and integers are series ids only if
-    another column counts up within each series. A column that counts up within each series becomes
-    the time.
+    A series id column either has a usual name or contains words or integers. If the column has
+    no usual name, the rows with the same word or integer must be contiguous. If such a column
+    contains integers, another column must count up within each series. A column that counts up
+    within each series becomes the time.
 
     Returns:
         the names of the series id columns, and the time column or None.

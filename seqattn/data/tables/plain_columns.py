@@ -1,8 +1,8 @@
 """Reader of text columns that contain plain numbers or ISO dates. The first pass over the rows
 gives these columns a type.
 
-A sample of rows determines the candidates. A column gets a type only if the type preserves all
-information that later inference needs. All other columns remain text.
+A sample of rows determines which columns may get a type. A column gets a type only if the type
+preserves all information that later inference needs. All other columns remain text.
 """
 
 from __future__ import annotations

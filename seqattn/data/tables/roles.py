@@ -98,7 +98,7 @@ def drop_index_column(facts: TableFacts) -> None:
     files from pandas and R.
 
     Raises:
-        DataError: if the first column has no name but does not contain row numbers.
+        DataError: if the first column has no name and does not contain row numbers.
     """
     name = facts.table.header[0]
     options = facts.options

@@ -1,4 +1,4 @@
-"""A function that checks whether the rows of a table are sorted."""
+"""Functions that count distinct values and check whether the rows of a table are sorted."""
 
 from __future__ import annotations
 

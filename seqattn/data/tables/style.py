@@ -53,7 +53,7 @@ def _formats(table: Table, columns: list[Column]) -> tuple[str, ...]:
 
 
 def _part_format(form: str, word: str) -> str:
-    """Return the format of a part of a date, with leading zeros only if `word` has one."""
+    """Return the format of a part of a date, with a leading zero only if `word` has one."""
     return form if form == "%Y" or word.startswith("0") else f"%-{form[1]}"
 
 
@@ -77,5 +77,5 @@ def _date_format(column: Column, word: str) -> str:
 
 
 def _utc(zone: str) -> str:
-    """Return UTC in the notation of a time zone."""
+    """Return UTC in the notation of a time zone, for example +00:00 for -05:00."""
     return re.sub(r"\d", "0", zone).replace("-", "+")

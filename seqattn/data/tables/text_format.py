@@ -70,7 +70,7 @@ class TextFormat:
         Args:
             path: the file.
             options: the options for reading the file.
-            delimiter: delimiter that the suffix of the file implies, or None if it is unknown.
+            delimiter: delimiter that the suffix of the file implies, or None if it implies none.
 
         Raises:
             DataError: if the file is not a text table.
@@ -155,7 +155,7 @@ def _has_header(cells: Sequence[str], rows: Sequence[Sequence[str]], options: Re
 
 
 def _read_head(path: Path, options: ReadOptions) -> bytes:
-    """Return the first bytes of a file, after decompression."""
+    """Return the first bytes of a file, decompressed if the file is compressed."""
     if path.suffix.lower() == ".zst":
         return "\n".join(read_first_lines(path, 2000)).encode()[:HEAD_BYTES]
     opened: BinaryIO

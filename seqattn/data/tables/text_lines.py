@@ -19,7 +19,7 @@ def line_of_row(path: Path, form: TextFormat, row: int) -> int | None:
     Args:
         path: the file.
         form: format of the file.
-        row: number of the row without the header, counted from 1.
+        row: number of the row, counted from 1 after the header.
     """
     if path.suffix.lower() in (".gz", ".zst"):
         return None
@@ -45,8 +45,8 @@ def line_of_row(path: Path, form: TextFormat, row: int) -> int | None:
 
 
 def to_plain_text(raw: BinaryIO, form: TextFormat) -> Iterator[bytes]:
-    """Yield the text of a file in UTF-8. If spaces are the delimiter, a single space separates the
-    cells."""
+    """Yield the text of a file in UTF-8. If the delimiter is a space, replace several spaces
+    between two cells by one space."""
     text = io.TextIOWrapper(raw, encoding=form.encoding, newline="")
     try:
         if form.delimiter != " ":

@@ -83,7 +83,7 @@ def _drop_totals(table: Table) -> None:
 
 
 def _drop_units(table: Table) -> None:
-    """Remove a first row that contains units above columns of values."""
+    """Remove the first row if it contains units above columns of values."""
     columns = [table.text(name) for name in table.header]
     rows = table.query(f"SELECT {', '.join(columns)} FROM {ROWS} ORDER BY {ROW} LIMIT 20")
     if len(rows) < 3:

@@ -94,8 +94,8 @@ def _matches(word: str, form: str) -> bool:
 
 
 def _with_swapped_format(table: Table, column: Column, time_format: str | None) -> Column:
-    """Return the column with a second format if swapping day and month in its format also matches
-    all cells and gives different dates. Otherwise, return the column unchanged."""
+    """Return the column with a second format, in which day and month are swapped, if this format
+    also matches all cells and gives different dates. Otherwise, return the column unchanged."""
     if len(column.formats) != 1 or column.bad[0] or time_format is not None:
         return column
     swapped = re.sub("%[dm]", lambda match: "%m" if match[0] == "%d" else "%d", column.formats[0])

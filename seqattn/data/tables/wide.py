@@ -174,8 +174,8 @@ def _is_wide(
     """Return whether a table is wide.
 
     A wide table has no time column, and at least one of its features has two or more steps. The
-    values of the series id column are unique. Without such a column, all columns have steps, and
-    all features have the same consecutive steps. If the options name the features, the table is
+    values of the series id column are unique. If there is no such column, all columns have steps,
+    and all features have the same consecutive steps. If the options name the features, the table is
     wide if all of them have steps and long if all of them are columns.
     """
     requested = set(options.features or ())
@@ -258,7 +258,7 @@ def _wide_chunk(
     table: Table, wide: WideLayout, rows: NDArray[Any], cells: NDArray[Any],
     words: dict[str, tuple[str, ...]], group: str | None, decimal: str,
 ) -> Chunk:  # fmt: skip
-    """Convert rows to sequences. Empty cells at the end of a row are padding."""
+    """Convert rows to sequences. Steps without values at the end of a row are padding."""
     n, L, F = cells.shape
     empty = np.isnan(cells).all(axis=2)
     lengths = L - np.where(empty.all(axis=1), L, empty[:, ::-1].argmin(axis=1))

@@ -1,7 +1,7 @@
 """The HTML that a notebook shows for a run, for several seeds or for a comparison.
 
-The HTML has a table and pictures. All text is escaped, the pictures are PNG data, and there is no
-script.
+The HTML has a table and pictures. All text is escaped, the pictures are PNG data, and the HTML
+contains no script.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def run_rows(summary: Mapping[str, Any]) -> list[list[str]]:
 
 
 def run_pictures_of(folder: RunFolder, *, only_losses: bool) -> Iterator[tuple[str, bytes]]:
-    """Yield the pictures of a run. A picture that is missing in the run folder is drawn.
+    """Yield the pictures of a run. A picture that is missing from the run folder is drawn.
 
     Args:
         folder: the folder of a finished run.

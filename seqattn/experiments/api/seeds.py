@@ -85,7 +85,7 @@ class Seeds:
 
     @property
     def summary(self) -> SeedSummary:
-        """The median of the test losses with its interval, and the best and the worst seed.
+        """The median of the test losses with its 95% interval, and the best and the worst seed.
 
         Raises:
             UsageError: if no run has ended yet.

@@ -98,8 +98,8 @@ def train_seeds(
     Args:
         seeds: the number of seeds. The first seed is `seed` of the config.
         threads: number of CPU threads; None to choose the number automatically.
-        workers: number of worker processes, as `--jobs`; None for as many as cores, if this saves
-            time. With any value other than 1, a script needs the guard
+        workers: number of worker processes, as with `--jobs`; None for one process per core, if
+            this saves time. With any value other than 1, a script needs the guard
             `if __name__ == "__main__":`.
         config, output_dir, resume, overwrite, progress, **overrides: see `train`.
 
@@ -151,8 +151,8 @@ def compare(
     Args:
         config: path of a YAML file, name of a shipped config such as "compare/scores", or a dict
             with the content of a YAML file.
-        vary: the values of each key by dotted key, such as {"model.cell": ["gru", "lstm"]}. Every
-            combination of values is a variant. None to use the section `compare` of the config.
+        vary: the values of each key by dotted key, such as {"model.cell": ["gru", "lstm"]}; None
+            for the section `compare` of the config. Every combination of values is a variant.
         along: a key with the numbers at which all variants are trained and plotted; None for
             `compare.along` of the config.
         seeds: number of seeds of each variant; None for `compare.seeds` of the config.

@@ -1,4 +1,4 @@
-"""The contract that every mechanism must fulfill, as functions that check mechanisms.
+"""Functions that check the contract that every mechanism must fulfill.
 
 `check_plugin` checks all mechanisms of a plugin. seqattn's own tests call the same functions for
 the built-in mechanisms.

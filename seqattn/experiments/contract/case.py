@@ -138,7 +138,7 @@ class ContractCase:
 
     @staticmethod
     def attention_of(model: Seq2SeqModel) -> Attention:
-        """Return the attention of a recurrent model."""
+        """Return the attention module of a recurrent model."""
         assert isinstance(model, RecurrentModel)
         assert model.attention is not None
         return model.attention

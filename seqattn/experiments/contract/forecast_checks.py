@@ -149,7 +149,7 @@ def _check_sums(case: ContractCase, found: AttentionMap) -> str:
 
 def _in_batch_against_alone(case: ContractCase) -> tuple[int, Difference]:
     """Return the index of the sequence with the largest difference between its forecast in a padded
-    batch and its forecast alone, and this difference. The difference has the index (step,
+    batch and its forecast alone, and this difference. The index of the difference is (step,
     feature)."""
     return largest(
         [
@@ -160,7 +160,7 @@ def _in_batch_against_alone(case: ContractCase) -> tuple[int, Difference]:
 
 
 def _padded_alone(case: ContractCase, n: int) -> Tensor:
-    """Return the forecast of a sequence that is alone in its batch, with its padding, (T, F)."""
+    """Return the forecast (T, F) of a padded sequence that is alone in its batch."""
     source, _ = case.sequences
     with torch.no_grad():
         output = case.model.forecast(

@@ -85,8 +85,7 @@ class Probe:
         return self._effect(others, self._rows(result, torch.arange(len(result)) == 0))
 
     def effect_of_later_steps(self) -> Difference:
-        """Return how much the results of all steps but the last change if the last step is
-        replaced."""
+        """Replace the last step, and return how much the results of the earlier steps change."""
         masks = {}
         for name, axis in self.steps.items():
             masks[name] = self._last(self.inputs[name], axis)

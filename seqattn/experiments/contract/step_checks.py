@@ -16,8 +16,8 @@ MIN_FORCING_EFFECT = 1e-9
 
 
 def check_decoder_steps(case: ContractCase) -> str:
-    """Check that a segment of decoder steps equals its single steps, and that free running equals
-    teacher forcing on the model's own forecast.
+    """Check that decoder steps that are computed at once equal single steps, and that free running
+    equals teacher forcing on the model's own forecast.
 
     Raises:
         CheckFailedError: if two of these forecasts differ, if teacher forcing has no effect, or if

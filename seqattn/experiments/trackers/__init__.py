@@ -1,8 +1,8 @@
 """Experiment trackers: TensorBoard, MLflow and Weights & Biases.
 
 A run works without trackers, because its folder contains everything that a tracker receives. Once
-training has begun, an error of a tracker therefore never ends it; `RunTrackers` describes what
-happens instead.
+training has begun, an error of a tracker therefore never ends training; `RunTrackers` describes
+what happens instead.
 """
 
 from seqattn.experiments.trackers.interface import Status, TrackedRun, Tracker

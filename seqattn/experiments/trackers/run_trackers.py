@@ -1,4 +1,4 @@
-"""The trackers that the config of a run selects, and the treatment of their errors."""
+"""The trackers that the config of a run selects, and the handling of their errors."""
 
 from __future__ import annotations
 

@@ -135,11 +135,11 @@ def start_trial(
 def build_pruner(training: Training, *, epochs_vary: bool) -> optuna.pruners.BasePruner:
     """Build the pruner of a trial.
 
-    From a fifth of its epochs on (at least 2), a trial is pruned if its lowest validation loss so
-    far is higher than the median validation loss of the complete trials at the same epoch. No trial
-    is pruned if the trials have different numbers of epochs and a schedule spans all epochs. Such
-    trials are at different points of the schedule, so their losses at the same epoch are not
-    comparable.
+    A trial is pruned at epoch max(2, epochs // 5) or later if its lowest validation loss so far is
+    higher than the median validation loss of the complete trials at the same epoch. The median
+    needs `STARTUP_TRIALS` complete trials. No trial is pruned if the trials have different numbers
+    of epochs and a schedule spans all epochs. Such trials are at different points of the schedule,
+    so their losses at the same epoch are not comparable.
 
     Args:
         training: section `training` of the trial's config.
@@ -175,7 +175,7 @@ def end(study: optuna.Study, trial: Trial, state: TrialState, loss: float | None
 
 
 def fail(study: optuna.Study, trial: Trial, reason: str, *, refused: bool = False) -> None:
-    """Record the end of a trial without a loss, with the error message in one line.
+    """Record that a trial ended without a loss, and store the error message in one line.
 
     Args:
         refused: whether the config or the data of the trial were invalid. False means that training
@@ -194,7 +194,7 @@ def requeue(study: optuna.Study, search: Search, trial: FrozenTrial) -> None:
     """End an interrupted trial, and queue its values for a new trial that replaces it.
 
     If the trial has no values yet, nothing is queued, unless the trial repeats an earlier trial. In
-    this case, the values of the earlier trial are queued again.
+    the latter case, the values of the earlier trial are queued again.
     """
     trials = study.get_trials(deepcopy=False)
     repeated = trial.user_attrs.get(REQUEUED_FROM_ATTR)

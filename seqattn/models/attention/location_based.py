@@ -211,19 +211,21 @@ class LocationShiftAddressing(Location, knobs=ShiftConfig):
         if previous is None:
             previous = self.initial_weights(keep, content)
         offsets = torch.arange(self.num_shifts, device=content.device) - self.num_shifts // 2
-        origins = (positions.unsqueeze(-1) - offsets) % lengths.unsqueeze(
-            -1
-        )  # (..., S, num_shifts)
+        origins = (positions.unsqueeze(-1) - offsets) % lengths.unsqueeze(-1)
         valid = (torch.ones_like(positions, dtype=torch.bool) if keep is None else keep).expand(
             previous.shape
         )
-        origins = origins.expand(*previous.shape, self.num_shifts).flatten(-2)
+        shape = (*previous.shape, self.num_shifts)  # (..., S, num_shifts)
+        origins = origins.expand(shape)
         smallest = torch.finfo(content.dtype).tiny
         weights = list[Tensor]()
         for t in range(T):
             g_t = gate.select(-2, t)
             gated = g_t * content.select(-2, t) + (1 - g_t) * previous
-            rolled = gated.gather(-1, origins).unflatten(-1, (S, self.num_shifts))
+            # Each shift gathers from its own column. In the backward pass, no two gradients other
+            # than 0 are then added to the same value, so the order of the additions, which varies
+            # on a GPU, does not change the sum.
+            rolled = gated.unsqueeze(-1).expand(shape).gather(-2, origins)
             shifted_weights = (rolled * shift.select(-2, t).unsqueeze(-2)).sum(dim=-1)
             # Powers are computed with logarithms, so that no row underflows to zeros if gamma is
             # large.

@@ -126,7 +126,8 @@ def _describe_seeds(result: ComparisonResult) -> list[str]:
 
 
 def _variant_rows(result: ComparisonResult, page_folder: Path) -> list[dict[str, Any]]:
-    """Return the points, the median and the interval of each variant. A point is a finished seed.
+    """Return the points, the median and the interval of each variant, with a point for each
+    finished seed.
 
     Args:
         result: the comparison.
@@ -227,7 +228,7 @@ def _preview(folder: RunFolder) -> dict[str, Any]:
 
 
 def thin_history(history: Sequence[EpochRecord]) -> list[list[float]]:
-    """Return the number and the validation loss of each epoch, for at most a few hundred epochs.
+    """Return the number and the validation loss of each of at most a few hundred epochs.
 
     The result always includes the first epoch, the best epoch and the last epoch.
     """

@@ -114,8 +114,8 @@ class LiveModels:
         """Return the content for the page; None if the page has no models.
 
         Args:
-            notices: a list to which sentences are appended about epochs and runs that are left out,
-                and about differences between the runs.
+            notices: a list to which the method appends sentences about omitted epochs and runs, and
+                about differences between the runs.
             sequences_of: the name of the run whose test sequences the page shows; None if the page
                 has only one run.
         """
@@ -247,10 +247,10 @@ def tour_content(
         start: the sequence, layer and head with which the tour starts; None if no weights are
             known.
         need: sentences about the test losses with replaced weights; None if they are unknown.
-        conclusion: sentences for the last step of the tour, the answer first.
+        conclusion: sentences for the last step of the tour, with the answer first.
         commands: the commands for a comparison with another model.
         record: the command that records the parameters of a run.
-        outside: a sentence about sources that the training data lack; "" if it is unknown.
+        outside: a sentence about sources that the training data lack; "" for no sentence.
     """
     return {
         "start": None if start is None else dict(start),
@@ -297,9 +297,9 @@ def check_sources_observed(trained: LoadedModel) -> None:
 def _page_config(trained: LoadedModel) -> dict[str, Any]:
     """Return the section `model` for the arithmetic of the page.
 
-    The page shows weights without arithmetic if it does not know the normalizer. The name of a
-    plugin's location therefore replaces the normalizer, because the page would otherwise ignore the
-    location.
+    If the page does not know the name of the normalizer, it shows the weights without arithmetic.
+    For a location that a plugin registers, the name of the location replaces the name of the
+    normalizer, because the page would otherwise ignore the location.
     """
     plain: dict[str, Any] = as_plain(trained.config)["model"]
     attention, section = plain.get("attention"), getattr(trained.config.model, "attention", None)
@@ -311,7 +311,7 @@ def _page_config(trained: LoadedModel) -> dict[str, Any]:
 
 
 def _describe_import(name: str, error: ImportError) -> str:
-    """Return a sentence about a failed import that keeps a model from the page."""
+    """Return a sentence that says why a model is not in the page after an import failed."""
     if error.name is not None and error.name.partition(".")[0] in EXPORT_MODULES:
         return NEEDS_EXPORT
     return f"The model of {name} is not in this page, because an import failed: {error}."
@@ -369,6 +369,6 @@ def _recorded_parameters(
 
 
 def _thin_frames(count: int, share: float, best: int) -> list[int]:
-    """Return the indices of about `share` of `count` frames, evenly spaced and including `best`."""
+    """Return evenly spaced indices, including `best`, of about `share` of `count` epochs."""
     kept = count if share >= 1 else max(1, int(count * share) - 1)
     return sorted({best, *(int(k) for k in np.linspace(0, count - 1, kept).round())})

@@ -1,4 +1,4 @@
-"""The form of the CSV file in which a page saves an input for `seqattn predict --input`."""
+"""The format of the CSV file in which a page saves an input for `seqattn predict --input`."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ GENERATED_FORM: dict[str, Any] = {
     "series": "sequence", "time": "step", "interval": 1, "delimiter": ",", "decimal": ".",
     "one_hot": {}, "window": None, "settings": [],
 }  # fmt: skip
-"""The form for a model that was trained on generated sequences."""
+"""The format for a model that was trained on generated sequences."""
 
 
 def input_form(trained: LoadedModel) -> dict[str, Any]:
-    """Return the form of the file from which `predict --input` reads one source for a model.
+    """Return the format of the file from which `predict --input` reads one source for a model.
 
     Returns:
         The column of the series id (None: the file has none), the column of the time (None: rows
         are in order) and the interval between two rows, the delimiter, the decimal mark, the
         columns of words with their words, the number of rows that are read (None: all), and the
-        values of `--set` that `predict` needs for this form.
+        values of `--set` that `predict` needs for this format.
     """
     config = trained.config.data
     if not isinstance(config, OwnFile):
@@ -51,7 +51,7 @@ def input_form(trained: LoadedModel) -> dict[str, Any]:
 def _columns(
     option: list[str] | None, trained: tuple[str, ...] | None, default: str
 ) -> tuple[str, ...]:
-    """Return the columns of a role from the config, from the training data, or by default."""
+    """Return the columns of a role, from the config, from the training data or from `default`."""
     if option != ["auto"]:
         return column_names(option)
     return (default,) if trained is None else trained
@@ -62,7 +62,7 @@ def _series_column(
 ) -> str | None:
     """Return the column of the series id; None if the file has no such column.
 
-    If `predict` expects the column, the function appends a setting to `settings`.
+    If `predict` would expect a missing column, the function appends a setting to `settings`.
     """
     columns = _columns(config.series, None if roles is None else roles.series, "sequence")
     if is_wide or len(columns) > 1:
@@ -77,9 +77,9 @@ def _time_column(
 ) -> tuple[str | None, int]:  # fmt: skip
     """Return the time column and the interval between rows; None and 1 if there is no such column.
 
-    If `predict` expects the column, the function appends a setting to `settings`. A time is written
-    only if it counts in whole numbers. The dates of a changed source are unknown, and a forecast
-    does not depend on them.
+    If `predict` would expect a missing column, the function appends a setting to `settings`. A time
+    column must contain numbers at an integer interval. Dates are left out, because the dates of a
+    changed source are unknown and a forecast does not depend on them.
     """
     columns = _columns(config.time, None if roles is None else roles.time, "step")
     frequency = trained.spec.frequency

@@ -24,8 +24,8 @@ OPPOSITE = {"yes": "no", "no": "yes"}
 
 
 def ask(finding: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a finding with its question and the answer to this question. The question about a
-    plugin check is whether the run has the problem that the check finds.
+    """Return a finding with its question and the answer to this question. For a plugin check, the
+    question is whether the run has the problem that the check finds.
 
     Args:
         finding: a `Finding` as a mapping.

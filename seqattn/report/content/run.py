@@ -132,7 +132,8 @@ def _results(folder: RunFolder, summary: Mapping[str, Any], notices: list[str]) 
 
 
 def _diagnosis(folder: RunFolder, notices: list[str]) -> tuple[dict[str, Any], Need | None]:
-    """Return the findings of the doctor, and whether the model needs its weights, if known."""
+    """Return the findings of the doctor, and sentences about whether the model needs its weights,
+    or None if this is unknown."""
     try:
         _, trained = open_run(folder.path)
         losses, history = doctor.sibling_losses(folder), doctor.read_history(folder)

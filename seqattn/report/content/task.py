@@ -88,8 +88,8 @@ def describe_task(
 
 
 def describe_outside(config: Config | None) -> str:
-    """Return a sentence for readers who change a source, about sources that the training data of a
-    run lack; "" if the task is not one whose sources are all alike."""
+    """Return a warning for readers who change the source: the training data contain no sources like
+    the changed source. Return "" unless the task is `squares`, whose sources are all alike."""
     if config is None or type(config.data) is not Squares:
         return ""
     return (

@@ -22,8 +22,8 @@ MIN_NEEDED = 1.5
 """A model depends on its weights if every loss with other weights is larger by more than this
 factor."""
 MIN_USED = 1.02
-"""A model hardly depends on its weights if every loss with other weights is larger by more than
-this factor."""
+"""A model does not depend on its weights unless every loss with other weights is larger by more
+than this factor. Up to the factor `MIN_NEEDED`, the model hardly depends on its weights."""
 MAX_CLOSE = 1.5
 """Two losses are close if their ratio is at most this value."""
 WITH, WITHOUT = "with attention", "without attention"
@@ -89,7 +89,8 @@ def describe_need(
 
 def commands_for_other_model(folder: RunFolder, config: Config | None) -> Commands:
     """Return the commands that train the model of a run without attention, or with attention if it
-    has none, and that show both models. The list is empty if the model is not recurrent."""
+    has none, and that show both models. The list is empty if the config is None or the model is not
+    recurrent."""
     if config is None or config.model.kind != "recurrent":
         return []
     path, has_attention = shown_path(folder.path), config.model.has_attention
@@ -216,8 +217,8 @@ def read_result(run: PageRun, folder: RunFolder) -> RunResult:
 def describe_runs(results: Sequence[RunResult]) -> tuple[list[str], Commands]:
     """Return sentences about the test losses of two or more runs, and commands that show more.
 
-    If some of the runs have attention and others do not, the first sentences are the answer to the
-    question what attention changes.
+    If some of the runs have attention and others do not, the first sentences say what attention
+    changes.
     """
     if not _are_comparable(results):
         return [
@@ -261,7 +262,7 @@ def _describe_floor(floor: float | None, highest: float = math.inf) -> str:
 
     Args:
         floor: the noise floor.
-        highest: the highest of two losses, which is compared with the floor.
+        highest: the higher of two losses, which is compared with the floor.
     """
     if floor is None:
         return ""
@@ -305,7 +306,7 @@ def _are_close(one: RunResult, other: RunResult) -> bool:
 
 
 def _contrast(attending: RunResult, plain: RunResult, losses: str) -> str:
-    """Return sentences that say whether a run with attention and a run without have other errors.
+    """Return sentences that say whether the errors of two runs, with and without attention, differ.
 
     Args:
         attending: the run with attention.

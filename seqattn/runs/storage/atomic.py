@@ -122,7 +122,7 @@ def write_transaction() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _reraise_for(path: Path) -> Iterator[None]:
-    """Reraise an `OSError` of the block with the final path instead of the temporary path."""
+    """Reraise an `OSError` from the block with the final path instead of the temporary path."""
     try:
         yield
     except OSError as error:

@@ -42,7 +42,7 @@ def check_free_space(needed: Mapping[Path, int]) -> None:
 
 
 def allow_open_files(count: int) -> None:
-    """Raise the limit of open files of this process so that `count` runs can be trained at the same
+    """Raise the limit on open files of this process so that `count` runs can be trained at the same
     time.
 
     Raises:

@@ -1,0 +1,1 @@
+"""Tests on a GPU, which `make test-gpu` runs. Each test fails if there is no GPU."""

@@ -1,0 +1,164 @@
+"""Losses with CUDA graphs, with a stand-in on the CPU for the capture: a pass whose masks on the
+device are not read, and that sees only the tensors of the capture."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from seqattn.config import resolve
+from seqattn.models import build_model, teacher_forcing
+from seqattn.training import Batch
+from seqattn.training.cuda_graphs import Computation, GraphedLoss
+from seqattn.training.objective import LossFn, build_loss
+from seqattn.training.stacked_params import StackedParams
+from seqattn.training.step_rng import StepRNG
+
+N, S, T, F = 5, 4, 6, 2
+
+MODELS: dict[str, dict[str, Any]] = {
+    "manual": {"kind": "recurrent", "hidden_dim": 6},
+    "lstm": {"kind": "recurrent", "hidden_dim": 6, "cell": "lstm"},
+    "input feeding": {"kind": "recurrent", "hidden_dim": 6, "input_feeding": True},
+    "fast weights": {"kind": "fast_weights"},
+}
+MASKS = {
+    "step": torch.tensor([True, False, True, True, False, True]),
+    "sequence": torch.tensor([True, False, True, True, False]).unsqueeze(-1),
+    "element": torch.arange(N * T).view(N, T) % 3 > 0,
+    "always": torch.ones(T, dtype=torch.bool),
+    "never": torch.zeros(T, dtype=torch.bool),
+}
+
+
+def capture(function: Computation) -> Computation:
+    """Return a function that repeats a pass, which a replay of its kernels would do."""
+    function()
+    return function
+
+
+def loss_of(kind: str, runs: int = 1) -> tuple[StackedParams, LossFn]:
+    config = resolve({"model": MODELS[kind]}).config
+    models = [build_model(config.model, F, seed) for seed in range(runs)]
+    return build_loss([model.double() for model in models])
+
+
+def batch_of(runs: int = 1, sequences: int = N, seed: int = 0) -> Batch:
+    rng = torch.Generator().manual_seed(seed)
+    lead = () if runs == 1 else (runs,)
+    source = torch.randn(*lead, sequences, S, F, generator=rng, dtype=torch.float64)
+    target = torch.randn(*lead, sequences, T, F, generator=rng, dtype=torch.float64)
+    return Batch(source, target)
+
+
+@pytest.fixture
+def hidden(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Treat every mask that is not True at every step as a mask on a GPU."""
+    monkeypatch.setattr(teacher_forcing, "has_unknown_values", lambda mask: not bool(mask.all()))
+
+
+@pytest.mark.usefixtures("hidden")
+@pytest.mark.parametrize("mask", MASKS)
+@pytest.mark.parametrize("kind", MODELS)
+def test_a_graph_computes_the_loss_and_gradient_of_every_mask(kind: str, mask: str) -> None:
+    params, loss_fn = loss_of(kind)
+    graphed = GraphedLoss(loss_fn, capture)
+    other, eager = loss_of(kind)
+    for seed in range(3):
+        batch = batch_of(seed=seed)
+        forced = MASKS[mask].roll(seed, dims=0)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(teacher_forcing, "has_unknown_values", lambda mask: False)
+            expected = eager.value_and_grad(batch, forced)
+        torch.testing.assert_close(graphed.value_and_grad(batch, forced), expected)
+        torch.testing.assert_close(params.gradient, other.gradient)
+    assert len(graphed.passes) == 1
+
+
+def test_each_shape_and_each_kind_of_mask_has_one_graph() -> None:
+    captured = 0
+
+    def count(function: Computation) -> Computation:
+        nonlocal captured
+        captured += 1
+        return capture(function)
+
+    graphed = GraphedLoss(loss_of("manual")[1], count)
+    for sequences in (N, 3, N, 3):
+        for mask in ("step", "always", "never"):
+            graphed.value_and_grad(batch_of(sequences=sequences), MASKS[mask])
+        graphed.eval_losses(batch_of(sequences=sequences))
+    assert captured == 2 * 3  # two shapes: always, any other mask, validation
+
+
+@pytest.mark.parametrize("runs", [1, 3])
+def test_validation_is_that_of_the_loss(runs: int) -> None:
+    graphed, eager = GraphedLoss(loss_of("manual", runs)[1], capture), loss_of("manual", runs)[1]
+    for seed in range(2):
+        batch = batch_of(runs, seed=seed)
+        for one, other in zip(graphed.eval_losses(batch), eager.eval_losses(batch), strict=True):
+            torch.testing.assert_close(one, other)
+
+
+def test_results_are_copies() -> None:
+    """A replay overwrites the results of the replay before it."""
+    result = torch.zeros(())
+
+    class Counting:
+        name = "counting"
+
+        def value_and_grad(self, batch: Batch, mask: Tensor, rng: object = None) -> Tensor:
+            return result.add_(1)
+
+        def eval_losses(self, batch: Batch) -> tuple[Tensor, Tensor]:
+            return result, result
+
+    graphed = GraphedLoss(Counting(), capture)
+    losses = [graphed.value_and_grad(batch_of(), MASKS["step"]) for _ in range(3)]
+    assert [float(loss) for loss in losses] == [2, 3, 4]  # the capture took the first
+
+
+def test_a_model_that_draws_numbers_is_computed_without_graphs() -> None:
+    config = resolve({"model": {"kind": "recurrent", "hidden_dim": 6, "dropout": 0.5}}).config
+    losses = []
+    for wrap in (lambda loss: loss, lambda loss: GraphedLoss(loss, capture)):
+        params, loss_fn = build_loss([build_model(config.model, F, 1)])
+        wrapped = wrap(loss_fn)
+        batch = batch_of().map(Tensor.float)
+        rng = StepRNG([1], 0, 0, params.weights)
+        losses.append(wrapped.value_and_grad(batch, MASKS["step"], rng))
+        losses.append(params.gradient.clone())
+        wrapped.eval_losses(batch)
+    assert wrapped.name == "autograd, no CUDA graphs (a step draws random numbers)"
+    assert losses[0].equal(losses[2])
+    assert losses[1].equal(losses[3])
+
+
+def test_a_failed_capture_is_named_and_the_step_computed() -> None:
+    def fail(function: Computation) -> Computation:
+        function()
+        raise RuntimeError("operation not permitted when stream is capturing\nmore")
+
+    graphed = GraphedLoss(loss_of("manual")[1], fail)
+    assert graphed.name == "manual backward, CUDA graphs"
+    loss = graphed.value_and_grad(batch_of(), MASKS["step"])
+    assert loss.equal(loss_of("manual")[1].value_and_grad(batch_of(), MASKS["step"]))
+    assert graphed.name == (
+        "manual backward, no CUDA graphs (operation not permitted when stream is capturing)"
+    )
+
+
+def test_a_batch_keeps_its_tensors() -> None:
+    """The graph writes only into its own copies."""
+    graphed = GraphedLoss(loss_of("manual")[1], capture)
+    batch = batch_of()
+    before = batch.map(Tensor.clone)
+    lengths = replace(batch, source_lengths=torch.tensor([4, 3, 2, 1, 4]))
+    for each in (batch, lengths, batch):
+        graphed.value_and_grad(each, MASKS["step"])
+    assert batch.source.equal(before.source) and batch.target.equal(before.target)
+    assert len(graphed.passes) == 2
