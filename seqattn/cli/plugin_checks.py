@@ -28,8 +28,8 @@ def check_plugin_command(
 
     The command imports FILE, and checks each score, normalizer, location, cell, model, task, metric
     and doctor check that FILE registers. It finds, for example, effects of padding or of other
-    sequences in the batch, wrong gradients and stored state. A message about a failed check
-    contains the measured numbers and the likely mistake.
+    sequences in the batch, wrong gradients and stored state. The message about a failed check
+    contains the measured numbers and the likely mistake, or the exception that the check raised.
     """
     import json
 

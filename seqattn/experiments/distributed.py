@@ -1,8 +1,9 @@
 """Training of one run in several processes.
 
 Process 0 calls `train_many`, and writes the run folder. The other processes call `run_worker`, and
-write nothing to the run folder. `share_start` exchanges all messages before the first step. During
-training, the training loop and the learner exchange gradients and losses through `ProcessGroup`.
+write nothing to the run folder. `share_start` exchanges all messages that are needed before the
+first step. During training, the training loop and the learner exchange gradients and losses through
+`ProcessGroup`.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Training of groups in worker processes, with one process for each group.
 
-A worker trains its group with the function that trains a group in a single process, so the files of
-a run do not depend on the number of workers, if the number of threads is the same. The parent
-process, which starts the workers, checks all configs, holds the locks of the run folders, and shows
-the progress. A worker writes the files of its runs.
+A worker trains its group with the same function as a single process. With the same number of
+threads, the files of a run therefore do not depend on the number of workers. The parent process,
+which starts the workers, checks all configs, holds the locks of the run folders, and shows the
+progress. A worker writes the files of its runs.
 
 The parent process starts a worker with small objects only, because large objects for a process
 that ends too early could block the parent process. A worker reports when it is ready, and then

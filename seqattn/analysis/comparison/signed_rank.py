@@ -117,7 +117,7 @@ def _lower_bound(nonzero: Floats, tail: float) -> float:
 def _estimate(nonzero: Floats) -> float:
     """Return the median of the Walsh averages.
 
-    The average of inf and -inf counts as half an average of inf and half an average of -inf.
+    The Walsh average of inf and -inf is undefined. It counts half as inf and half as -inf.
     """
     finite, above, num_infinite = _split_infinite(nonzero)
     n = len(finite)

@@ -150,7 +150,7 @@ class Run:
 
         Raises:
             DataError: see `predict`.
-            UsageError: if the model has no attention, or if the override does not fit.
+            UsageError: if the model has no attention, and in the cases that `predict` lists.
         """
         result, _ = run_results.forecast_sources(
             self, source, steps, attention_override, with_attention=True

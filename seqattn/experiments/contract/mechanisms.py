@@ -251,7 +251,7 @@ def _check_case(
 def run_check(name: str, function: Callable[[], str], file: str) -> tuple[CheckRow, bool]:
     """Run one check. Return its row, and whether the mistake blocks other checks.
 
-    An exception that is not one of the errors in `result` counts as a failed check.
+    An exception whose class is not defined in the module `result` counts as a failed check.
     """
     try:
         return CheckRow(name, "passed", function()), False

@@ -46,8 +46,8 @@ def examples_content(
         scale: the divisor of the errors of each feature; see `sequence_losses`.
         units: the unit of each feature, by feature name. A feature without a unit has no entry.
         max_examples: the maximum number of sequences that the page shows.
-        attended: the run with the same test sequences whose weights determine where the tour
-            starts; None for this run.
+        attended: a run with the same test sequences, whose weights determine where the tour
+            starts; None to use the weights of `folder`.
 
     Raises:
         CheckpointError: if a file of the run cannot be read.
