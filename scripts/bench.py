@@ -30,6 +30,8 @@ ratio of their times. The script measures these rows:
              answered, and the milliseconds of a drag step; only with `--only page`
     saving   B with a checkpoint every epoch, and B with a plain write and fsync of as many bytes
              every epoch, each against B without checkpoints
+    transformer
+             training steps of a Transformer, against the same steps of nn.Transformer
     busy     A while another process keeps a core busy, against A alone; seqattn measures which
              number of threads is fastest
 """
@@ -37,30 +39,23 @@ ratio of their times. The script measures these rows:
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import json
 import math
 import os
 import shutil
-import statistics
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 from unittest import mock
 
 import notebook
-import numpy as np
 import plain
-import practised
 import torch
-from bench_results import conditions_text, describe_conditions, ratio_figure
-from torch import Tensor, nn
-from torch.utils.data import DataLoader, TensorDataset
+from bench_peers import bench_peers, bench_transformer
+from bench_results import BenchTable, conditions_text, describe_conditions, ratio_figure, seconds
+from workloads import Work, seqattn_loop, squares_of, workloads
 
 from seqattn import experiments
 from seqattn.analysis.evaluation import free_run
@@ -70,45 +65,15 @@ from seqattn.models import build_model
 from seqattn.plots import as_bytes
 from seqattn.runs.storage import BackgroundWriter
 from seqattn.training import (
-    Batch,
     RunState,
     TrainingRun,
     save_state,
-    to_tensors,
     train_models,
 )
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 SEQATTN = Path(sys.executable).with_name("seqattn")
-
-
-@dataclass(frozen=True)
-class Work:
-    name: str
-    hidden: int
-    batch_size: int
-    epochs: int
-    data: Batch
-    validation: Batch
-
-
-def squares_of(n: int) -> tuple[Batch, Batch]:
-    splits = load_data(Squares(n_train=n, n_validation=128))
-    return to_tensors(splits.train), to_tensors(splits.validation)
-
-
-def workloads() -> list[Work]:
-    def paths(n: int, seed: int) -> Batch:
-        steps = np.random.RandomState(seed).randn(n, 64, 2) * 0.1
-        points = torch.as_tensor(steps.cumsum(axis=1), dtype=torch.float32)
-        return Batch(points[:, :32], points[:, 32:])
-
-    return [
-        Work("A", 2, 16, 100, *squares_of(128)),
-        Work("B", 64, 64, 5, *squares_of(2048)),
-        Work("C", 64, 64, 1, paths(2048, 1), paths(128, 2)),
-    ]
 
 
 def notebook_loop(work: Work) -> float:
@@ -129,28 +94,6 @@ def plain_loop(work: Work, runs: int = 1) -> None:
     )  # fmt: skip
 
 
-def practised_loop(work: Work) -> None:
-    """Train as a practised user of torch would; see scripts/practised.py."""
-    practised.train_practised(
-        work.data.source, work.data.target, hidden=work.hidden, batch_size=work.batch_size,
-        epochs=work.epochs,
-    )  # fmt: skip
-
-
-# --- the same with seqattn -----------------------------------------------------------------------
-
-
-def seqattn_loop(work: Work, *, manual_backward: bool = True, seeds: int = 1) -> float:
-    """Train with seqattn, and return the last validation loss of the first seed."""
-    config = Training(epochs=work.epochs, batch_size=work.batch_size, learning_rate=0.01)
-    runs = [
-        TrainingRun(build_model(Recurrent(hidden_dim=work.hidden), 2, seed), work.data,
-                    work.validation, config, seed)
-        for seed in range(seeds)
-    ]  # fmt: skip
-    return train_models(runs, manual_backward=manual_backward)[0].history[-1].validation_loss
-
-
 def with_folders(folder: Path) -> None:
     """Train 64 seeds of work A, and write their run folders."""
     sets = ["model.hidden_dim=2", "data.n_train=128", "training.epochs=100"]
@@ -158,189 +101,7 @@ def with_folders(folder: Path) -> None:
     experiments.train_many(experiments.seeds_of(config, folder / "many", 64), threads=1)
 
 
-# --- the same as other libraries do it ------------------------------------------------------------
-
-
-def lightning_loop(work: Work) -> None:
-    """Train the notebook's model with Lightning's `Trainer`."""
-    import logging
-    import warnings
-
-    import lightning
-
-    logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
-    warnings.simplefilter("ignore")
-    loss_of = nn.MSELoss()
-
-    class Module(lightning.LightningModule):
-        def __init__(self) -> None:
-            super().__init__()
-            self.model = notebook.NotebookModel(2, work.hidden)
-
-        def training_step(self, batch: list[Tensor], _: int) -> Tensor:
-            return loss_of(self.model(*batch, 0.5), batch[1])
-
-        def validation_step(self, batch: list[Tensor], _: int) -> None:
-            loss_of(self.model(*batch, 0.0), batch[1])
-
-        def configure_optimizers(self) -> torch.optim.Optimizer:
-            return torch.optim.Adam(self.parameters(), lr=0.01)
-
-    trainer = lightning.Trainer(
-        max_epochs=work.epochs, accelerator="cpu", logger=False, enable_checkpointing=False,
-        enable_progress_bar=False, enable_model_summary=False,
-    )  # fmt: skip
-    trainer.fit(
-        Module(),
-        DataLoader(
-            TensorDataset(work.data.source, work.data.target), work.batch_size, shuffle=True
-        ),
-        DataLoader(TensorDataset(work.validation.source, work.validation.target), 128),
-    )
-
-
-def jax_loop(work: Work) -> tuple[float, float]:
-    """Train the same model in JAX, with a whole epoch as one compiled function.
-
-    Returns:
-        The time of the compilation, and the time of the training after it, in seconds.
-    """
-    import jax
-    import jax.numpy as jnp
-
-    H, (n, _, F), T = work.hidden, work.data.source.shape, work.data.target.shape[1]
-    size, rate = work.batch_size, 0.01
-    source, target = jnp.asarray(work.data.source.numpy()), jnp.asarray(work.data.target.numpy())
-    valid = jnp.asarray(work.validation.source.numpy()), jnp.asarray(work.validation.target.numpy())
-    shapes = {
-        "encoder": [(3 * H, F), (3 * H, H), (3 * H,), (3 * H,)],
-        "decoder": [(3 * H, F), (3 * H, H), (3 * H,), (3 * H,)],
-        "attention": [(H, H), (H,), (H, H), (H,)], "output": [(F, 2 * H), (F,)],
-    }  # fmt: skip
-    keys = iter(jax.random.split(jax.random.key(1), 14))
-    weights = {
-        name: [jax.random.uniform(next(keys), shape, minval=-1, maxval=1) / math.sqrt(H)
-               for shape in own]
-        for name, own in shapes.items()
-    }  # fmt: skip
-
-    def cell(own: Any, x: Any, h: Any) -> Any:
-        W, U, b, c = own
-        r1, z1, n1 = jnp.split(x @ W.T + b, 3, -1)
-        r2, z2, n2 = jnp.split(h @ U.T + c, 3, -1)
-        r, z = jax.nn.sigmoid(r1 + r2), jax.nn.sigmoid(z1 + z2)
-        new = jnp.tanh(n1 + r * n2)
-        return new + z * (h - new)
-
-    def forecast(w: Any, source: Any, target: Any, forced: Any) -> Any:
-        def read(h: Any, x: Any) -> Any:
-            h = cell(w["encoder"], x, h)
-            return h, h
-
-        h, states = jax.lax.scan(read, jnp.zeros((len(source), H)), source.swapaxes(0, 1))
-        A, a, B, b = w["attention"]
-        values = states.swapaxes(0, 1)
-        memory = values @ B.T + b
-        truth = jnp.concatenate([source[:, -1:], target[:, :-1]], 1).swapaxes(0, 1)
-
-        def decode_step(carry: Any, step: Any) -> Any:
-            h, point = carry
-            heads, true = step
-            h = cell(w["decoder"], jnp.where(heads, true, point), h)
-            scores = jnp.einsum("nh,nsh->ns", h @ A.T + a, memory) / math.sqrt(H)
-            context = jnp.einsum("ns,nsh->nh", jax.nn.softmax(scores), values)
-            point = jnp.concatenate([context, h], -1) @ w["output"][0].T + w["output"][1]
-            return (h, point), point
-
-        _, outputs = jax.lax.scan(decode_step, (h, source[:, -1]), (forced.at[0].set(True), truth))
-        return outputs.swapaxes(0, 1)
-
-    def loss(w: Any, source: Any, target: Any, forced: Any) -> Any:
-        return jnp.mean((forecast(w, source, target, forced) - target) ** 2)
-
-    @jax.jit
-    def epoch(w: Any, m: Any, v: Any, count: Any, key: Any) -> Any:
-        order_key, coin_key = jax.random.split(key)
-        order = jax.random.permutation(order_key, n)[: n // size * size].reshape(-1, size)
-        coins = jax.random.bernoulli(coin_key, 0.5, (len(order), T))
-
-        def step(carry: Any, one: Any) -> Any:
-            w, m, v, count = carry
-            places, forced = one
-            value, g = jax.value_and_grad(loss)(w, source[places], target[places], forced)
-            count = count + 1
-            m = jax.tree.map(lambda a, b: 0.9 * a + 0.1 * b, m, g)
-            v = jax.tree.map(lambda a, b: 0.999 * a + 0.001 * b * b, v, g)
-            scale = rate * jnp.sqrt(1 - 0.999**count) / (1 - 0.9**count)
-            w = jax.tree.map(lambda p, a, b: p - scale * a / (jnp.sqrt(b) + 1e-8), w, m, v)
-            return (w, m, v, count), value
-
-        carry, losses = jax.lax.scan(step, (w, m, v, count), (order, coins))
-        return carry, losses.mean(), loss(carry[0], *valid, jnp.zeros(T, bool))
-
-    zeros = jax.tree.map(jnp.zeros_like, weights)
-    state = (weights, zeros, zeros, jnp.zeros(()))
-    began = time.perf_counter()
-    jax.block_until_ready(epoch(*state, jax.random.key(0)))
-    compiled = time.perf_counter() - began
-    began = time.perf_counter()
-    for k in range(work.epochs):
-        state, _, last = epoch(*state, jax.random.key(k))
-    jax.block_until_ready(last)
-    return compiled, time.perf_counter() - began
-
-
 # --- measuring ------------------------------------------------------------------------------------
-
-
-class BenchTable:
-    """A table of times, which is printed row by row and kept for a JSON file."""
-
-    def __init__(self, repeats: int) -> None:
-        self.repeats = repeats
-        self.rows: dict[str, dict[str, Any]] = {}
-        print(f"{'what':<44}{'theirs, s':>22}{'ours, s':>22}{'ratio':>22}  must")
-
-    def pair(
-        self, name: str, theirs: Callable[[], Any], ours: Callable[[], Any], must: str, *,
-        times: bool = True, warm: bool = True,
-    ) -> None:  # fmt: skip
-        """Measure two functions alternately, and add a row.
-
-        Args:
-            name: the name of the row.
-            theirs: the function to compare with.
-            ours: the function that uses seqattn.
-            must: the goal for the ratio, which is printed.
-            times: True if the ratio is the time of `theirs` divided by the time of `ours`, False if
-                it is the inverse.
-            warm: whether both functions run once before the measurement.
-        """
-        if warm:
-            theirs(), ours()
-        pairs = [(seconds(theirs), seconds(ours)) for _ in range(self.repeats)]
-        ratios = [a / b if times else b / a for a, b in pairs]
-        self.row(name, [a for a, _ in pairs], [b for _, b in pairs], ratios, must)
-
-    def row(
-        self, name: str, theirs: list[float], ours: list[float], ratios: list[float], must: str
-    ) -> None:
-        self.rows[name] = {"theirs": theirs, "ours": ours, "ratio": ratios, "must": must}
-        cells = [spread(column) for column in (theirs, ours, ratios)]
-        print(f"{name:<44}" + "".join(f"{cell:>22}" for cell in cells) + f"  {must}", flush=True)
-
-
-def spread(values: list[float]) -> str:
-    """Return the median, the lowest and the highest value as text."""
-    if not values:
-        return "-"
-    return f"{statistics.median(values):.3g} [{min(values):.3g}, {max(values):.3g}]"
-
-
-def seconds(action: Callable[[], Any]) -> float:
-    began = time.perf_counter()
-    action()
-    return time.perf_counter() - began
 
 
 def command(*words: str | Path) -> Callable[[], None]:
@@ -540,37 +301,16 @@ def main() -> None:
             saving(table, by_name["B"], folder)
         if is_selected("busy"):
             bench_busy_process(table, folder)
+    if is_selected("transformer"):
+        bench_transformer(table)
     if arguments.peers:
-        peers(table, [work for name, work in by_name.items() if is_selected(name)])
+        bench_peers(table, [work for name, work in by_name.items() if is_selected(name)])
     content = {"conditions": conditions, "rows": table.rows}
     arguments.json.write_text(json.dumps(content, indent=2) + "\n")
     title = f"{conditions['processor']}, torch {conditions['packages']['torch']}, one thread"
     picture = arguments.json.with_suffix(".png")
     picture.write_bytes(as_bytes(ratio_figure(table.rows, title)))
     print(f"\nwritten: {arguments.json}, {picture}")
-
-
-def peers(table: BenchTable, chosen: list[Work]) -> None:
-    """Measure a practised user's model in torch on the same work, and Lightning and JAX if they are
-    installed."""
-    for work in chosen:
-        table.pair(f"{work.name}, practised torch / manual", lambda: practised_loop(work),  # noqa: B023
-                   lambda: seqattn_loop(work), "")  # noqa: B023  # fmt: skip
-        if importlib.util.find_spec("lightning") is None:
-            print("lightning is not installed")
-        else:
-            table.pair(f"{work.name}, Lightning / manual", lambda: lightning_loop(work),  # noqa: B023
-                       lambda: seqattn_loop(work), "")  # noqa: B023  # fmt: skip
-        if importlib.util.find_spec("jax") is None:
-            print("jax is not installed")
-            continue
-        taken = [(jax_loop(work), seconds(lambda: seqattn_loop(work)))  # noqa: B023
-                 for _ in range(table.repeats)]  # fmt: skip
-        after, ours = [run for (_, run), _ in taken], [t for _, t in taken]
-        ratios = [a / b for a, b in zip(after, ours, strict=True)]
-        table.row(f"{work.name}, JAX once compiled / manual", after, ours, ratios, "")
-        compiling = statistics.median([compiling for (compiling, _), _ in taken])
-        print(f"    (JAX compiled for {compiling:.3g} s first)")
 
 
 if __name__ == "__main__":

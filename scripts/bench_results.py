@@ -1,4 +1,4 @@
-"""The conditions and the picture of a benchmark."""
+"""The times, the conditions and the picture of a benchmark."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import os
 import platform
 import statistics
 import sys
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,56 @@ from seqattn.plots.style import with_style
 from seqattn.training.threads import core_count
 
 PACKAGES = ("torch", "numpy", "pydantic", "typer", "matplotlib")
+
+
+class BenchTable:
+    """A table of times, which is printed row by row and kept for a JSON file."""
+
+    def __init__(self, repeats: int) -> None:
+        self.repeats = repeats
+        self.rows: dict[str, dict[str, Any]] = {}
+        print(f"{'what':<44}{'theirs, s':>22}{'ours, s':>22}{'ratio':>22}  must")
+
+    def pair(
+        self, name: str, theirs: Callable[[], Any], ours: Callable[[], Any], must: str, *,
+        times: bool = True, warm: bool = True,
+    ) -> None:  # fmt: skip
+        """Measure two functions alternately, and add a row.
+
+        Args:
+            name: the name of the row.
+            theirs: the function to compare with.
+            ours: the function that uses seqattn.
+            must: the goal for the ratio, which is printed.
+            times: True if the ratio is the time of `theirs` divided by the time of `ours`, False if
+                it is the inverse.
+            warm: whether both functions run once before the measurement.
+        """
+        if warm:
+            theirs(), ours()
+        pairs = [(seconds(theirs), seconds(ours)) for _ in range(self.repeats)]
+        ratios = [a / b if times else b / a for a, b in pairs]
+        self.row(name, [a for a, _ in pairs], [b for _, b in pairs], ratios, must)
+
+    def row(
+        self, name: str, theirs: list[float], ours: list[float], ratios: list[float], must: str
+    ) -> None:
+        self.rows[name] = {"theirs": theirs, "ours": ours, "ratio": ratios, "must": must}
+        cells = [spread(column) for column in (theirs, ours, ratios)]
+        print(f"{name:<44}" + "".join(f"{cell:>22}" for cell in cells) + f"  {must}", flush=True)
+
+
+def spread(values: list[float]) -> str:
+    """Return the median, the lowest and the highest value as text."""
+    if not values:
+        return "-"
+    return f"{statistics.median(values):.3g} [{min(values):.3g}, {max(values):.3g}]"
+
+
+def seconds(action: Callable[[], Any]) -> float:
+    began = time.perf_counter()
+    action()
+    return time.perf_counter() - began
 
 
 def describe_conditions() -> dict[str, Any]:

@@ -39,8 +39,9 @@ def key_values(*, only_reading: bool = False) -> Mapping[str, Mapping[str, str]]
 
 
 def _values(field: FieldInfo, is_section: bool) -> Iterator[str]:
-    """Yield the values of a key as YAML texts. If the value is a section, yield only the names that
-    the key accepts instead of a section, and `null` if the key accepts `null`."""
+    """Yield the suggested values of a key as YAML texts: its choices, or else its default. If the
+    value is a section, yield only the names that the key accepts instead of a section, and `null`
+    if the key accepts `null`."""
     types = (field.annotation, *get_args(field.annotation))
     yield from map(as_value, choices(field.annotation))
     if bool in types:

@@ -54,8 +54,8 @@ def find_season(series: SeriesCollection, longest: int | None = None) -> Season 
 
     - Among the lags m/2 to 3m/2, the autocorrelation is highest at lag m. The lag m is therefore a
       local maximum.
-    - At some shorter lag, the autocorrelation is at or below 0, because the autocorrelation of a
-      season sums to 0 over the season.
+    - At some shorter lag, the autocorrelation is at or below 0. A season meets this condition,
+      because its autocorrelation sums to 0 over the season.
     - At lag m, the autocorrelation exceeds the upper 95% bound of a process with short memory only.
       The bound is z sqrt((1 + 2 (r_1^2 + ... + r_q^2)) / n). This is Bartlett's formula for the
       lags beyond q (Box, Jenkins and Reinsel 2008, "Time Series Analysis", eq. 2.1.15), where

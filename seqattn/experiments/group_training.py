@@ -238,7 +238,7 @@ def _log_errors(jobs: Sequence[Job]) -> Iterator[None]:
 
 
 def log_end(jobs: Sequence[Job], error: BaseException) -> None:
-    """Add a line with the error that has ended the training to the log of each job."""
+    """Add a line to the log of each job, with the error that ended the training."""
     name = str(error) if isinstance(error, SeqattnError) else type(error).__name__
     for job in jobs:
         with contextlib.suppress(OSError):  # the disk itself may have failed

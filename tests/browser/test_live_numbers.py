@@ -259,7 +259,7 @@ def test_live_combinations_and_the_others_are_counted(
     live = [run["name"] for content in contents
             for model in content["live"]["models"] for run in model["runs"]]  # fmt: skip
     assert sorted(live) == sorted(LIVE_RUNS)
-    reasons = {"filled": "the model ignores cells that data.missing: interpolate filled",
+    reasons = {"filled": "leave out the cells that data.missing: interpolate filled",
                "plain": "its parameters take more than 0 MB"}  # fmt: skip
     pages = {"filled": report(live_runs["filled"], tmp_path / "filled.html")}
     monkeypatch.setattr("seqattn.report.content.live.MAX_PARAMETER_BYTES", 1000)

@@ -194,7 +194,8 @@ def _raise_repeated_times(facts: TableFacts, time: TimeColumn) -> None:
 def _series_without_time(
     facts: TableFacts, unassigned: Sequence[str], named: Sequence[str]
 ) -> tuple[tuple[str, ...], TimeColumn | None]:
-    """Infer the series id columns of a table without a time column.
+    """Infer the series id columns, and possibly the time column, of a table in which no time column
+    was recognized.
 
     A series id column either has a usual name or contains words or integers. If the column has
     no usual name, the rows with the same word or integer must be contiguous. If such a column

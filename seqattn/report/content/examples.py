@@ -94,7 +94,7 @@ def _start(
 
 
 def choose_start(weights: NDArray[np.floating], losses: NDArray[np.float64]) -> dict[str, int]:
-    """Return the sequence, layer and head whose weights show best what attention is.
+    """Return the sequence, layer and head whose weights best show what attention is.
 
     The weights are best if each target step puts all its weight on one source step, and if the
     target steps put their weight on different source steps. If errors are known, only sequences

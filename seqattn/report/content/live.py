@@ -263,14 +263,13 @@ def tour_content(
 
 
 def check_sources_observed(trained: LoadedModel) -> None:
-    """Check that the model uses all cells of the test sources, as its graph does.
+    """Check that all cells of the test sources were observed, as the graph assumes.
 
-    `data.normalize: instance` ignores cells that `data.missing: interpolate` filled. The graph does
-    not know which cells these are.
+    With `data.normalize: instance`, the mean and the standard deviation of a source leave out the
+    cells that `data.missing: interpolate` filled. The graph does not know which cells these are.
 
     Raises:
-        UsageError: if a test source has filled cells that the model ignores, or if the data cannot
-            be read.
+        UsageError: if a test source has filled cells, or if the data cannot be read.
     """
     config = trained.config.data
     if not trained.spec.scaling.instance or not isinstance(config, OwnFile):
@@ -278,8 +277,8 @@ def check_sources_observed(trained: LoadedModel) -> None:
     if config.missing != "interpolate":
         return
     cause = (
-        "With data.normalize: instance, the model ignores cells that data.missing: interpolate"
-        " filled"
+        "With data.normalize: instance, the mean and standard deviation of a source leave out the"
+        " cells that data.missing: interpolate filled"
     )
     try:
         has_filled_cells = load_splits(trained).test.has_masked_sources

@@ -83,9 +83,9 @@ _creation = threading.RLock()
 
 @contextlib.contextmanager
 def write_transaction() -> Iterator[None]:
-    """Commit the files that the block writes when the outermost transaction ends: flush all files,
-    and then rename them. If many runs end at the same time, a single wait for the disk is much
-    shorter than a wait for each file.
+    """When the outermost transaction ends, commit the files that the block has written: flush all
+    files, and then rename them. If many runs end at the same time, a single wait for the disk is
+    much shorter than a wait for each file.
 
     Raises:
         OSError: if a write failed, in which case no file is replaced, or if a rename failed, in
