@@ -177,7 +177,8 @@ class BatchBuffers:
 
 
 class MeanSquaredError:
-    """The mean squared error of each run over the unmasked target values, scale * sum(error^2).
+    """The mean squared error of each run over the unmasked target values, which is `batch.scale`
+    times the sum of the squared errors.
 
     Args:
         batch: the buffers with the targets.

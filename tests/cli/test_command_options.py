@@ -108,7 +108,7 @@ def declared(flag: str) -> Iterator[Any]:
 
 @pytest.mark.parametrize(
     ("flag", "commands"),
-    [("--device", 3), ("--threads", 3), ("--name", 3), ("--output-dir", 3), ("--plots", 2),
+    [("--device", 4), ("--threads", 3), ("--name", 3), ("--output-dir", 3), ("--plots", 2),
      ("--quiet", 6), ("--input", 3)],
 )  # fmt: skip
 def test_an_option_of_several_commands_is_declared_once(flag: str, commands: int) -> None:

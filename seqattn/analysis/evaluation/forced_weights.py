@@ -167,9 +167,8 @@ def as_override(value: Any) -> ForecastOverride:
     """Convert the argument `attention_override` of the Python API to a `ForecastOverride`.
 
     Args:
-        value: one of five kinds of values: a mode or "forced:FILE.json", as on the command line; an
-            `Override`; `ForcedRows`; a list of rows, as in the file; or a mapping with the key
-            "rows".
+        value: a string as on the command line (a mode or "forced:FILE.json"), an `Override`, a
+            `ForcedRows`, a list of rows as in the file, or a mapping with the key "rows".
 
     Raises:
         UsageError: if the value is of another kind, or if it is invalid.

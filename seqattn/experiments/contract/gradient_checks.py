@@ -61,8 +61,8 @@ class GradientTest:
         return cls(function, tensors, dict(zip(tensors, found, strict=True)))
 
     def change(self, name: str, direction: Tensor, size: float) -> float:
-        """Return the change of the function if a tensor moves from -size to +size along a
-        direction."""
+        """Return the change in the value of the function if a tensor moves along a direction, from
+        -size to +size relative to its current value."""
         tensor = self.tensors[name]
         kept = tensor.detach().clone()
         values = []

@@ -20,8 +20,8 @@ def check_decoder_steps(case: ContractCase) -> str:
     equals teacher forcing on the model's own forecast.
 
     Raises:
-        CheckFailedError: if two of these forecasts differ, if teacher forcing has no effect, or if
-            a step reads later steps.
+        CheckFailedError: if the compared forecasts differ, if teacher forcing has no effect, if a
+            step reads later steps, or if a forecast without weights differs or contains weights.
     """
     case.require_finite()
     worst = max(_check_lengths_of_forecasts(case), _check_forcing(case))
