@@ -146,8 +146,9 @@ def _lagged_sums(values: Floats, size: int) -> Floats:
 
 
 def _detrend(values: Floats, observed: NDArray[np.bool_], longest: int) -> Floats | None:
-    """Return the detrended values, (L,). Their mean square over the observed steps is 1, and they are
-    0 at unobserved steps. Return None if the values do not deviate from their trend or if too few values were observed.
+    """Return the detrended values, (L,). Their mean square over the observed steps is 1, and they
+    are 0 at unobserved steps. Return None if the values do not deviate from their trend or if too
+    few values were observed.
 
     Args:
         values: (L,) values, with 0 at unobserved steps.

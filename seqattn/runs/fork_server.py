@@ -60,8 +60,9 @@ def ignore_stop_signals() -> None:
     """Ignore stop signals in this process. A worker calls this function at its start.
 
     SIGINT and SIGTERM are neither blocked nor set to `SIG_IGN`, because child processes would
-    inherit either setting. Instead, both signals have a handler that does nothing. A fork restores the default
-    of SIGTERM, so that processes that a plugin starts from this process can be terminated.
+    inherit either setting. Instead, both signals have a handler that does nothing. A fork restores
+    the default of SIGTERM, so that processes that a plugin starts from this process can be
+    terminated.
     """
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _do_nothing)
