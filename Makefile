@@ -13,8 +13,12 @@ PAGE := seqattn/report/web
 # Tests start hundreds of processes. Without kept bytecode each compiles the package anew, in a second.
 unexport PYTHONDONTWRITEBYTECODE
 
+# With SUITE=few, only a sample of the slow tests runs (tests/sampling.py). `make test-all` runs all.
+SUITE ?= few
+export SUITE
+
 .DEFAULT_GOAL := help
-.PHONY: help install train docs page page-check package test test-long test-browser test-many test-export test-gpu test-walks coverage contract project-files lint types format smoke bench bench-gpu figures figures-check torture ci clean
+.PHONY: help install train docs page page-check package test test-all test-long test-browser test-many test-export test-gpu test-walks coverage contract project-files lint types format smoke bench bench-gpu figures figures-check torture ci clean
 
 help:  ## Say what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -46,7 +50,7 @@ install: $(READY)  ## Make .venv with seqattn and what development needs
 train: $(READY)  ## Train the default config (configs/squares.yaml) into outputs/squares
 	$(BIN)/seqattn train configs/squares.yaml --overwrite
 
-test: $(READY)  ## Run the tests, a process a core
+test: $(READY)  ## Run the tests, with a sample of the slow ones and a process a core
 	$(PYTEST) --ignore tests/browser --ignore tests/many --ignore tests/export --ignore tests/gpu --ignore tests/walks
 
 test-long: $(READY)  ## Run the tests of test and test-walks in one session
@@ -65,9 +69,13 @@ test-export: $(READY)  ## Test that exported graphs say what their models say
 test-gpu: $(READY)  ## Test training on a GPU, on a machine that has one
 	$(PYTEST) tests/gpu
 
-test-walks: $(READY)  ## Test every config key and pair of commands in turn: minutes
+test-walks: $(READY)  ## Test every config key and pair of commands in turn
 	$(PYTEST) tests/walks
 
+test-all: $(READY)  ## Run every test, without a sample: more than half an hour
+	$(MAKE) SUITE=all test-long test-browser test-many test-export
+
+coverage: export SUITE := all
 coverage: $(READY)  ## Run the tests of test, and list the lines and branches that no test reaches
 	$(PYTEST) --ignore tests/browser --ignore tests/many --ignore tests/export --ignore tests/gpu --ignore tests/walks \
 	  --cov --cov-report term --cov-report html:build/coverage

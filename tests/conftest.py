@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import torch
 
+from tests.sampling import leave_out
+
 if TYPE_CHECKING:
     from tests.faults.nursery import Nursery
 
@@ -23,6 +25,10 @@ ROOT = Path(__file__).resolve().parents[1]
 
 # Every size is another prime, so that a transposed axis cannot pass. Two features where CSV is read.
 N, S, T, F, H, K = 7, 11, 13, 3, 5, 17
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    leave_out(config, items)
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -142,8 +142,8 @@ IN_FIREFOX_ALWAYS = "test_runtime.py", "test_dragging", "squares"
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """With FIREFOX=few, as in .ci/run, run few tests in Firefox: each opens a page for seconds."""
-    if os.environ.get("FIREFOX") != "few":
+    """With SUITE=few, run few tests in Firefox: each opens a page for seconds."""
+    if os.environ.get("SUITE") != "few":
         return
     left_out = [
         item for item in items
