@@ -289,17 +289,25 @@ def require_plugins(content: Mapping[str, Any], origin: str) -> None:
         PluginError: if a plugin is not loaded; the message names the option that loads it.
     """
     listed = content.get("plugins")
+    missing = dict[str, str]()
     for each in listed if isinstance(listed, list) else ():
         entry = expand_plugin(each)
         name = _name_in(entry)
-        if name is None or _loaded(entry) is not None:
-            continue
-        digest = f" (SHA-256 {entry['sha256']})" if entry.get("sha256") else ""
-        raise PluginError(
-            f"{origin}: needs the plugin {name}{digest}, which is not loaded. seqattn does not"
-            f" import code because a run folder names it. Read the plugin, and give --plugin {name}"
-            " if you trust it (in Python, call seqattn.load_plugin first)."
-        )
+        if name is not None and _loaded(entry) is None:
+            missing[name] = f" (SHA-256 {entry['sha256']})" if entry.get("sha256") else ""
+    if not missing:
+        return
+    names = ", ".join(f"{name}{digest}" for name, digest in missing.items())
+    options = " ".join(f"--plugin {name}" for name in missing)
+    needs = (
+        f"needs the plugin {names}, which is not loaded"
+        if len(missing) == 1
+        else f"needs at least one of these plugins, which are not loaded: {names}"
+    )
+    raise PluginError(
+        f"{origin}: {needs}. seqattn does not import code because a run folder names it. Read the"
+        f" code, and give {options} if you trust it (in Python, call seqattn.load_plugin first)."
+    )
 
 
 def warn_of_changes(config: Config) -> None:

@@ -94,6 +94,8 @@ def _table_lines(
     if isinstance(layout, WideLayout):
         series = layout.series
         lines = ["  layout: wide", *([] if series is None else [f"  series: {as_value(series)}"])]
+        formats = {"decimal": options.decimal, "thousands": options.thousands}
+        lines += [f"  {key}: {as_value(sign)}" for key, sign in formats.items() if sign != "auto"]
     else:
         lines = _long_lines(options, layout, steps)
     for key in ("na_values", "delimiter", "comment", "encoding"):

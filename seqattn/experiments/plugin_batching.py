@@ -1,8 +1,8 @@
 """The check whether the runs of a model with parts from a plugin can be trained side by side.
 
 A module that is trained side by side gets parameters with a leading axis of runs. A plugin may
-contain modules that cannot handle this axis, such as `torch.nn.Linear`. The runs of a model with
-such a module are trained one after another.
+contain modules that cannot handle this axis, such as `torch.nn.Linear`. Each run of a model with
+such a module is trained alone.
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ from typing import assert_never
 import torch
 
 from seqattn.config import FastWeights, Model, Recurrent, Transformer
+from seqattn.errors import PluginError
 from seqattn.models.base import (
     RNG,
     AttentionKind,
@@ -37,8 +38,17 @@ def build_model(
         seed: the seed of the run, which determines the initial parameters.
         lengths: the lengths of the longest source and the longest target, which `skip: linear`
             requires; None if the lengths are unknown.
+
+    Raises:
+        PluginError: if the config selects a skip connection that the plugin's model does not build.
     """
     model = _construct(config, features, lengths)
+    if config.skip != "none" and model.skip is None and type(config) in PLUGIN_MODELS:
+        raise PluginError(
+            f"model.skip: {config.skip}: the plugin's model {config.kind} builds no skip"
+            " connection. Set model.skip: none, or assign a skip connection to `self.skip` in the"
+            " constructor of the model."
+        )
     init_parameters(model, seed)
     return model
 

@@ -1,12 +1,13 @@
 """The loss of a common family of recurrent models, with a hand-written backward pass.
 
 Autograd records every operation, and for small models the recording takes longer than the
-arithmetic. This file contains the forward and backward passes of one model family: the GRU
-encoder-decoder of `recurrent.py` with `readout: linear`, either without attention, or with
-`context: output` and one head of a uniform, dot-product or additive score. The function `supports`
-checks all conditions. Each forward stage below (F1, F2) is followed by its backward stage (B1, B2).
-The stages F3 and F4 are in `manual_readout.py` and `manual_additive.py`. The file is optional:
-without it, autograd computes the gradient.
+arithmetic. This file contains the forward and backward passes of one model family: the
+encoder-decoder of `recurrent.py` with one layer of GRUs, LSTMs or simple recurrent networks and
+with `readout: linear`, either without attention, or with `context: output` and one head of a
+uniform, dot-product or additive score. The function `supports` checks all conditions. Each forward
+stage below (F1, F2) is followed by its backward stage (B1, B2). The gates of the cells are in
+`manual_gates.py`, and the stages F3 and F4 are in `manual_readout.py` and `manual_additive.py`. The
+file is optional: without it, autograd computes the gradient.
 
 The letters in shapes are defined in `seqattn.models.op_tape`. For any x, dx is the gradient of the
 loss with respect to x. A step maps the state in a slot to the state in the next slot:
@@ -35,9 +36,10 @@ from seqattn.models.attention.scores import (
     UniformScore,
 )
 from seqattn.models.batch_buffers import BatchBuffers, BufferShape, FlatGradient, MeanSquaredError
-from seqattn.models.cells import GRU
+from seqattn.models.cells import GRU, LSTM, RNN, Cell
 from seqattn.models.layers import Linear
 from seqattn.models.manual_additive import AdditiveScores
+from seqattn.models.manual_gates import Gates, GRUGates, LSTMGates, RNNGates
 from seqattn.models.manual_readout import (
     BilinearScores,
     NoAttention,
@@ -45,7 +47,7 @@ from seqattn.models.manual_readout import (
     ReadoutOfAllSteps,
     Recurrence,
 )
-from seqattn.models.op_tape import GRUGates, OpTape
+from seqattn.models.op_tape import OpTape
 from seqattn.models.recurrent import RecurrentModel
 from seqattn.models.teacher_forcing import Segment, segments
 
@@ -55,7 +57,7 @@ MIN_INNERMOST_RUNS, MAX_INNERMOST_WIDTH = 8, 4  # smallest R, largest H with the
 
 # Every module of a supported model has one of these classes. A subclass may compute something else.
 SUPPORTED_CLASSES = frozenset({
-    RecurrentModel, nn.ModuleList, GRU, Linear, Attention, Softmax,
+    RecurrentModel, nn.ModuleList, GRU, LSTM, RNN, Linear, Attention, Softmax,
     UniformScore, DotScore, ScaledDotScore, GeneralScore, AdditiveScore,
 })  # fmt: skip
 
@@ -142,28 +144,33 @@ class ManualLoss:
         return passes
 
 
-class GRUPass:
-    """The GRUs of the encoder and the decoder (Cho et al. 2014, in the variant of `cells.GRU`):
+GATES: dict[type[Cell], type[Gates]] = {GRU: GRUGates, LSTM: LSTMGates, RNN: RNNGates}
 
-        gi = W x + b,  gh = U h + c,  h' = gates of gi, gh and h; see `GRUGates`
+
+class CellsPass:
+    """The cells of the encoder and the decoder:
+
+        gi = W x + b,  gh = U h + c,  h' = gates of gi, gh and the state; see `Gates`
 
     Attributes:
         states, dstates: the states and the gradients of the states, (slots + 1, R, N, H). The views
             `encoded` and `decoded` have the shape (S or T, R, N, H).
     """
 
-    def __init__(self, tape: OpTape, parameters: FlatGradient, batch: BatchBuffers) -> None:
+    def __init__(
+        self, tape: OpTape, parameters: FlatGradient, batch: BatchBuffers, gates: type[Gates]
+    ) -> None:
         self.tape, self.parameters, self.batch = tape, parameters, batch
-        self.weight = parameters.weight
+        self.weight, G = parameters.weight, gates.num_gates
         R, N, S, T, _, H, *_ = batch.shape
         D, L, new = batch.shape.start, batch.shape.start + T, tape.new
         self.slots = {"encoder": slice(0, S), "decoder": slice(D, L)}
-        self.gi = {"encoder": new(3, R, S * N, H, runs=1), "decoder": new(3, R, T * N, H, runs=1)}
+        self.gi = {"encoder": new(G, R, S * N, H, runs=1), "decoder": new(G, R, T * N, H, runs=1)}
         self.gi_of_slot = dict(enumerate(self.gi["encoder"].unflatten(2, (S, N)).unbind(2)))
         self.gi_of_slot |= enumerate(self.gi["decoder"].unflatten(2, (T, N)).unbind(2), D)
         self.states, self.dstates = (new(L + 1, R, N, H, runs=1) for _ in range(2))
         self.states[0] = 0
-        self.gates = GRUGates(tape, self.states, self.dstates)
+        self.gates: Gates = gates(tape, self.states, self.dstates)
         self.encoded, self.dencoded = self.states[1 : S + 1], self.dstates[1 : S + 1]
         self.decoded, self.ddecoded = self.states[D + 1 :], self.dstates[D + 1 :]
 
@@ -179,7 +186,7 @@ class GRUPass:
         tape, grad = self.tape, self.parameters.grad
         self.gates.inputs_backward(slice(None))
         for cell, slots in self.slots.items():
-            both = self.gates.dg[:, slots].flatten(3, 5).flatten(1, 2)  # (R, steps * N, 6H)
+            both = self.gates.dg[:, slots].flatten(3, 5).flatten(1, 2)  # (R, steps * N, 2GH)
             dgi, dgh = both.chunk(2, dim=-1)
             x, h = self.batch.x[:, slots].flatten(1, 2), tape.steps_as_rows(self.states[slots])
             tape.matmul(grad[f"{cell}.weight_ih"], dgi.mT, x)
@@ -188,7 +195,7 @@ class GRUPass:
             tape.record(torch.sum, both, 1, out=dbiases)
 
     def affine(self, out: Tensor, x: Tensor, cell: str, name: str) -> None:
-        """Compute out (3, R, n, H) = W x + b (name: ih) or U x + c (name: hh) for x (R, n, in)."""
+        """Compute out (G, R, n, H) = W x + b (name: ih) or U x + c (name: hh) for x (R, n, in)."""
         weight, bias = self.weight[f"{cell}.weight_{name}"], self.weight[f"{cell}.bias_{name}"]
         self.tape.matmul_by_gate(out, x, weight, bias)
 
@@ -198,11 +205,13 @@ class GRUPass:
             self.step(slot, "encoder")
         if last_valid is not None:  # states[D] = the state at the last valid source step
             self.tape.record(torch.gather, self.encoded, 0, last_valid, out=self.states[D : D + 1])
+            self.gates.copy_state(last_valid, slice(1, S + 1), D)
 
     def b2_encode(self) -> None:
         S, D, last_valid = self.batch.shape.S, self.batch.shape.start, self.batch.last_valid
         if last_valid is not None:  # states[D] = the state at the last valid source step
             self.tape.record(self.dencoded.scatter_add_, 0, last_valid, self.dstates[D : D + 1])
+            self.gates.copy_state_backward(last_valid, slice(1, S + 1), D)
         for slot in reversed(range(S)):
             self.step_backward(slot, "encoder")
 
@@ -211,7 +220,9 @@ class GRUPass:
         gh = self.gates.gh[slot]
         if slot == 0:  # h = 0
             bias = self.weight[f"{cell}.bias_hh"]
-            self.tape.record(gh.copy_, bias.unflatten(1, (3, -1)).transpose(0, 1).unsqueeze(2))
+            self.tape.record(
+                gh.copy_, bias.unflatten(1, (self.gates.num_gates, -1)).transpose(0, 1).unsqueeze(2)
+            )
         else:
             self.affine(gh, self.states[slot], cell, "hh")
         self.gates.step(slot, self.gi_of_slot[slot])
@@ -233,16 +244,16 @@ class ForwardBackward:
         tape = self.tape = OpTape(like, runs_innermost=like.stride(0) == 1 and R > 1)
         self.run_segments = tape.run if shape.T <= MAX_FUSED_TARGET_LENGTH else tape.run_directly
         self.batch = BatchBuffers(tape, shape, has_runs=parameters.has_runs)
-        self.gru = GRUPass(tape, parameters, self.batch)
+        self.cells = CellsPass(tape, parameters, self.batch, GATES[type(model.decoder)])
         score = None if model.attention is None else model.attention.score
-        self.readout = build_readout(tape, parameters, self.gru, score)
+        self.readout = build_readout(tape, parameters, self.cells, score)
         self.error = MeanSquaredError(self.batch, self.readout.y)
         self.dfed = tape.new(R, N, F)
 
     def encode(self) -> None:
         """Run stages F1 to F3, which the tape stores as one record."""
-        self.gru.f1_inputs()
-        self.gru.f2_encode()
+        self.cells.f1_inputs()
+        self.cells.f2_encode()
         self.readout.f3_memory()
 
     def decode(self, plan: tuple[Segment, ...]) -> None:
@@ -258,13 +269,13 @@ class ForwardBackward:
 
     def b3_to_b1(self) -> None:
         self.readout.b3_memory()
-        self.gru.b2_encode()
-        self.gru.b1_inputs()
+        self.cells.b2_encode()
+        self.cells.b1_inputs()
 
     def start_backward(self) -> None:
         self.error.backward(self.readout.dy)
-        self.tape.record(self.gru.dstates.zero_)
-        self.gru.gates.compute_jacobians()
+        self.tape.record(self.cells.dstates.zero_)
+        self.cells.gates.start_backward()
 
     def f4_decode(self, plan: tuple[Segment, ...]) -> None:
         run, T, D = self.tape.run, self.batch.shape.T, self.batch.shape.start
@@ -273,7 +284,7 @@ class ForwardBackward:
             if feed != "forced":
                 run(self.f4_input, first, feed)
             for slot in range(D + first, D + last):
-                run(self.gru.step, slot, "decoder")
+                run(self.cells.step, slot, "decoder")
             if all_steps is None:
                 for block in self.blocks(first, last):
                     run(self.readout.f4_read, *block)
@@ -292,7 +303,7 @@ class ForwardBackward:
                 for block in self.blocks(first, last):
                     run(self.readout.b4_read, *block)
             for slot in reversed(range(D + first, D + last)):
-                run(self.gru.step_backward, slot, "decoder")
+                run(self.cells.step_backward, slot, "decoder")
             if feed != "forced":
                 run(self.b4_input, first, feed, all_steps is not None)
 
@@ -315,13 +326,13 @@ class ForwardBackward:
     def f4_input(self, t: int, feed: str) -> None:
         """Compute gi = W x + b, where x is the previous output or the previous target."""
         x = self.batch.feed(t, self.readout.y[:, :, t - 1], mixed=feed == "mixed")
-        self.gru.affine(self.gru.gi_of_slot[self.batch.shape.start + t], x, "decoder", "ih")
+        self.cells.affine(self.cells.gi_of_slot[self.batch.shape.start + t], x, "decoder", "ih")
 
     def b4_input(self, t: int, feed: str, all_steps: bool) -> None:
         tape, slot = self.tape, self.batch.shape.start + t
-        self.gru.gates.inputs_backward(slice(slot, slot + 1))
-        dgi = self.gru.gates.dgi[:, slot].flatten(2, 3)
-        weight, dy = self.gru.weight["decoder.weight_ih"], self.readout.dy[:, :, t - 1]
+        self.cells.gates.inputs_backward(slice(slot, slot + 1))
+        dgi = self.cells.gates.dgi[:, slot].flatten(2, 3)
+        weight, dy = self.cells.weight["decoder.weight_ih"], self.readout.dy[:, :, t - 1]
         if not all_steps and feed == "free":
             tape.matmul(dy, dgi, weight, dy)
             return

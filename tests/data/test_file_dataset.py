@@ -585,6 +585,24 @@ def test_a_decimal_comma_can_be_trained_on(seqattn: Command, tmp_path: Path) -> 
     assert "\U0001f600" in Path("outputs/de/config.yaml").read_text("utf-8")
 
 
+@pytest.mark.parametrize(
+    ("option", "line"), [("--decimal", 'decimal: ","'), ("--thousands", 'thousands: ","')]
+)
+def test_the_section_of_a_wide_table_keeps_the_number_format(
+    seqattn: Command, tmp_path: Path, option: str, line: str
+) -> None:
+    rows = [";".join([f"s{k}", *(f"{k % 9 + 1},{t}00" for t in range(6))]) for k in range(30)]
+    Path("wide.csv").write_text("\n".join(["id;" + ";".join("123456"), *rows]) + "\n")
+    asked = seqattn("data", "check", "wide.csv", "--layout", "wide")
+    assert asked.code == 3
+    checked = seqattn("data", "check", "wide.csv", "--layout", "wide", option, ",")
+    section = checked.out.partition("config:\n")[2]
+    assert line in section, checked.out + checked.err
+    Path("c.yaml").write_text(f"name: c\n{section}\nmodel: {{hidden_dim: 4}}\n")
+    done = seqattn("train", "c.yaml", "--set", "training.epochs=1", "--plots", "none")
+    assert done.code == 0, done.err
+
+
 def test_sources_that_end_anywhere_are_no_table(seqattn: Command, tmp_path: Path) -> None:
     Path("v.yaml").write_text(
         "name: v\ndata: {kind: squares, n_train: 30, variable_length: true}\n"

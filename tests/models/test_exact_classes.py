@@ -23,7 +23,7 @@ from seqattn.models.attention import (
     UniformScore,
 )
 from seqattn.models.attention.normalizers import NormalizerOutput
-from seqattn.models.cells import GRU
+from seqattn.models.cells import GRU, LSTM, RNN
 from seqattn.models.layers import Linear
 from seqattn.training import Batch
 from seqattn.training.objective import AutogradLoss, LossFn, ManualBackwardLoss, build_loss
@@ -38,6 +38,24 @@ class ChangedModel(RecurrentModel):
 
 
 class ChangedGRU(GRU):
+    def forward(self, inputs: Tensor, lengths: Tensor | None) -> tuple[Tensor, Tensor]:
+        outputs, last = super().forward(inputs, lengths)
+        return outputs, last.sin()
+
+    def output(self, state: Tensor) -> Tensor:
+        return state.sin()
+
+
+class ChangedLSTM(LSTM):
+    def forward(self, inputs: Tensor, lengths: Tensor | None) -> tuple[Tensor, Tensor]:
+        outputs, last = super().forward(inputs, lengths)
+        return outputs, last.sin()
+
+    def output(self, state: Tensor) -> Tensor:
+        return super().output(state).sin()
+
+
+class ChangedRNN(RNN):
     def forward(self, inputs: Tensor, lengths: Tensor | None) -> tuple[Tensor, Tensor]:
         outputs, last = super().forward(inputs, lengths)
         return outputs, last.sin()
@@ -90,22 +108,24 @@ class ChangedAffine(Linear):
 
 CHANGED: dict[type[nn.Module], type[nn.Module]] = {
     changed.__mro__[1]: changed
-    for changed in (ChangedModel, ChangedGRU, ChangedAttention, ChangedSoftmax, ChangedDot,
+    for changed in (ChangedModel, ChangedGRU, ChangedLSTM, ChangedRNN, ChangedAttention, ChangedSoftmax, ChangedDot,
                     ChangedScaledDot, ChangedGeneral, ChangedUniform, ChangedAdditive,
                     ChangedAffine)
 }  # fmt: skip
-COVERED: dict[str, dict[str, Any] | None] = {
-    "dot": {"score": "dot"},
-    "projected": {"score": "scaled_dot", "key_dim": K, "project_values": True},
-    "general": {"score": "general"},
-    "uniform": {"score": "uniform"},
-    "additive": {"score": "additive"},
-    "plain": None,
+COVERED: dict[str, dict[str, Any]] = {
+    "dot": {"attention": {"score": "dot"}},
+    "projected": {"attention": {"score": "scaled_dot", "key_dim": K, "project_values": True}},
+    "general": {"attention": {"score": "general"}},
+    "uniform": {"attention": {"score": "uniform"}},
+    "additive": {"attention": {"score": "additive"}},
+    "plain": {"attention": None},
+    "lstm": {"cell": "lstm"},
+    "rnn": {"cell": "rnn"},
 }
 
 
 def covered_model(name: str) -> RecurrentModel:
-    config = Recurrent.model_validate({"hidden_dim": H, "attention": COVERED[name]})
+    config = Recurrent.model_validate({"hidden_dim": H} | COVERED[name])
     model = build_model(config, F, 1).double()
     assert isinstance(model, RecurrentModel)
     return model

@@ -11,6 +11,7 @@ import pytest
 
 from seqattn.config import PluginChangedWarning, load_plugin, read_stored
 from seqattn.config.extension import SOURCES
+from seqattn.config.plugins import require_plugins
 from seqattn.errors import PluginError
 from tests.plugins.sources import BILINEAR_TANH
 
@@ -114,3 +115,14 @@ def load_digest(path: Path) -> str:
     import hashlib
 
     return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def test_all_plugins_that_are_not_loaded_are_named() -> None:
+    """Which of them the config needs is not known, because no code of the run folder is imported."""
+    entries = [{"path": "a.py", "sha256": "0" * 64}, "b.py"]
+    with pytest.raises(PluginError) as caught:
+        require_plugins({"plugins": entries}, "run")
+    message = str(caught.value)
+    assert "needs at least one of these plugins, which are not loaded: " in message
+    for name in ("a.py", "b.py"):
+        assert f"--plugin {name}" in message or f"{name} --plugin" in message

@@ -269,6 +269,16 @@ def test_the_next_commands_load_the_plugin(
     assert done.out.endswith(" --plugin my_attention.py\n")
 
 
+def test_a_skip_that_a_plugin_model_does_not_build_is_an_error(
+    seqattn: Command, write: Write, tmp_path: Path
+) -> None:
+    path = write("mean.py", MEAN_MODEL)
+    base = write("base.yaml", "name: mean\nmodel: {kind: mean, skip: linear}\n")
+    done = seqattn("train", base, "--plugin", path, "--set", "training.epochs=1")
+    assert done.code == 2
+    assert "model.skip: linear: the plugin's model mean builds no skip connection." in done.err
+
+
 def test_a_plugin_model_without_attention(
     seqattn: Command, write: Write, tmp_path: Path, no_pictures: None
 ) -> None:

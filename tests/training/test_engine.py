@@ -57,17 +57,23 @@ from tests.training_session import trained
 
 RUNS = 3
 
-COVERED: dict[str, dict[str, Any] | None] = {
-    "plain": None,
-    "uniform": {"score": "uniform"},
-    "dot": {"score": "dot"},
-    "dot, values": {"score": "dot", "project_values": True},
-    "scaled": {"score": "scaled_dot", "project_query_key": False},
-    "projected": {"score": "scaled_dot"},
-    "narrow": {"score": "scaled_dot", "key_dim": K, "project_values": True},
-    "general": {"score": "general"},
-    "additive": {"score": "additive"},
-    "narrow, additive": {"score": "additive", "key_dim": 3, "project_values": True},
+SCALED = {"score": "scaled_dot"}
+COVERED: dict[str, dict[str, Any]] = {
+    "plain": {"attention": None},
+    "uniform": {"attention": {"score": "uniform"}},
+    "dot": {"attention": {"score": "dot"}},
+    "dot, values": {"attention": {"score": "dot", "project_values": True}},
+    "scaled": {"attention": {"score": "scaled_dot", "project_query_key": False}},
+    "projected": {"attention": SCALED},
+    "narrow": {"attention": {"score": "scaled_dot", "key_dim": K, "project_values": True}},
+    "general": {"attention": {"score": "general"}},
+    "additive": {"attention": {"score": "additive"}},
+    "narrow, additive": {"attention": {"score": "additive", "key_dim": 3, "project_values": True}},
+    "lstm": {"cell": "lstm", "attention": SCALED},
+    "lstm, additive": {"cell": "lstm", "attention": {"score": "additive"}},
+    "lstm, plain": {"cell": "lstm", "attention": None},
+    "rnn": {"cell": "rnn", "attention": SCALED},
+    "rnn, plain": {"cell": "rnn", "attention": None},
 }
 
 
@@ -125,7 +131,7 @@ def test_derived_gradients_are_autograds(
     """Losses and the gradient of every parameter, twice: the second time from the operations that
     the first one recorded, and into memory that held something else."""
     lead = (runs,) if runs > 1 else ()
-    config = {"hidden_dim": H, "attention": COVERED[attention]}
+    config = {"hidden_dim": H} | COVERED[attention]
     stack = side_by_side(config, runs)
     model = stack.model
     assert isinstance(model, RecurrentModel)
@@ -177,7 +183,7 @@ def test_an_additive_score_in_blocks_of_few_steps(
 @pytest.mark.parametrize("coin", ["step", "element"])
 @pytest.mark.parametrize("attention", list(COVERED))
 def test_runs_innermost_are_the_same(attention: str, ragged: bool, coin: str) -> None:
-    config = Recurrent.model_validate({"hidden_dim": 2, "attention": COVERED[attention]})
+    config = Recurrent.model_validate({"hidden_dim": 2} | COVERED[attention])
     models = [build_model(config, F, k).double() for k in range(9)]
     assert prefers_runs_innermost(models[0], 9)
     stack, objective = build_loss([copy.deepcopy(model) for model in models])
