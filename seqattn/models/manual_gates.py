@@ -192,16 +192,17 @@ class LSTMGates:
         record(torch.mul, o, self.tanh_memory[step], out=self.states[step + 1])
 
     def start_backward(self) -> None:
-        record, one = self.tape.record, self.tape.one
-        (i, _, g, o), (di, df, dg, do) = self.gates.unbind(1), self.factors.unbind(1)
+        record, one, tanh_memory = self.tape.record, self.tape.one, self.tanh_memory
+        i, _, g, o = self.gates.unbind(1)
+        of_i, of_f, of_g, of_o = self.factors.unbind(1)
         record(self.dmemory.zero_)
         record(torch.addcmul, self.gates, self.gates, self.gates, value=-1, out=self.factors)
-        record(di.mul_, g)
-        record(df.mul_, self.memory[:-1])
-        record(do.mul_, self.tanh_memory)
-        record(torch.addcmul, one, g, g, value=-1, out=dg)
-        record(dg.mul_, i)
-        record(torch.addcmul, one, self.tanh_memory, self.tanh_memory, value=-1, out=self.dc_dh)
+        record(of_i.mul_, g)
+        record(of_f.mul_, self.memory[:-1])
+        record(of_o.mul_, tanh_memory)
+        record(torch.addcmul, one, g, g, value=-1, out=of_g)
+        record(of_g.mul_, i)
+        record(torch.addcmul, one, tanh_memory, tanh_memory, value=-1, out=self.dc_dh)
         record(self.dc_dh.mul_, o)
 
     def step_backward(self, step: int) -> None:
