@@ -23,6 +23,8 @@ ratio of their times. The script measures these rows:
     process  `seqattn train configs/notebook.yaml` against a notebook that runs as a script
     help     `seqattn --help` against `python -c "import typer"`
     predict  free-running forecasts of 100,000 squares, in microseconds per sequence and step
+    cells    A, B and C with LSTMs and with simple recurrent networks: autograd, against manually
+             derived gradients
     film     A with attention recorded every 20 epochs, and squares.yaml with attention recorded
              every 10 epochs, each against the same training without recorded attention
     report   the HTML report of a run of squares.yaml
@@ -180,6 +182,15 @@ def saving(table: BenchTable, work: Work, folder: Path) -> None:
     table.pair(name, without, in_background(bare), "", times=False)
 
 
+def bench_cells(table: BenchTable, works: list[Work]) -> None:
+    """Measure the manual backward pass of LSTMs and of simple recurrent networks."""
+    for cell in ("lstm", "rnn"):
+        for work in works:
+            table.pair(f"cells: {work.name} with {cell}, autograd / manual",
+                       lambda: seqattn_loop(work, manual_backward=False, cell=cell),  # noqa: B023
+                       lambda: seqattn_loop(work, cell=cell), "")  # noqa: B023  # fmt: skip
+
+
 def bench_recording(table: BenchTable, work: Work, name: str, frames: int) -> None:
     """Measure a training that records attention every `frames` epochs."""
 
@@ -265,6 +276,8 @@ def main() -> None:
                        lambda: plain_loop(work), "")  # noqa: B023  # fmt: skip
         table.pair("plain: 64 of A in plain torch, of one notebook", lambda: notebook_loop(first),
                    lambda: plain_loop(first, 64), "", times=False)  # fmt: skip
+    if is_selected("cells"):
+        bench_cells(table, [*by_name.values()])
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         if is_selected("folders"):

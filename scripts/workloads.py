@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import torch
@@ -43,11 +44,17 @@ def workloads() -> list[Work]:
     ]
 
 
-def seqattn_loop(work: Work, *, manual_backward: bool = True, seeds: int = 1) -> float:
+def seqattn_loop(
+    work: Work,
+    *,
+    manual_backward: bool = True,
+    seeds: int = 1,
+    cell: Literal["gru", "lstm", "rnn"] = "gru",
+) -> float:
     """Train with seqattn, and return the last validation loss of the first seed."""
     config = Training(epochs=work.epochs, batch_size=work.batch_size, learning_rate=0.01)
     runs = [
-        TrainingRun(build_model(Recurrent(hidden_dim=work.hidden), 2, seed), work.data,
+        TrainingRun(build_model(Recurrent(hidden_dim=work.hidden, cell=cell), 2, seed), work.data,
                     work.validation, config, seed)
         for seed in range(seeds)
     ]  # fmt: skip
