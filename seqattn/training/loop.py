@@ -205,7 +205,7 @@ def _report_epoch(state: TrainState, learner: Learner, session: Session) -> None
 
 
 def end_finished_runs(state: TrainState, learner: Learner, session: Session) -> None:
-    """End the runs that have no epoch left when training continues from their states.
+    """Before training starts or continues, end the runs that have no epoch left.
 
     Runs that have trained all epochs are saved again, so that their checkpoints contain the current
     config. Runs that stopped early are not saved, because other runs of the group may still return

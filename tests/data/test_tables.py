@@ -7,6 +7,7 @@ import datetime
 import json
 import os
 import random
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,9 @@ from seqattn.data.files import Chunk, ReadOptions, read_all, read_chunks
 from seqattn.data.inspect import inspect_file
 from seqattn.data.tables import wide
 from seqattn.errors import AmbiguousData, DataError, SeqattnError
+from tests.conftest import Ended
+
+Command = Callable[..., Ended]
 
 FEW = settings(
     max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
@@ -285,3 +289,50 @@ def test_a_wide_table_in_chunks_keeps_its_last_rows_when_other_rows_are_removed(
         0, 1, 2, 3, 4, 5,
     ]  # fmt: skip
     assert [name for chunk in chunks for name in chunk.ids] == ["2", "3", "4", "6", "7", "8"]
+
+
+def table_of_days(days: int, hours: list[str]) -> str:
+    rows = [
+        f"2021-01-{day:02d},{hour},{k + day}"
+        for day in range(1, days + 1)
+        for k, hour in enumerate(hours)
+    ]
+    return "\n".join(["day,hour,load", *rows]) + "\n"
+
+
+@pytest.mark.parametrize(
+    ("hours", "spacing"),
+    [
+        ([f"{h:02d}:{m:02d}" for h in range(24) for m in (0, 30)], "30 minutes"),
+        ([f"{h}:15:00" for h in range(24)], "1 hour"),
+        ([str(h) for h in range(24)], "1 hour"),
+        ([str(h) for h in range(1, 25)], "1 hour"),
+    ],
+    ids=["time of day", "with seconds", "hours from 0", "hours to 24"],
+)
+def test_a_date_and_an_hour_are_one_time(
+    seqattn: Command, tmp_path: Path, hours: list[str], spacing: str
+) -> None:
+    Path("load.csv").write_text(table_of_days(5, hours))
+    done = seqattn("data", "check", "load.csv", "--time", "day,hour")
+    assert done.code == 0, done.err
+    assert spacing in done.out, done.out
+
+
+@pytest.mark.parametrize("hour", ["25", "99", "-1", "1.5"])
+def test_an_hour_that_no_day_has_is_an_error(seqattn: Command, tmp_path: Path, hour: str) -> None:
+    """Before, hour 99 was four days later, and hour 1.5 was hour 2."""
+    hours = [str(h) for h in range(24)]
+    hours[hours.index("2")] = hour
+    Path("load.csv").write_text(table_of_days(5, hours))
+    done = seqattn("data", "check", "load.csv", "--time", "day,hour")
+    assert done.code == 3
+    assert "line 4, the columns day, hour form no valid time" in done.err, done.err
+
+
+def test_parts_of_a_date_must_be_whole_numbers(seqattn: Command, tmp_path: Path) -> None:
+    rows = [f"2021,{month},{1.5 if month == 3 else 1},{month}" for month in range(1, 10)]
+    Path("parts.csv").write_text("\n".join(["year,month,day,load", *rows]) + "\n")
+    done = seqattn("data", "check", "parts.csv", "--time", "year,month,day")
+    assert done.code == 3, done.out
+    assert "line 4, the columns year, month, day form no valid time" in done.err

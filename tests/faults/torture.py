@@ -272,12 +272,12 @@ HEAD = """# Fault-injection results
 
 This page lists faults that were injected into seqattn, and the results. For each fault, the first table states the
 result that is required after the fault. "The same result" means the same weights, metrics and forecasts as without the
-fault. The column "tried" contains the number of times that the fault was injected. If a fault cannot be injected, the
+fault. The column "tried" contains the number of attempts to inject the fault. If a fault cannot be injected, the
 attempt counts as skipped, never as passed.
 
 Each fault has a function that injects the fault and checks the result. For most of these functions, the test suite also
 inserts a deliberate mistake into seqattn, which the function must detect (`tests/faults/test_faults.py`). The same test
-file also injects each fault a small number of times.
+file also injects most of the faults a small number of times.
 
 The columns "worst time" and "worst memory" contain the longest time and the highest memory of any attempt in the row.
 The memory is that of seqattn's own processes. Two faults were tested at a time on two cores, and other programs may

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from seqattn.data.files.columns import join_names
 from seqattn.data.files.options import ReadOptions
 from seqattn.data.setting_names import setting
 from seqattn.data.tables.checks import check_cells, first_non_number
@@ -117,23 +118,44 @@ def combine_time_columns(
     and so on, or a date and then an hour or a time of day.
 
     Raises:
-        DataError: if a cell is empty or out of range.
+        DataError: if the cells of a row do not form a valid time: a cell is empty or cannot be
+            read, a part is not a whole number, or there is no such month, day or hour. Hour 24 is
+            hour 0 of the next day.
     """
     names = tuple(column.name for column in columns)
     first, *others = columns
     if first.kind == "time":
         sql = to_time_column(table, first, options).sql
         for column in others:
-            if column.kind == "number":
-                sql = f"({sql} + to_hours(CAST({column.sql} AS INTEGER)))"
-            else:
-                sql = f"({sql} + TRY_CAST(TRY_CAST({column.text} AS TIME) AS INTERVAL))"
+            sql = f"({sql} + {_hours_sql(column)})"
     else:
-        integers = [f"CAST({column.sql} AS BIGINT)" for column in columns]
+        integers = [f"CAST({_whole_sql(column)} AS BIGINT)" for column in columns]
         parts = [*integers, *["1", "1", "0", "0"][len(integers) - 1 :], "0"]
         year, month, day, hour, minute = parts[:5]
         good = f"{month} BETWEEN 1 AND 12 AND {day} BETWEEN 1 AND 31"
         made = f"make_timestamp({year}, {month}, {day}, {hour}, {minute}, 0.0)"
         sql = f"(CASE WHEN {good} THEN {made} END)"
-    check_filled(table, " and ".join(names), sql)
+    (row,) = table.one(f"SELECT min({ROW}) FROM {ROWS} WHERE ({sql}) IS NULL")
+    if row is not None:
+        raise DataError(
+            f"{table.name}: {table.line(row)}, the columns {join_names(names)} form no valid time."
+            " A cell must not be empty, the year, month, day and hour must be whole numbers, and"
+            " the hour must be at most 24. Correct the row, or remove it."
+        )
     return TimeColumn(names, sql, True)
+
+
+def _whole_sql(column: Column) -> str:
+    """Return SQL for the whole numbers of a column, and NULL for other numbers."""
+    return f"(CASE WHEN {column.sql} = floor({column.sql}) THEN {column.sql} END)"
+
+
+def _hours_sql(column: Column) -> str:
+    """Return SQL for the time since the beginning of a day that a column contains: hours, or times
+    of day such as 01:30. The SQL gives NULL for other cells."""
+    if column.kind == "number":
+        hours = _whole_sql(column)
+        return f"to_hours(CAST(CASE WHEN {hours} BETWEEN 0 AND 24 THEN {hours} END AS INTEGER))"
+    return (
+        f"((DATE '1970-01-01' + TRY_CAST({column.text} AS TIME)) - TIMESTAMP '1970-01-01 00:00:00')"
+    )
