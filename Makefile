@@ -75,7 +75,7 @@ test-walks: $(READY)  ## Test every config key and pair of commands in turn
 test-all: $(READY)  ## Run every test, without a sample: more than half an hour
 	$(MAKE) SUITE=all test-long test-browser test-many test-export
 
-coverage: export SUITE := all
+coverage contract test-walks: export SUITE := all
 coverage: $(READY)  ## Run the tests of test, and list the lines and branches that no test reaches
 	$(PYTEST) --ignore tests/browser --ignore tests/many --ignore tests/export --ignore tests/gpu --ignore tests/walks \
 	  --cov --cov-report term --cov-report html:build/coverage

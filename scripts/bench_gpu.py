@@ -3,10 +3,10 @@
     make bench-gpu                                       # or: python scripts/bench_gpu.py
     python scripts/bench_gpu.py --only A,wide --json figures.json
 
-A step consists of everything that `seqattn train` does for a batch: fetching the batch, forward and
-backward pass, clipping and the update of the weights. Each time is the median of several blocks of
-steps. The GPU is waited for only at the end of a block. The sizes are N sequences in a batch, S = T
-steps in source and target, a state of width H, and R runs in one batch.
+A step consists of what `seqattn train` does for each batch: taking the batch from the shuffled
+sequences, forward and backward pass, clipping and the update of the weights. Each time is the
+median of several blocks of steps. The GPU is waited for only at the end of a block. The sizes are N
+sequences in a batch, S = T steps in source and target, a state of width H, and R runs in one batch.
 
 The columns are
 
@@ -256,7 +256,7 @@ def main() -> None:
         for backend in found["backends"]:
             if "no CUDA graphs" in backend:
                 print(f"    {backend}")
-        arguments.json.parent.mkdir(exist_ok=True)
+        arguments.json.parent.mkdir(parents=True, exist_ok=True)
         content = {"conditions": conditions, "peaks": list(peaks.values()), "rows": rows}
         arguments.json.write_text(json.dumps(content, indent=1))
 

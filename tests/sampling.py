@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from zlib import crc32
 
 import pytest
 
@@ -114,8 +115,9 @@ SAMPLED: dict[str, int] = {
     "training/test_engine.py::test_without_the_file_all_works_slower": NEVER,
     "training/test_resident_windows.py::test_windows_become_the_same_tensors": 4,
 }
-"""For each test, n: every n-th case runs, beginning with the first; no case runs if n is `NEVER`."""
-
+"""For each test, n: about one of n cases runs; no case runs if n is `NEVER`."""
+MIN_COVERED = 24
+"""Number of cases from which the sample contains every value of every parameter of a test."""
 
 SAMPLED_FILES: dict[str, int] = {
     "browser/test_live_faults.py": 2,
@@ -139,7 +141,7 @@ SAMPLED_FILES: dict[str, int] = {
     "plugins/test_check_plugin.py": 2,
     "walks/": 6,
 }
-"""For each file or folder, n: of its tests that `SAMPLED` does not list, every n-th case runs."""
+"""For each file or folder, n: of its tests that `SAMPLED` does not list, about one of n cases runs."""
 
 
 def name_of(item: pytest.Item) -> str:
@@ -158,14 +160,39 @@ def leave_out(config: pytest.Config, items: list[pytest.Item]) -> None:
 
 def not_sampled(items: Sequence[pytest.Item]) -> dict[pytest.Item, None]:
     """Return the cases that are not in the sample, in their order."""
-    seen, left_out = dict[str, int](), dict[pytest.Item, None]()
+    families = dict[str, list[pytest.Item]]()
     for item in items:
         key, step = family_of(item)
-        place = seen.get(key, 0)
-        seen[key] = place + 1
-        if step == NEVER or place % step:
-            left_out[item] = None
-    return left_out
+        if step != 1:
+            families.setdefault(key, []).append(item)
+    kept = set[pytest.Item]()
+    for key, family in families.items():
+        step = SAMPLED.get(key, SAMPLED_FILES.get(key, 1))
+        kept |= set() if step == NEVER else sample(family, step)
+    left_out = {item for family in families.values() for item in family} - kept
+    return {item: None for item in items if item in left_out}
+
+
+def sample(family: Sequence[pytest.Item], step: int) -> set[pytest.Item]:
+    """Choose about one of `step` cases, and at least one. The choice depends on the hash of the
+    name, because a choice by place could leave out a value of a parameter in every case."""
+    by_hash = sorted(family, key=lambda item: crc32(item.nodeid.encode()))
+    kept = set(by_hash[: max(1, len(family) // step)])
+    if len(family) < MIN_COVERED:
+        return kept
+    values = set().union(*map(values_of, kept))
+    for item in by_hash:
+        if values_of(item) - values:
+            kept.add(item)
+            values |= values_of(item)
+    return kept
+
+
+def values_of(item: pytest.Item) -> set[tuple[str, str]]:
+    """Return the name and the value of each parameter, for tests with several parameters."""
+    callspec = getattr(item, "callspec", None)
+    params = {} if callspec is None else callspec.params
+    return {(name, repr(value)) for name, value in params.items()} if len(params) > 1 else set()
 
 
 def family_of(item: pytest.Item) -> tuple[str, int]:

@@ -69,6 +69,8 @@ class StepCompiler:
             batch: function that returns a batch on which a compiled step is tried.
         """
         loss_fn = self.loss_fn
+        if loss_fn.name != self._logged_backend:  # a step could not be captured as a CUDA graph
+            self._log()
         if self.mode != "auto" or self.is_futile or not isinstance(loss_fn, AutogradLoss):
             return
         if self.eager_seconds is not None and not self.is_warm:

@@ -8,11 +8,13 @@ graph for every batch of the same shape with a single call.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
+from seqattn.errors import SeqattnError
 from seqattn.models import RNG
 from seqattn.training.batches import Batch, BatchShape
 from seqattn.training.objective import LossFn
@@ -22,22 +24,30 @@ GraphKey = tuple[str, BatchShape, tuple[int, ...], bool]
 
 WARM_UP_PASSES = 2
 """Number of passes before a capture, in which libraries such as cuBLAS allocate their memory."""
+MAX_REASON = 200
+"""Largest number of characters of a reason in the log."""
 
 
 class DrawsRandomNumbersError(Exception):
     """A pass draws random numbers on the CPU, so it cannot be captured."""
 
 
+class WaitsForDeviceError(Exception):
+    """A pass contains an operation for which the CPU waits until the GPU has finished."""
+
+
 class GraphedLoss:
     """A training loss on a GPU whose passes are captured as CUDA graphs.
 
-    A graph contains no Python code, so it cannot choose a path by the values of the teacher-forcing
-    mask. Masks that are True at every step have a graph of their own. In the graph for all other
-    masks, each step after the first computes both inputs, and selects one of them for each
-    sequence.
+    A pass is a training step or a validation chunk of one shape. A graph contains no Python code,
+    so it cannot choose a path by the values of the teacher-forcing mask. Masks that are True at
+    every step have a graph of their own. In the graph for all other masks, each step after the
+    first computes both inputs, and selects one of them for each sequence. The mask is therefore a
+    tensor on the GPU in these passes.
 
-    A step that draws random numbers, and a step that waits for the GPU, cannot be captured. All
-    passes are then computed without graphs.
+    A pass that draws random numbers or waits for the GPU cannot be captured. Such a pass is always
+    computed without a graph. Whether a pass is captured depends only on the pass, and not on
+    earlier passes, so a resumed run computes each step as an uninterrupted run does.
 
     Args:
         inner: the loss to capture.
@@ -50,14 +60,16 @@ class GraphedLoss:
         self.inner = inner
         self.capture = capture or CudaGraphs().capture
         self.passes: dict[GraphKey, GraphedPass] = {}
-        self.reason = ""
+        self.failed: dict[GraphKey, str] = {}
 
     @property
     def name(self) -> str:
         """Name of the gradient backend in the log."""
-        if self.reason:
-            return f"{self.inner.name}, no CUDA graphs ({self.reason})"
-        return f"{self.inner.name}, CUDA graphs"
+        if not self.failed:
+            return f"{self.inner.name}, CUDA graphs"
+        reasons = "; ".join(dict.fromkeys(self.failed.values()))
+        some = "no CUDA graphs" if not self.passes else "CUDA graphs for some passes only"
+        return f"{self.inner.name}, {some} ({reasons})"
 
     def value_and_grad(
         self, batch: Batch, teacher_forcing: Tensor, rng: RNG | None = None
@@ -65,24 +77,25 @@ class GraphedLoss:
         """Compute the loss, and write its gradient; see `LossFn.value_and_grad`."""
         is_forced = bool(teacher_forcing.all())
         key = ("train", batch.shape, tuple(teacher_forcing.shape), is_forced)
-        if not self.reason and key not in self.passes:
-            mask = teacher_forcing.clone() if is_forced else teacher_forcing.to(batch.source.device)
+        if key not in self.passes and key not in self.failed:
+            device = teacher_forcing.device if is_forced else batch.source.device
+            mask = teacher_forcing.to(device, copy=True)
             stub = None if rng is None else _NoRNG()
 
             def function(static: Batch) -> tuple[Tensor, ...]:
                 return (self.inner.value_and_grad(static, mask, stub),)
 
             self._add(key, batch, mask, function)
-        if self.reason:
+        if key in self.failed:
             return self.inner.value_and_grad(batch, teacher_forcing, rng)
         return self.passes[key].run(batch, None if is_forced else teacher_forcing)[0]
 
     def eval_losses(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Compute the two validation losses; see `LossFn.eval_losses`."""
         key = ("validate", batch.shape, (), False)
-        if not self.reason and key not in self.passes:
+        if key not in self.passes and key not in self.failed:
             self._add(key, batch, None, self.inner.eval_losses)
-        if self.reason:
+        if key in self.failed:
             return self.inner.eval_losses(batch)
         free_running, teacher_forced = self.passes[key].run(batch, None)
         return free_running, teacher_forced
@@ -91,20 +104,28 @@ class GraphedLoss:
         self, key: GraphKey, batch: Batch, mask: Tensor | None,
         function: Callable[[Batch], tuple[Tensor, ...]],
     ) -> None:  # fmt: skip
-        """Capture a pass, or set `reason` if it cannot be captured."""
+        """Capture a pass. If it cannot be captured, store the reason in `failed`."""
         static = batch.map(lambda tensor: tensor.clone(memory_format=torch.contiguous_format))
         try:
             replay = self.capture(lambda: function(static))
-        except DrawsRandomNumbersError:
-            self.reason = "a step draws random numbers"
-        except torch.cuda.OutOfMemoryError:
+        except SeqattnError:
             raise
-        except RuntimeError as error:  # torch reports every operation that cannot be captured
-            self.reason = (str(error).strip() or type(error).__name__).splitlines()[0][:200]
+        except DrawsRandomNumbersError:
+            self.failed[key] = "a step draws random numbers"
+        except WaitsForDeviceError as error:
+            self.failed[key] = f"a step waits for the GPU: {error}"
+        except Exception as error:  # a mistake of the model appears again in the pass without graph
+            self.failed[key] = describe_cause(error)
         else:
             self.passes[key] = GraphedPass(static, mask, replay)
-            return
-        self.passes.clear()
+
+
+def describe_cause(error: BaseException) -> str:
+    """Return the first line of the innermost exception, because the end of a failed capture raises
+    another exception."""
+    while error.__context__ is not None:
+        error = error.__context__
+    return (str(error).strip() or type(error).__name__).splitlines()[0][:MAX_REASON]
 
 
 class GraphedPass:
@@ -138,31 +159,85 @@ class CudaGraphs:
     A replay overwrites the results of all earlier replays.
     """
 
+    failed: ClassVar[list[torch.cuda.CUDAGraph]] = []
+    """Graphs whose capture failed. torch's allocator may refer to them until the process ends."""
+
     def __init__(self) -> None:
-        self.pool = torch.cuda.graph_pool_handle()
+        self.pool, self.stream = torch.cuda.graph_pool_handle(), torch.cuda.Stream()
 
     def capture(self, function: Computation) -> Computation:
         """Capture the kernels of a function, and return a function that replays them.
 
         Raises:
             RuntimeError: if an operation of the function cannot be captured.
+            Exception: any exception of the function. The current stream is restored in any case.
         """
-        stream = torch.cuda.Stream()
-        stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(stream):
-            for _ in range(WARM_UP_PASSES):
-                function()
-        torch.cuda.current_stream().wait_stream(stream)
-        graph = torch.cuda.CUDAGraph()
-        # A thread that writes a checkpoint may use the GPU during the capture.
-        with torch.cuda.graph(graph, pool=self.pool, capture_error_mode="thread_local"):
-            results = function()
+        before, graph = torch.cuda.current_stream(), torch.cuda.CUDAGraph()
+        self.stream.wait_stream(before)
+        try:
+            with torch.cuda.stream(self.stream):
+                for _ in range(WARM_UP_PASSES):
+                    function()
+                with RefuseWaiting():  # type: ignore[no-untyped-call]
+                    function()
+            # A thread that writes a checkpoint may use the GPU during the capture.
+            with torch.cuda.graph(
+                graph, pool=self.pool, stream=self.stream, capture_error_mode="thread_local"
+            ):
+                results = function()
+        except BaseException:
+            self.failed.append(graph)
+            self.pool = torch.cuda.graph_pool_handle()
+            raise
+        finally:
+            # After a failed capture, torch leaves the stream of the capture as the current stream.
+            torch.cuda.set_stream(before)
+            before.wait_stream(self.stream)
 
         def replay() -> tuple[Tensor, ...]:
             graph.replay()
             return results
 
         return replay
+
+
+WAITING = frozenset({
+    torch.ops.aten._local_scalar_dense.default,  # item, bool, float, tolist
+    torch.ops.aten.equal.default,
+    torch.ops.aten.nonzero.default,
+    torch.ops.aten.masked_select.default,
+})  # fmt: skip
+"""Operations whose result or its shape the CPU needs to go on."""
+
+
+class RefuseWaiting(TorchDispatchMode):
+    """A context manager that raises `WaitsForDeviceError` if the CPU would wait for the GPU.
+
+    A capture would fail at such an operation, and torch does not capture further graphs reliably
+    after a failure. torch's own debug mode for waiting would also refuse the operations of a thread
+    that writes a checkpoint.
+    """
+
+    device_type: ClassVar[str] = "cuda"
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: Any | None = None
+    ) -> Any:
+        inputs = [each for each in args if isinstance(each, Tensor)]
+        if any(each.device.type == self.device_type for each in inputs):
+            result = func(*args, **(kwargs or {})) if func not in WAITING else None
+            is_copied = isinstance(result, Tensor) and result.device.type != self.device_type
+            if func in WAITING or is_copied or _has_boolean_index(func, args):
+                raise WaitsForDeviceError(str(func))
+            return result
+        return func(*args, **(kwargs or {}))
+
+
+def _has_boolean_index(func: Any, args: Any) -> bool:
+    """Return whether an operation selects elements by a boolean mask."""
+    if func is not torch.ops.aten.index.Tensor:
+        return False
+    return any(each is not None and each.dtype in (torch.bool, torch.uint8) for each in args[1])
 
 
 class _NoRNG:

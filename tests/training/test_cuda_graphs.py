@@ -3,6 +3,7 @@ device are not read, and that sees only the tensors of the capture."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -11,9 +12,16 @@ import torch
 from torch import Tensor
 
 from seqattn.config import resolve
+from seqattn.errors import UsageError
 from seqattn.models import build_model, teacher_forcing
 from seqattn.training import Batch
-from seqattn.training.cuda_graphs import Computation, GraphedLoss
+from seqattn.training.compiling import StepCompiler
+from seqattn.training.cuda_graphs import (
+    Computation,
+    GraphedLoss,
+    RefuseWaiting,
+    WaitsForDeviceError,
+)
 from seqattn.training.objective import LossFn, build_loss
 from seqattn.training.stacked_params import StackedParams
 from seqattn.training.step_rng import StepRNG
@@ -53,6 +61,13 @@ def batch_of(runs: int = 1, sequences: int = N, seed: int = 0) -> Batch:
     source = torch.randn(*lead, sequences, S, F, generator=rng, dtype=torch.float64)
     target = torch.randn(*lead, sequences, T, F, generator=rng, dtype=torch.float64)
     return Batch(source, target)
+
+
+@pytest.fixture(autouse=True)
+def _masks_stay_the_same() -> Iterator[None]:
+    before = {name: mask.clone() for name, mask in MASKS.items()}
+    yield
+    assert all(mask.equal(before[name]) for name, mask in MASKS.items())
 
 
 @pytest.fixture
@@ -122,34 +137,121 @@ def test_results_are_copies() -> None:
     assert [float(loss) for loss in losses] == [2, 3, 4]  # the capture took the first
 
 
-def test_a_model_that_draws_numbers_is_computed_without_graphs() -> None:
+def test_a_model_that_draws_numbers_is_trained_without_graphs() -> None:
     config = resolve({"model": {"kind": "recurrent", "hidden_dim": 6, "dropout": 0.5}}).config
     losses = []
-    for wrap in (lambda loss: loss, lambda loss: GraphedLoss(loss, capture)):
+    for is_graphed in (False, True):
         params, loss_fn = build_loss([build_model(config.model, F, 1)])
-        wrapped = wrap(loss_fn)
+        loss_fn = GraphedLoss(loss_fn, capture) if is_graphed else loss_fn
         batch = batch_of().map(Tensor.float)
-        rng = StepRNG([1], 0, 0, params.weights)
-        losses.append(wrapped.value_and_grad(batch, MASKS["step"], rng))
-        losses.append(params.gradient.clone())
-        wrapped.eval_losses(batch)
-    assert wrapped.name == "autograd, no CUDA graphs (a step draws random numbers)"
-    assert losses[0].equal(losses[2])
-    assert losses[1].equal(losses[3])
+        for step in range(2):
+            rng = StepRNG([1], 0, step, params.weights)
+            losses.append(loss_fn.value_and_grad(batch, MASKS["step"], rng))
+            losses.append(params.gradient.clone())
+        losses += loss_fn.eval_losses(batch)
+    assert loss_fn.name == (
+        "autograd, CUDA graphs for some passes only (a step draws random numbers)"
+    )
+    assert all(one.equal(other) for one, other in zip(losses[:6], losses[6:], strict=True))
 
 
-def test_a_failed_capture_is_named_and_the_step_computed() -> None:
+@pytest.mark.parametrize("kind", [RuntimeError, TypeError, torch.cuda.OutOfMemoryError])
+def test_a_failed_capture_is_named_and_the_step_computed(kind: type[Exception]) -> None:
     def fail(function: Computation) -> Computation:
         function()
-        raise RuntimeError("operation not permitted when stream is capturing\nmore")
+        try:
+            raise kind("operation not permitted when stream is capturing\nmore")
+        finally:
+            raise RuntimeError("operation failed due to a previous error")
 
     graphed = GraphedLoss(loss_of("manual")[1], fail)
     assert graphed.name == "manual backward, CUDA graphs"
-    loss = graphed.value_and_grad(batch_of(), MASKS["step"])
-    assert loss.equal(loss_of("manual")[1].value_and_grad(batch_of(), MASKS["step"]))
+    for _ in range(2):
+        loss = graphed.value_and_grad(batch_of(), MASKS["step"])
+        assert loss.equal(loss_of("manual")[1].value_and_grad(batch_of(), MASKS["step"]))
     assert graphed.name == (
         "manual backward, no CUDA graphs (operation not permitted when stream is capturing)"
     )
+
+
+def test_a_pass_that_fails_changes_no_other_pass() -> None:
+    """A resumed run captures the same passes as a run that was not stopped."""
+
+    def capture_some(function: Computation) -> Computation:
+        if len(function()) == 2:
+            raise RuntimeError("validation waits")
+        return capture(function)
+
+    graphed = GraphedLoss(loss_of("manual")[1], capture_some)
+    for _ in range(2):
+        graphed.value_and_grad(batch_of(), MASKS["step"])
+        graphed.eval_losses(batch_of())
+    assert [key[0] for key in graphed.passes] == ["train"]
+    assert graphed.name.endswith("CUDA graphs for some passes only (validation waits)")
+
+
+def test_an_error_that_a_user_can_correct_is_raised() -> None:
+    def refuse(function: Computation) -> Computation:
+        raise UsageError("too long")
+
+    with pytest.raises(UsageError, match="too long"):
+        GraphedLoss(loss_of("manual")[1], refuse).eval_losses(batch_of())
+
+
+def test_a_backend_that_changes_in_an_epoch_is_logged() -> None:
+    lines = list[str]()
+    compiler = StepCompiler(lines.append)
+    graphed = GraphedLoss(loss_of("manual")[1], lambda function: 1 / 0)  # type: ignore[arg-type]
+    compiler.start_group("off", graphed, batch_of)
+    compiler.after_epoch(1.0, 3, batch_of)
+    graphed.value_and_grad(batch_of(), MASKS["step"])
+    for _ in range(2):
+        compiler.after_epoch(1.0, 3, batch_of)
+    assert lines == [
+        "manual backward, CUDA graphs", "manual backward, no CUDA graphs (division by zero)"
+    ]  # fmt: skip
+
+
+WAITS: dict[str, Callable[[Tensor], object]] = {
+    "item": lambda x: x.sum().item(),
+    "bool": lambda x: bool((x > 0).all()),
+    "mask": lambda x: x[x > 0],
+    "equal": lambda x: x.equal(x + 1),
+    "where": lambda x: torch.where(x > 0),
+}
+
+
+@pytest.mark.parametrize("name", WAITS)
+def test_waiting_is_refused(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(RefuseWaiting, "device_type", "cpu")
+    x = torch.arange(6.0) - 2
+    with pytest.raises(WaitsForDeviceError, match="aten"), RefuseWaiting():
+        WAITS[name](x)
+
+
+def test_a_copy_to_the_cpu_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(RefuseWaiting, "device_type", "meta")
+    x = torch.zeros(3, device="meta")
+    with RefuseWaiting():
+        assert (x + 1).sum().device.type == "meta"
+    with pytest.raises(WaitsForDeviceError):
+        RefuseWaiting().__torch_dispatch__(lambda given: torch.zeros(3), (), (x,))
+
+
+@pytest.mark.parametrize("kind", MODELS)
+@pytest.mark.usefixtures("hidden")
+def test_no_model_is_refused(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(RefuseWaiting, "device_type", "cpu")
+    params, loss_fn = loss_of(kind, 2)
+    batch, mask = batch_of(2), MASKS["step"]
+    expected = loss_fn.value_and_grad(batch, mask)
+    gradient = params.gradient.clone()
+    monkeypatch.setattr(teacher_forcing, "has_unknown_values", lambda mask: True)
+    with RefuseWaiting():
+        found = loss_fn.value_and_grad(batch, mask)
+        loss_fn.eval_losses(batch)
+    torch.testing.assert_close(found, expected)
+    torch.testing.assert_close(params.gradient, gradient)
 
 
 def test_a_batch_keeps_its_tensors() -> None:

@@ -184,10 +184,11 @@ class Training(Section):
     other operations and the validation still use float32. `bfloat16` is meant for wide models on a
     GPU, and disables the manual backward pass."""
     cuda_graphs: bool = True
-    """Whether training on a GPU captures the kernels of a step as a CUDA graph, and replays this
-    graph for each batch. Small models are several times as fast with graphs. Steps that draw random
-    numbers cannot be captured, and compiled steps are not captured. On the CPU, the key has no
-    effect."""
+    """Whether training on a GPU captures the kernels of a step and of a validation chunk as a CUDA
+    graph, and replays this graph for each batch of the same shape. Small models are several times
+    as fast with graphs. A step that draws random numbers or waits for the GPU is computed without a
+    graph, and `train.log` gives the reason. The key has no effect on the CPU, and none if `compile`
+    is not `off`."""
     checkpoint_seconds: Annotated[float, Field(ge=0, le=86_400)] = 10.0
     """Seconds between two checkpoints. With 0, every step is followed by a checkpoint. Training
     also writes a checkpoint when it ends, and when a signal stops it."""
