@@ -218,10 +218,11 @@ class Seq2SeqModel(nn.Module, ABC):
                 and target; see `FeatureSpec`.
             source_lengths: number of valid steps of each source, (..., N); None if all S steps are
                 valid.
-            teacher_forcing: booleans on the CPU that broadcast to (..., N, T). If the value of a
-                step t > 0 is True, the input of step t is the target at step t - 1. If the value is
-                False, the input is the model's own output at step t - 1. The input of step 0 is
-                always the start token; see `FeatureSpec.start_token`.
+            teacher_forcing: booleans that broadcast to (..., N, T), on the CPU, or on the GPU if
+                the pass is captured as a CUDA graph. If the value of a step t > 0 is True, the
+                input of step t is the target at step t - 1. If the value is False, the input is the
+                model's own output at step t - 1. The input of step 0 is always the start token; see
+                `FeatureSpec.start_token`.
             with_attention: whether the output contains attention weights; False is faster.
             rng: source of the random numbers for dropout and hard attention. With None, as in
                 validation, there is no dropout, and hard attention selects the most probable

@@ -11,9 +11,10 @@ from collections.abc import Callable
 from typing import Any, ClassVar, Literal
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from seqattn.config import Training
 from seqattn.errors import SeqattnError
 from seqattn.models import RNG
 from seqattn.training.batches import Batch, BatchShape
@@ -26,6 +27,18 @@ WARM_UP_PASSES = 2
 """Number of passes before a capture, in which libraries such as cuBLAS allocate their memory."""
 MAX_REASON = 200
 """Largest number of characters of a reason in the log."""
+
+
+def uses_graphs(config: Training, model: nn.Module) -> bool:
+    """Return whether the passes of a model on a GPU are captured.
+
+    A model with a part of a plugin is not captured, because the Python code of a graph runs only
+    before the capture. A plugin that counts its calls, or that draws random numbers from a
+    generator of its own, would give the same values in every step.
+    """
+    own = ("seqattn.", "torch.")
+    is_own = all(type(module).__module__.startswith(own) for module in model.modules())
+    return config.cuda_graphs and config.compile == "off" and is_own
 
 
 class DrawsRandomNumbersError(Exception):

@@ -17,7 +17,7 @@ from torch import Tensor
 from seqattn.training.attention_history import attention_snapshots, probe_batch
 from seqattn.training.batches import Batch, stack_batches
 from seqattn.training.compiling import StepCompiler
-from seqattn.training.cuda_graphs import GraphedLoss
+from seqattn.training.cuda_graphs import GraphedLoss, uses_graphs
 from seqattn.training.data_loader import DataLoader
 from seqattn.training.epoch_plan import EpochPlan, build_epoch_plan
 from seqattn.training.objective import build_loss
@@ -71,7 +71,7 @@ class Learner:
             bfloat16=self.config.precision == "bfloat16",
         )
         weights, gradient = self.params.weights, self.params.gradient
-        if weights.is_cuda and self.config.cuda_graphs and self.config.compile == "off":
+        if weights.is_cuda and uses_graphs(self.config, self.params.model):
             self.loss_fn = GraphedLoss(self.loss_fn)
         self.optimizer = Optimizer(self.config, weights, gradient, self.params.frozen)
         self.clipping = GradientClipping([run.config.clip_norm for run in runs], gradient)

@@ -14,6 +14,7 @@ from torch import Tensor
 from seqattn.config import resolve
 from seqattn.errors import UsageError
 from seqattn.models import build_model, teacher_forcing
+from seqattn.models.layers import Linear
 from seqattn.training import Batch
 from seqattn.training.compiling import StepCompiler
 from seqattn.training.cuda_graphs import (
@@ -21,6 +22,7 @@ from seqattn.training.cuda_graphs import (
     GraphedLoss,
     RefuseWaiting,
     WaitsForDeviceError,
+    uses_graphs,
 )
 from seqattn.training.objective import LossFn, build_loss
 from seqattn.training.stacked_params import StackedParams
@@ -252,6 +254,20 @@ def test_no_model_is_refused(kind: str, monkeypatch: pytest.MonkeyPatch) -> None
         loss_fn.eval_losses(batch)
     torch.testing.assert_close(found, expected)
     torch.testing.assert_close(params.gradient, gradient)
+
+
+class OwnLinear(Linear):
+    """A part that a plugin could have; its module is not in seqattn."""
+
+
+def test_compiled_models_and_models_of_plugins_are_not_captured() -> None:
+    config = resolve({"model": MODELS["manual"]}).config
+    model = build_model(config.model, F, 1)
+    assert uses_graphs(config.training, model)
+    for change in ({"cuda_graphs": False}, {"compile": "auto"}):
+        assert not uses_graphs(config.training.model_copy(update=change), model)
+    model.output.__class__ = OwnLinear
+    assert not uses_graphs(config.training, model)
 
 
 def test_a_batch_keeps_its_tensors() -> None:

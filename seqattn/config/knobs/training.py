@@ -187,8 +187,9 @@ class Training(Section):
     """Whether training on a GPU captures the kernels of a step and of a validation chunk as a CUDA
     graph, and replays this graph for each batch of the same shape. Small models are several times
     as fast with graphs. A step that draws random numbers or waits for the GPU is computed without a
-    graph, and `train.log` gives the reason. The key has no effect on the CPU, and none if `compile`
-    is not `off`."""
+    graph, and `train.log` gives the reason. Models with a
+    part of a plugin are trained without graphs. The key has no effect on the CPU, and none if
+    `compile` is not `off`."""
     checkpoint_seconds: Annotated[float, Field(ge=0, le=86_400)] = 10.0
     """Seconds between two checkpoints. With 0, every step is followed by a checkpoint. Training
     also writes a checkpoint when it ends, and when a signal stops it."""
