@@ -194,7 +194,8 @@ def picture(found: dict[str, dict[str, list[dict[str, Any]]]]) -> Figure:
             axes.set_xlabel("S = T" if letter == "S" else letter)
             if column == 0:
                 axes.set_ylabel(unit)
-    panels[0, 0].legend(fontsize=7)
+    handles, labels = panels[0, 0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside upper center", ncols=len(labels), fontsize=8)
     return figure
 
 
