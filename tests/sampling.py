@@ -30,7 +30,6 @@ SAMPLED: dict[str, int] = {
     "browser/test_tour_panel.py::test_a_model_without_attention_leads_to_one_with_it": NEVER,
     "browser/test_tour_panel.py::test_the_last_step_begins_with_its_verdict": 4,
     "cli/test_every_command.py::test_every_verb_knows_every_kind": 3,
-    "cli/test_help_pages.py::test_the_example_works": 5,
     "cli/test_train.py::test_the_same_bytes_from_a_fresh_process": 2,
     "cli/test_train.py::test_a_signal_saves_and_a_resume_ends_the_same": 3,
     "data/test_cache.py::test_a_cached_folder_is_a_file_in_memory": 4,

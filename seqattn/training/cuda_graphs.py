@@ -226,8 +226,8 @@ WAITING = frozenset({
 class RefuseWaiting(TorchDispatchMode):
     """A context manager that raises `WaitsForDeviceError` if the CPU would wait for the GPU.
 
-    A capture would fail at such an operation, and torch does not capture further graphs reliably
-    after a failure. torch's own debug mode for waiting would also refuse the operations of a thread
+    A capture would fail at such an operation, and after a failed capture, no further graph can use
+    the same memory pool. torch's own debug mode for waiting would also refuse the operations of a thread
     that writes a checkpoint.
     """
 
