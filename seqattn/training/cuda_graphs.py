@@ -227,8 +227,8 @@ class RefuseWaiting(TorchDispatchMode):
     """A context manager that raises `WaitsForDeviceError` if the CPU would wait for the GPU.
 
     A capture would fail at such an operation, and after a failed capture, no further graph can use
-    the same memory pool. torch's own debug mode for waiting would also refuse the operations of a thread
-    that writes a checkpoint.
+    the same memory pool. torch's own debug mode for waiting would also refuse the operations of a
+    thread that writes a checkpoint.
     """
 
     device_type: ClassVar[str] = "cuda"
