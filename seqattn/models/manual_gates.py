@@ -7,15 +7,13 @@ recurrent term gh = U h + c. For any x, dx is the gradient of the loss with resp
 
 from __future__ import annotations
 
-from typing import Protocol
-
 import torch
 from torch import Tensor
 
 from seqattn.models.op_tape import OpTape
 
 
-class Gates(Protocol):
+class Gates:
     """The elementwise operations of a cell for L steps, with G gates.
 
     Attributes:
@@ -53,7 +51,8 @@ class Gates(Protocol):
         """Compute dgi from dh' and dgh."""
 
     def copy_state(self, index: Tensor, steps: slice, target: int) -> None:
-        """Copy the part of the state that is not h.
+        """Copy the part of the state that is not h. The default is for cells whose whole state is
+        h, and does nothing.
 
         Args:
             index: for each sequence, the step to copy, (1, R, N, H).
@@ -65,7 +64,7 @@ class Gates(Protocol):
         """Add the gradient of the copy to the gradient of the copied slots."""
 
 
-class GRUGates:
+class GRUGates(Gates):
     """The gates of a GRU (Cho et al. 2014, in the variant of `cells.GRU`) for L steps:
 
         r = sigmoid(gi_r + gh_r),  z = sigmoid(gi_z + gh_z),  n = tanh(gi_n + r gh_n)
@@ -114,12 +113,6 @@ class GRUGates:
         if step > 0:  # the initial state is constant
             self.tape.record(self.dstates[step].addcmul_, dh_next, self.gates[step, 1])
 
-    def copy_state(self, index: Tensor, steps: slice, target: int) -> None:
-        """Do nothing, because h is the whole state."""
-
-    def copy_state_backward(self, index: Tensor, steps: slice, target: int) -> None:
-        """Do nothing, because h is the whole state."""
-
     def inputs_backward(self, steps: slice) -> None:
         """Compute dgi from dh' and dgh. The gates r and z depend on gi + gh, so dgi and dgh are
         equal for these two gates."""
@@ -143,7 +136,7 @@ class GRUGates:
         record(torch.mul, a, r, out=dh_dgh_n)
 
 
-class LSTMGates:
+class LSTMGates(Gates):
     """The gates of an LSTM (Hochreiter and Schmidhuber 1997, with the forget gate of Gers et al.
     2000, in the variant of `cells.LSTM`) for L steps:
 
@@ -226,7 +219,7 @@ class LSTMGates:
         self.tape.record(self.dmemory[steps].scatter_add_, 0, index, copied)
 
 
-class RNNGates:
+class RNNGates(Gates):
     """The only gate of a simple recurrent network (Elman 1990): h' = tanh(gi + gh).
 
     The constructor and the attributes are described in `Gates`.
@@ -255,9 +248,3 @@ class RNNGates:
 
     def inputs_backward(self, steps: slice) -> None:
         self.tape.record(self.dgi[:, steps].copy_, self.dgh[:, steps])
-
-    def copy_state(self, index: Tensor, steps: slice, target: int) -> None:
-        """Do nothing, because h is the whole state."""
-
-    def copy_state_backward(self, index: Tensor, steps: slice, target: int) -> None:
-        """Do nothing, because h is the whole state."""
