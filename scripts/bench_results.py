@@ -18,7 +18,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from seqattn.experiments.run_environment import find_git_revision
 from seqattn.plots.style import with_style
-from seqattn.training.threads import core_count
+from seqattn.runs.storage import core_count
 
 PACKAGES = ("torch", "numpy", "pydantic", "typer", "matplotlib")
 

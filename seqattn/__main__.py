@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import atexit
+import gc
 import os
 import signal
 import sys
 from typing import Any
+
+# Importing torch creates several hundred thousand objects that stay alive. With Python's default
+# thresholds, the garbage collector scans these objects repeatedly. In a training of three seconds,
+# these scans take 0.1 seconds, and a last scan at the exit takes 0.3 seconds.
+GC_THRESHOLDS = (100_000, 20, 100)
 
 
 def main() -> None:
@@ -14,6 +21,8 @@ def main() -> None:
     A signal that arrives during the imports ends the process with the same exit code as a later
     signal, and without a traceback.
     """
+    gc.set_threshold(*GC_THRESHOLDS)
+    atexit.register(gc.freeze)  # no last scan; the function registered first is called last
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _exit_on_signal)
     _open_closed_streams()

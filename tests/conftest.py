@@ -148,6 +148,8 @@ def seqattn(
     from seqattn.cli import main
 
     monkeypatch.chdir(tmp_path)
+    # Processes that draw would import pytest, because it is the main module here.
+    monkeypatch.setattr("seqattn.cli.picture_processes.start_drawing_server", lambda: None)
     before = {
         number: signal.getsignal(number)
         for number in (signal.SIGINT, signal.SIGTERM, getattr(signal, "SIGPIPE", None))

@@ -7,7 +7,6 @@ traceback, and exits with the exit code of the error.
 
 from __future__ import annotations
 
-import gc
 import signal
 import sys
 from collections.abc import Callable
@@ -34,11 +33,6 @@ from seqattn.cli.tables import table_command
 from seqattn.cli.training import train_command
 from seqattn.cli.tuning import tune_command
 from seqattn.errors import SeqattnError, StorageError
-
-# Importing torch creates several hundred thousand objects that stay alive. With Python's default
-# thresholds, the garbage collector scans these objects repeatedly. The scans take a tenth of the
-# time of a short process.
-GC_THRESHOLDS = (100_000, 20, 100)
 
 app = typer.Typer(
     cls=CommandIndex,
@@ -111,7 +105,6 @@ def main() -> None:
     """Run the command given on the command line, and exit with a documented exit code."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _handle_signal)
-    gc.set_threshold(*GC_THRESHOLDS)
     set_encoding()
     join_bash_words()
     print_key_warnings()

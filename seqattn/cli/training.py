@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar
@@ -22,7 +22,12 @@ from seqattn.cli.output import ignore_closed_pipe
 from seqattn.cli.progress import show_progress
 from seqattn.cli.result_tables import print_seeds, print_summary, provenance
 from seqattn.cli.stop_signals import defer_stop_signals
-from seqattn.cli.torchrun import is_torchrun_restart, join_process_group, launcher_id
+from seqattn.cli.torchrun import (
+    is_distributed,
+    is_torchrun_restart,
+    join_process_group,
+    launcher_id,
+)
 
 if TYPE_CHECKING:
     from seqattn.config import Config
@@ -88,6 +93,7 @@ def train_command(
     resolved = resolve(config, [*options.changes, *seeds.changes])
     name, device, many = resolved.config.name, compute.device, seeds.seeds is not None
     folder = options.output_dir / name
+    draw = None if many or plots == "none" else _start_drawing_server()
     with (
         defer_stop_signals() as stop_request,
         join_process_group(device, seeds.seeds, stop_request) as processes,
@@ -119,6 +125,7 @@ def train_command(
             launch=experiments.Launch(
                 config_path=config, provenance=origin, processes=processes, workers=workers.jobs,
                 before_writing=lambda: _before_writing(folder, configs, existing, many=many),
+                draw=draw,
             ),
         )  # fmt: skip
     if not quiet and any(job.error is None for job in trained):
@@ -126,6 +133,16 @@ def train_command(
             _print_results(trained, folder, many=many)
     if error := experiments.combined_error(trained, are_seeds=many):
         raise error
+
+
+def _start_drawing_server() -> Callable[[RunFolder], Iterator[Path]] | None:
+    """See `start_drawing_server`. If torchrun started this process, the other processes use the
+    cores, so no server starts."""
+    if is_distributed():
+        return None
+    from seqattn.cli.picture_processes import start_drawing_server
+
+    return start_drawing_server()
 
 
 def _before_writing(

@@ -3,7 +3,7 @@ caller passes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -57,6 +57,8 @@ class Launch:
             choose the number automatically.
         before_writing: function that is called after all checks and before the first file is
             written.
+        draw: function that writes the pictures of a finished run and yields their paths; None to
+            draw them in this process.
     """
 
     config_path: Path | None = None
@@ -64,6 +66,7 @@ class Launch:
     processes: ProcessGroup | None = None
     workers: int | None = 1
     before_writing: Callable[[], None] = lambda: None
+    draw: Callable[[RunFolder], Iterator[Path]] | None = None
 
 
 @dataclass(frozen=True, eq=False)

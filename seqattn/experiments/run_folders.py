@@ -3,7 +3,7 @@ pictures."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -124,25 +124,32 @@ def log_rounding_changes(
         callbacks.message(change)
 
 
-def draw_missing_pictures(jobs: Sequence[Job], callbacks: Callbacks) -> None:
+def draw_missing_pictures(
+    jobs: Sequence[Job], callbacks: Callbacks, draw: Callable[[RunFolder], Iterator[Path]] | None
+) -> None:
     """Draw the pictures of each finished run that lacks a picture.
+
+    Args:
+        jobs: the runs. A run without a summary has no pictures.
+        callbacks: progress callbacks and the stop signal.
+        draw: function that writes the pictures of a run and yields their paths; None for
+            `run_pictures.draw_run`.
 
     Raises:
         Interrupted: if a stop is requested; the pictures drawn so far are kept.
     """
-    jobs = [job for job in jobs if not all(file.exists() for file in _pictures_of(job.folder))]
+    jobs = [
+        job for job in jobs
+        if job.summary is not None and not all(file.exists() for file in job.folder.pictures)
+    ]  # fmt: skip
     if not jobs:
         return
-    from seqattn.plots import run_pictures  # importing matplotlib is slow
+    if draw is None:
+        from seqattn.plots import run_pictures  # importing matplotlib is slow
 
-    hint, last = "; --resume draws the missing pictures", _pictures_of(jobs[-1].folder)[-1]
+        draw = run_pictures.draw_run
+    hint, last = "; --resume draws the missing pictures", jobs[-1].folder.pictures[-1]
     for job in jobs:
         raise_if_stopped(callbacks, [job], hint)
-        for path in run_pictures.draw_run(job.folder):
+        for path in draw(job.folder):
             raise_if_stopped(callbacks, [job], NOTHING_MISSING if path == last else hint)
-
-
-def _pictures_of(folder: RunFolder) -> list[Path]:
-    """Return the paths of the pictures of a finished run, in the order in which they are drawn."""
-    attention = [folder.attention_picture] if folder.attention.exists() else []
-    return [folder.loss_picture, folder.predictions_picture, *attention]

@@ -20,8 +20,9 @@ from seqattn.data import Splits, Windows
 from seqattn.experiments.group_training import Resources
 from seqattn.experiments.job import Job
 from seqattn.models.memory import activations_per_sequence
+from seqattn.runs.storage import core_count
 from seqattn.training.batches import is_gathered
-from seqattn.training.threads import MIN_MULTIPLICATIONS, core_count
+from seqattn.training.threads import MIN_MULTIPLICATIONS
 
 SECONDS_PER_STEP = 0.5e-3
 """Time in seconds of a training step without the time for its values."""

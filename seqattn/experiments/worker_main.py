@@ -6,7 +6,6 @@ import contextlib
 import multiprocessing
 import os
 import sys
-import threading
 import time
 import traceback
 from multiprocessing.connection import Connection
@@ -16,8 +15,7 @@ from seqattn.errors import Interrupted, SeqattnError
 from seqattn.experiments.group_training import train_group
 from seqattn.experiments.job import Callbacks
 from seqattn.runs import EpochRecord
-from seqattn.runs.fork_server import ignore_stop_signals
-from seqattn.runs.storage import remove_unfinished
+from seqattn.runs.fork_server import end_with_parent, ignore_stop_signals
 
 POLL_INTERVAL_SECONDS = 0.1
 """Time in seconds between two checks of the stop signal, and between two reports of a worker."""
@@ -54,7 +52,7 @@ def work(connection: Connection, stop: Any) -> None:
     ignore_stop_signals()
     if hasattr(os, "register_at_fork"):  # Windows has no fork
         os.register_at_fork(after_in_child=connection.close)  # so that its end is noticed
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    end_with_parent()
     reports = _Reports(connection)
     callbacks = Callbacks(epoch=reports.epoch, message=reports.message, stop=lambda: stop.value)
     try:
@@ -100,13 +98,3 @@ def _picklable(error: Exception) -> Exception:
     same = SeqattnError(str(error))
     same.exit_code = getattr(error, "exit_code", SeqattnError.exit_code)
     return same
-
-
-def _end_with_parent() -> None:
-    """End this process when the process that started it has ended. No state is saved, as if this
-    process had been killed, too. The temporary files of this process are removed."""
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-    parent.join()
-    remove_unfinished()
-    os._exit(1)

@@ -39,22 +39,32 @@ WEIGHT_KEYS = {"cross": "weights", "encoder_self": "encoder_self", "decoder_self
 
 def draw_run(folder: RunFolder) -> Iterator[Path]:
     """Write each picture for which the run folder has data, and yield its path."""
-    for path, figure in figures_of_run(folder):
-        atomic_write(path, as_bytes(figure))
+    for path in folder.pictures:
+        draw_picture(folder, path)
         yield path
 
 
-def figures_of_run(folder: RunFolder) -> Iterator[tuple[Path, Figure]]:
-    """Draw each picture for which the run folder has data, and yield its path in the folder and
-    the figure."""
+def draw_picture(folder: RunFolder, path: Path) -> None:
+    """Write one picture of a run.
+
+    Args:
+        folder: the run folder.
+        path: one of `folder.pictures`.
+    """
+    atomic_write(path, as_bytes(figure_of_run(folder, path)))
+
+
+def figure_of_run(folder: RunFolder, path: Path) -> Figure:
+    """Draw one picture of a run as a figure; see `draw_picture`."""
     summary = folder.read_results()
-    yield folder.loss_picture, loss_picture(folder, summary)
+    if path == folder.loss_picture:
+        return loss_picture(folder, summary)
     predictions = folder.read_predictions(EXAMPLES)
-    yield folder.predictions_picture, predictions_picture(predictions, summary)
-    if folder.attention.exists():
-        titles = sequence_titles(predictions)
-        picture, _ = attention_picture(folder.read_attention(EXAMPLES), titles, EXAMPLES)
-        yield folder.attention_picture, picture
+    if path == folder.predictions_picture:
+        return predictions_picture(predictions, summary)
+    titles = sequence_titles(predictions)
+    picture, _ = attention_picture(folder.read_attention(EXAMPLES), titles, EXAMPLES)
+    return picture
 
 
 def save(figure: Figure, path: Path) -> None:

@@ -81,6 +81,13 @@ class RunFolder:
         )  # fmt: skip
 
     @property
+    def pictures(self) -> tuple[Path, ...]:
+        """The pictures of a finished run, in the order in which they are drawn. A run without
+        attention weights has no picture of them."""
+        attention = (self.attention_picture,) if self.attention.exists() else ()
+        return (self.loss_picture, self.predictions_picture, *attention)
+
+    @property
     def is_run(self) -> bool:
         """Whether `config.yaml` and `environment.json` exist. A run writes these two files
         first."""

@@ -6,31 +6,42 @@ import contextlib
 import multiprocessing
 import os
 import signal
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
+
+from seqattn.runs.storage import remove_unfinished
 
 if TYPE_CHECKING:
     from multiprocessing.context import ForkServerContext, SpawnContext
 
-PRELOADED = ["seqattn.cli", "seqattn.experiments.worker_processes"]
-"""The modules that the fork server imports once for all workers."""
+TRAINING_MODULES = ("seqattn.cli", "seqattn.experiments.worker_processes")
+"""The modules that the fork server imports once for all processes that train."""
+DRAWING_MODULES = ("seqattn.cli", "seqattn.plots.run_pictures")
+"""The modules that the fork server imports once for all processes that draw pictures."""
 
 
-def start_fork_server() -> ForkServerContext | SpawnContext:
+def start_fork_server(
+    modules: Sequence[str] = TRAINING_MODULES,
+) -> ForkServerContext | SpawnContext:
     """Start the fork server, unless it is already running, and return the context that starts
-    workers.
+    processes.
 
-    The server imports torch, which takes about two seconds. This function does not wait for the
-    import. If the system has no fork server, or if the server cannot start, the context starts each
-    worker as a new process, which imports torch itself.
+    The server imports torch or matplotlib, which takes one or two seconds. This function does not
+    wait for the import. If the system has no fork server, or if the server cannot start, the
+    context starts each process anew, and the process imports the modules itself.
+
+    Args:
+        modules: the modules that the server imports. A server that is already running keeps its
+            modules.
     """
     if "forkserver" not in multiprocessing.get_all_start_methods():
         return multiprocessing.get_context("spawn")
     from multiprocessing import forkserver, resource_tracker
 
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(PRELOADED)
+    context.set_forkserver_preload([*modules])
     try:
         resource_tracker.ensure_running()  # changes the blocked signals itself
         with blocked_stop_signals():
@@ -83,6 +94,20 @@ def ignore_stop_signals() -> None:
     )
     # A signal that arrives before the default is restored must wait.
     os.register_at_fork(before=block, after_in_parent=unblock, after_in_child=restore_in_child)
+
+
+def end_with_parent() -> None:
+    """End this process as soon as the process that started it has ended. No state is saved, as if
+    this process had been killed, too. The temporary files of this process are removed."""
+    threading.Thread(target=_wait_for_parent, daemon=True).start()
+
+
+def _wait_for_parent() -> None:
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    remove_unfinished()
+    os._exit(1)
 
 
 def _do_nothing(number: int, frame: Any) -> None:

@@ -12,13 +12,12 @@ from __future__ import annotations
 import contextlib
 import copy
 import dataclasses
-import os
 import time
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 import torch
 
+from seqattn.runs.storage import core_count
 from seqattn.training.learner import build_group
 from seqattn.training.loop import train_step
 from seqattn.training.state import RunProgress, TrainingRun
@@ -94,15 +93,3 @@ def multiplications(runs: Sequence[TrainingRun]) -> int:
     train = runs[0].train
     steps = (train.source_steps + train.target_steps) * runs[0].config.batch_size
     return 3 * len(runs) * weights * steps
-
-
-def core_count() -> int:
-    """Return the number of CPU cores that this process may use. A limit of the control group, such
-    as that of a container, is rounded up."""
-    cores = os.cpu_count() or 1
-    if hasattr(os, "sched_getaffinity"):
-        cores = len(os.sched_getaffinity(0))
-    with contextlib.suppress(ValueError, OSError):  # without a limit, the quota is "max"
-        quota, period = map(int, Path("/sys/fs/cgroup/cpu.max").read_text("ascii").split())
-        cores = min(cores, max(1, -(-quota // period)))
-    return cores

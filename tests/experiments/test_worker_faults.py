@@ -175,7 +175,7 @@ from seqattn.cli.progress import show_progress
 from seqattn.errors import SeqattnError
 from seqattn.experiments import Launch, train_many
 from seqattn.runs import RunFolder, fork_server
-from seqattn.training.threads import core_count
+from seqattn.runs.storage import core_count
 
 runs = [
     (resolve(Path("config.yaml"), [f"model.hidden_dim={size}"]).config, RunFolder(Path(f"r/{size}")))
@@ -327,7 +327,7 @@ def test_a_worker_that_ends_with_its_parent_removes_its_temporary_files(
     monkeypatch.setattr(os, "_exit", leave)
     monkeypatch.setattr(atomic, "_creation", threading.RLock())
     with pytest.raises(SystemExit):
-        worker_main._end_with_parent()
+        fork_server._wait_for_parent()
     late = threading.Thread(target=atomic.atomic_write, args=(tmp_path / "late", b""), daemon=True)
     late.start()
     late.join(0.05)

@@ -31,7 +31,7 @@ from seqattn.experiments.memory_estimate import estimate_run_memory
 from seqattn.experiments.prepare import prepare_jobs
 from seqattn.experiments.worker_task import SILENT_WARNINGS, WorkerTask
 from seqattn.runs import RunFolder, fork_server
-from seqattn.training.threads import core_count
+from seqattn.runs.storage import core_count
 from tests.conftest import ROOT
 from tests.experiments.worker_runs import (
     SCORES,

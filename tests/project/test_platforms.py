@@ -25,12 +25,12 @@ from seqattn.errors import Interrupted
 from seqattn.runs.storage import (
     allow_open_files,
     atomic_write,
+    core_count,
     exclusive_lock,
     physical_memory,
     write_transaction,
 )
 from seqattn.runs.storage import atomic as atomic_module
-from seqattn.training.threads import core_count
 from tests.conftest import ROOT, Ended
 
 ONLY_UNIX = ("O_DIRECTORY", "O_NOFOLLOW", "sync", "sysconf", "pread",

@@ -179,10 +179,10 @@ def end_trackers(job: Job, trackers: RunTrackers, history: Sequence[EpochRecord]
         trackers.end(status, history, {}, {})
         return
     from seqattn.plots import as_bytes
-    from seqattn.plots.run_pictures import figures_of_run
+    from seqattn.plots.run_pictures import figure_of_run
 
-    pictures = {path.stem.removesuffix("_curve"): as_bytes(figure)
-                for path, figure in figures_of_run(job.folder)}  # fmt: skip
+    pictures = {path.stem.removesuffix("_curve"): as_bytes(figure_of_run(job.folder, path))
+                for path in job.folder.pictures}  # fmt: skip
     results = {key: float(job.summary[key]) for key in RESULTS}
     trackers.end("finished", history, results, pictures)
 

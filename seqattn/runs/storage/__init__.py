@@ -18,7 +18,12 @@ from seqattn.runs.storage.atomic import (
 )
 from seqattn.runs.storage.background import BackgroundWriter
 from seqattn.runs.storage.files import open_to_append, read_regular_file
-from seqattn.runs.storage.limits import allow_open_files, check_free_space, physical_memory
+from seqattn.runs.storage.limits import (
+    allow_open_files,
+    check_free_space,
+    core_count,
+    physical_memory,
+)
 from seqattn.runs.storage.locks import LOCK_NAME, exclusive_lock, folder_lock
 
 __all__ = [
@@ -30,6 +35,7 @@ __all__ = [
     "allow_open_files",
     "atomic_write",
     "check_free_space",
+    "core_count",
     "exclusive_lock",
     "folder_lock",
     "npz_bytes",

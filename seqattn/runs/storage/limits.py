@@ -1,4 +1,4 @@
-"""The limits of the machine: free disk space, open files and physical memory."""
+"""The limits of the machine: free disk space, open files, physical memory and CPU cores."""
 
 from __future__ import annotations
 
@@ -77,3 +77,15 @@ def physical_memory() -> int:
     with contextlib.suppress(ValueError, OSError):
         limits.append(int(Path("/sys/fs/cgroup/memory.max").read_text("ascii")))
     return min(limits, default=4 * 2**30)
+
+
+def core_count() -> int:
+    """Return the number of CPU cores that this process may use. A limit of the control group, such
+    as that of a container, is rounded up."""
+    cores = os.cpu_count() or 1
+    if hasattr(os, "sched_getaffinity"):
+        cores = len(os.sched_getaffinity(0))
+    with contextlib.suppress(ValueError, OSError):  # without a limit, the quota is "max"
+        quota, period = map(int, Path("/sys/fs/cgroup/cpu.max").read_text("ascii").split())
+        cores = min(cores, max(1, -(-quota // period)))
+    return cores

@@ -1,0 +1,188 @@
+"""The pictures of a run, which processes of their own draw."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from seqattn.cli import picture_processes
+from seqattn.plots import run_pictures
+from seqattn.runs import RunFolder
+from seqattn.runs.storage import core_count
+from tests.conftest import SMALL, Ended
+from tests.experiments.worker_runs import descendants, is_alive, wait_until
+
+pytestmark = pytest.mark.skipif(
+    core_count() == 1 or not Path("/proc").exists(), reason="one core draws in one process"
+)
+
+# The fork server also imports `drawing`, which does something before it draws a picture.
+COMMAND = """
+import sys
+from seqattn.cli import picture_processes
+from seqattn.__main__ import main
+picture_processes.DRAWING_MODULES = (*picture_processes.DRAWING_MODULES, "drawing")
+try:
+    main()
+finally:
+    print(*(name for name in ("matplotlib", "torch") if name in sys.modules))
+"""
+DRAWING = """
+import os, time
+from pathlib import Path
+from seqattn.plots import run_pictures
+real = run_pictures.draw_picture
+def draw_picture(folder, path):
+    with Path("drawing.log").open("a") as log:
+        print(path.name, os.getpid(), file=log)
+    if path.name == "attention.png":
+        {action}
+    real(folder, path)
+run_pictures.draw_picture = draw_picture
+"""
+
+
+def start(folder: Path, *words: str, action: str = "pass") -> subprocess.Popen[str]:
+    """Start a short training in `folder`, whose processes draw with `action`."""
+    (folder / "drawing.py").write_text(DRAWING.format(action=action))
+    sets = [word for key in SMALL for word in ("--set", key)]
+    return subprocess.Popen(
+        [sys.executable, "-c", COMMAND, "train", "squares", *sets, *words],
+        cwd=folder, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        start_new_session=True, env={**os.environ, "PYTHONPATH": str(folder)},
+    )  # fmt: skip
+
+
+def finish(folder: Path, *words: str, action: str = "pass") -> tuple[str, str]:
+    """The outputs of a training that succeeds."""
+    process = start(folder, *words, action=action)
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == 0, err
+    assert "Traceback" not in err
+    return out, err
+
+
+def drawers(folder: Path) -> dict[str, int]:
+    """The process of each picture."""
+    log = folder / "drawing.log"
+    lines = log.read_text().splitlines() if log.exists() else []
+    return {name: int(pid) for name, pid in map(str.split, lines)}
+
+
+def drawn_here(folder: Path) -> dict[str, bytes]:
+    """Pictures that this process draws again."""
+    run = RunFolder(folder / "outputs/squares")
+    for path in run.pictures:
+        path.unlink()
+    return {path.name: path.read_bytes() for path in run_pictures.draw_run(run)}
+
+
+def test_each_picture_has_a_process_and_the_same_bytes(tmp_path: Path) -> None:
+    out, _ = finish(tmp_path)
+    run = RunFolder(tmp_path / "outputs/squares")
+    found = {path.name: path.read_bytes() for path in run.pictures}
+    assert drawers(tmp_path).keys() == found.keys()
+    assert len({*drawers(tmp_path).values()}) == len(found) == 3
+    assert out.splitlines()[-1] == "torch"  # and not matplotlib
+    assert found == drawn_here(tmp_path)
+    run.attention_picture.unlink()
+    finish(tmp_path, "--resume")
+    assert found == {path.name: path.read_bytes() for path in run.pictures}
+
+
+@pytest.mark.parametrize("action", ["os.kill(os.getpid(), 9)", "raise OSError"])
+def test_a_picture_that_a_process_does_not_draw_is_drawn(action: str, tmp_path: Path) -> None:
+    finish(tmp_path, action=action)
+    run = RunFolder(tmp_path / "outputs/squares")
+    found = {path.name: path.read_bytes() for path in run.pictures}
+    assert len(found) == 3
+    assert found == drawn_here(tmp_path)
+
+
+def test_an_error_is_reported_once_and_ends_the_other_processes(tmp_path: Path) -> None:
+    run = RunFolder(tmp_path / "outputs/squares")
+    finish(tmp_path, "--plots", "none")
+    run.predictions_picture.mkdir()
+    process = start(tmp_path, "--resume", action="time.sleep(60)")
+    _, err = process.communicate(timeout=120)
+    assert process.returncode == 5
+    assert err.count("predictions.png") == 1
+    assert "Traceback" not in err
+    assert not any(map(is_alive, drawers(tmp_path).values()))
+    assert not run.attention_picture.exists()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_stop_signal_while_pictures_are_drawn(number: signal.Signals, tmp_path: Path) -> None:
+    """The whole process group receives the signal, as from a terminal."""
+    process = start(tmp_path, action="time.sleep(1.5)")
+    wait_until(lambda: len(drawers(tmp_path)) == 3)
+    os.killpg(process.pid, number)
+    _, err = process.communicate(timeout=120)
+    assert process.returncode == 128 + number
+    assert "--resume draws the missing pictures" in err
+    assert "Traceback" not in err
+    assert not any(map(is_alive, drawers(tmp_path).values()))
+    finish(tmp_path, "--resume")
+    assert all(path.exists() for path in RunFolder(tmp_path / "outputs/squares").pictures)
+
+
+@pytest.mark.parametrize("moment", ["while it trains", "while it draws"])
+def test_no_process_is_left_after_a_kill(moment: str, tmp_path: Path) -> None:
+    epochs = [] if moment == "while it draws" else ["--set", "training.epochs=100000"]
+    process = start(tmp_path, *epochs, action="time.sleep(600)")
+    metrics = tmp_path / "outputs/squares/metrics.csv"
+    wait_until(lambda: len(drawers(tmp_path)) == 3 if not epochs else metrics.exists())
+    others = descendants(process.pid)
+    assert len(others) >= 2  # the fork server and the resource tracker
+    process.kill()
+    process.communicate(timeout=60)
+    wait_until(lambda: not any(map(is_alive, others)))
+
+
+@pytest.mark.parametrize("reason", ["one core", "no fork server", "matplotlib is imported"])
+def test_without_need_no_process_draws(reason: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    started = []
+
+    class Context:
+        @staticmethod
+        def get_start_method() -> str:
+            return "spawn" if reason == "no fork server" else "forkserver"
+
+    def start_fork_server(modules: tuple[str, ...]) -> Context:
+        started.append(modules)
+        return Context()
+
+    monkeypatch.setattr(picture_processes, "start_fork_server", start_fork_server)
+    monkeypatch.setattr(picture_processes, "core_count", lambda: 1 if reason == "one core" else 2)
+    if reason != "matplotlib is imported":
+        monkeypatch.delitem(sys.modules, "matplotlib")
+    assert picture_processes.start_drawing_server() is None
+    assert len(started) == (reason == "no fork server")
+
+
+def test_only_a_command_with_pictures_of_one_run_starts_a_server(
+    seqattn: Callable[..., Ended], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Several runs may be trained by worker processes, which need the fork server for torch."""
+    started = []
+
+    def start_drawing_server() -> Callable[[RunFolder], Iterator[Path]]:
+        started.append(True)
+        return lambda folder: iter(())
+
+    monkeypatch.setattr(picture_processes, "start_drawing_server", start_drawing_server)
+    sets = [word for key in SMALL for word in ("--set", key)]
+    for words, count in (
+        (("--plots", "none"), 0), (("--seeds", "2", "--plots", "each", "--name", "two"), 0),
+        (("--resume",), 1), (("--name", "new"), 2),
+    ):  # fmt: skip
+        done = seqattn("train", "squares", *sets, *words)
+        assert done.code == 0, done.err
+        assert len(started) == count, words
